@@ -146,9 +146,10 @@ class Seating:
         return Seating(role, name, policy.version, policy.trained, "model")
 
 
-Kind = Literal["limit", "endpoint", "game", "bug"]
-"""Cause of a failure. limit: turns, tokens, seconds or memory used up; endpoint: a server, worker or person
-unavailable; game: a game's or player's file, or another library's game; bug: Arena's own code."""
+Kind = Literal["limit", "endpoint", "game", "person", "bug"]
+"""Cause of a failure. limit: turns, tokens, seconds or memory used up; endpoint: a server, worker or human unavailable;
+game: a game's or player's file, or another library's game; person: the player of a simulated person did not keep to the
+person's record; bug: Arena's own code."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,6 +154,8 @@ class Act(NamedTuple):
     """Whether an illegal act costs no penalty, because the reply was cut at its token limit."""
 
 
+PERSON = "person"
+"""Reason of an end that fails the match: who plays a person did not keep to its record."""
 CUT = ("context", "stopped")
 """Reasons of truncation from outside: the mover's context is full, or a rule of play stopped the match."""
 

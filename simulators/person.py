@@ -15,9 +15,10 @@ import numpy as np
 
 from simulators.extractor import Reading
 
-Speech = Literal["script", "render", "free"]
-"""Source of a person's words: a template; the seat, checked against the act; or the seat, unchecked."""
-SPEECHES: tuple[Speech, ...] = ("script", "render", "free")
+Speech = Literal["script", "render", "free", "played"]
+"""Source of a person's words: a template; the seat, checked against the act; the seat, unchecked; or the seat, which
+also decides what to say (`simulators.played`)."""
+SPEECHES: tuple[Speech, ...] = ("script", "render", "free", "played")
 Kind = Literal["inform", "deny", "unknown", "confirm", "instruct", "end"]
 Manner = Literal["plain", "terse", "vague", "hurried"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -44,8 +45,8 @@ def matrix_(
     persons: Annotated[
         str,
         typer.Option(
-            help="Personas, or PERSONA+CONTENDER if a contender words the script's decisions: "
-            "terse,terse+runs/latest; default all personas, scripted.",
+            help="Personas, PERSONA+CONTENDER if a contender words the script's decisions, or PERSONA=CONTENDER if it "
+            "plays the person: terse,terse+runs/latest,terse=runs/latest; default all personas, scripted.",
             show_default=False,
         ),
     ] = "",
@@ -75,7 +76,7 @@ def matrix_(
     """
     from arena.cli.loop import wait
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.matrix import Cell, Person, in_role, play_matrix, read_persons
+    from arena.evaluate.matrix import Cell, Person, in_person, in_role, play_matrix, read_persons
     from arena.evaluate.specs import Contenders
     from arena.play.settings import GameSpec
 
@@ -86,17 +87,15 @@ def matrix_(
         raise ConfigError(f"--k {max_k} needs at least as many --trials, not {trials}")
     columns = read_persons(listed(persons), GameSpec(name=game))
     loader = Contenders("", doing(), servers(endpoint), note, trust)
-    voices = list(dict.fromkeys(voice for _, voice in columns if voice))
+    voices = list(dict.fromkeys(voice for _, voice, _ in columns if voice))
     loaded = wait(loader.load(*dict.fromkeys(agents), *voices, games=[game]))
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
     spec = game_spec(game, option, rows, split)
     if taken := {"persona", "person"} & spec.options.keys():
         raise ConfigError(f"--option {min(taken)}: --persons sets the persons of a matrix")
     rows = [in_role(who, game, make_game(spec).possible_agents[0], role) for who in rows]
-    worded = {"person": "render"} if speakers else {}
-    *_, speaking_seat = make_game(GameSpec(name=game, options=spec.options | worded)).possible_agents
-    by_name = {w.name: in_role(w, game, speaking_seat) for w in speakers}
-    people = [Person(persona, by_name[voice] if voice else None) for persona, voice in columns]
+    voiced = dict(zip(voices, speakers, strict=True))
+    people = [in_person(Person(persona, voiced.get(voice), speech), spec) for persona, voice, speech in columns]
     cells, total, stopped = list[Cell](), len(rows) * len(people), False
 
     async def play(step: Callable[[], None]) -> None:
@@ -162,7 +161,9 @@ def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
     for name, values in figures.items():
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for n, column in enumerate((name, *persons)):
-            table.add_column(Text(printable(column).replace("+", "\n+")), overflow="fold", no_wrap=n > 0)
+            table.add_column(
+                Text(re.sub("([+=])", r"\n\1", printable(column), count=1)), overflow="fold", no_wrap=n > 0
+            )
         for agent in agents:
             row = (values.get((agent, person), "") for person in persons)
             table.add_row(*map(Text, [printable(short[agent]), *row]))

@@ -7,11 +7,11 @@ trial with it alike. The task is the unit of all intervals.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,14 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import SHARE, Interval, mean_ci, pass_hat_k, range_of, rate_ci
 from games.abilities import Peopled
-from games.base import TextGame
 from games.contracts import Game, MatchId
+from simulators.person import Speech
+from simulators.played import PersonGame
 
 SCRIPT = "script"
+PARTS = re.compile(r"([^+=]*)([+=]?)(.*)", re.DOTALL)
+MARKS: Mapping[str, Speech] = {"+": "render", "=": "played"}
+"""Mark between persona and player: what the player does."""
 NOBODY = "as it is"
 """Column name of a simulator without personas."""
 ATTEMPTS = 2
@@ -46,19 +50,22 @@ class Person:
     persona: str
     """Empty in a simulator without personas."""
     voice: Contender | None = None
-    """Player that words the person's lines; None for the simulator's templates."""
+    """Player that speaks for the person; None for the simulator's templates."""
+    speech: Speech = "render"
+    """What the player does: "render" words the script's lines, "played" decides what to say."""
 
     @property
     def name(self) -> str:
-        """Name as a user types it: PERSONA or PERSONA+VOICE, with the voice's player."""
+        """Name as a user types it: PERSONA, PERSONA+VOICE or PERSONA=VOICE, with the voice's player."""
         persona = self.persona or NOBODY
-        return persona if self.voice is None else f"{persona}+{self.voice.name}"
+        mark = next(mark for mark, speech in MARKS.items() if speech == self.speech)
+        return persona if self.voice is None else f"{persona}{mark}{self.voice.name}"
 
     def apply_to(self, game: GameSpec) -> GameSpec:
         """Return the game's settings with the options of this person."""
         options = {"persona": self.persona} if self.persona else {}
-        if is_worded(make_game(game)):
-            options["person"] = SCRIPT if self.voice is None else "render"
+        if speeches(make_game(game)):
+            options["person"] = SCRIPT if self.voice is None else self.speech
         return GameSpec(name=game.name, options={**game.options, **options})
 
 
@@ -127,35 +134,37 @@ class Cell:
         }  # fmt: skip
 
 
-def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str]]:
-    """Return (persona, voice) for texts such as `terse` or `terse+smollm2-135m-instruct`; voice is "" if scripted.
+def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, Speech]]:
+    """Return (persona, voice, speech) for texts such as `terse`, `terse+smollm2-135m-instruct` or `terse=runs/latest`.
 
-    Without texts, return all personas, scripted; [("", "")] for a simulator without personas. Raises ConfigError for a
+    The voice is "" if scripted. Without texts, return all personas, scripted; one entry with persona "" for a simulator
+    without personas. Raises ConfigError for a
     game that is not a simulator, an unknown persona, or a voice in a simulator whose lines no player can word.
     """
     made = make_game(game)
     if not isinstance(made, Peopled):
         raise ConfigError(f"{game.name} is no simulator: use arena eval")
     personas = made.personas
-    persons = []
+    persons: list[tuple[str, str, Speech]] = []
     for text in texts or personas or [""]:
-        persona, plus, voice = text.partition("+")
-        if text and not personas:
+        persona, mark, voice = PARTS.match(text).groups("")  # type: ignore[union-attr]  # it matches any text
+        speech = MARKS.get(mark, "render")
+        if (persona and not personas) or (text and not personas and not speeches(made)):
             raise ConfigError(f"--persons: {game.name} has no personas: leave it out")
         if personas and persona not in personas:
             near = nearest(persona, personas) or f" (one of: {', '.join(personas)})"
             raise ConfigError(f"--persons: {game.name} has no persona '{one_line(persona, 80)}'{near}")
-        if plus and not voice:
-            raise ConfigError(f"--persons {text}: name the speaker, such as {persona}+smollm2-135m-instruct")
-        if voice and not is_worded(made):
-            raise ConfigError(f"--persons {text}: {game.name} has no option `person`, so no player can word its lines")
-        persons.append((persona, voice))
+        if mark and not voice:
+            raise ConfigError(f"--persons {text}: name the speaker, such as {persona}{mark}smollm2-135m-instruct")
+        if voice and speech not in speeches(made):
+            raise ConfigError(f"--persons {text}: {game.name} has no option `person: {speech}`")
+        persons.append((persona, voice, speech))
     return persons
 
 
-def is_worded(game: Game) -> bool:
-    """Return True if a player may word the lines of the simulator's person: the class has an option `person`."""
-    return any("person" in signature(kind).parameters for kind in type(game).__mro__ if issubclass(kind, TextGame))
+def speeches(game: Game) -> Sequence[Speech]:
+    """Return the values of the simulator's option `person`; () if it has no such option."""
+    return game.speeches if isinstance(game, PersonGame) else ()
 
 
 def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
@@ -172,6 +181,15 @@ def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
         if chosen := role or ("" if own else written_for(game, seat)):
             return replace(who, cast=replace(cast, own_role=chosen, _roles={}))
     return who
+
+
+def in_person(person: Person, game: GameSpec) -> Person:
+    """Return the person with its player in the role written for its seat: `customer`, or `customer_played`."""
+    if person.voice is None:
+        return person
+    *_, seat = make_game(person.apply_to(game)).possible_agents
+    kind = f"{seat}_played" if person.speech == "played" else seat
+    return replace(person, voice=in_role(person.voice, game.name, kind))
 
 
 async def play_matrix(
@@ -229,7 +247,7 @@ async def _play_cell(
 
     def note(record: MatchRecord) -> None:
         cell.add(record.identity.iteration, record)
-        if record.status == "finished" or record.attempt == ATTEMPTS - 1:
+        if record.status == "finished" or (record.failure and record.failure.given_up):
             ended()
 
     with suppress(PlayError):  # the cell counts its failed matches; other cells may still succeed

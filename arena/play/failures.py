@@ -6,7 +6,7 @@ import logging
 import sysconfig
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -35,6 +35,8 @@ LONGEST = 8000
 """Maximum recorded characters of a traceback and of an act."""
 CAUSE = 120
 """Maximum characters of a reason in a line of figures."""
+
+PERSON_FAULT = "the player of the simulated person did not keep to its record"
 
 Place = tuple[FrameType, int]
 """Stack frame and line number."""
@@ -92,6 +94,12 @@ def reason_of(error: Exception) -> str:
         return f"{type(error).__name__}: (no text: it raises another exception)"
 
 
+def person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
+    """Return reason and failure of a match whose person did not keep to its record, from the report of the match."""
+    counts = [f"{name}: {count}" for name, count in report.items() if name.startswith("person_")]
+    return PERSON_FAULT, Failure(kind="person", draws=tuple(draws), trace="\n".join(counts))
+
+
 def failed(record: MatchRecord, kind: Kind, draws: Sequence[int], why: str) -> MatchRecord:
     """Return and log a finished match as failed, with `kind` and the reason `why`, without payoffs and report."""
     failure = Failure(kind=kind, draws=tuple(draws))
@@ -119,6 +127,11 @@ def stop_at_a_bug(record: MatchRecord) -> None:
 def is_engine_death(record: MatchRecord) -> bool:
     """Return True if a match failed because an engine's process died, which is no fault of the match."""
     return record.failure is not None and record.failure.error == EngineDied.__name__
+
+
+def is_final(record: MatchRecord) -> bool:
+    """Return True if a retry cannot help: the players of a failure of kind `person` would say the same again."""
+    return record.failure is not None and record.failure.kind == "person"
 
 
 def may_depend_on_play(record: MatchRecord) -> bool:

@@ -14,14 +14,14 @@ from arena.errors import ConfigError
 from arena.plain import clean_text
 from arena.play.branches import Branch
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Stop
-from arena.play.failures import LimitReached, failure_of, log_failure, reason_of
+from arena.play.failures import LimitReached, failure_of, log_failure, person_failure, reason_of
 from arena.play.steps import Steps, current, in_time
 from arena.play.texts import clean_act, view_of
 from arena.play.turns import Turns, loggable
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verify_blob
 from games.abilities import Blocks, Pictures, Situated, Stoppable
-from games.contracts import MOST_TURNS, UNREAD, Act, Game, MatchId, View
+from games.contracts import MOST_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,9 @@ async def play_match(
         if turns and isinstance(game, Pictures):
             now.pictures = {name: verify_blob(name, game.picture(name)) for name in images(turns.taken)}
         now.payoffs, now.report = _outcome(game)
+        if now.report.get("ended") == PERSON:
+            reason, failure = person_failure(now.report, plan.draws)
+            now.payoffs, now.report = {}, {}
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end other matches
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)

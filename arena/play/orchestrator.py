@@ -5,7 +5,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from arena.errors import PlayError
-from arena.play.failures import failed, is_engine_death, is_repeated, may_depend_on_play, stop_at_a_bug, with_place
+from arena.play.failures import (
+    failed,
+    is_engine_death,
+    is_final,
+    is_repeated,
+    may_depend_on_play,
+    stop_at_a_bug,
+    with_place,
+)
 from arena.play.match import MatchPlan
 from arena.records import Failure, MatchRecord
 
@@ -24,9 +32,9 @@ async def play_all(
 
     `done` is called with the record of every attempt, also of failed ones. A failed match is retried from the same
     deal, with the same draws, under a new id (`-r1`, `-r2`, …). After `attempts` failures, not counting deaths of
-    engines, it is given up (`Failure.given_up`). If a failure may depend on the players' acts, a retry counts only if
-    it repeats those acts: otherwise retries would select matches by their course. Raises BugError if Arena's own code
-    failed and, with `must_finish`, PlayError if more matches are given up than finish.
+    engines, or one of a person's player, it is given up (`Failure.given_up`). If a failure may depend on the players'
+    acts, a retry counts only if it repeats those acts: otherwise retries would select matches by their course. Raises
+    BugError if Arena's own code failed and, with `must_finish`, PlayError if more matches are given up than finish.
     """
     waiting = iter(enumerate(plans))
     ends: list[MatchRecord | None] = [None] * len(plans)
@@ -55,9 +63,10 @@ def check_losses(given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord
     """
     lost = len(given_up) + len(left_out)
     if lost > usable:
+        times = "because of the person" if all(map(is_final, given_up)) and given_up else f"{attempts} times each"
         beside = f", and {len(left_out)} others shared their deals" if left_out else ""
         raise PlayError(
-            f"{len(given_up)} of {lost + usable} matches failed {attempts} times each{beside}, the last time with: "
+            f"{len(given_up)} of {lost + usable} matches failed {times}{beside}, the last time with: "
             f"{with_place(given_up[-1])}"
         )
 
@@ -72,7 +81,7 @@ async def _play_until_finished(
             assert before.failure
             record = failed(record, before.failure.kind, plan.draws, f"acts differ from those of failed {before.id}")
         failures += record.status == "failed" and not is_engine_death(record)
-        if given_up := failures >= attempts:
+        if given_up := failures >= attempts or is_final(record):
             record = replace(record, failure=replace(record.failure or Failure(kind="game"), given_up=True))
         done(record)
         stop_at_a_bug(record)

@@ -47,7 +47,7 @@ class FailedMatch(BaseModel):
     draws: list[int]
     """Distinguishes its random draws from those of other matches of the same deal."""
     seats: dict[str, SeatedPolicy]
-    kind: Literal["limit", "endpoint", "game", "bug"]
+    kind: Literal["limit", "endpoint", "game", "person", "bug"]
     reason: str
     error: str
     """Type of the exception; "" if there was none."""

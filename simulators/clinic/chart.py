@@ -34,6 +34,11 @@ class Chart:
         """Return True if the patient has mentioned this symptom or answered about it."""
         return symptom in self.answers or symptom in self.complaint
 
+    def complain(self, facts: Mapping[int, Stance]) -> None:
+        """Add what a patient says unasked: symptoms that it has to the complaint, and others to the answers."""
+        self.complaint += tuple(sign for sign, stance in facts.items() if stance == "inform")
+        self.answers |= {sign: stance for sign, stance in facts.items() if stance != "inform"}
+
     def note_test(self, test: int, findings: tuple[bool, ...], table: Table) -> str:
         """Add a test's findings to the chart and return them in words. `findings` are all those of the patient."""
         first, shown = table.bounds(test)

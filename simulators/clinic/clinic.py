@@ -12,29 +12,30 @@ from typing import Any, ClassVar
 import numpy as np
 
 from games.base import IllegalAct, flag, number, one_line, whole_number
-from simulators.base import MIXED, Answer, Simulator
+from simulators.base import MIXED, Answer
 from simulators.clinic import acts, players
 from simulators.clinic.chart import Chart
 from simulators.clinic.fees import Reward, fees, outcome
-from simulators.clinic.patient import FINE, SHORT, Patient
+from simulators.clinic.patient import SHORT, Patient
 from simulators.clinic.posterior import Inference, endurance, entropy, inference
 from simulators.clinic.record import draw_record, record_from, twin_of
 from simulators.clinic.signs import LETTERS
 from simulators.clinic.sources import SYNTHETIC, key, load
 from simulators.extractor import Stance
-from simulators.person import PERSONAS, SPEECHES, Speech, may_leave
+from simulators.person import PERSONAS, may_leave
+from simulators.played import FINE, LEAVING, Checked, PersonGame
 
 DOCTOR, PATIENT, LAB = "doctor", "patient", "lab"
 
 
-class Clinic(Simulator):
+class Clinic(PersonGame):
     """Medical diagnosis game: a doctor finds a simulated patient's disease by questions and tests.
 
     Acts: ASK symptom (the patient says yes, no or unsure), TEST name (shows its findings exactly), DIAGNOSE disease.
     Questions and tests share a budget that is known from the start; a diagnosis ends the match. Symptoms, tests and
-    diseases may be named or numbered from 1. Where the patient sits at a seat of its own, it answers each question.
+    diseases may be named or numbered from 1. `simulators.clinic.patient` says what a patient with a seat does.
 
-    Options besides Simulator's:
+    Options besides PersonGame's:
     diseases, symptoms, table: how many there are (20 and 44), and the seed of who has what (another table is another
     medicine). Simulation only, never advice, wherever the table is from:
     source "synthetic" (all invented); "pgmpy:child", "pgmpy:hepar2" or "pgmpy:asia" (a published Bayesian network, of
@@ -43,9 +44,6 @@ class Clinic(Simulator):
     need the extra `clinic`, and those modules state their licences.
     budget: questions and tests, a number or [low, high], drawn for each match.
     slip: the share of answers that are wrong, for a cooperative patient.
-    person: "script" (one seat; templates speak), "render" (the patient's seat words each answer; text that says
-    anything else is asked for once more, then replaced) or "free" (the patient's seat knows the record, says what it
-    likes, and shares the reward: `simulators.clinic.patient`).
     reward "outcome": `diagnosis` 1 for the right one, `cost` -question_cost or -test_cost, `repeat` -0.1, and -0.1 for
     illegal acts; a question alone never pays. "doctoragent", for replication: `simulators.clinic.fees`.
     information: the weight of shaping (part `information`), off by default. Each act pays the difference that it makes
@@ -66,6 +64,7 @@ class Clinic(Simulator):
     personas = tuple(PERSONAS)
     players: Mapping[str, Callable[[Clinic, int], Answer]] = players.PLAYERS
     seats: tuple[str, ...] = (DOCTOR,)
+    person_seat = PATIENT
 
     def __init__(
         self,
@@ -76,7 +75,6 @@ class Clinic(Simulator):
         source: str = SYNTHETIC,
         budget: int | list[int] | tuple[int, int] = (2, 20),
         slip: float = 0.05,
-        person: Speech = "script",
         reward: Reward = "outcome",
         question_cost: float = 0.01,
         test_cost: float = 0.03,
@@ -86,8 +84,6 @@ class Clinic(Simulator):
         penalty: float | None = None,
         **options: Any,
     ) -> None:
-        if person not in SPEECHES:
-            raise ValueError(f"person must be one of {', '.join(SPEECHES)}, not {person!r}")
         self.key = key(source, table, diseases, symptoms)
         self.table = load(self.key)
         self.diseases, self.symptoms = len(self.table.names), len(self.table.signs)
@@ -95,7 +91,6 @@ class Clinic(Simulator):
         self.slip = number("slip", slip)
         if self.slip > 1:
             raise ValueError(f"slip must be a share from 0 to 1, not {slip!r}")
-        self.person = person
         self.outcome = outcome(number("question_cost", question_cost), number("test_cost", test_cost))
         self.fees = fees(reward, self.outcome)
         self.information = number("information", information)
@@ -103,8 +98,6 @@ class Clinic(Simulator):
         for what, count in (("diseases", self.diseases), ("symptoms", self.symptoms)):
             if self.terse and count > len(LETTERS):
                 raise ValueError(f"{what} must be at most {len(LETTERS)} in a terse clinic, not {count}")
-        if person != "script":
-            self.seats = (DOCTOR, PATIENT)
         super().__init__(penalty=-self.fees.invalid if penalty is None else penalty, talk=False, **options)
 
     @property
@@ -138,12 +131,15 @@ class Clinic(Simulator):
                 lambda: draw_record(draws, self.table, persona, self.slip), lambda drawn: str(drawn.entity)
             )
         self.patient = Patient(record, voice, self.person, self.table)
-        self.chart = Chart(complaint=record.complaint)
+        self.chart = Chart(complaint=() if self.is_played else record.complaint)
         self.tested: list[int] = []
         self.questions = self.tests = self.repeated = 0
         self.named: int | None = None
         self.informed = self._potential()
-        self.tell(self.patient.opening(), DOCTOR, sender=PATIENT)
+        if self.is_played:
+            self.patient.template, self.agent_selection = self.patient.opening(), PATIENT
+        else:
+            self.tell(self.patient.opening(), DOCTOR, sender=PATIENT)
 
     def rules(self) -> str:
         """Return the acts, their costs and all names; in terse mode only their codes."""
@@ -162,7 +158,7 @@ class Clinic(Simulator):
     def legal(self, seat: str) -> list[str] | None:
         """Return the doctor's useful acts: new questions and tests within the budget, and all diagnoses.
 
-        For the patient's seat it returns yes, no and unsure with person "free", else None. Repetitions are legal, too.
+        For the patient's seat it returns yes, no and unsure, or None with person "render". Repetitions are legal, too.
         """
         if seat == PATIENT:
             return None if self.person == "render" else list(SHORT.values())
@@ -174,7 +170,7 @@ class Clinic(Simulator):
 
     def next_seat(self, seat: str) -> str:
         """Return the patient's seat while it must answer, else the doctor."""
-        return DOCTOR if self.patient.due is None or self.person == "script" else PATIENT
+        return DOCTOR if not self.patient.template or self.person == "script" else PATIENT
 
     def play(self, seat: str, act: str) -> str:
         """Play an act of the doctor, or the patient's answer, and return its text for the other seat.
@@ -239,6 +235,10 @@ class Clinic(Simulator):
         disease = self.table.names[self.patient.record.disease]
         return {"disease": (disease,), **{name: self.table.words.words(name) for name in untold}}
 
+    def check_person(self, text: str) -> Checked:
+        """Return the faults of a played patient's text (`Patient.check`)."""
+        return self.patient.check(text, self.chart)
+
     # How a turn goes.
 
     def end(self, reason: str, announcement: str) -> None:
@@ -292,7 +292,10 @@ class Clinic(Simulator):
 
     def _listen(self, text: str) -> str:
         """Check and fine the patient's text, and return it for the doctor, or "" if the seat must say it again."""
-        reading = self.patient.hear(one_line(text))
+        text = one_line(text)
+        if self.is_played and not self.admits(text):
+            return ""
+        reading = self.patient.hear(text)
         if reading is None:
             self.pay(PATIENT, "reading", -FINE)
             self.tell(f"Say this and nothing else: {self.patient.template}", PATIENT)
@@ -300,7 +303,13 @@ class Clinic(Simulator):
         words, facts, fines = reading
         for part, fine in fines.items():
             self.pay(PATIENT, part, fine)
-        self._answered(facts)
+        self.chart.gone |= self.is_played and bool(LEAVING.search(words))
+        self.patient.template = ""
+        if self.patient.due is None:
+            self.chart.complain(facts)
+            self.informed = self._potential()
+        else:
+            self._answered(facts)
         return words
 
     def _answered(self, facts: Mapping[int, Stance]) -> None:

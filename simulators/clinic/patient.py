@@ -3,7 +3,8 @@
 With person "render", a text that the extractor does not read as exactly the due act is requested once more, and then
 replaced by the template; each costs the patient's seat 0.1 (part `reading`). With "free", the extractor's reading
 counts. The seat shares the doctor's `diagnosis` and pays 0.1 for each fact that is not in its record (`wrong`), for
-each unasked secret (`secret`), and for a text without an answer to the question (`unread`).
+each unasked secret (`secret`), and for a text without an answer to the question (`unread`). With "played", the seat
+also speaks first and may leave, and pays only the fines of `simulators.played`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from games.families.book import fold
+from simulators.clinic.chart import Chart
 from simulators.clinic.record import Record
 from simulators.clinic.table import Table
 from simulators.extractor import Stance
 from simulators.person import PERSONAS, Act, Renderings, Speech, listed, worded
+from simulators.played import FINE, Checked
 
-FINE = 0.1
 OPENINGS = ("Hello doctor. I have {them}.", "Good morning. I have {them} these days.", "Doctor, I have {them}.")
 UNWELL = ("Hello doctor. I do not feel well.", "Good morning. Something is wrong with me.", "Doctor, I feel ill.")
 SHORT: Mapping[Stance, str] = {"inform": "yes", "deny": "no", "unknown": "unsure"}
@@ -64,11 +67,12 @@ class Patient:
     def facts(self) -> dict[str, Any]:
         """Return what the patient's seat sees: due act ("say"), template and short answer, each "" without a question.
 
-        With person "free" also the symptoms that it has, is unsure about, or should keep secret ("have", "unsure",
-        "secret").
+        With person "free" or "played" also the symptoms that it has, is unsure about, or should keep secret ("have",
+        "unsure", "secret"). A played one that is to speak first has a template, too; its "have" is also divided into
+        what it "tells" unasked and "hides".
         """
         answers = self.record.answers
-        due = {"say": "", "template": "", "answer": ""}
+        due = {"say": "", "template": self.template, "answer": ""}
         if self.due is not None:
             due = {"say": str(self.act), "template": self.template, "answer": SHORT[answers[self.due]]}
         if self.person == "render":
@@ -77,15 +81,25 @@ class Patient:
         for sign, stance in zip(self.table.signs, answers, strict=True):
             by_stance[stance].append(sign.name)
         secret = [sign.name for sign in self.table.signs if sign.secret]
-        record = {"have": by_stance["inform"], "unsure": by_stance["unknown"], "secret": secret}
+        have = by_stance["inform"]
+        record = {"have": have, "unsure": by_stance["unknown"], "secret": secret}
+        if self.person == "played":
+            record |= {
+                "tells": [name for name in have if name not in secret],
+                "hides": [n for n in have if n in secret],
+            }
         return due | record
 
     def hear(self, text: str) -> tuple[str, dict[int, Stance], dict[str, float]] | None:
         """Check the seat's answer; return (text for the doctor, stance by symptom index, fines by reward part).
 
         With person "render" a wrong text gives None, to request it again, and the second time is replaced by the
-        template. A free text counts as read; a question that it leaves open is answered "unknown".
+        template. A free text counts as read; a question that it leaves open is answered "unknown". A played patient may
+        say it unasked, and its fines are none of these.
         """
+        if self.person == "played":
+            facts = self._read(text)
+            return text, facts if self.due is None else {self.due: "unknown", **facts}, {}
         assert self.due is not None
         asked, words = self.table.asked[self.due], self.table.words
         if self.person == "render":
@@ -94,8 +108,7 @@ class Patient:
                 return None
             fine = {} if heard == text else {"reading": -FINE}
             return heard, {self.due: self.record.answers[self.due]}, fine
-        index = {name: number for number, name in enumerate(self.table.asked)}
-        facts = {index[topic]: stance for topic, stance in words.read(text, asked).items() if topic in index}
+        facts = self._read(text)
         fines = {
             "wrong": sum(self.record.answers[sign] != stance for sign, stance in facts.items()),
             "secret": sum(self.table.signs[sign].secret and sign != self.due for sign in facts),
@@ -106,9 +119,28 @@ class Patient:
         facts.setdefault(self.due, "unknown")
         return text, facts, {name: -FINE * count for name, count in fines.items() if count}
 
+    def check(self, text: str, chart: Chart) -> Checked:
+        """Return the faults of a played patient's text.
+
+        Wrong are stances that are not its record's answers, and names of diseases. Secret symptoms are leaked unless
+        asked about or in the chart. An answer to the question is withheld if none can be read.
+        """
+        facts, signs, said = self._read(text), self.table.signs, f" {fold(text)} "
+        wrong = [signs[sign].name for sign, stance in facts.items() if self.record.answers[sign] != stance]
+        wrong += [name for name in self.table.names if f" {fold(name)} " in said]
+        leaked = [sign for sign in facts if signs[sign].secret and sign != self.due and not chart.knows(sign)]
+        unread = [] if self.due is None or self.due in facts else [f"yes, no or unsure to {signs[self.due].name}"]
+        return Checked(wrong, [signs[sign].name for sign in leaked], unread)
+
+    def _read(self, text: str) -> dict[int, Stance]:
+        """Return the text's stances by symptom index; a bare yes or no is about the question."""
+        asked = "" if self.due is None else self.table.asked[self.due]
+        index = {name: number for number, name in enumerate(self.table.asked)}
+        return {index[topic]: stance for topic, stance in self.table.words.read(text, asked).items() if topic in index}
+
     def figures(self) -> dict[str, float | bool | str]:
         """Return counts of the seat's texts: results of checks for "render", fines for "free", {} for the script."""
-        if self.person == "script":
+        if self.person in ("script", "played"):
             return {}
         if self.person == "render":
             return self.renderings.figures()

@@ -102,6 +102,11 @@ class Customer:
         requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.at + 1])
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 
+    @property
+    def shown(self) -> Goal:
+        """The current goal as far as it bears on the acts that are listed for the agent: all of it."""
+        return self.goal
+
     def vocabulary(self) -> Vocabulary:
         """Return the vocabulary for parsing the customer's texts: its data, requested values, questions and writes."""
         person, words = self.record.person, dict[str, list[str]]()
@@ -175,6 +180,16 @@ class Customer:
         """Set the current goal's `written` if a completed write has the goal's tool and subject."""
         if (tool, subject) == (self.goal.tool, self.goal.subject):
             self.outcomes[self.at].written = True
+
+    def is_closed(self, at: int) -> bool:
+        """Return True if the goal of this index is settled."""
+        return at < len(self.outcomes) and self.outcomes[at].closed
+
+    def turn_to(self, at: int) -> None:
+        """Make the goal of this index the current one."""
+        self.at = at
+        self.outcomes += [Outcome() for _ in range(at + 1 - len(self.outcomes))]
+        self.insisted = self.corrected = False
 
     def hear(self, speech: Speech) -> str:
         """Process the agent's message and return the customer's reply; its acts are stored in `acts`.
@@ -276,11 +291,10 @@ class Customer:
         return self._ask(STILL)
 
     def _go_on(self) -> str:
-        if self.at + 1 == len(self.record.goals):
+        following = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
+        if not following:
             return self._leave("served", GOODBYE)
-        self.at += 1
-        self.outcomes.append(Outcome())
-        self.insisted = self.corrected = False
+        self.turn_to(following[0])
         return self._ask(NEXT)
 
     def _leave(self, why: str, words: str) -> str:

@@ -15,27 +15,28 @@ import numpy as np
 
 from games.base import flag, number, whole_number
 from games.contracts import TOOL
-from simulators.base import Answer, Simulator
+from simulators.base import Answer
 from simulators.desk import listing, players, tasks
 from simulators.desk.airline.world import Airline
 from simulators.desk.customer import Customer
 from simulators.desk.goals import Goal
 from simulators.desk.people import draw_name
+from simulators.desk.played import PlayedCustomer, PlayedSeat
 from simulators.desk.policy import CONFIRMATION, IDENTITY, PRIVACY, Rule
 from simulators.desk.record import draw_record
 from simulators.desk.seat import Seat
 from simulators.desk.shop.world import Shop
 from simulators.desk.speech import VERBS, Speech, read_speech
 from simulators.desk.world import MOST_GOALS, World
-from simulators.person import PERSONAS, SPEECHES
-from simulators.person import Speech as Wording
+from simulators.person import PERSONAS
+from simulators.played import Checked, PersonGame
 from simulators.tools import Call, describe, read_calls, run
 
 AGENT, CUSTOMER = "agent", "customer"
 WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline}
 
 
-class Desk(Simulator):
+class Desk(PersonGame):
     """Customer service game: an agent serves a simulated customer with database tools, within a policy.
 
     Acts: a tool call, which is answered by a message of "tool", and speech to the customer, who answers it. Speech is
@@ -43,11 +44,9 @@ class Desk(Simulator):
     `SAY text`, in which the same is read from plain words (`simulators.desk.speech`). `DONE` ends the match, as the
     customer does when all is dealt with or its patience is gone.
 
-    Options besides Simulator's:
+    Options besides PersonGame's:
     domain: "shop" or "airline". goals: how many in a match, a number or [low, high], at most 4.
-    person: "script" (one seat; templates speak), "render" (the customer's seat words each answer; text that says
-    anything else is asked for once more, then replaced) or "free" (the customer's seat says what it likes, and shares
-    the outcome: `simulators.desk.seat`).
+    person: what the customer's seat does, if it has one, is in `simulators.desk.seat` and `simulators.desk.played`.
     cost: of each act of the agent. Part `outcome` pays 1 for success, at the end. max_turns: acts of the agent.
     calls: tool calls that one act may hold.
     tools: how they are described, "signatures" or "json" (as Hermes and Qwen models were trained).
@@ -64,6 +63,7 @@ class Desk(Simulator):
     personas = tuple(PERSONAS)
     players: Mapping[str, Callable[[Desk, int], Answer]] = players.PLAYERS
     seats: tuple[str, ...] = (AGENT,)
+    person_seat = CUSTOMER
     whole_acts = True
 
     def __init__(
@@ -71,7 +71,6 @@ class Desk(Simulator):
         *,
         domain: Literal["shop", "airline"] = "shop",
         goals: int | list[int] | tuple[int, int] = (1, 4),
-        person: Wording = "script",
         cost: float = 0.0,
         max_turns: int = 40,
         calls: int = 4,
@@ -82,8 +81,6 @@ class Desk(Simulator):
     ) -> None:
         if domain not in WORLDS:
             raise ValueError(f"domain must be one of {', '.join(WORLDS)}, not {domain!r}")
-        if person not in SPEECHES:
-            raise ValueError(f"person must be one of {', '.join(SPEECHES)}, not {person!r}")
         if tools not in ("signatures", "json"):
             raise ValueError(f'tools must be "signatures" or "json", not {tools!r}')
         ends = goals if isinstance(goals, list | tuple) else (goals, goals)
@@ -91,14 +88,12 @@ class Desk(Simulator):
             raise ValueError(f"goals must be a whole number or [low, high], not {goals!r}")
         low = whole_number("goals", ends[0], 1, MOST_GOALS)
         self.goals = low, whole_number("goals", ends[1], low, MOST_GOALS)
-        self.domain, self.person, self.tools_style = domain, person, tools
+        self.domain, self.tools_style = domain, tools
         self.cost, self.max_turns = number("cost", cost), whole_number("max_turns", max_turns, 1)
         self.calls, self.terse = whole_number("calls", calls, 1), flag("terse", terse)
         self.stakes = self.max_turns * self.cost
         self.policy: tuple[Rule, ...] = (*WORLDS[domain].rules, PRIVACY)
         """All reasons to deny."""
-        if person != "script":
-            self.seats = (AGENT, CUSTOMER)
         super().__init__(penalty=penalty, talk=False, **options)
 
     @property
@@ -118,14 +113,20 @@ class Desk(Simulator):
         goals = tasks.compose(self.world, draws, int(draws.integers(self.goals[0], self.goals[1] + 1)))
         record = draw_record(draws, self.world.owner, self.draw_persona(draws), goals, self.world.free[: len(goals)])
         facts, subject, verbs = self.world.facts, self.world.subject, self.world.verbs
-        self.customer = Customer(record, self.world.session, facts, subject, verbs)
+        kind = PlayedCustomer if self.is_played else Customer
+        self.customer = kind(record, self.world.session, facts, subject, verbs)
         self.accepted = tasks.effects(self.world, goals)
         self.said: list[str] = []
         self.acts = self.called = self.errors = 0
         self.success = False
-        self.seat = Seat(self.customer, self.person)
-        self.heard = self.customer.open()
-        self.tell(self.heard, AGENT, sender=CUSTOMER)
+        opening, self.heard = self.customer.open(), ""
+        if isinstance(self.customer, PlayedCustomer):
+            self.seat: Seat = PlayedSeat(self.customer, self.person)
+            self.seat.asked(opening, None, {})
+            self.agent_selection = CUSTOMER
+        else:
+            self.seat, self.heard = Seat(self.customer, self.person), opening
+            self.tell(opening, AGENT, sender=CUSTOMER)
 
     def rules(self) -> str:
         """Return the agent's instructions: policy, tool descriptions and acts. In terse mode they are one sentence."""
@@ -168,7 +169,7 @@ class Desk(Simulator):
     def legal(self, seat: str) -> list[str] | None:
         """Return the agent's listed acts, or a free customer's short codes. Other acts may be legal too."""
         if seat == CUSTOMER:
-            return list(self.customer.shorts()) if self.person == "free" else None
+            return list(self.customer.shorts()) if self.person in ("free", "played") else None
         return list(self.listed().keys() if self.terse else self.listed().values())
 
     def next_seat(self, seat: str) -> str:
@@ -247,6 +248,11 @@ class Desk(Simulator):
                 secrets[person["id"]] = tuple(text for text in texts if not own or text not in self.customer.uttered)
         return secrets
 
+    def check_person(self, text: str) -> Checked:
+        """Return the faults of a played customer's text (`Seat.check`)."""
+        assert isinstance(self.seat, PlayedSeat)
+        return self.seat.check(text)
+
     # How a turn goes.
 
     def listed(self) -> dict[str, str]:
@@ -281,6 +287,8 @@ class Desk(Simulator):
 
     def _listen(self, text: str) -> str:
         """Check and fine the customer's text and return it for the agent, or "" if the seat must say it again."""
+        if self.is_played and not self.admits(text):
+            return ""
         heard, fines = self.seat.hear(text)
         for part, fine in fines.items():
             self.pay(CUSTOMER, part, fine)

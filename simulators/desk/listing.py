@@ -33,13 +33,13 @@ def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str)
         tool = "find_customer" if "email" in identity else "find_customer_by_name"
         acts["f"] = written(tool, identity)
     if world.session.verified:
-        reads = world.lookups(_numbers(customer, heard), [name for name in customer.goal.mentions if name in heard])
+        reads = world.lookups(_numbers(customer, heard), [name for name in customer.shown.mentions if name in heard])
         acts |= _coded("l", reads)
-        writes = [write for write in customer.goal.writes if all(text in heard for text in write.arguments.values())]
+        writes = [write for write in customer.shown.writes if all(text in heard for text in write.arguments.values())]
         acts |= _coded("c", [f"CONFIRM {write}" for write in writes])
         acts |= _coded("w", [str(write) for write in writes])
         for letter, name in zip(LETTERS, world.facts, strict=False):
-            if name not in customer.goal.facts:
+            if name not in customer.shown.facts:
                 continue
             acts |= _coded(f"t{letter}", [f"TELL {name} {value}" for value in _values(world.facts[name], heard)])
     return acts | _coded("d", [f"DENY {rule.name}" for rule in policy]) | {"e": "ELSE", "q": "DONE"}
@@ -56,7 +56,7 @@ def marks(world: World, customer: Customer, heard: str) -> list[str]:
     After a lookup of the goal's subject, and once all arguments of its first write were heard, the facts follow on
     which the rules about that write depend.
     """
-    goal, outcome = customer.goal, customer.outcomes[customer.at]
+    goal, outcome = customer.shown, customer.outcomes[customer.at]
     words = [
         "unclear" if customer.unclear else goal.tool or ("pry" if goal.reasons else "ask"),
         *("?" + name for name in goal.facts if name not in outcome.told),
@@ -87,7 +87,7 @@ def _numbers(customer: Customer, heard: str) -> list[str]:
 
     Returns [] if the customer's goal is about its account.
     """
-    if customer.goal.subject == ACCOUNT:
+    if customer.shown.subject == ACCOUNT:
         return []
     number = customer.number
     return [number] if number and number in heard else _latest(NUMBER.findall(heard))

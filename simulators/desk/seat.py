@@ -53,11 +53,13 @@ class Seat:
         due = {"say": [str(act) for act in self.customer.acts], "template": self.template}
         if self.person == "render":
             return due
-        code = ""
-        if self.template:
-            kind, topic = self.customer.acts[0]
-            code = CODES.get(topic) or CODES.get(kind) or "request"
-        return {**due, "answer": code, "record": self.customer.shorts()}
+        return {**due, "answer": self.code if self.template else "", "record": self.customer.shorts()}
+
+    @property
+    def code(self) -> str:
+        """Short word of the due statement."""
+        kind, topic = self.customer.acts[0]
+        return CODES.get(topic) or CODES.get(kind) or "request"
 
     def asked(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
         """Request a statement, worded by the script as `template`, and an answer to `proposal` if there is one.

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import IllegalAct, choice, flag, number, one_line, whole_number
-from simulators.base import Answer, Simulator
+from simulators.base import Answer
 from simulators.embedding import Embedding
-from simulators.person import PERSONAS, SPEECHES, Speech
+from simulators.person import PERSONAS
+from simulators.played import FINE, LEAVING, Checked, PersonGame
 from simulators.recommender import acts, page, players, speech, yardstick
 from simulators.recommender.audience import LOW, Reaction
 from simulators.recommender.catalogue import Item
@@ -24,7 +25,7 @@ from simulators.recommender.chance import uniform
 from simulators.recommender.dealing import Table, make_limits, shelf_key
 from simulators.recommender.index import shelf
 from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, record_from, twins_of
-from simulators.recommender.seat import FINE, Seat
+from simulators.recommender.seat import Seat
 from simulators.recommender.service import FINDS, Service
 from simulators.recommender.wishes import TOPICS, Wish, answer, instruction
 from simulators.recommender.words import LETTERS
@@ -38,13 +39,13 @@ WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
 """Reward weights besides `satisfaction`, which pays the joy itself; recipes can reweigh all parts."""
 
 
-class Recommender(Simulator):
+class Recommender(PersonGame):
     """Recommender game: pages of books for users with hidden tastes, who come back if they are pleased.
 
     Acts: SHOW n n n | words (candidates by number, and why), ASK genre|price|dislikes, FIND words. A page's joy decides
     on a user's patience, and that on whether it comes back: `simulators.recommender.audience`.
 
-    Options besides Simulator's:
+    Options besides PersonGame's:
     catalogue: how many items are generated, from 20 to 100,000, or a CSV file of your own
     (`simulators.recommender.catalogue.load`); edition: the seed of a generated one.
     embedding "hashed" (words; light) or "minilm" (sentence-transformers, offline): what FIND and likeness go by.
@@ -55,9 +56,7 @@ class Recommender(Simulator):
     steepness: of tastes, which are Dirichlet(1/steepness): 1 is even, 8 hardly more than a favourite; 4 unless given.
     ratings: a CSV file of real ratings, whose genres and tastes a generated catalogue and its users then have
     (`simulators.recommender.ratings`).
-    person: "script" (one seat; templates speak), "render" (the user's seat words what it says; text that says anything
-    else is asked for once more, then replaced) or "free" (it sees its taste and mindset, steers as it likes, and is
-    paid its own joy: `simulators.recommender.seat`).
+    person: what the user's seat does, if it has one, is in `simulators.recommender.seat`.
     terse: acts and facts in as few tokens as can be, for tiny models; no FIND.
 
     Parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that keeps to the latest `instruction`
@@ -70,11 +69,13 @@ class Recommender(Simulator):
     reward_parts: Mapping[str, str] = {
         "satisfaction": "the joy of a page", "click": ".1 each", "instruction": ".1 for a page that keeps to it",
         "retention": ".5 where the user would come back", "diversity": ".1 x the share of new genres",
-        "reading": "the user's words said something else than they should",
+        "reading": "the user's words said something else than they should", "wrong": "the user said what is not so",
+        "secret": "the user told what was not asked",
     }  # fmt: skip
     personas = MANNERS
     players: Mapping[str, Callable[[Recommender, int], Answer]] = players.PLAYERS
     seats: tuple[str, ...] = (RECOMMENDER,)
+    person_seat = USER
     whole_acts = True
     rules_version = 2
 
@@ -92,7 +93,6 @@ class Recommender(Simulator):
         candidates: int = 9,
         steepness: float | None = None,
         ratings: str = "",
-        person: Speech = "script",
         terse: bool = False,
         penalty: float = 0.1,
         **options: Any,
@@ -103,12 +103,8 @@ class Recommender(Simulator):
         self.users = whole_number("users", users, 1, MOST_USERS)
         self.terse = flag("terse", terse)
         self.limits = make_limits(days, pages, slate, candidates, self.terse)
-        choice("person", person, *SPEECHES)
-        self.person = person
         if self.terse and self.codes:
             raise ValueError("ids must be numbers where terse is true")
-        if self.person != "script":
-            self.seats = (RECOMMENDER, USER)
         self.shelf = shelf(self.key)
         """Items, vectors and index; shared by all matches of the process."""
         file = ratings or catalogue
@@ -149,11 +145,12 @@ class Recommender(Simulator):
         self.uttered: set[Wish] = set()
         """Wishes that any user has stated."""
         self._greet()
+        self.agent_selection = self.next_seat(RECOMMENDER)
 
     def rules(self) -> str:
         """Return the rules as text: the acts and their effects; in terse mode only the codes."""
         limits = self.limits
-        return acts.rules(limits.slate, limits.days, limits.pages, self.terse, self.codes, self.person == "free")
+        return acts.rules(limits.slate, limits.days, limits.pages, self.terse, self.codes, self.steers)
 
     def public(self) -> dict[str, Any]:
         """Return {"day", "page"} from 1 and, with several users, the current "visitor" and its "segment" (a letter)."""
@@ -213,7 +210,7 @@ class Recommender(Simulator):
         """Return reset options for two users who behave alike but differ in hidden properties; None for the user."""
         if seat != RECOMMENDER:
             return None
-        prices, coded = [item.price for item in self.shelf.catalogue.items], self.person == "free"
+        prices, coded = [item.price for item in self.shelf.catalogue.items], self.steers
         one, two = twins_of(self.service.deal.records[0], (min(prices), max(prices)), coded, rng)
         return one.as_options(), two.as_options()
 
@@ -229,13 +226,28 @@ class Recommender(Simulator):
             if wish not in self.uttered
         }
 
+    def check_person(self, text: str) -> Checked:
+        """Return the faults of a played user's text (`Seat.check`)."""
+        return self.seat.check(text, self.service.visitor, self.shelf.catalogue)
+
     # How a turn goes.
 
+    @property
+    def steers(self) -> bool:
+        """True if the user's seat says what it likes."""
+        return self.person in ("free", "played")
+
     def _greet(self) -> None:
-        """Start a visit; on the first day a user that volunteers states its favourite, unless its seat is free."""
+        """Start a visit; on the first day a user that volunteers states its favourite, unless its seat is free.
+
+        A played user may speak at the start of every visit.
+        """
         visitor, self.binding = self.service.visitor, False
-        if visitor.day == 0 and visitor.record.volunteers and self.person != "free":
-            wish = Wish("more", visitor.record.favourite)
+        volunteers = visitor.day == 0 and visitor.record.volunteers
+        wish = Wish("more", visitor.record.favourite) if volunteers and self.person != "free" else None
+        if self.is_played:
+            self.seat.asked(self._put_in_words(wish) if wish else "", wish)
+        elif wish:
             self.tell(self._put_in_words(wish), RECOMMENDER, sender=USER)
             self._record_wish(wish)
 
@@ -303,10 +315,14 @@ class Recommender(Simulator):
         if visitor.mindset.patience < LOW and not self.instructed:
             self.instructed = True
             self._say(instruction(visitor, items), binding=True)
-        elif self.person == "free":
-            self.seat.asked("", None)
-        elif not reaction.clicked and (reaction.dear or reaction.disliked):
-            self.tell(speech.DEAR if reaction.dear else speech.DULL, RECOMMENDER, sender=USER)
+            return
+        complains = not reaction.clicked and (reaction.dear or reaction.disliked)
+        complaint = (speech.DEAR if reaction.dear else speech.DULL) if complains else ""
+        if self.steers:
+            self.binding = self.is_played
+            self.seat.asked(complaint if self.is_played else "", None)
+        elif complaint:
+            self.tell(complaint, RECOMMENDER, sender=USER)
 
     def _say(self, wish: Wish | None, binding: bool = False) -> None:
         """State a wish in the script's words, or request it from the user's seat. `binding` makes it an instruction."""
@@ -316,11 +332,14 @@ class Recommender(Simulator):
             self.tell(words, RECOMMENDER, sender=USER)
             self._record_wish(wish)
         else:
-            self.seat.asked(words, wish)
+            self.seat.asked(words, wish, is_question=not binding)
 
     def _listen(self, text: str) -> str:
         """Check the user's text and return it for the recommender, or "" if the seat must say it again."""
-        heard = self.seat.hear(one_line(text), self.service.visitor, self.shelf.catalogue)
+        text = one_line(text)
+        if self.is_played and not self.admits(text):
+            return ""
+        heard = self.seat.hear(text, self.service.visitor, self.shelf.catalogue)
         if heard is None:
             self.pay(USER, "reading", -FINE)
             self.tell(f"Say this and nothing else: {self.seat.template}", USER)
@@ -330,6 +349,9 @@ class Recommender(Simulator):
             self.pay(USER, "reading", -fine)
         self.binding = self.binding or self.person == "free"
         self._record_wish(wish)
+        if self.is_played and LEAVING.search(words):
+            self.service.visitor.mindset.patience = 0.0
+            self._continues()
         return words
 
     def _record_wish(self, wish: Wish | None) -> None:

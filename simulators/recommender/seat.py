@@ -2,7 +2,9 @@
 
 With person "render", a text that the extractor does not read as exactly the due wish is requested once more, and then
 replaced by the template; each costs the seat 0.1 (part `reading`). With "free", the seat sees its taste and mindset and
-may say anything: the recommender receives the wish in its words, true or not. The seat is paid its own joy.
+may say anything: the recommender receives the wish in its words, true or not. The seat is paid its own joy. With
+"played", it also speaks at the start of a visit and may end it, and pays only the fines of `simulators.played`. Clicks
+are the record's in any case.
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simulators.person import Renderings, Speech
+from simulators.played import FINE, Checked
 from simulators.recommender.audience import Visitor
 from simulators.recommender.catalogue import Catalogue
-from simulators.recommender.speech import read, short, wish_of
+from simulators.recommender.speech import fact, read, short, wish_of, wishes_of
 from simulators.recommender.wishes import Wish
 from simulators.recommender.words import LETTERS
 
-FINE = 0.1
+LOVED = 0.5
+"""Affinity above which a genre is loved."""
 
 
 @dataclass
@@ -31,6 +35,8 @@ class Seat:
     wish: Wish | None = None
     """Wish that the text states."""
     due: bool = False
+    is_question: bool = False
+    """Whether the recommender has asked for the wish."""
     before: dict[str, Any] = field(default_factory=dict)
     """Mindset before the latest page."""
     renderings: Renderings = field(default_factory=Renderings)
@@ -38,22 +44,27 @@ class Seat:
     """Number of wishes stated by a free seat; `untrue` counts the false ones."""
     untrue: int = 0
 
-    def asked(self, template: str, wish: Wish | None) -> None:
+    def asked(self, template: str, wish: Wish | None, is_question: bool = False) -> None:
         """Request a statement from the seat; `template` is the script's text of `wish`."""
-        self.template, self.wish, self.due = template, wish, True
+        self.template, self.wish, self.due, self.is_question = template, wish, True, is_question
 
     def facts(self, visitor: Visitor, catalogue: Catalogue) -> dict[str, Any]:
         """Return what the seat sees: the due text (`template`) and its code (`answer`).
 
-        A free seat also sees its `taste` by genre, price `cap`, mindset `before` the latest page and now (`mindset`),
-        and the same in few tokens (`marks`).
+        A free or played seat also sees its `taste` by genre, price `cap`, mindset `before` the latest page and now
+        (`mindset`), and the same in few tokens (`marks`); a played one the genres that it `loves` and `dislikes`.
         """
         said = {"template": self.template, "answer": short(self.wish)}
         if self.person == "render":
             return said
         liking = {genre: round(share, 2) for genre, share in zip(catalogue.genres, visitor.record.taste, strict=True)}
         mind = {"before": dict(self.before), "mindset": visitor.mindset.rounded()}
-        return {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
+        facts = {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
+        if self.person == "played":
+            loved = [genre for genre, share in zip(catalogue.genres, visitor.affinity, strict=True) if share > LOVED]
+            disliked = [catalogue.genres[genre] for genre in visitor.record.disliked]
+            facts |= {"loves": loved, "dislikes": disliked}
+        return facts
 
     def legal(self, catalogue: Catalogue, cap: int) -> list[str] | None:
         """Return the texts suggested to a free seat, which may say others too; None for person "render".
@@ -84,6 +95,16 @@ class Seat:
         self.untrue += wish is not None and not true_of(wish, visitor)
         return text, wish, 0.0
 
+    def check(self, text: str, visitor: Visitor, catalogue: Catalogue) -> Checked:
+        """Return the faults of a played seat's text: wishes that are not true of it, and more than one true wish.
+
+        A wish that was asked for is withheld if the text has none.
+        """
+        wishes = wishes_of(text, catalogue, visitor.record.cap)
+        true = [fact(wish, catalogue) for wish in wishes if true_of(wish, visitor)]
+        wrong = [fact(wish, catalogue) for wish in wishes if not true_of(wish, visitor)]
+        return Checked(wrong, true[1:], [self.template] if self.is_question and self.wish and not wishes else [])
+
     def figures(self) -> dict[str, float | bool | str]:
         """Return counts of the seat's texts for the report.
 
@@ -96,7 +117,7 @@ class Seat:
     def _marks(self, visitor: Visitor) -> str:
         """Return the seat's facts in few tokens: letters of loved genres, patience from 0 to 9, due wish's code."""
         order = sorted(range(len(visitor.affinity)), key=lambda genre: -visitor.affinity[genre])
-        loved = "".join(LETTERS[genre] for genre in order if visitor.affinity[genre] > 0.5)
+        loved = "".join(LETTERS[genre] for genre in order if visitor.affinity[genre] > LOVED)
         return f"{loved} {max(0, min(9, round(2 * visitor.mindset.patience)))} {short(self.wish)}"
 
 

@@ -113,17 +113,23 @@ def read(text: str, catalogue: Catalogue) -> Reading:
 
 def wish_of(text: str, catalogue: Catalogue, cap: int) -> Wish | None:
     """Return the first wish in a text or short code (`+a`, `-a`, `<`), or None. `cap` is the price that `<` states."""
+    return next(iter(wishes_of(text, catalogue, cap)), None)
+
+
+def wishes_of(text: str, catalogue: Catalogue, cap: int) -> list[Wish]:
+    """Return all wishes in a text, or that of a short code; see `wish_of`."""
     code = text.strip()
     if code == "<":
-        return Wish("under", cap)
+        return [Wish("under", cap)]
     if len(code) == 2 and code[0] in "+-" and code[1] in LETTERS[: len(catalogue.genres)]:
-        return Wish("more" if code[0] == "+" else "less", LETTERS.index(code[1]))
+        return [Wish("more" if code[0] == "+" else "less", LETTERS.index(code[1]))]
+    wishes = []
     for topic, stance in read(text, catalogue).facts.items():
         if topic.isdigit() and stance == "inform":
-            return Wish("under", int(topic))
+            wishes.append(Wish("under", int(topic)))
         if not topic.isdigit() and stance != "unknown":
-            return Wish("more" if stance == "inform" else "less", catalogue.genres.index(topic))
-    return None
+            wishes.append(Wish("more" if stance == "inform" else "less", catalogue.genres.index(topic)))
+    return wishes
 
 
 def short(wish: Wish | None) -> str:

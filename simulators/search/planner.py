@@ -9,6 +9,7 @@ import numpy as np
 
 from games.base import choice, flag, number
 from simulators.base import Answer
+from simulators.person import Speech
 from simulators.search import planner_players
 from simulators.search.acts import must, read_act
 from simulators.search.players import answer_from
@@ -38,6 +39,7 @@ class SearchPlanner(Search):
     reward_parts: Mapping[str, str] = {
         "answer": "1 for the reader's right answer", "process": "a page that the answer rests on", "cost": "of a call",
     }  # fmt: skip
+    speeches: ClassVar[tuple[Speech, ...]] = ("script",)
     players: Mapping[str, Callable[[Any, int], Answer]] = planner_players.PLAYERS
 
     def __init__(
@@ -88,7 +90,7 @@ class SearchPlanner(Search):
             return super().private(seat)
         return {"pages": self.work.texts if self.stopped else []}
 
-    def legal(self, seat: str) -> list[str] | None:  # type: ignore[override]
+    def legal(self, seat: str) -> list[str] | None:
         """Return the planner's useful calls and its stop, or the reader's likely answers. Others may be legal too."""
         names = self.names_read(self.work, self.question.text)
         if seat == READER:

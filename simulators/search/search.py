@@ -9,10 +9,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import choice
+from games.base import IllegalAct, choice, one_line
 from simulators.base import Answer
+from simulators.person import Speech
+from simulators.played import LEAVING, Checked, PersonGame
 from simulators.search import players
-from simulators.search.acts import must, read_act, tools_of
+from simulators.search.acts import LONGEST, must, read_act, tools_of
+from simulators.search.asker import ASKER, Asker, with_askers
 from simulators.search.base import LibraryGame, as_record, question_from
 from simulators.search.pages import render
 from simulators.search.questions import NONE
@@ -22,23 +25,30 @@ SOLVER = "solver"
 FLOOR_DEALS = 400
 
 
-class Search(LibraryGame):
+class Search(PersonGame, LibraryGame):
     """Search game of one seat, which looks up the answer to a question in a library of invented pages.
 
-    Acts: search(query), open(title), ANSWER text; `ANSWER none` where no page has the answer. Options besides
-    LibraryGame's (`simulators.search.base`): pay "exact" (1 for an exact match) or "f1" (of words), both as in SQuAD's
-    script. Reward parts: `answer`; `cost`, of each call.
+    Acts: search(query), open(title), ANSWER text; `ANSWER none` where no page has the answer. With person "played" a
+    second seat, the asker, words the question first, and answers ASK text (`simulators.search.asker`). Options besides
+    LibraryGame's (`simulators.search.base`) and PersonGame's: pay "exact" (1 for an exact match) or "f1" (of words),
+    both as in SQuAD's script. Reward parts: `answer`; `cost`, of each call.
     """
 
     name = "search"
     seats: tuple[str, ...] = (SOLVER,)
     metadata: ClassVar[dict[str, Any]] = {"name": "search_v0", "render_modes": ["ansi"]}
-    reward_parts: Mapping[str, str] = {"answer": "1 for the right answer", "cost": "of a call"}
-    players: Mapping[str, Callable[[Any, int], Answer]] = players.PLAYERS
+    reward_parts: Mapping[str, str] = {
+        "answer": "1 for the right answer", "cost": "of a call", "wrong": "the asker said what is not so",
+    }  # fmt: skip
+    players: Mapping[str, Callable[[Any, int], Answer]] = with_askers(players.PLAYERS)
+    person_seat = ASKER
+    speeches: ClassVar[tuple[Speech, ...]] = ("script", "played")
 
     def __init__(self, *, pay: Literal["exact", "f1"] = "exact", **options: Any) -> None:
         self.paid = choice("pay", pay, "exact", "f1")
         super().__init__(**options)
+        if self.is_played and self.terse:
+            raise ValueError('terse must be false where person is "played"')
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw the match's world and question, or take the option `question`, a dict from `as_record`."""
@@ -49,6 +59,8 @@ class Search(LibraryGame):
             self.question = self.draw_question(rng)
         self.work = self.session()
         self.said: str | None = None
+        if self.is_played:
+            self.asker, self.agent_selection = Asker(self.question, self.library), ASKER
 
     def rules(self) -> str:
         """Return the tools and acts as text for the player."""
@@ -58,7 +70,13 @@ class Search(LibraryGame):
             "Answer a question from the pages of a library; nobody knows the answer without them. "
             f"Tools, one call at a time, at most {self.budget.searches} searches:\n{self.tools()}\n"
             f"ANSWER text ends the match: a name, a number, or {NONE} where no page says."
+            f"{' ASK text asks what the question means.' if self.is_played else ''}"
         )
+
+    @property
+    def asked(self) -> str:
+        """The question as the solver knows it; "" until a played asker has spoken."""
+        return self.asker.asked if self.is_played else self.question.text
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
         """Return the definitions of the solver's tools, none in terse mode."""
@@ -66,31 +84,69 @@ class Search(LibraryGame):
 
     def public(self) -> dict[str, Any]:
         """Return `question`, its text, and `left`, the remaining calls by tool."""
-        return {"question": self.question.text, "left": dict(self.work.left)}
+        return {"question": self.asked, "left": dict(self.work.left)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return `found`, the titles that searches have shown."""
+        """Return `found`, the titles that searches have shown; for the asker `Asker.facts`."""
+        if seat == ASKER:
+            return self.asker.facts()
         return {"found": list(self.work.found)}
 
-    def legal(self, seat: str) -> list[str]:
-        """Return useful calls, and answers from names seen so far, as acts. Other acts may be legal too."""
-        names = self.names_read(self.work, self.question.text)
+    def legal(self, seat: str) -> list[str] | None:
+        """Return useful calls, and answers from names seen so far, as acts; None for the asker. Others may be legal."""
+        if seat == ASKER:
+            return None
+        names = self.names_read(self.work, self.asked)
         return [*self.listed_calls(self.work, names), *self.listed_answers(names)]
 
     def play(self, seat: str, act: str) -> str:
         """Run one call and return "", or score an answer, end the match and return the act.
 
-        The match also ends if no acts are left. Raises IllegalAct for any other act.
+        The match also ends if no acts are left. Questions to a played asker, and its words, are returned for the other.
+        Raises IllegalAct for any other act.
         """
+        if seat == ASKER:
+            return self._heard(one_line(act, LONGEST))
+        if self.is_played and act.startswith("ASK ") and (text := one_line(act[4:], LONGEST)):
+            return self._ask(text)
         usage = "?words or =answer" if self.terse else "write one call of a tool, or ANSWER and a text"
         done = must(read_act(act, self.terse), ("call", "answer"), usage)
         if done.kind == "call":
             self.call(seat, done, self.work)
-            if self.turns + 1 >= self.most_acts:
-                self.end("turns", "No turns are left, and nothing was answered.")
+            self._end_if_out_of_turns()
             return ""
         self._answered(done.text)
-        return act.strip()
+        return one_line(act, LONGEST) if self.is_played else act.strip()
+
+    def next_seat(self, seat: str) -> str:
+        """Return the asker's seat while its words are due, else the solver."""
+        return ASKER if self.is_played and self.asker.due else self.seats[0]
+
+    def check_person(self, text: str) -> Checked:
+        """Return the faults of a played asker's text (`Asker.check`)."""
+        return self.asker.check(text)
+
+    def _end_if_out_of_turns(self) -> None:
+        if self.turns + 1 - (self.asker.turns if self.is_played else 0) >= self.most_acts:
+            self.end("turns", "No turns are left, and nothing was answered.")
+
+    def _ask(self, text: str) -> str:
+        if self.asker.gone:
+            raise IllegalAct("the asker has left")
+        self.asker.due = True
+        self._end_if_out_of_turns()
+        return f"ASK {text}"
+
+    def _heard(self, text: str) -> str:
+        """Let an admitted text of the asker take effect. Its first is the question, which all see without a message."""
+        self.asker.turns += 1
+        if not self.admits(text):
+            return ""
+        self.asker.due, self.asker.gone = False, bool(LEAVING.search(text))
+        if not self.asker.asked:
+            self.asker.asked = text
+            return ""
+        return text
 
     def _answered(self, text: str) -> None:
         """Pay the seat the answer's score, exact match or F1, and end the match."""

@@ -372,6 +372,8 @@ def test_nobody_begins_a_line_of_a_shipped_role(name: str) -> None:
     facts |= {"findings": {}, "chart": "", "form": "", "limits": "", "card": "J", "values": [1], "mark": "X"}
     facts |= {"hands": {"opener": ["R1"]}, "more": [], "less": [], "under": None, "candidates": ["1 A: farce."]}
     facts |= {"notes": ["told"], "pages": [""], "question": "", "hops": 2, "attempt": "", "reference": ""}
+    facts |= {"wish": "", "about": {"email": ""}, "tells": [], "hides": [], "unsure": []}
+    facts |= {"loves": [], "dislikes": [], "cap": 9}
     public = FACTS | {"left": 1, "today": "", "terse": "", "question": "", "board": "", "fireworks": "", "hints": 1}
     public |= {"lives": 1, "deck": 1, "known": {"opener": ["?"], "responder": ["?"]}}
     public |= {

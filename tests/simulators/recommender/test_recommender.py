@@ -262,7 +262,7 @@ def test_where_knowing_never_pays_is_a_fault_and_no_score():
         ({"catalogue": "nowhere.csv"}, "nowhere.csv: the catalogue cannot be read"),
         ({"embedding": "bert"}, 'embedding must be "hashed" or "minilm"'),
         ({"ids": "names"}, 'ids must be "numbers" or "semantic"'),
-        ({"person": "llm"}, 'person must be "script" or "render" or "free"'),
+        ({"person": "llm"}, "person must be one of script, render, free"),
         ({"users": 0}, "users must be a whole number from 1"),
         ({"slate": 4, "candidates": 3}, "candidates must be a whole number from 4"),
         ({"terse": True, "candidates": 12}, "candidates must be a whole number from 3 to 9"),

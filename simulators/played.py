@@ -1,0 +1,154 @@
+"""Persons played by a policy: it gets the record and a goal and decides what to say; the world checks what it says.
+
+A text may state facts that are not so (wrong), tell what is not due yet (leaked) or leave out what the other side
+cannot do without (withheld). Such a text may be requested once more. Those that are passed on count as faults; beyond a
+limit the match fails, because of its person, and counts for nobody. Facts are found by the extractors of the worlds:
+what their vocabularies do not contain is not checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from games.base import one_line, whole_number
+from games.contracts import ILLEGAL, MOST_TURNS, PERSON
+from simulators.base import Simulator
+from simulators.person import SPEECHES, Speech
+
+FINE = 0.1
+"""Price of each wrong and each leaked fact, for the person's own seat."""
+LEAVING = re.compile(r"\b(?:good\W?bye|bye)\b", re.IGNORECASE)
+
+
+class Checked(NamedTuple):
+    """Faults of a text by kind, each named by the fact."""
+
+    wrong: Sequence[str] = ()
+    leaked: Sequence[str] = ()
+    withheld: Sequence[str] = ()
+
+    def complaint(self) -> str:
+        """Return what the person is told when it is asked again."""
+        said = [
+            f"{text}: {one_line(', '.join(facts))}."
+            for text, facts in (("Not so", self.wrong), ("Not to be told now", self.leaked), ("Missing", self.withheld))
+            if facts
+        ]
+        return f"{' '.join(said)} Say it again."
+
+
+@dataclass
+class Conduct:
+    """Counts of a played person's texts: all of them, their words, those with faults by kind, and what became of them.
+
+    `add` counts a text and returns True if it is passed on.
+    """
+
+    texts: int = 0
+    words: int = 0
+    wrong: int = 0
+    leaked: int = 0
+    withheld: int = 0
+    again: int = 0
+    """Texts that were requested once more instead of being passed on."""
+    faults: int = 0
+    """Texts with faults that were passed on."""
+    tries: int = 0
+    """Requests for the statement that is due now."""
+
+    def add(self, text: str, checked: Checked, retries: int) -> bool:
+        """Count a text and its faults; return False if it must be said again, which happens `retries` times at most."""
+        self.texts, self.words = self.texts + 1, self.words + len(text.split())
+        self.wrong, self.leaked = self.wrong + bool(checked.wrong), self.leaked + bool(checked.leaked)
+        self.withheld += bool(checked.withheld)
+        if any(checked) and self.tries < retries:
+            self.again, self.tries = self.again + 1, self.tries + 1
+            return False
+        self.faults, self.tries = self.faults + any(map(bool, checked)), 0
+        return True
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return the counts for the report, as `person_texts`, `person_words`, `person_wrong` and so on."""
+        return {f"person_{name}": count for name, count in vars(self).items() if name != "tries"}
+
+
+class PersonGame(Simulator):
+    """Base class of simulators with a person, who may have a seat of its own.
+
+    Options besides Simulator's:
+    person: "script" (no seat; templates speak), "render" (the person's seat words each statement; a text that says
+    anything else is requested once more, then replaced), "free" (the script says what is due, the seat says what it
+    likes, and shares the reward) or "played" (the seat also opens the talk, chooses what to say, and leaves).
+    person_retries: how often a played person is asked again after a text with faults. person_faults: how many of its
+    texts with faults are passed on before the match fails.
+
+    A subclass names `person_seat`. For "played" it writes `check_person`, lets `admits` decide about each text of the
+    seat, and gives the seat its record and goal in `private`, beside `template`, the text of the script. Parts `wrong`
+    and `secret` are the fines of a played person; its seat is never paid with the others.
+    """
+
+    person_seat: ClassVar[str]
+    speeches: ClassVar[tuple[Speech, ...]] = SPEECHES
+    """Values of `person` that the simulator has."""
+
+    def __init__(
+        self, *, person: Speech = "script", person_retries: int = 1, person_faults: int = 8, **options: Any
+    ) -> None:
+        if person not in self.speeches:
+            raise ValueError(f"person must be one of {', '.join(self.speeches)}, not {person!r}")
+        self.person = person
+        self.person_retries = whole_number("person_retries", person_retries, 0, 100)
+        self.person_faults = whole_number("person_faults", person_faults, 0, MOST_TURNS)
+        if person != "script":
+            self.seats = (*self.seats, self.person_seat)
+        super().__init__(**options)
+
+    @property
+    def is_played(self) -> bool:
+        """True if the person's seat decides what to say."""
+        return self.person == "played"
+
+    def check_person(self, text: str) -> Checked:
+        """Return the faults of a played person's text and change nothing. A subclass with "played" must write it."""
+        raise NotImplementedError
+
+    def admits(self, text: str) -> bool:
+        """Count, check and fine a played person's text; return True if it takes effect and reaches the other side.
+
+        Otherwise the seat is told the faults and moves again, or the match has ended because of too many.
+        """
+        checked = self.check_person(text)
+        passed = self.conduct.add(text, checked, self.person_retries)
+        for part, facts in (("wrong", checked.wrong), ("secret", checked.leaked)):
+            if facts:
+                self.pay(self.person_seat, part, -FINE * len(facts))
+        if self.conduct.faults > self.person_faults:
+            self._fail()
+        elif not passed:
+            self.tell(checked.complaint(), self.person_seat)
+        return passed and not self.ended
+
+    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """Start a match as Simulator does, without any faults of the person."""
+        self.conduct = Conduct()
+        super().reset(seed, options)
+
+    def report(self) -> dict[str, float | bool | str]:
+        """Return Simulator's report and, for a played person, the counts of its texts."""
+        return {**super().report(), **(self.conduct.figures() if self.is_played else {})}
+
+    def _refuse(self, seat: str, action: object, why: str) -> None:
+        """Refuse an illegal act as other games do; after one of a played person the match counts for nobody."""
+        if not self.is_played or seat != self.person_seat:
+            super()._refuse(seat, action, why)
+            return
+        self.invalid += 1
+        self._valid[seat] = False
+        self.pay(seat, ILLEGAL, -self.penalty)
+        self._fail()
+
+    def _fail(self) -> None:
+        self.end(PERSON, f"The match does not count: the {self.person_seat} does not keep to its record.")

@@ -1,0 +1,62 @@
+"""The person who asks a solver a question: it words the question, and explains it if the solver asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simulators.base import Answer
+from simulators.played import Checked
+from simulators.search.library import Library
+from simulators.search.questions import Question, read_question
+from simulators.search.relations import RELATIONS
+
+ASKER = "asker"
+NOUNS = tuple(relation.noun for relation in RELATIONS.values())
+
+
+@dataclass
+class Asker:
+    """Asker of one question: what it has said, and whether it is its turn."""
+
+    question: Question
+    library: Library
+    asked: str = ""
+    """Its first words, which are the question as the solver knows it."""
+    due: bool = True
+    turns: int = 0
+    gone: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """Return what its seat sees: the question, and the script's text (`template`)."""
+        return {"question": self.question.text, "template": self.question.text if self.due else ""}
+
+    def check(self, text: str) -> Checked:
+        """Return the faults of a text.
+
+        Wrong are names of the library that the question does not contain, and another question in standard words.
+        Names and relations of the question are withheld if its first words lack them.
+        """
+        said, names = set(self.library.named_in(text)), set(self.library.named_in(self.question.text))
+        other = read_question(text)
+        wrong = sorted(said - names)
+        if not wrong and other and self.question.program and other != self.question.program:
+            wrong = [text]
+        nouns = [noun for noun in NOUNS if noun in self.question.text and noun not in text.lower()]
+        return Checked(wrong, (), [] if self.asked else [*sorted(names - said), *nouns])
+
+
+def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Answer]:
+    """Return the player with a part for the asker's seat, where it says the script's text."""
+
+    def made(game: Any, seed: int) -> Answer:
+        play = player(game, seed)
+        return lambda view: str(view.private["template"]) if view.seat == ASKER else play(view)
+
+    return made
+
+
+def with_askers(players: Mapping[str, Callable[[Any, int], Answer]]) -> dict[str, Callable[[Any, int], Answer]]:
+    """Return the players, each with a part for the asker's seat."""
+    return {name: with_asker(player) for name, player in players.items()}
