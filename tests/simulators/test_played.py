@@ -279,3 +279,6 @@ def test_made_up_facts_are_counted_and_its_own_are_not() -> None:
         game.step("ELSE")
         game.step(text)
         assert game.conduct.wrong == before + 1, text
+    game.step("ELSE")
+    game.step("I would like to return the lamp.")
+    assert game.conduct.wrong == before + 2, "it wants to cancel an order"
