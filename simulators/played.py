@@ -33,11 +33,11 @@ class Checked(NamedTuple):
     def complaint(self) -> str:
         """Return what the person is told when it is asked again."""
         said = [
-            f"{text}: {one_line(', '.join(facts))}."
-            for text, facts in (("Not so", self.wrong), ("Not to be told now", self.leaked), ("Missing", self.withheld))
+            f"{text}: {one_line(', '.join(facts)).rstrip('.')}."
+            for text, facts in (("Not so", self.wrong), ("Not to be told now", self.leaked), ("Say", self.withheld))
             if facts
         ]
-        return f"{' '.join(said)} Say it again."
+        return " ".join(said)
 
 
 @dataclass

@@ -157,7 +157,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
         if mark and not voice:
             raise ConfigError(f"--persons {text}: name the speaker, such as {persona}{mark}smollm2-135m-instruct")
         if voice and speech not in speeches(made):
-            raise ConfigError(f"--persons {text}: {game.name} has no option `person: {speech}`")
+            raise ConfigError(f"--persons {text}: {game.name} has no option `person` with the value {speech}")
         persons.append((persona, voice, speech))
     return persons
 

@@ -148,9 +148,10 @@ class PlayedSeat(Seat):
     def check(self, text: str) -> Checked:
         """Return the faults of a text.
 
-        Wrong are numbers, emails, postcodes and names that the customer does not have, and a yes or no against its
-        interest. Its own data and later wishes are leaked before they are due. Answers that it owes are withheld if it
-        gives none, and wishes if it does not speak of any, or leaves without a word of them.
+        Wrong are numbers, emails, postcodes and names that the customer does not have, requests that it does not want
+        to make, and a yes or no against its interest. Its own data and later wishes are leaked before they are due.
+        Answers that it owes are withheld if it gives none, and wishes if it does not speak of any, or leaves without a
+        word of them.
         """
         text, proposed = self.expanded(text), self.proposal is not None
         said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))
@@ -159,6 +160,8 @@ class PlayedSeat(Seat):
         wrong, keys = self._made_up(text), customer.keys()
         if AGREEMENT in due and said.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]:
             wrong.append(text)
+        strange = customer.verbs.keys() - {goal.tool for goal in customer.record.goals} - due.keys()
+        wrong += sorted(tool for tool in strange if said.get(tool) == "inform")
         unsaid = [n for n in range(len(keys)) if n not in customer.stated]
         later = {key for n in unsaid if n != customer.at for key in keys[n]}
         own = {person.name, person.email, person.postcode, person.address}

@@ -56,7 +56,7 @@ def test_the_persons_of_a_matrix_may_be_played() -> None:
         ("terse", "", "render"), ("terse", "random", "render"), ("terse", "a=b+c", "played"),
     ]  # fmt: skip
     assert read_persons(["=oracle"], search) == [("", "oracle", "played")]
-    for text, why in (("=", "name the speaker"), ("+oracle", "no option `person: render`")):
+    for text, why in (("=", "name the speaker"), ("+oracle", "no option `person` with the value render")):
         with pytest.raises(ConfigError, match=why):
             read_persons([text], search)
     spec = GameSpec(name="desk", options={"goals": 1})
