@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents import tool_formats
@@ -195,7 +195,8 @@ TEXT_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="<>|"), ma
 @given(arguments=st.dictionaries(NAMES, st.one_of(st.integers(-99, 99), st.booleans(), TEXT_VALUES), max_size=3))
 def test_transformers_reads_the_same_where_it_can(name: str, arguments: dict[str, Any]) -> None:
     theirs = pytest.importorskip("trl.chat_template_utils", reason="no trl: pip install 'trl>=1.16'")
-    assume(name != "lfm2" or not re.search(r"['\"\\\x00-\x1f,=]", "".join(map(str, arguments.values()))))
+    if name == "lfm2":  # its parser there splits texts at quotes, commas and brackets
+        arguments = {key: re.sub(r"\W", "", text) if isinstance(text, str) else text for key, text in arguments.items()}
     calls = [ToolCall(call_id(0), "find", arguments)]
     text = joined(write_calls(name, calls))
     end = "<|eot_id|>" if name == "llama" else "<|im_end|>"
