@@ -125,9 +125,10 @@ async def play_match(
     started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now(), "", None
     turns = Turns(plan.seats, partial(on_turn, plan) if on_turn else None) if keep_turns or on_turn else None
     try:
-        await _Playthrough(
+        playthrough = _Playthrough(
             plan=plan, game=game, players=players, limits=limits, clock=clock, now=now, turns=turns, controls=controls
-        ).play()
+        )
+        await playthrough.play()
         if turns and isinstance(game, Pictures):
             now.pictures = {name: verify_blob(name, game.picture(name)) for name in images(turns.taken)}
         now.payoffs, now.report = _outcome(game)
@@ -138,10 +139,7 @@ async def play_match(
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
     record = MatchRecord(
-        identity=plan.identity,
-        game=plan.game,
-        options=plan.options,
-        seed=plan.seed,
+        identity=plan.identity, game=plan.game, options=plan.options, seed=plan.seed,
         seats=_as_played(plan.seats, now.versions),
         status="failed" if failure else "finished",
         reason=reason or now.cut,
@@ -151,13 +149,10 @@ async def play_match(
         streams={seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {},
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
-        rules=game.rules_version,
-        group=plan.group,
-        stage=plan.stage,
-        source=plan.source,
+        rules=game.rules_version, group=plan.group, stage=plan.stage, source=plan.source,
         pictures=now.pictures,
         failure=failure,
-    )
+    )  # fmt: skip
     log_failure(record)
     return record
 

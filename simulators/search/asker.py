@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simulators.base import Answer
+from simulators.base import Answer, Simulator
 from simulators.played import Checked
 from simulators.search.library import Library
 from simulators.search.questions import Question, read_question
@@ -50,7 +50,7 @@ class Asker:
 def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Answer]:
     """Return the player with a part for the asker's seat, where it says the script's text."""
 
-    def made(game: Any, seed: int) -> Answer:
+    def made(game: Simulator, seed: int) -> Answer:
         play = player(game, seed)
         return lambda view: str(view.private["template"]) if view.seat == ASKER else play(view)
 

@@ -137,7 +137,7 @@ def test_a_split_without_entities_is_a_fault_of_the_simulator():
     [
         ({"split": "half"}, 'split must be "train", "test" or "all", not \'half\''),
         ({"persona": "rude"}, "persona must be one of cooperative, terse, .*, mixed, not 'rude'"),
-        ({"person": "llm"}, "person must be one of script, render, free, not 'llm'"),
+        ({"person": "llm"}, "person must be one of script, render, free, played, not 'llm'"),
         ({"budget": [5, 2]}, "budget must be a whole number of at least 5"),
         ({"budget": [1, 2, 3]}, r"budget must be a whole number or \[low, high\]"),
         ({"budget": "many"}, "budget must be a whole number"),
