@@ -6,7 +6,7 @@ import sys
 import urllib.request
 from typing import Any
 
-from tests.factories.agent_programs.tools import TOOLS, call
+from tools import TOOLS, call  # type: ignore[import-not-found]  # beside this program
 
 
 def ask(**body: Any) -> dict[str, Any]:

@@ -4,8 +4,7 @@ import json
 import sys
 
 import openai
-
-from tests.factories.agent_programs.tools import TOOLS, call
+from tools import TOOLS, call  # type: ignore[import-not-found]  # beside this program
 
 api, streams, rounds = sys.argv[1], sys.argv[2] == "stream", 4
 task = json.loads(sys.stdin.readline())
