@@ -113,7 +113,7 @@ def load_reward(name: str) -> Callable[[dict[str, Any], str], Any]:
 def read_tasks(path: str, changed: int) -> tuple[Mapping[str, Any], ...]:
     """Return the rows of a JSON Lines file, cached by its time of change. Raises ValueError with file and line."""
     try:
-        lines = read_plain(path, FILE_BYTES).decode().splitlines()
+        lines = read_plain(path, FILE_BYTES).decode().split("\n")  # not splitlines: JSON texts may hold U+2028
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"file: {path}: {getattr(error, 'strerror', None) or error}") from None
     rows = []

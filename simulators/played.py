@@ -31,7 +31,7 @@ class Checked(NamedTuple):
     withheld: Sequence[str] = ()
 
     def complaint(self) -> str:
-        """Return what the person is told when it is asked again."""
+        """Return the complaint that the person reads when it is asked again."""
         said = [
             f"{text}: {one_line(', '.join(facts)).rstrip('.')}."
             for text, facts in (("Not so", self.wrong), ("Not to be told now", self.leaked), ("Say", self.withheld))

@@ -1,4 +1,4 @@
-"""What an experiment names as a seat's agent program: a command, or the URL of one that runs already."""
+"""Parse the setting `harness`: an agent program's command, or the URL of a running one."""
 
 import os
 import shlex

@@ -62,9 +62,10 @@ class Continuation:
 
 
 class Conversations:
-    """All conversations of one seat in one match. `frame` is the policy's, `key` names the streams."""
+    """Conversations of one seat in one match, one token stream each."""
 
     def __init__(self, frame: ChatFrame, key: str) -> None:
+        """Start without conversations. `frame` is the policy's chat frame; `key` is the prefix of the streams' names."""
         self.frame, self.key = frame, key
         self.all: list[Conversation] = []
         self._opened = 0
@@ -195,7 +196,7 @@ def described(tools: Sequence[Definition]) -> str:
 def drift(frame: ChatFrame, asked: Asked) -> str:
     """Return how the chat template itself would render a continued conversation differently from its stream; "" if not.
 
-    The stream keeps what was sampled. A server that renders all messages anew would show the policy another context.
+    The stream keeps what was sampled. A server that renders the whole chat for each request would show the policy another context.
     """
     replies = [message for message in asked.messages if message.role == "assistant"]
     parts = frame.tools

@@ -29,7 +29,7 @@ class HarnessPlayer:
     """
 
     def __init__(self, session: Session, program: Acting, seed: int) -> None:
-        """Create the player. `seed` is told to the program, for its own random choices."""
+        """Create the player. `seed` is passed to the program, for its own random choices."""
         self.session, self.program, self.seed = session, program, seed
         self.version = 0
         self._acting: asyncio.Task[str] | None = None
@@ -95,7 +95,7 @@ class HarnessPlayer:
         return Act(action, answer.raw, "", "", answer.finish, answer.completion_tokens, source, excused)
 
     def _observation(self, view: View) -> dict[str, Any]:
-        """Return what the program is told about its seat: what a role's templates may use, and a seed."""
+        """Return the observation that is sent to the program: the variables of a role's templates, and a seed."""
         return {
             "seat": view.seat,
             "seed": self.seed,

@@ -14,9 +14,9 @@ from agents.reply import one_line
 class Remote:
     """Agent program that runs as an HTTP server: it answers an observation with the act, as JSON `{"act": "…"}`."""
 
-    def __init__(self, url: str, told: Mapping[str, str]) -> None:
-        """Prepare to post to the URL. `told` is added to each observation."""
-        self.url, self.told = url, dict(told)
+    def __init__(self, url: str, access: Mapping[str, str]) -> None:
+        """Prepare to post to the URL. `access` (base URL, key, model) is added to each observation."""
+        self.url, self.access = url, dict(access)
 
     async def act(self, observation: Mapping[str, Any]) -> str:
         """Post an observation and return the act. Raises HarnessError without a usable answer.
@@ -29,7 +29,7 @@ class Remote:
         try:
             async with (
                 httpx2.AsyncClient(timeout=None, trust_env=False) as client,
-                client.stream("POST", self.url, json={**observation, **self.told}) as response,
+                client.stream("POST", self.url, json={**observation, **self.access}) as response,
             ):
                 async for chunk in response.aiter_bytes():
                     body += chunk

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import resource
 import secrets
 import socket
@@ -176,6 +175,6 @@ def posted_rewards(body: bytes) -> Mapping[str, float]:
         raise Refused('expected {"reward": NUMBER} or {"rewards": {"NAME": NUMBER}}', param="rewards")
     for name, value in rewards.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or abs(value) > 1e9 or not NAME.fullmatch(name):
+        if not number or not abs(value) <= 1e9 or not NAME.fullmatch(name):  # also refuses NaN
             raise Refused("a reward has a name and a finite number of at most 1e9", param="rewards")
     return {name: float(value) for name, value in rewards.items()}

@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass
 class _Known:
-    """A request that was seen before, its answer, and how often it was repeated."""
+    """Cached answer to a request, and how often the request was repeated."""
 
     answer: asyncio.Task[Answer]
     repeats: int = 0
@@ -56,7 +56,7 @@ class _Known:
 
 @dataclass
 class Begun:
-    """A request that takes a turn; `answer` is its answer, or the error that ended it."""
+    """Request that has a turn of the match. `answer` holds its answer, or the error that ended it."""
 
     turn: int
     answer: asyncio.Future[Answer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())

@@ -151,7 +151,7 @@ class Asker:
 
 @dataclass(frozen=True)
 class AskContext:
-    """What an asking stage may use of its run."""
+    """Services of a run that asking stages may use."""
 
     asker: Asker
     rules: Callable[[str, int], str]
@@ -179,10 +179,10 @@ class Asking(Protocol):
 
 @dataclass(frozen=True)
 class Seated:
-    """What is known before a run starts: the seats of its games and how its deals are played."""
+    """Facts of an experiment that stages check: the seats of its games and how its deals are played."""
 
     seats: Collection[str]
-    """All seats."""
+    """Seats of all games."""
     trained: Collection[str]
     """Seats of trained policies."""
     is_alone: bool

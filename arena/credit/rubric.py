@@ -53,7 +53,7 @@ class Criterion(Part):
 
 
 class Sees(Part):
-    """What a judge may see of a match. All else stays hidden from it."""
+    """Parts of a match that a judge may see. All else stays hidden from it."""
 
     acts: Annotated[Names, Field(min_length=1)]
     """Seats whose acts are shown, with their public talk."""

@@ -12,7 +12,7 @@ from agents.reply import visible
 LONGEST = 20_000
 """Maximum characters of an answer."""
 _REASON = r"(?:\.?|\s+(?:\(|[-–—]\s+|because\b|since\b)[^0-9]*|[.;]\s+[^\W\d_]{2}[^0-9]*)"
-"""What may follow a verdict: nothing, or a reason without digits, which could be another verdict."""
+"""Text that may follow a verdict: none, or a reason without digits, which could be another verdict."""
 _NUMBER = r"([-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?)(?:\s*(?:/|out of)\s*([-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?))?"
 _ANY_CASE = re.IGNORECASE | re.ASCII
 _BULLET = re.compile(r"^\s*(?:[-•>]\s+|[0-9]{1,2}[.)]\s+)?")

@@ -24,7 +24,7 @@ from games.contracts import Game
 
 @dataclass(frozen=True)
 class HarnessContender:
-    """Contender that plays by an agent program: a process of its own per match, or a server that is told the match."""
+    """Contender that plays by an agent program: a process per match, or a running server."""
 
     name: str
     """Name of the policy that answers the program's requests."""
@@ -72,7 +72,7 @@ class HarnessContender:
             self.engine.forget(key)
 
     def _program(self, key: str) -> Acting:
-        told = {"OPENAI_BASE_URL": self.server.url, "OPENAI_API_KEY": key, "OPENAI_MODEL": self.name}
+        access = {"OPENAI_BASE_URL": self.server.url, "OPENAI_API_KEY": key, "OPENAI_MODEL": self.name}
         if is_url(self.harness):
-            return Remote(self.harness, told)
-        return Program(command_of(self.harness), told)
+            return Remote(self.harness, access)
+        return Program(command_of(self.harness), access)

@@ -27,7 +27,7 @@ class Turns:
 
     @cached_property
     def taken(self) -> tuple[Turn, ...]:
-        """All turns, with their rewards. Read it only after the match has ended."""
+        """Turns of the match with their rewards. Read it only after the match has ended."""
         return tuple([draft(rewards=rewards) for draft, rewards in self.drafts])
 
     def open(self, view: View, act: Act, version: int, valid: bool, seconds: float, situation: str) -> None:

@@ -1,4 +1,4 @@
-"""The customer played by its seat: it opens the talk, speaks of its goals in any order, and leaves when it likes.
+"""Customer played by its seat: it opens the talk, speaks of its goals in any order, and leaves when it likes.
 
 The script only keeps track: it judges the agent's messages, and knows what is due. Consent, identity and the goal in
 hand are read from the seat's own words. The agent's listed acts use nothing but what was said.

@@ -1,4 +1,4 @@
-"""The person who asks a solver a question: it words the question, and explains it if the solver asks."""
+"""Asker of a solver's question: the person words the question, and explains it if the solver asks."""
 
 from __future__ import annotations
 

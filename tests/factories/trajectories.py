@@ -1,5 +1,6 @@
 """Trajectories made by hand: turns with given rewards, two sampled tokens each."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,8 @@ from agents.stream import Stream
 from arena.credit.assign import assign
 from arena.credit.batch import Credited, TurnBatch
 from arena.credit.settings import CreditSpec
-from arena.records import Trajectory, Turn
+from arena.records import MatchRecord, Seating, Trajectory, Turn
+from games.contracts import MatchId
 from tests.factories.models import VOCABULARY
 
 
@@ -22,6 +24,24 @@ def turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
     return Turn(**{**fields, **changes})
 
 
+def trajectory_of(turns: Sequence[Turn], **changes: Any) -> Trajectory:
+    """A trained opener's trajectory without streams, but for what is changed."""
+    fields: dict[str, Any] = {
+        "match": "m", "game": "g", "seat": "opener", "role": "opener", "policy": "shared", "version": 1,
+        "trained": True, "streams": (),
+    }  # fmt: skip
+    return Trajectory(turns=tuple(turns), **{**fields, **changes})
+
+
+def record_of(one: Trajectory) -> MatchRecord:
+    """The record of a finished match in which the trajectory's seat is the only one."""
+    return MatchRecord(
+        identity=MatchId.parse(one.match), game=one.game, options={}, seed=one.seed,
+        seats={one.seat: Seating(one.role, one.policy, one.version, True, "model")}, status="finished", reason="",
+        payoffs={}, report={}, turns=one.turns, streams={one.seat: one.streams}, started="now", seconds=1,
+    )  # fmt: skip
+
+
 def trajectory(rewards: list[float], role: str = "opener", policy: str = "shared", match: str = "m") -> Trajectory:
     """Turns 0, 2, 4, …, each with two sampled tokens in one stream."""
     turns = tuple(turn(2 * k, {"deal": r} if r else {}, seat=role, role=role) for k, r in enumerate(rewards))
@@ -29,17 +49,7 @@ def trajectory(rewards: list[float], role: str = "opener", policy: str = "shared
     for one in turns:
         stream.observe([1, 2, 3])
         stream.wrote([5, 6], [-1.0, -2.0], one.index)
-    return Trajectory(
-        match=match,
-        game="negotiation",
-        seat=role,
-        role=role,
-        policy=policy,
-        version=1,
-        trained=True,
-        turns=turns,
-        streams=(stream,),
-    )
+    return trajectory_of(turns, match=match, game="negotiation", seat=role, role=role, policy=policy, streams=(stream,))
 
 
 def spoken(seed: int, count: int = 6) -> list[Credited]:

@@ -35,6 +35,15 @@ def test_a_match_draws_a_row_and_scores_the_answer(tmp_path: Path) -> None:
     assert drawn == {"A", "B", "C"}
 
 
+def test_a_text_may_hold_any_line_separator_of_unicode(tmp_path: Path) -> None:
+    text = "one\u2028two\x85three\x0bfour"
+    file = tmp_path / "tasks.jsonl"
+    file.write_text(json.dumps({"task": text}, ensure_ascii=False), "utf-8")
+    game = games.make("tasks", file=str(file))
+    game.reset(seed=0)
+    assert game.messages("agent")[0].text == text
+
+
 def test_posted_rewards_are_paid_with_the_answer() -> None:
     game = games.make("tasks")
     assert isinstance(game, Tasks)

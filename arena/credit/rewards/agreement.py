@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Z = 1.645
-"""One-sided 5 % quantile of the normal distribution."""
+"""Quantile .95 of the normal distribution: the alarm's one-sided level is 5 %."""
 
 
 def agreement(values: Sequence[float], payoffs: Sequence[float], groups: Sequence[Hashable]) -> dict[str, float]:

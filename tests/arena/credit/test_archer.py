@@ -18,10 +18,9 @@ from arena.credit.critics.archer import Archer, Context, contexts, sample_replie
 from arena.credit.critics.base import CriticContext
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
-from arena.records import Trajectory
 from games.contracts import Message
 from tests.factories.babble import POLICIES, Babbler
-from tests.factories.trajectories import turn
+from tests.factories.trajectories import trajectory_of, turn
 
 GOAL, SLIP, GAMMA = 4, 0.25, 0.9
 ACTS = ("go left", "go right")
@@ -42,17 +41,7 @@ def walked(places: list[int], acts: list[int], rewards: list[float]) -> Credited
         turn(k, {}, messages=(Message.of("referee", f"you are at place {place}"),), raw=ACTS[act])
         for k, (place, act) in enumerate(zip(places, acts, strict=True))
     )
-    one = Trajectory(
-        match="m",
-        game="chain",
-        seat="opener",
-        role="opener",
-        policy="shared",
-        version=1,
-        trained=True,
-        turns=turns,
-        streams=(),
-    )
+    one = trajectory_of(turns, game="chain")
     return Credited(trajectory=one, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 
 
@@ -237,17 +226,7 @@ def test_a_turn_is_asked_anew_with_what_it_was_asked_with() -> None:
     window.observe([1, 6, 7])  # forgot the first exchange
     window.wrote([8], [-1.0], 5)
     turns = tuple(turn(k, {}) for k in (0, 2, 5))
-    one = Trajectory(
-        match="m",
-        game="g",
-        seat="opener",
-        role="opener",
-        policy="shared",
-        version=1,
-        trained=True,
-        turns=turns,
-        streams=(stream, window),
-    )
+    one = trajectory_of(turns, streams=(stream, window))
     asked = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]
     assert contexts(one) == [Context("shared", "opener", ids) for ids in asked]
 

@@ -17,7 +17,7 @@ from arena.credit.settings import CreditSpec
 from arena.records import MatchRecord, Seating, Trajectory, trajectories
 from arena.store.matchlog import MatchLog
 from games.contracts import MatchId
-from tests.factories.trajectories import trajectory, turn
+from tests.factories.trajectories import trajectory, trajectory_of, turn
 
 
 def credit(found: list[Trajectory], seed: int = 0, **rule: Any) -> list[Credited]:
@@ -75,17 +75,7 @@ def test_weights_and_stages_by_hand() -> None:
         turn(0, {"deal": 8.0, "illegal": -1.0}),  # 0.1*8 + 2*(-1) + 0.5 (valid)
         turn(2, {"chat": 3.0}, valid=False, finish="length", tokens=9),  # 3 (unnamed weight 1) - 0.25 (cut off)
     )
-    one = Trajectory(
-        match="m",
-        game="g",
-        seat="opener",
-        role="opener",
-        policy="shared",
-        version=1,
-        trained=True,
-        turns=turns,
-        streams=(),
-    )
+    one = trajectory_of(turns)
     stages = [{"valid_act": {"bonus": 0.5}}, {"cut_off": {"penalty": 0.25}}]
     (credited,) = credit([one], stages=stages, weights={"deal": 0.1, "illegal": 2.0})
     assert credited.rewards.tolist() == pytest.approx([0.8 - 2.0 + 0.5, 3.0 - 0.25])
@@ -157,17 +147,7 @@ def test_advantages_reach_exactly_their_turns_tokens() -> None:
     second.observe([1, 2, 3])  # a window's new stream: past replies are context
     second.wrote([5, 6], [-0.5, -0.6], 5)
     silent = Stream([1], [False], [0.0], [-1])
-    one = Trajectory(
-        match="m",
-        game="g",
-        seat="opener",
-        role="opener",
-        policy="shared",
-        version=1,
-        trained=True,
-        turns=turns,
-        streams=(first, silent, second),
-    )
+    one = trajectory_of(turns, streams=(first, silent, second))
     (credited,) = credit([one])
     object.__setattr__(credited, "advantages", np.array([10.0, 20.0, 30.0]))
     samples = samples_of([credited], {"opener": 0.7})

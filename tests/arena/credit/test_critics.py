@@ -26,14 +26,14 @@ from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
-from arena.records import MatchRecord, Trajectory, trajectories
+from arena.records import MatchRecord, trajectories
 from arena.store.checkpoints import write
 from arena.store.run import RunFolder
 from games.contracts import Message
 from tests.factories.labs import Quiet, experiment, finished, log, start, weight_files
 from tests.factories.models import tiny
 from tests.factories.policies import policies_of
-from tests.factories.trajectories import spoken, turn
+from tests.factories.trajectories import spoken, trajectory_of, turn
 
 NO_CHANCE = np.random.default_rng(0)
 
@@ -43,9 +43,7 @@ def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", 
     turns = tuple(
         turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
     )
-    one = Trajectory(
-        match=match, game="g", seat=role, role=role, policy="shared", version=1, trained=True, turns=turns, streams=()
-    )
+    one = trajectory_of(turns, match=match, seat=role, role=role)
     return Credited(trajectory=one, rewards=np.array(rewards, float), advantages=np.zeros(len(turns)))
 
 

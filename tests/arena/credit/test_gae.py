@@ -15,7 +15,7 @@ from arena.credit.critics.base import Measures
 from arena.credit.estimators.gae import discounts, token_returns, turn_returns
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
-from tests.factories.trajectories import trajectory, turn
+from tests.factories.trajectories import trajectory, trajectory_of, turn
 
 Shape = list[tuple[int, int, float]]
 """Turn by turn: tokens observed before it, tokens sampled in it, reward."""
@@ -29,17 +29,7 @@ def played(shape: Shape, role: str = "opener", window: bool = False) -> Trajecto
         streams[-1].observe([1] * seen)
         streams[-1].wrote([2] * said, [-1.0] * said, one.index)
         streams += [Stream()] if window else []
-    return Trajectory(
-        match="m",
-        game="g",
-        seat=role,
-        role=role,
-        policy="shared",
-        version=1,
-        trained=True,
-        turns=turns,
-        streams=tuple(streams),
-    )
+    return trajectory_of(turns, seat=role, role=role, streams=tuple(streams))
 
 
 def batch(found: list[Trajectory], **measures: list[list[float]]) -> TurnBatch:
@@ -241,17 +231,7 @@ def test_a_turn_without_tokens_earns_at_the_last_token_before_it() -> None:
     stream = Stream()
     stream.wrote([1, 2], [-1.0, -1.0], 1)
     stream.wrote([3], [-1.0], 3)
-    one = Trajectory(
-        match="m",
-        game="g",
-        seat="opener",
-        role="opener",
-        policy="shared",
-        version=1,
-        trained=True,
-        turns=turns,
-        streams=(stream,),
-    )
+    one = trajectory_of(turns, streams=(stream,))
     given = batch([one, one], token_values=[[0, 0, 0], [0, 0, 0]])
     # turn 0 has none before it: its 8 is lost; turn 2's 2 comes at turn 1's last token
     found = choose("estimator", "gae_token", gamma=0.5)(given, np.array([8.0, 1.0, 2.0, 4.0] * 2)).values

@@ -32,6 +32,7 @@ from arena.preflight import check_gold
 from arena.records import MatchRecord, Trajectory, Turn, trajectories
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, start
+from tests.factories.trajectories import trajectory_of
 
 
 def turn(index: int, **rewards: float) -> Turn:
@@ -57,18 +58,7 @@ def turn(index: int, **rewards: float) -> Turn:
 def trajectory(beliefs: Sequence[float], goal: float, seed: int = 0) -> tuple[Trajectory, np.ndarray]:
     """A turn for each probability of the answer before it; the last one earns the goal."""
     turns = [turn(2 * k, **({"goal": goal} if k == len(beliefs) - 1 else {})) for k in range(len(beliefs))]
-    made = Trajectory(
-        match="m",
-        game="quiz",
-        seat="guesser",
-        role="guesser",
-        policy="shared",
-        version=1,
-        trained=True,
-        turns=tuple(turns),
-        streams=(),
-        seed=seed,
-    )
+    made = trajectory_of(tuple(turns), game="quiz", seat="guesser", role="guesser", seed=seed)
     return made, np.log(np.array(beliefs, np.float64)).astype(np.float32)
 
 
@@ -184,18 +174,7 @@ def spoken(frame: ChatFrame, answer: str, windows: bool = False) -> Trajectory:
         stream.wrote(ids, [-1.0] * len(ids), 2 * k + 1)
     turns = tuple(turn(2 * k + 1) for k in range(3))
     report = {"ended": "solved", "answer": answer}
-    return Trajectory(
-        match="m",
-        game="quiz",
-        seat="g",
-        role="g",
-        policy="shared",
-        version=1,
-        trained=True,
-        turns=turns,
-        streams=tuple(streams),
-        report=report,
-    )
+    return trajectory_of(turns, game="quiz", seat="g", role="g", streams=tuple(streams), report=report)
 
 
 @pytest.mark.parametrize("windows", [False, True])

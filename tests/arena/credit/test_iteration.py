@@ -10,33 +10,12 @@ from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.credit.critics.base import Measures
 from arena.credit.iteration import Crediting
-from arena.records import MatchRecord, Seating, Trajectory
+from arena.records import Trajectory
 from arena.store.reader import LogReader
-from games.contracts import MatchId
 from tests.factories.kept_run import SHARED
-from tests.factories.trajectories import scored
+from tests.factories.trajectories import record_of, scored
 
 ASKS_FOR_ENTROPY = "credit={select: [high_entropy]}"
-
-
-def record(t: Trajectory) -> MatchRecord:
-    seats = {t.seat: Seating(t.role, t.policy, t.version, True, "model")}
-    said, match = {t.seat: t.streams}, MatchId.parse(t.match)
-    return MatchRecord(
-        identity=match,
-        game=t.game,
-        options={},
-        seed=t.seed,
-        seats=seats,
-        status="finished",
-        reason="",
-        payoffs={},
-        report={},
-        turns=t.turns,
-        streams=said,
-        started="now",
-        seconds=1,
-    )
 
 
 def test_a_trajectory_is_measured_once_in_an_iteration(tmp_path: Path) -> None:
@@ -50,9 +29,9 @@ def test_a_trajectory_is_measured_once_in_an_iteration(tmp_path: Path) -> None:
     first, second = (scored(1.0, seed=n, match=f"0001-{n:04d}") for n in (0, 1))
     experiment = compose([text_layer("test", SHARED), set_layer(ASKS_FOR_ENTROPY), set_layer("play.matches=2")])
     crediting = Crediting(experiment.credit, None, measured, LogReader(tmp_path), {}, seed=0, iterations=2, deals=2)
-    wait(crediting.due(1, [record(first)], deals=1))
-    wait(crediting.due(1, [record(first), record(second)], deals=2))
-    wait(crediting.credit(1, [record(first), record(second)]))
+    wait(crediting.due(1, [record_of(first)], deals=1))
+    wait(crediting.due(1, [record_of(first), record_of(second)], deals=2))
+    wait(crediting.credit(1, [record_of(first), record_of(second)]))
     assert asked == [["0001-0000"], ["0001-0001"]]
-    wait(crediting.credit(2, [record(first), record(second)]))
+    wait(crediting.credit(2, [record_of(first), record_of(second)]))
     assert asked[2:] == [["0001-0000", "0001-0001"]], "another iteration's weights are others"

@@ -22,15 +22,14 @@ from arena.errors import GateError, StoreError
 from arena.lab import Lab
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
-from arena.records import MatchRecord, Seating, Trajectory, trained
+from arena.records import MatchRecord, Trajectory, trained
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder
-from games.contracts import MatchId
 from tests.factories.labs import Quiet, finished, log, started_warm, weight_files
 from tests.factories.models import same, tiny, weights
 from tests.factories.samples import samples
-from tests.factories.trajectories import credited, groups, scored
+from tests.factories.trajectories import credited, groups, record_of, scored
 from tests.factories.updating import updated
 
 
@@ -38,25 +37,7 @@ def logged(folder: Path, *found: Trajectory, seal: bool = True) -> LogReader:
     """A match log that holds these, each the only seat of its match."""
     written = MatchLog(folder / "log")
     for t in found:
-        seats = {t.seat: Seating(t.role, t.policy, t.version, True, "model")}
-        said = {t.seat: t.streams}
-        written.append(
-            MatchRecord(
-                identity=MatchId.parse(t.match),
-                game=t.game,
-                options={},
-                seed=t.seed,
-                seats=seats,
-                status="finished",
-                reason="",
-                payoffs={},
-                report={},
-                turns=t.turns,
-                streams=said,
-                started="now",
-                seconds=1,
-            )
-        )
+        written.append(record_of(t))
     for k in written.iterations() if seal else ():
         written.seal(k)
     written.close()

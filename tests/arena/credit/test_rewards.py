@@ -23,6 +23,7 @@ from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
 from games.contracts import Message
 from tests.factories.judges import RUBRIC
+from tests.factories.trajectories import trajectory_of
 
 Columns = dict[str, list[float]]
 
@@ -44,18 +45,7 @@ def trajectory(
             else:
                 fields["rewards"] = {**fields["rewards"], name: float(values[k])}
         turns.append(Turn(**fields))
-    return Trajectory(
-        match=match,
-        game="quiz",
-        seat=role,
-        role=role,
-        policy="shared",
-        version=1,
-        trained=True,
-        turns=tuple(turns),
-        streams=(),
-        seed=seed,
-    )
+    return trajectory_of(tuple(turns), match=match, game="quiz", seat=role, role=role, seed=seed)
 
 
 def run(found: list[Trajectory], *stages: Any, clock: Clock = Clock(), seed: int = 0, **measures: Any) -> Columns:

@@ -16,6 +16,7 @@ from arena.credit.batch import TurnBatch
 from arena.credit.selection import SELECTORS, Selection
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory, Turn
+from tests.factories.trajectories import trajectory_of
 
 
 def spoken(tokens: Sequence[int], role: str = "opener", policy: str = "shared", seed: int = 0) -> Trajectory:
@@ -43,18 +44,7 @@ def spoken(tokens: Sequence[int], role: str = "opener", policy: str = "shared", 
                 seconds=0.0,
             ),
         )
-    return Trajectory(
-        match="m",
-        game="g",
-        seat=role,
-        role=role,
-        policy=policy,
-        version=1,
-        trained=True,
-        turns=tuple(turns),
-        streams=(stream,),
-        seed=seed,
-    )
+    return trajectory_of(tuple(turns), seat=role, role=role, policy=policy, streams=(stream,), seed=seed)
 
 
 def applied(
