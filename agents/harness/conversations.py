@@ -65,7 +65,7 @@ class Conversations:
     """Conversations of one seat in one match, one token stream each."""
 
     def __init__(self, frame: ChatFrame, key: str) -> None:
-        """Start without conversations. `frame` is the policy's chat frame; `key` is the prefix of the streams' names."""
+        """Start without conversations. `frame` is the policy's; `key` begins the streams' names."""
         self.frame, self.key = frame, key
         self.all: list[Conversation] = []
         self._opened = 0
@@ -196,7 +196,8 @@ def described(tools: Sequence[Definition]) -> str:
 def drift(frame: ChatFrame, asked: Asked) -> str:
     """Return how the chat template itself would render a continued conversation differently from its stream; "" if not.
 
-    The stream keeps what was sampled. A server that renders the whole chat for each request would show the policy another context.
+    The stream keeps what was sampled. A server that renders the whole chat for each request would show the policy
+    another context.
     """
     replies = [message for message in asked.messages if message.role == "assistant"]
     parts = frame.tools
