@@ -20,11 +20,20 @@ HELPED, LEAK = "helped", "leak"
 WITHHELD = "(The feedback is withheld: it gives the answer away.)"
 TRIES = 5
 """Number of tries of which the report gives the success rate, as MINT does (SR@1 to SR@5)."""
-ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
+ONES = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
+TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+VALUES = {word: str(n) for n, word in enumerate(ONES)} | {
+    f"{ten} {ONES[one]}" if one else ten: str(10 * n + one) for n, ten in enumerate(TENS, 2) for one in range(10)
+}
+"""Numbers from 0 to 99 as digits, by their words."""
+WORDS = re.compile(
+    rf"\b(?:(?:{'|'.join(TENS)})(?:[\s-]+(?:{'|'.join(ONES[1:10])}))?|{'|'.join(ONES)})\b", re.IGNORECASE
 )
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+SIGN = re.compile(r"\u2212|\b(?:minus|negative)\s+(?=\d)", re.IGNORECASE)
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?", re.ASCII)
 
 
 class Critique(Reasoning):
@@ -111,10 +120,11 @@ class Critique(Reasoning):
 
     def _gives_away(self, comment: str) -> bool:
         """Return True if a comment contains the answer, and neither the question nor a reply of the solver does."""
-        forms = {fold(self.task.answer), *_in_words(self.task.answer)}
-        known = fold(" ".join([self.task.question, *self._acts]))
-        said = fold(comment)
-        return any(form and _contains(said, form) and not _contains(known, form) for form in forms)
+        answer, known = self.task.answer, "\n".join([self.task.question, *self._acts])
+        if NUMBER.fullmatch(answer.strip()):
+            return bool(numbers_in(answer) & numbers_in(comment) - numbers_in(known))
+        words = fold(answer)
+        return bool(words) and _contains(fold(comment), words) and not _contains(fold(known), words)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return those of `reasoning`, and `sr1` to `sr5`, `slope`, `comments` and `leaks`.
@@ -135,19 +145,14 @@ class Critique(Reasoning):
         }
 
 
+def numbers_in(text: str) -> set[float]:
+    """Return the numbers in a text, with their signs, also those from 0 to 99 in English words."""
+    text = SIGN.sub("-", WORDS.sub(lambda word: VALUES[re.sub(r"[\s-]+", " ", word[0].lower())], text))
+    return {float(number) for number in NUMBER.findall(text)}
+
+
 def _contains(text: str, words: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(words)}(?!\w|\.\d)", text) is not None
-
-
-def _in_words(answer: str) -> list[str]:
-    """Return an answer from 0 to 99 in English words, with and without a hyphen; [] for any other."""
-    if not re.fullmatch(r"\d{1,2}", answer.strip()):
-        return []
-    number, ones, tens = int(answer), ONES.split(), TENS.split()
-    if number < 20:
-        return [ones[number]]
-    ten, one = tens[number // 10 - 2], number % 10
-    return [f"{ten}{gap}{ones[one]}" for gap in ("-", " ")] if one else [ten]
+    return re.search(rf"\b{re.escape(words)}\b", text) is not None
 
 
 def _unary(game: Critique, seed: int) -> Answer:

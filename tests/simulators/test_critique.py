@@ -1,5 +1,6 @@
 """A critic at the table: whose turn it is, what is withheld, and what the figures say."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from agents.role import load_role
 from games.contracts import View
 from simulators import conformance
 from simulators.reasoning import Critique
-from simulators.reasoning.critique import TRIES, WITHHELD
+from simulators.reasoning.critique import TRIES, WITHHELD, numbers_in
 from tests.factories.thorough import cases
 
 SUMS = {"chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}
@@ -100,6 +101,25 @@ def test_an_answer_in_words_is_withheld_too(answer: str, says: str) -> None:
     played.step("-1000")
     played.step(says)
     assert heard(played)[-1] == ("critic", WITHHELD)
+
+
+@pytest.mark.parametrize("says", ["-3", "It is \u22123.", "minus 3", "negative three", "Minus  three!"])
+def test_the_sign_of_an_answer_is_a_part_of_it(says: str) -> None:
+    """The question has a 3, and the answer is -3."""
+    played = game()
+    played.task = replace(played.task, question="Calculate 0 - 3.", answer="-3")
+    played.step("9")
+    played.step("Not 3.")
+    assert heard(played)[-1] == ("critic", "Not 3.")
+    played.step("9")
+    played.step(says)
+    assert heard(played)[-1] == ("critic", WITHHELD)
+
+
+@given(st.text(max_size=60))
+def test_numbers_are_found_in_any_text(text: str) -> None:
+    assert all(isinstance(number, float) for number in numbers_in(text))
+    assert 41.0 in numbers_in(f"{text} forty-one {text}") or re.search(r"[\w.-]$|^[\w.-]", text)
 
 
 @pytest.mark.parametrize("says", ["17 is too high.", "You forgot 1.5", "Try 77", "x7"])
