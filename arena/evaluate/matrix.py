@@ -138,8 +138,8 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
     """Return (persona, voice, speech) for texts such as `terse`, `terse+smollm2-135m-instruct` or `terse=runs/latest`.
 
     The voice is "" if scripted. Without texts, return all personas, scripted; one entry with persona "" for a simulator
-    without personas. Raises ConfigError for a
-    game that is not a simulator, an unknown persona, or a voice in a simulator whose lines no player can word.
+    without personas. Raises ConfigError for a game that is not a simulator, an unknown persona, or a player that cannot
+    speak for the person.
     """
     made = make_game(game)
     if not isinstance(made, Peopled):
