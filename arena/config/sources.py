@@ -24,6 +24,8 @@ class Layer:
     source: str
     text: str
     data: Any
+    at: tuple[str | int, ...] = ()
+    """Path of `data` in the text."""
 
 
 def recipe_names() -> list[str]:
