@@ -98,11 +98,6 @@ class Pipeline:
             raise ConfigError(str(error)) from None
 
 
-def is_pipeline(layers: Sequence[Layer]) -> bool:
-    """Return True if one of the layers has `stages`."""
-    return any(isinstance(layer.data, Mapping) and STAGES in layer.data for layer in layers)
-
-
 def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
     """Read a pipeline from layers of settings, without composing its stages' experiments.
 
