@@ -211,7 +211,7 @@ def test_settings_of_another_stage_or_of_the_game_are_refused(copy: Path) -> Non
 
 def test_edited_files_of_its_own_are_refused(tmp_path: Path) -> None:
     role = tmp_path / "mine.yaml"
-    role.write_text("role: mine\nsystem: Play.\nturn: '{{ messages[-1].text }}'\nreply: {format: plain}\n")
+    role.write_text("role: mine\nsystem: Play.\nturn: '{{ messages[-1].text }}'\nreply: {format: free}\n")
     folder = tmp_path / "run"
     stop = Quiet(lambda what, value: (what, value) == ("iteration", 1))
     with pytest.raises(Interrupted):
