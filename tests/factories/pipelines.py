@@ -1,4 +1,4 @@
-"""A pipeline small enough to run in seconds: two stages that learn Kuhn poker, the second from the first one's weights."""
+"""A pipeline small enough to run in seconds: three stages that learn Kuhn poker, each from the weights before it."""
 
 from pathlib import Path
 from typing import Any

@@ -53,10 +53,12 @@ SLIPS = [
     (stage("play: {iterations: 1, stages: [play]}"), "stage play: "),
     (stage("play: {iterations: 1, seats: {first: {policy: nobody}}}"), "stage play: seats.first.policy"),
     # other stages
-    (FIRST + "{iterations: 1, policies: {old: {model: stage:c}}}\n", f"chain.yaml:{LINE + 4}: stages[1].play.policies.old.model"),
+    (FIRST + "{iterations: 1, policies: {old: {model: stage:c}}}\n",
+     f"chain.yaml:{LINE + 4}: stages[1].play.policies.old.model"),
     (FIRST + "{iterations: 1, policies: {old: {model: stage:c}}}\n", "stage:c: there is no stage 'c'"),
     (FIRST + "{iterations: 1, policies: {old: {model: stage:b}}}\n", "stage:b: b is this stage: name an earlier one"),
-    (FIRST + "{iterations: 1, policies: {old: {model: 'stage:a:x'}}}\n", "stage a trained no policy 'x' (it trained: player)"),
+    (FIRST + "{iterations: 1, policies: {old: {model: 'stage:a:x'}}}\n",
+     "stage a trained no policy 'x' (it trained: player)"),
     (FIRST + "{iterations: 1, policies: {old: {model: 'stage:../x'}}}\n", "there is no stage '../x'"),
     (FIRST + "{iterations: 1, policies: {old: {model: 'stage:/etc'}}}\n", "there is no stage '/etc'"),
     (FIRST + "{iterations: 1, source: {log: stage:c}}\n", "stages[1].play.source.log: stage:c: there is no stage 'c'"),
@@ -144,7 +146,7 @@ def test_seeds_differ_by_stage_and_repeat() -> None:
     seeds = {stage_seed(seed, name) for seed in range(50) for name in ("a", "b", "aa", "ab")}
     assert len(seeds) == 200 and stage_seed(3, "a") == stage_seed(3, "a")
     own = pipeline("stages.first.play.seed=7")
-    assert [each.made.seed for each in plan(own, Path("RUN"), print)][0] == 7  # type: ignore[union-attr]
+    assert next(each.made.seed for each in plan(own, Path("RUN"), print)) == 7  # type: ignore[union-attr]
 
 
 def test_the_newest_weights_are_those_of_the_last_stage() -> None:
@@ -160,5 +162,5 @@ def test_commands_for_single_experiments_say_so(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
     assert file_layer(file).data["stages"]
-    for words in (["study", file], ["sweep", file, "--set", "learn.lr=1e-3"], ["check", "fit", file]):
+    for words in (["study", file], ["sweep", file, "--set", "learn.lr=1e-3"], ["check", "experiment", file]):
         assert "a pipeline (it has `stages`)" in refused(*words)
