@@ -45,7 +45,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher)
     planned = plan(pipeline, folder, watcher.note)
     for stage in planned:
         await _check(stage, watcher)
-    text = pipeline.to_yaml(await _fitted(pipeline, planned), model_folder)
+    text = pipeline.settled(await _fitted(pipeline, planned), model_folder).to_yaml()
     data = text_layer(str(folder / CONFIG), text).data
     running = _Running(folder, data, watcher)
     experiments = [stage.made for stage in running.planned if isinstance(stage.made, Experiment)]
