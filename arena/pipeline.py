@@ -1,7 +1,7 @@
 """Start and resume pipelines: the stages of an experiment, one after the other, each in its own run folder."""
 
 from asyncio import CancelledError
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import merged
 from arena.config.pipeline import Pipeline, read_pipeline
+from arena.config.recipe import Recipe
 from arena.config.saved_config import as_plain, experiment_of, with_overrides
 from arena.config.sources import Layer, text_layer
 from arena.config.staging import Earlier, PlannedStage, compose_stage, named, plan
@@ -44,7 +45,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher)
     folder = out or fresh_folder(pipeline.head.name)
     planned = plan(pipeline, folder, watcher.note)
     for stage in planned:
-        await _check(stage, watcher)
+        await _check(stage, lambda what: watcher.phase(0, what))
     text = pipeline.settled(await _fitted(pipeline, planned), model_folder).to_yaml()
     data = text_layer(str(folder / CONFIG), text).data
     running = _Running(folder, data, watcher)
@@ -174,13 +175,29 @@ class _Running:
         return stage_folder(self.folder, stage.spec.number, stage.spec.name)
 
 
-async def _check(stage: PlannedStage, watcher: Watcher) -> None:
+async def check_recipe(recipe: Recipe, doing: Callable[[str], None]) -> None:
+    """Check an experiment, or all stages of a pipeline as far as possible before any runs, as `preflight` does."""
+    if isinstance(recipe, Experiment):
+        await preflight(recipe, doing)
+        return
+    for stage in plan(recipe, Path(recipe.name), doing):
+        await _check(stage, doing)
+
+
+async def fitted_recipe(recipe: Recipe) -> Recipe:
+    """Return the recipe with `auto` settings that experiments share replaced by what is fastest on this machine."""
+    if isinstance(recipe, Experiment):
+        return await compute(fitted, recipe)
+    return recipe.settled(await _fitted(recipe, plan(recipe, Path(recipe.name), str)))
+
+
+async def _check(stage: PlannedStage, doing: Callable[[str], None]) -> None:
     """Check a stage's experiment before any stage runs, if it does not depend on an earlier one's data."""
     if not isinstance(stage.made, Experiment) or not stage.is_final:
         return
     auto = {name: value for name, value in _AUTO.items() if getattr(stage.made, name) == "auto"}
     with named(stage.spec.name):
-        await preflight(stage.made.model_copy(update=auto), lambda what: watcher.phase(0, what))
+        await preflight(stage.made.model_copy(update=auto), doing)
 
 
 async def _fitted(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:

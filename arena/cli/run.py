@@ -204,7 +204,6 @@ class Asked:
 def _layers(asked: Asked) -> list[Layer]:
     """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
     import games
-    from arena.config.layers import compose
     from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
 
     if asked.game and (complaint := games.complaint(asked.game)):
@@ -214,8 +213,9 @@ def _layers(asked: Asked) -> list[Layer]:
     layers = own if whole else [recipe_layer(asked.recipe) if asked.recipe else recipe_of(asked.game), *own]
     if asked.arm:
         from arena.config.arms import arm_layers
+        from arena.config.recipe import compose_recipe
 
-        below = compose(layers)
+        below = compose_recipe(layers)
         layers += arm_layers(below, asked.arm, below.seed if asked.seed is None else asked.seed)
     roles = json.dumps(str(asked.roles)) if asked.roles else None
     flags = {"roles": roles, "iterations": asked.iterations, "seed": asked.seed}

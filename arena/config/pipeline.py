@@ -80,6 +80,11 @@ class Pipeline:
         return self.head.name
 
     @property
+    def seed(self) -> int:
+        """Seed of the pipeline, from which those of its stages derive."""
+        return self.head.seed
+
+    @property
     def study(self) -> StudySpec | None:
         """The study that tests a claim about the pipeline, if any."""
         return self.head.study
