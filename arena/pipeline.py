@@ -4,14 +4,14 @@ from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from agents.computing import compute
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import merged
 from arena.config.pipeline import Pipeline, read_pipeline
-from arena.config.recipe import Recipe
+from arena.config.recipe import R, Recipe
 from arena.config.saved_config import as_plain, experiment_of, with_overrides
 from arena.config.sources import Layer, text_layer
 from arena.config.staging import Earlier, PlannedStage, compose_stage, named, plan
@@ -184,11 +184,11 @@ async def check_recipe(recipe: Recipe, doing: Callable[[str], None]) -> None:
         await _check(stage, doing)
 
 
-async def fitted_recipe(recipe: Recipe) -> Recipe:
+async def fitted_recipe(recipe: R) -> R:
     """Return the recipe with `auto` settings that experiments share replaced by what is fastest on this machine."""
     if isinstance(recipe, Experiment):
-        return await compute(fitted, recipe)
-    return recipe.settled(await _fitted(recipe, plan(recipe, Path(recipe.name), str)))
+        return cast(R, await compute(fitted, recipe))
+    return cast(R, recipe.settled(await _fitted(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
 
 
 async def _check(stage: PlannedStage, doing: Callable[[str], None]) -> None:

@@ -22,7 +22,7 @@ from arena.process import cores
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from arena.config.recipe import Recipe
+    from arena.config.recipe import R
     from arena.config.study import StudySpec
     from arena.evaluate.study.plan import Run
     from arena.evaluate.study.runs import Begin, Runner
@@ -47,7 +47,7 @@ def plan_line(label: str, runs: int, jobs: int | None, minutes: float | None, on
 
 
 def run_batch(
-    experiment: Recipe,
+    experiment: R,
     folder: Path,
     arms: Sequence[str],
     seeds: int,
@@ -95,14 +95,14 @@ def _starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
         yield starter
 
 
-def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[Recipe], Recipe]:
+def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[R], R]:
     """Return a function that checks a recipe with each arm, and returns the recipe fitted to this machine.
 
     Threads "auto" become one per run, and precision "auto" the fastest one, the same for all runs. Long checks are
     reported on stderr unless `quiet`. It is called before the folder exists.
     """
 
-    def fitted(recipe: Recipe) -> Recipe:
+    def fitted(recipe: R) -> R:
         from arena.cli.loop import wait
         from arena.config.arms import with_arm
         from arena.config.recipe import plain_of, with_changes

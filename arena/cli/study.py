@@ -130,7 +130,7 @@ def _rehearse(
     from arena.config.experiment import Experiment
     from arena.evaluate.study.rehearsal import REHEARSED, estimate_seconds, rehearsal
 
-    if not isinstance(experiment, Experiment):
+    if not isinstance(experiment, Experiment):  # stages may count epochs or steps instead
         raise ConfigError("--rehearse: stages of a pipeline have no common number of iterations to shorten")
     short = rehearsal(experiment)
     if not as_json:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from agents.names import nearest
-from arena.config.recipe import Recipe, compose_recipe, experiments_of, last_experiment, plain_of
+from arena.config.recipe import R, Recipe, compose_recipe, experiments_of, last_experiment, plain_of
 from arena.config.sources import Layer, set_layer
 from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
 from arena.errors import ConfigError
@@ -51,10 +52,11 @@ def _layer(place: str, setting: str) -> Layer:
     return replace(layer, source=layer.source.replace("--set", f"{place}:", 1))
 
 
-def with_arm(experiment: Recipe, arm: str, seed: int = 0) -> Recipe:
+def with_arm(experiment: R, arm: str, seed: int = 0) -> R:
     """Return the experiment with the overrides of one arm of its study. Raises ConfigError for an unknown arm."""
     layers = arm_layers(experiment, arm, seed)
-    return compose_recipe([Layer(experiment.name, "", plain_of(experiment)), *layers]) if layers else experiment
+    changed = compose_recipe([Layer(experiment.name, "", plain_of(experiment)), *layers]) if layers else experiment
+    return cast(R, changed)
 
 
 def check_arms(experiment: Recipe) -> None:

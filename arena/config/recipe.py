@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
@@ -16,6 +16,7 @@ from arena.errors import ConfigError
 from arena.parts.paths import anchored
 
 Recipe = Experiment | Pipeline
+R = TypeVar("R", bound=Recipe)
 
 
 def compose_recipe(layers: Sequence[Layer]) -> Recipe:
@@ -33,35 +34,38 @@ def yaml_of(recipe: Recipe) -> str:
     return to_yaml(recipe) if isinstance(recipe, Experiment) else recipe.to_yaml()
 
 
-def with_study(recipe: Recipe, study: StudySpec) -> Recipe:
+def with_study(recipe: R, study: StudySpec) -> R:
     """Return a copy of the recipe with another `study`."""
     if isinstance(recipe, Experiment):
         return recipe.model_copy(update={"study": study})
-    return replace(recipe, head=recipe.head.model_copy(update={"study": study}))
+    return replace(recipe, head=recipe.head.model_copy(update={"study": study}))  # type: ignore[type-var]
 
 
-def with_changes(recipe: Recipe, changed: Mapping[str, Any]) -> Recipe:
+def with_changes(recipe: R, changed: Mapping[str, Any]) -> R:
     """Return a copy of the recipe with other values of these top-level settings."""
-    return recipe.model_copy(update=changed) if isinstance(recipe, Experiment) else recipe.settled(changed)
+    made = recipe.model_copy(update=changed) if isinstance(recipe, Experiment) else recipe.settled(changed)
+    return cast(R, made)
 
 
-def anchored_recipe(recipe: Recipe) -> Recipe:
+def anchored_recipe(recipe: R) -> R:
     """Return a copy of the recipe with absolute paths."""
-    return anchored(recipe) if isinstance(recipe, Experiment) else recipe.settled({})  # type: ignore[no-any-return]
+    return cast(R, anchored(recipe) if isinstance(recipe, Experiment) else recipe.settled({}))
 
 
 def experiments_of(recipe: Recipe) -> list[Experiment]:
     """Return the recipe's experiment, or those of a pipeline's stages before any has run; other stages have none."""
     if isinstance(recipe, Experiment):
         return [recipe]
-    return [stage.made for stage in plan(recipe, Path(recipe.name), str) if isinstance(stage.made, Experiment)]
+    return [
+        stage.made for stage in plan(recipe, Path(recipe.name), lambda text: None) if isinstance(stage.made, Experiment)
+    ]
 
 
 def last_experiment(recipe: Recipe) -> Experiment:
     """Return the recipe's experiment, or that of a pipeline's last stage. Raises ConfigError if that one has none."""
     if isinstance(recipe, Experiment):
         return recipe
-    made = plan(recipe, Path(recipe.name), str)[-1].made
+    made = plan(recipe, Path(recipe.name), lambda text: None)[-1].made
     if not isinstance(made, Experiment):
         raise ConfigError(f"{recipe.name}: its last stage is no experiment, which a study could evaluate")
     return made

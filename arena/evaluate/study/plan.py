@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.config.arms import check_arms, study_of, with_arm
-from arena.config.recipe import Recipe, anchored_recipe, compose_recipe, experiments_of, plain_of, with_study, yaml_of
+from arena.config.recipe import (
+    R,
+    Recipe,
+    anchored_recipe,
+    compose_recipe,
+    experiments_of,
+    plain_of,
+    with_study,
+    yaml_of,
+)
 from arena.config.saved_config import differences
 from arena.config.sources import Layer, file_layer
 from arena.config.study import StudySpec
@@ -73,11 +82,11 @@ class Plan:
 
 
 def plan(
-    experiment: Recipe,
+    experiment: R,
     folder: Path,
     arms: Sequence[str],
     seeds: int,
-    fit: Callable[[Recipe], Recipe],
+    fit: Callable[[R], R],
     name: str = RESULT,
 ) -> Plan:
     """Create or reopen a study's folder, and return the plan of its runs.
