@@ -29,9 +29,10 @@ selfplay: $(VENV)/installed ## the main job: SmolLM2 learns to negotiate with it
 # Twice two cores, as tests wait for files and processes; each takes up to 2 GB.
 JOBS ?= 4
 
+# The slowest test takes a minute; one that hangs is killed and named.
 test: $(VENV)/installed ## style, types, import contracts, tests
 	$(MAKE) --jobs 2 style $(VENV)/compiled
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout 600 --timeout-method thread
 
 style: $(VENV)/installed ## style, types and import contracts alone
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from keyword import iskeyword
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3), max_leaves=8
 )
-NAMES = st.from_regex(r"[a-z][a-z_]{0,9}", fullmatch=True).filter(lambda name: name not in ("is", "in", "if", "as"))
+NAMES = st.from_regex(r"[a-z][a-z_]{0,9}", fullmatch=True).filter(lambda name: not iskeyword(name))
 ARGUMENTS = st.dictionaries(NAMES, VALUES, max_size=3)
 
 

@@ -1,6 +1,7 @@
 """Runs whose seat is played by an agent program: learned from like any other, resumed, refused with one line."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_a_policy_learns_from_matches_of_a_program(tmp_path: Path) -> None:
     ("assignment", "words"),
     [
         ("seats.agent.policy=endpoint:m", "an agent program asks a policy with weights, and 'endpoint:m' has none"),
-        ("seats.agent.harness=python nope.py", "there is no file nope.py"),
+        (f"seats.agent.harness={sys.executable} nope.py", "there is no file nope.py"),
         ("seats.agent.harness=nonesuch", "there is no program 'nonesuch'"),
         ("policies.shared.imitate={scripted: [random]}", "leave out imitate"),
         ("evaluate={games: [{name: tasks}]}", "leave `evaluate` out"),

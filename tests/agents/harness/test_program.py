@@ -157,10 +157,12 @@ def test_a_keeper_of_another_caller_starts_nothing(tmp_path: Path) -> None:
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my agent.py").touch()
-    placed = with_absolute_paths("python 'my agent.py' --n 3")
-    assert placed == f"python '{tmp_path}/my agent.py' --n 3" and with_absolute_paths(placed) == placed
-    assert command_of(placed) == ["python", f"{tmp_path}/my agent.py", "--n", "3"]
+    python = sys.executable
+    placed = with_absolute_paths(f"{python} 'my agent.py' --n 3")
+    assert placed == f"{python} '{tmp_path}/my agent.py' --n 3" and with_absolute_paths(placed) == placed
+    assert command_of(placed) == [python, f"{tmp_path}/my agent.py", "--n", "3"]
     assert with_absolute_paths("http://x/y") == "http://x/y" and with_absolute_paths("a 'b") == "a 'b"
-    for bad, words in {"a 'b": "quotation", "": "empty", "nonesuch x": "no program", "python no.py": "no file"}.items():
+    refused = {"a 'b": "quotation", "": "empty", "nonesuch x": "no program", f"{python} no.py": "no file"}
+    for bad, words in refused.items():
         with pytest.raises(HarnessError, match=words):
             command_of(bad)
