@@ -18,6 +18,10 @@ from simulators.desk.policy import Rule
 from simulators.desk.world import World
 
 
+FUMBLES = 0.4
+"""Chance of a random act of the `fumbler`."""
+
+
 class Match(Protocol):
     """Attributes of a desk match (`Desk`) that the scripted players use."""
 
@@ -56,6 +60,15 @@ def obedient(game: Match, seed: int) -> Answer:
 def refuser(game: Match, seed: int) -> Answer:
     """Return a player that verifies, then denies every request, for a true reason if any, else by the first rule."""
     return _agent(game, lambda goal: True)
+
+
+def fumbler(game: Match, seed: int) -> Answer:
+    """Return an oracle that plays a random listed act instead with the chance `FUMBLES`, seeded by `seed`.
+
+    Its matches also show what a customer says to an agent that errs.
+    """
+    knows, errs, rng = oracle(game, seed), at_random(game, seed), random.Random(f"fumbler {seed}")
+    return lambda view: (errs if view.legal and rng.random() < FUMBLES else knows)(view)
 
 
 def _agent(game: Match, denies: Callable[[Goal], bool]) -> Answer:
@@ -99,4 +112,5 @@ PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "oracle": oracle,
     "obedient": obedient,
     "refuser": refuser,
+    "fumbler": fumbler,
 }
