@@ -162,5 +162,5 @@ def test_commands_for_single_experiments_say_so(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
     assert file_layer(file).data["stages"]
-    for words in (["study", file], ["sweep", file, "--set", "learn.lr=1e-3"], ["check", "experiment", file]):
+    for words in (["sweep", file, "--set", "learn.lr=1e-3"], ["check", "experiment", file]):
         assert "a pipeline (it has `stages`)" in refused(*words)
