@@ -117,7 +117,7 @@ def run_selfplay(
 def _run_pipeline(pipeline: Pipeline, out: Path | None, as_json: bool) -> None:
     with loading():
         from arena.cli.loop import wait
-        from arena.pipeline import start_pipeline
+        from arena.pipelines.running import start_pipeline
 
     console, screen = _screen(0, as_json)
     with screen.on_screen():
@@ -127,7 +127,7 @@ def _run_pipeline(pipeline: Pipeline, out: Path | None, as_json: bool) -> None:
 
 def _resume_pipeline(run: Path, layers: Sequence[Layer], trust: bool, as_json: bool) -> None:
     from arena.cli.loop import wait
-    from arena.pipeline import resume_pipeline
+    from arena.pipelines.running import resume_pipeline
 
     console, screen = _screen(0, as_json)
     with screen.on_screen():

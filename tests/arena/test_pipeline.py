@@ -11,7 +11,7 @@ import pytest
 from arena.cli.loop import wait
 from arena.config.sources import set_layer
 from arena.errors import ConfigError, Interrupted, StoreError
-from arena.pipeline import resume_pipeline, start_pipeline
+from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.locks import locked
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
