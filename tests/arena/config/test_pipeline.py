@@ -163,4 +163,4 @@ def test_commands_for_single_experiments_say_so(tmp_path: Path) -> None:
     file.write_text(CONFIG)
     assert file_layer(file).data["stages"]
     for words in (["sweep", file, "--set", "learn.lr=1e-3"], ["check", "experiment", file]):
-        assert "a pipeline (it has `stages`)" in refused(*words)
+        assert "it has `stages`, and this takes a single experiment" in refused(*words)
