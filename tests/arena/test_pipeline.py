@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from agents import strict_yaml
+from analysis.frames import load
+from analysis.view.runs import Library
 from arena.cli.loop import wait
 from arena.config.sources import set_layer
 from arena.errors import ConfigError, Interrupted, StoreError
@@ -269,3 +271,14 @@ def test_show_lists_the_stages(whole: Path) -> None:
     shown = arena("show", whole).out
     assert "first" in shown and "done, 2 of 2 iterations" in shown
     assert arena("show", whole / "stages" / "02-play").code == 0
+
+
+def test_the_viewer_has_the_stages_and_other_pages_the_newest(whole: Path, tmp_path: Path) -> None:
+    names = [f"{whole.name}~{name}" for name in STAGES]
+    assert [*Library([whole]).runs()] == names == [*Library([whole.parent]).runs()]
+    assert [*Library([whole / "stages" / STAGES[1]]).runs()] == names[1:2]
+    log = load(whole)
+    assert [*log.readers] == [whole.name] and log.readers[whole.name].path == whole / "stages" / STAGES[2]
+    assert log.runs.iloc[0]["config.policies.player.model"].startswith("stages/02-play/checkpoints/")
+    assert log.runs.iloc[0]["config.stages.play.play.learn.lr"] == 5e-4
+    assert arena("report", whole, "--out", tmp_path / "page.html").code == 0
