@@ -245,8 +245,9 @@ def test_code_that_no_run_here_was_started_with_is_refused(tmp_path: Path) -> No
     """Neither is the code in a stranger's pipeline imported, nor its kind of stage."""
     canary, code = tmp_path / "canary", tmp_path / "mine.py"
     code.write_text(f"import pathlib\npathlib.Path({str(canary)!r}).write_text('ran')\n")
-    own: dict[str, Any] = {"play": {"iterations": 1, "credit": {"estimator": f"{code}:mine"}}}
-    for stage in (own, {f"{code}:kind": {}}):
+    estimator = {"iterations": 1, "credit": {"estimator": f"{code}:mine"}}
+    stages: list[dict[str, Any]] = [{"play": estimator}, {f"{code}:kind": {}}]
+    for stage in stages:
         data = {**strict_yaml.load(CONFIG, "test"), "stages": [{"name": "a", **stage}]}
         folder = tmp_path / f"run-{len(str(stage))}"
         create_folder(folder, strict_yaml.dump(data, "config.yaml"), {"experiment": data}, empty="stages")
