@@ -73,7 +73,12 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
         raise ConfigError(
             f"{config} was edited since its run began: {_listed(refused)}: restore it, or start a new run"
         )
-    overridden = compose([layer, *layers]) if layers else saved
+    return with_overrides(layer, layers) if layers else saved
+
+
+def with_overrides(base: Layer, layers: Sequence[Layer]) -> Experiment:
+    """Return an experiment with overrides. Raises ConfigError if they change what may not change when it is resumed."""
+    saved, overridden = compose([base]), compose([base, *layers])
     if refused := [change for change in changes(saved, overridden) if not change.allowed]:
         may = ", ".join(MAY_CHANGE)
         raise ConfigError(f"{_listed(refused)} cannot change when a run is resumed: start a new run (these may: {may})")
@@ -94,7 +99,12 @@ def identity(run: Path) -> str:
 
 def changes(before: Experiment, now: Experiment) -> list[Change]:
     """Return the settings that differ between two experiments, by dotted name; None stands for a missing setting."""
-    old, new = dict(_leaves(as_plain(before))), dict(_leaves(as_plain(now)))
+    return differences(as_plain(before), as_plain(now))
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """Return the plain values that differ, by dotted name; None stands for a missing one."""
+    old, new = dict(_leaves(before)), dict(_leaves(now))
     fields = sorted(old.keys() | new.keys())
     return [Change(name, old.get(name), new.get(name)) for name in fields if old.get(name) != new.get(name)]
 
