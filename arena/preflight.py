@@ -109,17 +109,22 @@ def fitted(experiment: Experiment) -> Experiment:
 def _resolve_models(experiment: Experiment) -> Experiment:
     """Return the experiment with models that name another run's weights, such as runs/first@12, as their folders."""
     begun = {
-        name: spec.model_copy(update={"model": _model_folder(name, spec.model)})
+        name: spec.model_copy(
+            update={
+                "model": _model_folder(name, "model", spec.model),
+                "reference": spec.reference and _model_folder(name, "reference", spec.reference),
+            }
+        )
         for name, spec in experiment.policies.items()
     }
     return experiment.model_copy(update={"policies": begun})
 
 
-def _model_folder(name: str, model: str) -> str:
+def _model_folder(name: str, field: str, model: str) -> str:
     """Return the weights folder for a model such as runs/first@12:opener, and other models unchanged.
 
-    Without a policy in the name, the run's policy called `name` is used, or its only one. Raises ConfigError if the run
-    has several others.
+    Without a policy in the model's name, the run's policy called `name` is used, or its only one. Raises ConfigError,
+    naming the policy's `field`, if the run has several others.
     """
     match = RUN_WEIGHTS.fullmatch(model)
     if match is None or not isfile(Path(expanduser(match["path"]), CONFIG)):
@@ -127,7 +132,7 @@ def _model_folder(name: str, model: str) -> str:
     folders = read_spec(model).folders
     if name not in folders and len(folders) != 1:
         raise ConfigError(
-            f"policies.{name}.model: {model} has {', '.join(folders)}: write {model}:{next(iter(folders))}"
+            f"policies.{name}.{field}: {model} has {', '.join(folders)}: write {model}:{next(iter(folders))}"
         )
     return str(folders.get(name) or next(iter(folders.values())))
 
@@ -317,7 +322,8 @@ def _without_weights(experiment: Experiment) -> Callable[[str], Policy | None]:
 def _check_weights(experiment: Experiment, tables: Sequence[Table], doing: Callable[[str], None]) -> list[str]:
     """Check each model's files and tokenizer without loading weights, fetch missing models, and return notes."""
     notes = []
-    for model in dict.fromkeys(policy.model for policy in experiment.policies.values()):
+    named = [(policy.model, policy.reference) for policy in experiment.policies.values()]
+    for model in dict.fromkeys(model for models in named for model in models if model):
         if any(known.name == model and known.state == "not fetched" for known in available()):
             doing(f"fetching {model}, once")
         folder = resolve(model)
@@ -336,7 +342,28 @@ def _check_weights(experiment: Experiment, tables: Sequence[Table], doing: Calla
                 "`history: keep` read them as written (docs/export.md)"
             )
     _check_learners(experiment)
+    _check_references(experiment)
     return notes
+
+
+def _check_references(experiment: Experiment) -> None:
+    """Raise ConfigError unless each `reference` can score what its policy reads and writes: same tokens, as many."""
+    for name, policy in experiment.policies.items():
+        if policy.reference is None:
+            continue
+        own, other = (
+            Policy.load(name, folder, folder, train=False) for folder in map(resolve, (policy.model, policy.reference))
+        )
+        if written(own.tokenizer, own.frame) != written(other.tokenizer, other.frame):
+            raise ConfigError(
+                f"policies.{name}.reference: {policy.reference} has another tokenizer or chat template than "
+                f"{policy.model}: it cannot score that model's tokens (learn.demonstrations.run imitates texts)"
+            )
+        if other.positions < own.positions:
+            raise ConfigError(
+                f"policies.{name}.reference: {policy.reference} reads {other.positions:,} tokens, fewer than the "
+                f"{own.positions:,} of {policy.model}"
+            )
 
 
 def _check_learners(experiment: Experiment) -> None:
