@@ -315,7 +315,7 @@ def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Pla
         ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play
     learners = {name: play.policies[name].positions for name, policy in experiment.policies.items() if policy.train}
-    return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher)
+    return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher, experiment.seed)
 
 
 def _crediting(

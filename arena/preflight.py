@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from os.path import expanduser, isfile
 from pathlib import Path
 
-from agents.adapter_config import is_adapter
 from agents.chat import written
-from agents.chat_template import CLOCK
 from agents.computing import compute
 from agents.engines.make import check_engine
 from agents.errors import EndpointError
@@ -17,9 +15,10 @@ from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
 from agents.policy import Policy, tokenizer_and_frame
-from agents.weights import available, check_weights, resolve
+from agents.weights import resolve
 from arena.config import own_files
 from arena.config.experiment import Experiment
+from arena.config.models import check_models
 from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
 from arena.config.serving import check_serving
@@ -87,7 +86,7 @@ async def preflight(
     check_installed(experiment.tracker)
     if played.scale:
         check_scale(played.scale, played.engine)
-    notes = [*await check_endpoints(played, doing), *_check_weights(played, tables, doing)]
+    notes = [*await check_endpoints(played, doing), *check_models(played, tables, doing)]
     check_serving(played, tables)
     shows, known = played.engine.capabilities.has_vision, _without_weights(played)
     notes += _unseen(tables, known, shows)
@@ -288,15 +287,13 @@ def _unseen(tables: Sequence[Table], policy: Callable[[str], Policy | None], sho
 
 
 def _uncorrected(experiment: Experiment) -> list[str]:
-    """Return a note if replies of older versions are learned without an off-policy correction."""
+    """Return a note if replies of other versions, or of another run, are learned without an off-policy correction."""
     corrections = [part.name for part in experiment.learn.loss.parts if part.kind is CORRECTION]
-    if not experiment.overlaps or corrections != ["uncorrected"]:
+    if not (experiment.overlaps or experiment.source) or corrections != ["uncorrected"]:
         return []
     loss, lag = experiment.learn.loss.name, experiment.play.lag
-    return [
-        f"replies may be {lag} version{'s' * (lag > 1)} old when they are learned, without a correction: "
-        f"learn.loss.{loss}.correction=truncated adds one"
-    ]
+    age = f"may be {lag} version{'s' * (lag > 1)} old when they are learned" if experiment.overlaps else "are another's"
+    return [f"replies {age}, without a correction: learn.loss.{loss}.correction=truncated adds one"]
 
 
 _TRIAL = Limits(turns=1000, seconds=10.0)
@@ -317,72 +314,3 @@ def _without_weights(experiment: Experiment) -> Callable[[str], Policy | None]:
         return Policy.load(name, folder, folder, train=False)
 
     return find
-
-
-def _check_weights(experiment: Experiment, tables: Sequence[Table], doing: Callable[[str], None]) -> list[str]:
-    """Check each model's files and tokenizer without loading weights, fetch missing models, and return notes."""
-    notes = []
-    named = [(policy.model, policy.reference) for policy in experiment.policies.values()]
-    for model in dict.fromkeys(model for models in named for model in models if model):
-        if any(known.name == model and known.state == "not fetched" for known in available()):
-            doing(f"fetching {model}, once")
-        folder = resolve(model)
-        check_weights(folder)
-        frame = tokenizer_and_frame(folder)[1]
-        keeps = any(role.history == "keep" for table in tables for role in table.roles.values())
-        if frame.forgeable:
-            notes.append(
-                f"{folder.name}: its chat template ends turns by plain text, so players can forge other speakers"
-            )
-        if frame.prints_time:
-            notes.append(f"{folder.name}: its chat template prints the time, which is fixed at {CLOCK:%d %b %Y, %H:%M}")
-        if frame.rewrites_thoughts and keeps:
-            notes.append(
-                f"{folder.name}: its chat template rewrites thoughts of earlier replies, but roles with "
-                "`history: keep` read them as written (docs/export.md)"
-            )
-    _check_learners(experiment)
-    _check_references(experiment)
-    return notes
-
-
-def _check_references(experiment: Experiment) -> None:
-    """Raise ConfigError unless each `reference` can score what its policy reads and writes: same tokens, as many."""
-    for name, policy in experiment.policies.items():
-        if policy.reference is None:
-            continue
-        own, other = (
-            Policy.load(name, folder, folder, train=False) for folder in map(resolve, (policy.model, policy.reference))
-        )
-        if written(own.tokenizer, own.frame) != written(other.tokenizer, other.frame):
-            raise ConfigError(
-                f"policies.{name}.reference: {policy.reference} has another tokenizer or chat template than "
-                f"{policy.model}: it cannot score that model's tokens (learn.demonstrations.run imitates texts)"
-            )
-        if other.positions < own.positions:
-            raise ConfigError(
-                f"policies.{name}.reference: {policy.reference} reads {other.positions:,} tokens, fewer than the "
-                f"{own.positions:,} of {policy.model}"
-            )
-
-
-def _check_learners(experiment: Experiment) -> None:
-    """Raise ConfigError if precision or ZeRO stage do not support the weights or adapters of a policy."""
-    if experiment.precision == "bf16-true" and experiment.learn.zero_stage < 2:
-        raise ConfigError(
-            "precision: bf16-true needs ZeRO's float32 master weights: set learn.zero_stage to 2 or 3, or use bf16"
-        )
-    for name, policy in experiment.policies.items():
-        given = is_adapter(resolve(policy.model))
-        if given and policy.adapter:
-            raise ConfigError(
-                f"policies.{name}: {policy.model} is already an adapter, trained further: remove `adapter`"
-            )
-        if not policy.train:
-            continue
-        if (given or policy.adapter) and experiment.precision == "bf16-true":
-            raise ConfigError(f"policies.{name}: an adapter's base is in bfloat16 anyway: set precision to bf16")
-        if (given or policy.adapter) and experiment.learn.zero_stage == 3:
-            raise ConfigError(
-                f"policies.{name}: an adapter's base is not partitioned: set learn.zero_stage to 0, 1 or 2"
-            )

@@ -112,6 +112,9 @@ class ArcherSettings:
 class Archer:
     """ArCHer's critic, one for all trained policies; its state features include game, role and policy."""
 
+    name = "archer"
+    """Name in settings and messages."""
+
     def __init__(self, context: CriticContext, settings: ArcherSettings) -> None:
         if settings.fresh and context.engine is None:
             raise ValueError("critic archer: fresh replies need an engine: a match log alone is not enough")
@@ -124,7 +127,7 @@ class Archer:
         self.buffer = TurnBuffer.empty(settings.features)
         self.fits = 0
         """Number of iterations learned from."""
-        self._advice = f"lower credit.critic.archer.lr ({settings.lr:g}) or scale rewards down with credit.weights"
+        self._advice = f"lower credit.critic.{self.name}.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
         """Return per turn the lower of the twin state values (`values`) and reply values (`action_values`).
@@ -161,7 +164,7 @@ class Archer:
     def _train(self, current: tuple[torch.Tensor, torch.Tensor], rng: np.random.Generator) -> dict[str, float]:
         tried = [self._step(*drawn, current) for drawn in self._draw_rows(len(current[0]), rng)]
         losses = [losses for losses in tried if losses]
-        require_finite(self.networks.parameters(), "critic archer", "its weights are not finite", self._advice)
+        require_finite(self.networks.parameters(), f"critic {self.name}", "its weights are not finite", self._advice)
         self.fits += 1
         q, v = np.mean(losses, 0).tolist() if losses else (math.nan, math.nan)
         skipped = float(len(tried) - len(losses))
@@ -249,25 +252,51 @@ class Archer:
         Q learns from the buffer's `rows`, V from `spoken_rows` of `current` (states, replies). Returns the losses (Q,
         V) before the step, or None if it was skipped because its gradient is not finite.
         """
-        buffer = self.buffer
-        following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
-        pairs = torch.cat([buffer.states[rows], buffer.replies[rows]], 1).float()
-        here, said = current[0][spoken_rows].float(), current[1][spoken_rows].float()
-        with torch.no_grad():
-            later = torch.where(buffer.last[rows], 0.0, self.settings.gamma * self.target.v(following))
-            q_target, v_target = buffer.rewards[rows] + later, self.target.q(torch.cat([here, said], 1))
-        q_loss = twin_loss(self.networks.q(pairs), q_target)
-        v_loss = twin_loss(self.networks.v(here), v_target)
+        q_loss, v_loss = self._losses(self._transitions(rows), current[0][spoken_rows], current[1][spoken_rows])
         self.optimizer.zero_grad()
         torch.autograd.backward(q_loss + v_loss)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.networks.parameters() if p.grad is not None])
-        if not step_counts(float(norm), self.context.nonfinite, "critic archer", self._advice):
+        if not step_counts(float(norm), self.context.nonfinite, f"critic {self.name}", self._advice):
             return None
         self.optimizer.step()
         with torch.no_grad():
             for slow, fast in zip(self.target.parameters(), self.networks.parameters(), strict=True):
                 slow.lerp_(fast, self.settings.polyak)
         return q_loss.item(), v_loss.item()
+
+    def _transitions(self, rows: torch.Tensor) -> Transitions:
+        """Return these rows of the buffer as transitions."""
+        buffer = self.buffer
+        following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
+        pairs = torch.cat([buffer.states[rows], buffer.replies[rows]], 1).float()
+        return Transitions(buffer.states[rows].float(), pairs, buffer.rewards[rows], buffer.last[rows], following)
+
+    def _losses(self, drawn: Transitions, here: torch.Tensor, said: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the losses of Q on replayed transitions and of V on states `here` with current replies `said`."""
+        with torch.no_grad():
+            q_target = q_targets(drawn.rewards, drawn.last, self.target.v(drawn.following), self.settings.gamma)
+            v_target = self.target.q(torch.cat([here, said], 1).float())
+        return twin_loss(self.networks.q(drawn.pairs), q_target), twin_loss(self.networks.v(here.float()), v_target)
+
+
+class Transitions(NamedTuple):
+    """A batch of B transitions between a policy's turns, as features."""
+
+    states: torch.Tensor
+    """[B, features]"""
+    pairs: torch.Tensor
+    """[B, 2 features] states and replies."""
+    rewards: torch.Tensor
+    """[B]"""
+    last: torch.Tensor
+    """[B] bool, True at the end of a trajectory."""
+    following: torch.Tensor
+    """[B, features] next states; anything at the end of a trajectory."""
+
+
+def q_targets(rewards: torch.Tensor, last: torch.Tensor, following: torch.Tensor, gamma: float) -> torch.Tensor:
+    """Return the targets of Q, r + γ V(s'), without the second term at a trajectory's end; `following` is V(s')."""
+    return rewards + torch.where(last, 0.0, gamma * following)
 
 
 def twin_loss(outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
