@@ -110,8 +110,8 @@ def _resolve_models(experiment: Experiment) -> Experiment:
     begun = {
         name: spec.model_copy(
             update={
-                "model": _model_folder(name, "model", spec.model),
-                "reference": spec.reference and _model_folder(name, "reference", spec.reference),
+                "model": model_folder(name, spec.model),
+                "reference": spec.reference and model_folder(name, spec.reference, "reference"),
             }
         )
         for name, spec in experiment.policies.items()
@@ -119,7 +119,7 @@ def _resolve_models(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update={"policies": begun})
 
 
-def _model_folder(name: str, field: str, model: str) -> str:
+def model_folder(name: str, model: str, field: str = "model") -> str:
     """Return the weights folder for a model such as runs/first@12:opener, and other models unchanged.
 
     Without a policy in the model's name, the run's policy called `name` is used, or its only one. Raises ConfigError,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from arena.errors import ConfigError
 from arena.parts.spec import Matches, Positive
 from arena.stages.base import StageContext
 from arena.stages.offline import Share, imitation
@@ -21,10 +22,10 @@ def expert_iteration(
     A deal is played `group` times, so `best` of 1 / group keeps the best one, with ties. Each iteration continues from
     the weights of the one before. To train the base weights anew on what the newest weights sampled (STaR, Zelikman et
     al. 2022; BFS-Prover's soft reset, Xin et al. 2025), write stages in turn: `play` with `learn: {lr: 0.0}`, then
-    `offline` on its log with `method: filtered_bc`, `at_least` and `start: base`. Raises ValueError if everything would
-    be kept.
+    `offline` on its log with `method: filtered_bc`, `at_least` and `start: base`. Raises ConfigError if all would be
+    kept.
     """
     if at_least is None and best == 1.0:
-        raise ValueError("give `at_least`, or `best` below 1: else every trajectory would be imitated")
+        raise ConfigError("give `at_least`, or `best` below 1: else every trajectory would be imitated")
     top = {"share": best, "at_least": at_least, "by": ["game", "seed", "role"]}
     return {"iterations": iterations, "play": {"group": group}, **imitation([{"top_returns": top}])}

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agents.names import nearest
+from arena.errors import ConfigError
+from arena.parts.paths import Folder
 from arena.parts.spec import Positive
 from arena.stages.base import StageContext
 
 Method = Literal["bc", "filtered_bc", "awr", "mc", "ilql"]
 Share = Annotated[float, Field(gt=0, le=1)]
-_STAGE = "stage:"
 _USED: Mapping[str, Sequence[Method]] = {
     "best": ("filtered_bc",), "at_least": ("filtered_bc",), "beta": ("awr", "mc", "ilql"),
     "gamma": ("awr", "mc", "ilql"), "expectile": ("ilql",),
@@ -22,7 +22,7 @@ _USED: Mapping[str, Sequence[Method]] = {
 def offline(
     context: StageContext,
     *,
-    log: str,
+    log: Folder,
     iterations: Positive,
     method: Method = "awr",
     start: Literal["newest", "base"] = "newest",
@@ -44,11 +44,11 @@ def offline(
 
     `beta` (1) is in units of the reward, and `gamma` (.99) discounts it. The log's games, roles and tokenizer must be
     this pipeline's. `start: base` trains the weights that the shared settings name, not those of the newest stage.
-    Raises ValueError for settings that the method does not use.
+    Raises ConfigError for settings that the method does not use.
     """
     given = {"best": best, "at_least": at_least, "beta": beta, "gamma": gamma, "expectile": expectile}
     if unused := [name for name, value in given.items() if value is not None and method not in _USED[name]]:
-        raise ValueError(f"method {method} does not use `{unused[0]}`, which is for {' and '.join(_USED[unused[0]])}")
+        raise ConfigError(f"method {method} does not use `{unused[0]}`, which is for {' and '.join(_USED[unused[0]])}")
     discount = 0.99 if gamma is None else gamma
     critics: dict[str, Any] = {
         "awr": "linear",
@@ -63,8 +63,9 @@ def offline(
         if method == "bc"
         else imitation([], estimator, critics[method], beta or 1.0)
     )
-    source = {"log": log_folder(context, log), "shuffle": True}
-    begun = {"policies": base_models(context)} if start == "base" else {}
+    source = {"log": log, "shuffle": True}
+    base = {name: {"model": spec["model"]} for name, spec in shared_policies(context).items() if "model" in spec}
+    begun = {"policies": base} if start == "base" else {}
     return {"iterations": iterations, "source": source, "league": None, **settings, **begun}
 
 
@@ -81,18 +82,8 @@ def imitation(
     return {"credit": credit, "learn": learn}
 
 
-def log_folder(context: StageContext, log: str) -> str:
-    """Return the run folder that `log` names, `stage:NAME` or a path. Raises ValueError for an unknown stage."""
-    if not log.startswith(_STAGE):
-        return log
-    name = log.removeprefix(_STAGE)
-    if name not in context.folders:
-        known = f" (it has: {', '.join(context.folders)})" if context.folders else " (there is none)"
-        raise ValueError(f"log: no earlier stage is named '{name}'{nearest(name, context.folders) or known}")
-    return str(context.folders[name])
-
-
-def base_models(context: StageContext) -> dict[str, dict[str, str]]:
-    """Return settings that start each policy from the model which the shared settings name."""
-    policies = context.shared.get("policies", {})
-    return {name: {"model": spec["model"]} for name, spec in policies.items() if "model" in spec}
+def shared_policies(context: StageContext) -> dict[str, Mapping[str, Any]]:
+    """Return the shared settings of the policies by name; not validated."""
+    policies = context.shared.get("policies")
+    policies = policies if isinstance(policies, Mapping) else {}
+    return {name: spec for name, spec in policies.items() if isinstance(spec, Mapping)}
