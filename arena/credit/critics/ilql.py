@@ -22,7 +22,7 @@ def expectile_loss(values: torch.Tensor, targets: torch.Tensor, expectile: float
     maximum.
     """
     gaps = targets - values
-    return (torch.where(gaps < 0, 1.0 - expectile, expectile) * gaps.square()).mean(1).sum()
+    return ((expectile - (gaps < 0).to(gaps.dtype)).abs() * gaps.square()).mean(1).sum()
 
 
 class Ilql(Archer):
