@@ -117,7 +117,7 @@ def run_selfplay(
 def _run_pipeline(pipeline: Pipeline, out: Path | None, as_json: bool) -> None:
     with loading():
         from arena.cli.loop import wait
-        from arena.pipeline import start_pipeline
+        from arena.pipelines.running import start_pipeline
 
     console, screen = _screen(0, as_json)
     with screen.on_screen():
@@ -127,7 +127,7 @@ def _run_pipeline(pipeline: Pipeline, out: Path | None, as_json: bool) -> None:
 
 def _resume_pipeline(run: Path, layers: Sequence[Layer], trust: bool, as_json: bool) -> None:
     from arena.cli.loop import wait
-    from arena.pipeline import resume_pipeline
+    from arena.pipelines.running import resume_pipeline
 
     console, screen = _screen(0, as_json)
     with screen.on_screen():
@@ -204,7 +204,6 @@ class Asked:
 def _layers(asked: Asked) -> list[Layer]:
     """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
     import games
-    from arena.config.layers import compose
     from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
 
     if asked.game and (complaint := games.complaint(asked.game)):
@@ -214,8 +213,9 @@ def _layers(asked: Asked) -> list[Layer]:
     layers = own if whole else [recipe_layer(asked.recipe) if asked.recipe else recipe_of(asked.game), *own]
     if asked.arm:
         from arena.config.arms import arm_layers
+        from arena.config.recipe import compose_recipe
 
-        below = compose(layers)
+        below = compose_recipe(layers)
         layers += arm_layers(below, asked.arm, below.seed if asked.seed is None else asked.seed)
     roles = json.dumps(str(asked.roles)) if asked.roles else None
     flags = {"roles": roles, "iterations": asked.iterations, "seed": asked.seed}

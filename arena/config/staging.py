@@ -76,7 +76,7 @@ def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
         with named(spec.name):
             made = composing.compose()
         final = not (composing.data_of or composing.weights_of & loops)
-        planned.append(PlannedStage(spec=spec, made=made, defaults=composing.defaults, is_final=final))
+        planned.append(PlannedStage(spec=spec, made=made, defaults=composing.defaults or {}, is_final=final))
         folder = stage_folder(run, spec.number, spec.name)
         if isinstance(made, Experiment):
             playing = made.playing()

@@ -11,7 +11,7 @@ import pytest
 from arena.cli.loop import wait
 from arena.config.sources import set_layer
 from arena.errors import ConfigError, Interrupted, StoreError
-from arena.pipeline import resume_pipeline, start_pipeline
+from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.locks import locked
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
@@ -211,7 +211,7 @@ def test_settings_of_another_stage_or_of_the_game_are_refused(copy: Path) -> Non
 
 def test_edited_files_of_its_own_are_refused(tmp_path: Path) -> None:
     role = tmp_path / "mine.yaml"
-    role.write_text("role: mine\nsystem: Play.\nturn: '{{ messages[-1].text }}'\nreply: {format: plain}\n")
+    role.write_text("role: mine\nsystem: Play.\nturn: '{{ messages[-1].text }}'\nreply: {format: free}\n")
     folder = tmp_path / "run"
     stop = Quiet(lambda what, value: (what, value) == ("iteration", 1))
     with pytest.raises(Interrupted):
