@@ -100,7 +100,7 @@ class Pipeline:
         study = {} if self.study is None else {"study": self.study.model_dump(mode="json")}
         return {**settle(merged(self.shared)), **study, STAGES: stages}
 
-    def settled(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model: model) -> "Pipeline":
+    def settled(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model, field: model) -> "Pipeline":
         """Return the pipeline with absolute paths, final names of models, and `changed` shared settings."""
         data = self.plain(lambda own: _with_models(anchored(own, Experiment), resolve))
         return read_pipeline([Layer(CONFIG, "", merge(data, changed))])

@@ -12,7 +12,7 @@ from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import text_layer
 from arena.config.staging import plan
 from arena.errors import ConfigError
-from arena.pipeline import start_pipeline
+from arena.pipelines.running import start_pipeline
 from arena.play.logged import LogSource
 from arena.play.settings import SourceSpec
 from arena.preflight import preflight
