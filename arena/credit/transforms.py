@@ -18,6 +18,7 @@ Transform = Callable[..., Floats]
 """(TurnBatch, [N] advantages, *, settings) -> [N] advantages."""
 POLICY: list[Key] = ["policy"]
 """Group by policy: everything that one policy learns from in this iteration."""
+Positive = Annotated[float, Field(gt=0)]
 
 
 def whiten(batch: TurnBatch, advantages: Floats, *, by: list[Key] = POLICY) -> Floats:
@@ -46,9 +47,6 @@ def shared_prefix(batch: TurnBatch, advantages: Floats) -> Floats:
     al. 2025), "hard" attribution; its release leaves each copy its own advantage ("soft").
     """
     return over_copies(batch, advantages)
-
-
-Positive = Annotated[float, Field(gt=0)]
 
 
 def exponential(batch: TurnBatch, advantages: Floats, *, beta: Positive = 1.0, most: Positive = 20.0) -> Floats:

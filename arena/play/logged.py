@@ -50,7 +50,8 @@ class LogSource:
         than the learner's.
         """
         self.watcher.phase(k, f"reading {self.spec.log}")
-        theirs, found = self._log, self._drawn(k) if self.spec.shuffle else self._of((k - 1) % self._iterations + 1)
+        theirs, iteration = self._log, (k - 1) % self._iterations + 1
+        found = self._drawn(k) if self.spec.shuffle else self._usable(theirs.read(iteration))
         read = [MatchRecord.from_json(row, theirs.blobs.get) for row in found]
         records = [self._as_own(k, number, record) for number, record in enumerate(read)]
         records = [replace(r, pictures={name: theirs.blobs.get(name) for name in images(r.turns)}) for r in records]
@@ -73,18 +74,23 @@ class LogSource:
         assert self.spec.iterations is not None
         return self.spec.iterations
 
-    def _of(self, iteration: int, streams: bool = True) -> list[dict[str, Any]]:
-        """Return the rows of one of the log's iterations, those of complete deals of this run's games."""
+    def _usable(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the rows of an iteration that belong to complete deals of this run's games."""
         games = [table.game.name for table in self.tables]
-        return [row for row in complete(self._log.read(iteration, streams)) if row["game"] in games]
+        return [row for row in complete(rows) if row["game"] in games]
 
     @cached_property
     def _deals(self) -> list[tuple[int, list[str]]]:
-        """Iteration and match ids of each deal of the log."""
+        """Iteration and match ids of each deal of the log. Raises ConfigError if iterations outnumber them."""
         deals = defaultdict[tuple[Any, ...], list[str]](list)
         for iteration in range(1, self._iterations + 1):
-            for row in self._of(iteration, streams=False):
+            for row in self._usable(self._log.table(iteration, ["id", "game", "seed", "status"]).to_pylist()):
                 deals[iteration, row["game"], row["seed"]].append(row["id"])
+        if len(deals) < self._iterations:
+            raise ConfigError(
+                f"source.shuffle: {self.spec.log} has {len(deals)} complete deals of this run's games in "
+                f"{self._iterations} iterations: set source.iterations, or shuffle to false"
+            )
         return [(iteration, ids) for (iteration, *_), ids in deals.items()]
 
     def _drawn(self, k: int) -> list[dict[str, Any]]:
