@@ -119,9 +119,9 @@ def test_settings_that_do_not_fit_are_refused_in_one_line(stage: str, expected: 
 
 @pytest.mark.slow
 def test_the_reference_is_what_the_policy_names(tmp_path: Path) -> None:
-    """The KL to another run's weights is not 0 at the first step, and that to the initial ones is."""
+    """The KL at the first step is 0 to the weights after the warm start, and not to those of an update later."""
     finished(tmp_path / "first", small("iterations=1"))
-    settings = ("iterations=1", "policies.shared.imitate=null", "learn.minibatches=1")
+    settings = ("iterations=1", "learn.minibatches=1")
     kl = []
     for reference in (f"{tmp_path}/first@1", None):
         given = small(*settings, f"policies.shared.reference={reference or 'null'}")
@@ -129,7 +129,7 @@ def test_the_reference_is_what_the_policy_names(tmp_path: Path) -> None:
         watcher = Quiet()
         finished(tmp_path / str(len(kl)), given, watcher)
         kl.append(watcher.rows[0]["learn"]["shared"]["kl"])
-    assert kl[0] > 1e-3 and kl[1] == pytest.approx(0, abs=1e-6)
+    assert kl[0] > 1e-4 and kl[1] == pytest.approx(0, abs=1e-6)
 
 
 def test_a_reference_that_reads_other_tokens_is_refused() -> None:
