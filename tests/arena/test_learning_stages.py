@@ -14,7 +14,7 @@ from arena.config.staging import plan
 from arena.errors import ConfigError
 from arena.pipelines.running import start_pipeline
 from arena.play.logged import LogSource
-from arena.play.settings import SourceSpec
+from arena.play.settings import GameSpec, SourceSpec, TableSpec
 from arena.preflight import preflight
 from arena.records import trajectories
 from arena.store.reader import RunReader
@@ -151,6 +151,8 @@ def test_a_shuffled_log_is_used_whole_in_each_pass(tmp_path: Path) -> None:
     finished(tmp_path / "first", given)
     rows = [row for k in (1, 2) for row in RunReader(tmp_path / "first").log.read(k)]
     theirs = sorted(key(row["seed"], (turn["raw"] for turn in row["turns"])) for row in rows)
+    off_policy = wait(preflight(small(f"source.log={tmp_path / 'first'}"), lambda what: None))
+    assert any("replies are another's, without a correction" in note for note in off_policy.notes)
     spec = SourceSpec(log=str(tmp_path / "first"), iterations=2, shuffle=True)
 
     def drawn(seed: int) -> list[list[tuple[int, ...]]]:
@@ -168,3 +170,15 @@ def test_a_shuffled_log_is_used_whole_in_each_pass(tmp_path: Path) -> None:
         seeds = [seed for seed, *_ in part]
         assert all(seeds.count(seed) == 2 for seed in seeds), "deals stay whole"
     assert drawn(11) == found != drawn(2), "the order is the seed's"
+
+
+def test_a_log_of_fewer_deals_than_iterations_is_not_shuffled(tmp_path: Path) -> None:
+    finished(
+        tmp_path / "first", small("iterations=1", "play.matches=1", "learn.lr=0.0", "policies.shared.imitate=null")
+    )
+    spec = SourceSpec(log=str(tmp_path / "first"), iterations=1, shuffle=True)
+    other = TableSpec(game=GameSpec(name="kuhn_poker"), seats={})
+    run = RunFolder.create(tmp_path / "run", to_yaml(small()), {})
+    source = LogSource(run, spec, [other], {}, Quiet())
+    with pytest.raises(ConfigError, match="has 0 complete deals of this run's games in 1 iterations"):
+        wait(source.matches(1))
