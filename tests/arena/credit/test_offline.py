@@ -19,7 +19,7 @@ from arena.credit.critics.base import CriticContext
 from arena.credit.critics.ilql import Ilql, MonteCarlo, expectile_loss
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
-from arena.records import Trajectory
+from arena.records import Trajectory, Turn
 from games.contracts import Message
 from games.families.grid import STEPS
 from games.maze import Maze
@@ -176,7 +176,7 @@ def is_over(game: Maze) -> bool:
 
 def stroll(rng: np.random.Generator) -> Credited:
     """A logged walk that rather walks into walls than on."""
-    game, turns, rewards = maze(), [], []
+    game, turns, rewards = maze(), list[Turn](), list[float]()
     while not is_over(game):
         walls = [way for way in STEPS if way not in game.public()["exits"]]
         chance = rng.random()
