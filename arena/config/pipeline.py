@@ -31,7 +31,7 @@ from arena.store.stages import MOST
 NAME, OVERLAY = "name", "with"
 """Keys of a stage beside its kind: its name, and settings of the experiment that the kind makes."""
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-Resolve = Callable[[str, str, str], str]
+Resolve = Callable[[str, str], str]
 """Function of a policy's name and model that returns the model's final name."""
 
 
@@ -100,7 +100,7 @@ class Pipeline:
         study = {} if self.study is None else {"study": self.study.model_dump(mode="json")}
         return {**settle(merged(self.shared)), **study, STAGES: stages}
 
-    def settled(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model, field: model) -> "Pipeline":
+    def settled(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model: model) -> "Pipeline":
         """Return the pipeline with absolute paths, final names of models, and `changed` shared settings."""
         data = self.plain(lambda own: _with_models(anchored(own, Experiment), resolve))
         return read_pipeline([Layer(CONFIG, "", merge(data, changed))])
@@ -230,7 +230,7 @@ def _with_models(data: Mapping[str, Any], resolve: Resolve) -> dict[str, Any]:
     if not isinstance(policies, Mapping):
         return dict(data)
     named = {
-        name: {**spec, **{f: resolve(name, spec[f], f) for f in _MODELS if isinstance(spec.get(f), str)}}
+        name: {**spec, **{f: resolve(name, spec[f]) for f in _MODELS if isinstance(spec.get(f), str)}}
         if isinstance(spec, Mapping)
         else spec
         for name, spec in policies.items()

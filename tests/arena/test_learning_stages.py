@@ -122,7 +122,7 @@ def test_the_reference_is_what_the_policy_names(tmp_path: Path) -> None:
     """The KL at the first step is 0 to the weights after the warm start, and not to those of an update later."""
     finished(tmp_path / "first", small("iterations=1"))
     settings = ("iterations=1", "learn.minibatches=1")
-    kl = []
+    kl = list[float]()
     for reference in (f"{tmp_path}/first@1", None):
         given = small(*settings, f"policies.shared.reference={reference or 'null'}")
         given = wait(preflight(given, lambda what: None)).experiment

@@ -9,20 +9,11 @@ import numpy as np
 import torch
 
 from arena.credit.batch import Credited, TurnBatch
-from arena.credit.critics.archer import Archer, ArcherSettings, Transitions, TurnBuffer, q_targets, twin_loss
+from arena.credit.critics.archer import Archer, ArcherSettings, Transitions, TurnBuffer
+from arena.credit.critics.networks import expectile_loss, q_targets, twin_loss
 
 if TYPE_CHECKING:
     from arena.credit.critics.base import CriticContext
-
-
-def expectile_loss(values: torch.Tensor, targets: torch.Tensor, expectile: float) -> torch.Tensor:
-    """Return the sum over both networks of the mean of |expectile - 1(u < 0)| u², u = target - value.
-
-    `values` are [2, B], `targets` [B]. The minimiser is the targets' expectile: at .5 their mean, towards 1 their
-    maximum.
-    """
-    gaps = targets - values
-    return ((expectile - (gaps < 0).to(gaps.dtype)).abs() * gaps.square()).mean(1).sum()
 
 
 class Ilql(Archer):

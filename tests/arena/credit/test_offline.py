@@ -14,9 +14,9 @@ from arena.cli.loop import wait
 from arena.config.kinds import choose
 from arena.credit.assign import assign, select, turn_rewards
 from arena.credit.batch import Credited, TurnBatch
-from arena.credit.critics.archer import q_targets
 from arena.credit.critics.base import CriticContext
-from arena.credit.critics.ilql import Ilql, MonteCarlo, expectile_loss
+from arena.credit.critics.ilql import Ilql, MonteCarlo
+from arena.credit.critics.networks import expectile_loss, q_targets
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory, Turn
