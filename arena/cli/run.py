@@ -136,15 +136,16 @@ def _resume_pipeline(run: Path, layers: Sequence[Layer], trust: bool, as_json: b
 
 
 def _report_pipeline(console: Console, folder: Path, screen: Screen) -> None:
-    """Print the stages of a finished pipeline, and the report of the last one."""
+    """Print the stages of a finished pipeline, and the report of the last one that is an experiment."""
     from arena.cli.final_report import print_report
     from arena.cli.show_pipeline import show_pipeline
-    from arena.store.stages import newest_run
+    from arena.store.stages import begun
 
     if screen.style != "json":
         show_pipeline(console, folder)
         console.print()
-    print_report(console, newest_run(folder), screen)
+    for run in begun(folder)[-1:]:
+        print_report(console, run, screen)
 
 
 def resume(

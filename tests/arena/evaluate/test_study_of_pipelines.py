@@ -82,4 +82,6 @@ def test_a_rehearsal_and_a_sweep_say_that_they_take_no_pipeline(tmp_path: Path) 
     file = tmp_path / "chain.yaml"
     file.write_text(TEXT)
     assert "--rehearse: stages of a pipeline" in refused("study", file, "--rehearse", "--json")
-    assert "a pipeline (it has `stages`)" in refused("sweep", file, "--set", "learn.lr=1e-3,1e-4")
+    assert "it has `stages`, and this takes a single experiment" in refused(
+        "sweep", file, "--set", "learn.lr=1e-3,1e-4"
+    )
