@@ -15,6 +15,7 @@ from agents.engines.spec import EngineSpec
 from agents.players.servers import Endpoints
 from agents.precision import Precision
 from agents.role import Role
+from agents.weights import resolve
 from arena.config.experiment import Experiment
 from arena.config.saved_config import identity
 from arena.config.seating import set_tables
@@ -279,13 +280,19 @@ def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer)
 
 
 def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
-    """Return the folder of each trained policy's reference weights: checkpoint 0 after a warm start, else its model."""
+    """Return the folder of each trained policy's reference weights.
+
+    They are its `reference`, or without one checkpoint 0 after a warm start, else its model.
+    """
     warm_start = run.path / "checkpoints" / "0000"
+    specs = {name: experiment.policies[name] for name in policies.trainers}
     return {
-        name: checkpoints.verify(warm_start).policy(name)
-        if experiment.policies[name].imitate and warm_start.is_dir()
+        name: resolve(spec.reference)
+        if spec.reference
+        else checkpoints.verify(warm_start).policy(name)
+        if spec.imitate and warm_start.is_dir()
         else policies[name].source
-        for name in policies.trainers
+        for name, spec in specs.items()
     }
 
 
@@ -308,7 +315,7 @@ def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Pla
         ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play
     learners = {name: play.policies[name].positions for name, policy in experiment.policies.items() if policy.train}
-    return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher)
+    return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher, experiment.seed)
 
 
 def _crediting(

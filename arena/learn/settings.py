@@ -56,6 +56,9 @@ class PolicySpec(Spec):
     """Train a small adapter on the model instead of all its weights. Policies on one model then share it."""
     train: bool = True
     """False freezes the policy."""
+    reference: ModelName | None = None
+    """Model that the KL and credit compare the policy with, named like `model`, such as a teacher with the same
+    tokenizer. null is the policy's own weights before it learns from reward."""
     imitate: ImitateSpec | None = None
     """A warm start before the first iteration."""
 
@@ -65,6 +68,8 @@ class PolicySpec(Spec):
             raise ValueError("a new `adapter` of a frozen policy changes nothing: remove it")
         if self.imitate and not self.train:
             raise ValueError("a frozen policy imitates nobody: remove `imitate`, or let it train and earn nothing")
+        if self.reference and not self.train:
+            raise ValueError("a frozen policy is compared with nothing: remove `reference`")
         return self
 
 
@@ -103,8 +108,8 @@ class UpdateSpec(Spec):
     aggregate: Annotated[Chosen, AGGREGATE] = Chosen(AGGREGATE, "token_mean")
     """Aggregate of token losses: a mean over tokens, turns or streams."""
     regularisers: Annotated[dict[str, Chosen], Kinds(REGULARISER)] = {"kl": Chosen(REGULARISER, "kl")}
-    """Regularisers by name. `kl` pulls towards the reference, the policy's initial weights; weight 0 loads no
-    reference."""
+    """Regularisers by name. `kl` pulls towards the policy's reference, by default its initial weights; weight 0 loads
+    no reference."""
     demonstrations: DemonstrationsSpec | None = None
     """Demonstrations to imitate in addition to learning from the policy's own play."""
     lr: Annotated[float, Field(ge=0)] = 2e-5  # of nano 5e-4 (arena.config.layers)

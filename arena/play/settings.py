@@ -118,6 +118,10 @@ class SourceSpec(Spec):
     """Logged matches of another run to learn from, without play."""
 
     log: Folder
-    """Folder of another run. Iteration k learns from that run's iteration k, starting over after its last."""
+    """Folder of another run. Iteration k learns from that run's iteration k, starting over after its last, or with
+    `shuffle` from random deals."""
     iterations: Positive | None = None
     """Last iteration to use; null is the newest committed one at the run's start, which is then saved in the config."""
+    shuffle: bool = False
+    """Learn in each iteration from random deals of the whole log, an equal part each, instead of in its order. After
+    `iterations` all are used, and a new order begins."""
