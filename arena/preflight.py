@@ -19,6 +19,7 @@ from agents.players.spend import EndpointSpec
 from agents.policy import Policy, tokenizer_and_frame
 from agents.weights import available, check_weights, resolve
 from arena.config import own_files
+from arena.config.data_sets import with_data_sets
 from arena.config.experiment import Experiment
 from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
@@ -63,15 +64,19 @@ class Prepared:
 
 
 async def preflight(
-    experiment: Experiment, doing: Callable[[str], None], begun: Path | None = None, trusted: bool = False
+    experiment: Experiment,
+    doing: Callable[[str], None],
+    begun: Path | None = None,
+    trusted: bool = False,
+    exported: Path | None = None,
 ) -> Prepared:
     """Check an experiment, and return it with its final settings and notes. `doing` is called with each slow step.
 
     For a run to resume, `begun` is its folder: it plays its own copies of files and has absolute paths already.
-    `trusted` allows the folder's code. Raises ConfigError, RoleError, WeightsError, ChatError, EngineError or
+    `trusted` allows the folder's code. `exported` are the rows of a data set that the source exports from a run. Raises ConfigError, RoleError, WeightsError, ChatError, EngineError or
     StoreError, which say in one line what is wrong, where, and how to fix it.
     """
-    experiment = experiment if begun else _resolve_models(experiment)
+    experiment = experiment if begun else with_data_sets(_resolve_models(experiment), doing, exported)
     played = own_files.with_own_roles(begun, experiment, trusted) if begun else experiment
     tables = set_tables(played)
     await check_gold(played, tables)
