@@ -73,8 +73,9 @@ async def preflight(
     """Check an experiment, and return it with its final settings and notes. `doing` is called with each slow step.
 
     For a run to resume, `begun` is its folder: it plays its own copies of files and has absolute paths already.
-    `trusted` allows the folder's code. `exported` are the rows of a data set that the source exports from a run. Raises ConfigError, RoleError, WeightsError, ChatError, EngineError or
-    StoreError, which say in one line what is wrong, where, and how to fix it.
+    `trusted` allows the folder's code. `exported` are the rows of a data set that the source takes from a run. Raises
+    ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError, which say in one line what is wrong,
+    where, and how to fix it.
     """
     experiment = experiment if begun else with_data_sets(_resolve_models(experiment), doing, exported)
     played = own_files.with_own_roles(begun, experiment, trusted) if begun else experiment

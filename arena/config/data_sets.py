@@ -14,26 +14,24 @@ def with_data_sets(experiment: Experiment, doing: Callable[[str], None], exporte
     """Validate every row of the experiment's data sets, and return it with their hashes.
 
     With `source.epochs` the number of iterations is that of the batches in all passes. `exported` are the rows of a
-    source that names a run. `doing` is called with each slow step. Raises ConfigError, with file and row, for a
-    malformed row, and if the loss or a setting does not fit the rows. Returns other experiments unchanged.
+    source that names a run, which is not checked without them. `doing` is called with each slow step. Raises
+    ConfigError, with file and row, for a malformed row, and if the loss or a setting does not fit the rows. Returns
+    other experiments unchanged.
     """
     return _with_demonstrations(_with_source(experiment, doing, exported), doing)
 
 
 def _with_source(experiment: Experiment, doing: Callable[[str], None], exported: Path | None) -> Experiment:
     source = experiment.source
-    if source is None or source.data is None:
+    path = exported if source is None or isinstance(source.data, RunRows | None) else Path(source.data)
+    if source is None or path is None:
         return experiment
-    path = exported if isinstance(source.data, RunRows) else Path(source.data)
-    assert path is not None
     rows = _checked(path, source.sha256, "source.data", doing)
     learn, loss = experiment.learn, LOSS_OF[rows.kind]
     if learn.loss.name != loss:
         raise ConfigError(f"source.data: {path} has {rows.kind}: set learn.loss: {loss}, not {learn.loss.name}")
     if rows.kind == "labels" and min(source.batch, len(rows)) < 2 * learn.minibatches:
-        raise ConfigError(
-            "source.batch: kto compares completions of one step: at least 2 for each of learn.minibatches"
-        )
+        raise ConfigError("source.batch: kto compares completions of a step: at least 2 for each of learn.minibatches")
     try:
         order = RowOrder(len(rows), experiment.seed, source.held_out, source.epochs)
     except ValueError as error:

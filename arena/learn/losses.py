@@ -117,8 +117,8 @@ def dpo(
     """
     import torch
 
-    assert tokens.rivals is not None
     base = tokens.old if reference == "update" else tokens.reference
+    assert tokens.rivals is not None and base is not None
     own, sign = tokens.sum_by(tokens.turns, tokens.logprobs - base), tokens.advantages.sign()
     loss = -sign.abs() * torch.nn.functional.logsigmoid(beta * sign * (own - tokens.rivals))
     return TokenLoss(2.0 * loss - loss.detach(), torch.zeros_like(tokens.learned))

@@ -1,4 +1,4 @@
-"""Demonstrations to imitate: matches of scripted policies at the learner's tables, best matches of a run, or patches.
+"""Demonstrations to imitate: matches of scripted policies at the learner's tables, a run's best, patches, or rows.
 
 All are in the learner's tokens and under its roles: scripted acts are written in the role's reply format, and logged
 matches are played again from their deal, with each reply encoded from its text.
@@ -125,7 +125,7 @@ class _LoggedMatch:
 
 
 class Demonstrations:
-    """Imitation samples of a run's learners, from scripted policies, a logged run or patches.
+    """Imitation samples of a run's learners, from scripted policies, a logged run, patches or a data set.
 
     `samples` returns an iteration's samples, the same ones at every call.
     """
@@ -148,9 +148,7 @@ class Demonstrations:
         self.spec, self.lineup = spec, lineup
         self._attempts, self._failures, self._note = attempts, failures, note
         self._best = {learner: self._candidates(learner) for learner in learners}
-        self._rows = (
-            RowDemonstrations(spec.data, spec.sha256, spec.matches, lineup.seed) if spec and spec.data else None
-        )
+        self._rows = RowDemonstrations(spec, lineup.seed) if spec and spec.data else None
 
     async def samples(self, learner: str, clock: Clock, records: Sequence[MatchRecord] = ()) -> list[Sample]:
         """Return a learner's demonstrations for this iteration, by `learn.demonstrations`; [] if its weight is 0.

@@ -12,6 +12,7 @@ from arena.data.rows import DataSet, RowOrder
 from arena.data.samples import RowEncoder
 from arena.errors import ConfigError
 from arena.learn.samples import Sample
+from arena.learn.settings import DemonstrationsSpec
 from arena.play.settings import RunRows, SourceSpec
 from arena.play.source import Played
 from arena.play.watchers import Watcher
@@ -115,10 +116,11 @@ def preferences(ratios: np.ndarray, signs: np.ndarray, beta: float, is_paired: b
 class RowDemonstrations:
     """Rows of a data set to imitate beside play (`learn.demonstrations.data`)."""
 
-    def __init__(self, path: str, sha256: str | None, matches: int, seed: int) -> None:
-        """Open the data set. Raises ConfigError if its hash is not the recorded one, or its rows are no chats."""
-        self.rows = open_data(Path(path), sha256, "learn.demonstrations.data")
-        self._order, self._size = RowOrder(len(self.rows), seed), matches
+    def __init__(self, spec: DemonstrationsSpec, seed: int) -> None:
+        """Open the data set. Raises ConfigError if its hash is not the recorded one, or if it cannot be read."""
+        assert spec.data is not None
+        self.rows = open_data(Path(spec.data), spec.sha256, "learn.demonstrations.data")
+        self._order, self._size = RowOrder(len(self.rows), seed), spec.matches
 
     def samples(self, encoder: RowEncoder, k: int) -> list[Sample]:
         """Return the demonstrations of iteration `k`, without rows that the policy's context cannot hold."""
