@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from arena.parts.chosen import Kind
 from arena.stages.base import Stage, StageContext, StageLoop
+from arena.stages.data import dpo, kto, sft
 from arena.stages.play import play
 
-PIPELINE_STAGES: Mapping[str, Stage] = {kind.__name__: kind for kind in (play,)}
+PIPELINE_STAGES: Mapping[str, Stage] = {kind.__name__: kind for kind in (play, sft, dpo, kto)}
 PIPELINE_STAGE = Kind("pipeline_stage", PIPELINE_STAGES)
 
 __all__ = ["PIPELINE_STAGE", "PIPELINE_STAGES", "Stage", "StageContext", "StageLoop"]

@@ -121,7 +121,7 @@ def test_the_command_fixes_hash_and_iterations_and_checks_them_at_resume(tmp_pat
         (chats(1), ["source.held_out=0.5"], "source.held_out: 1 rows leave nothing to learn from"),
         (labels(4), ["learn.loss=kto"], "kto is a mean over completions"),
         (labels(4), ["learn.loss=kto", "learn.aggregate=turn_mean", "source.batch=1"], "source.batch: kto compares"),
-        (chats(4), ["evaluate.every=1"], "evaluate: needs a game"),
+        (chats(4), ["evaluate={panel: kuhn_poker}"], "evaluate: needs a game"),
     ],
 )
 def test_what_does_not_fit_is_one_line(rows: list[Any], changes: list[str], why: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from agents.chat import ChatFrame
 from agents.nano import nano_tokenizer
 from agents.stream import Stream
+from agents.training_template import frame_template
 from arena.config.experiment import LearnSpec
 from arena.data.rows import DataSet
 from arena.data.samples import RowEncoder
@@ -181,19 +182,19 @@ def test_one_completion_has_no_baseline_and_no_kl(tmp_path: Path) -> None:
 # -- TRL --------------------------------------------------------------------------------------------------------
 
 
-def trl_loss(kind: str, tmp_path: Path, model: Any, initial: Any, samples: list[Sample]) -> float:
+def trl_loss(kind: str, tmp_path: Path, model: Any, initial: Any) -> float:
     """The loss that TRL's trainer of this kind computes on a batch of the same token ids."""
     trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
     datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
     tokenizer = nano_tokenizer()
+    tokenizer.chat_template = frame_template(FRAME)
     shared = {
         "output_dir": str(tmp_path), "use_cpu": True, "bf16": False, "report_to": [], "gradient_checkpointing": False,
         "per_device_train_batch_size": 6,
     }  # fmt: skip
     if kind == "chats":
-        rows = [{"input_ids": s.stream.ids, "assistant_masks": [int(m) for m in s.stream.mask]} for s in samples]
         config = trl.SFTConfig(**shared, assistant_only_loss=True, packing=False)
-        given = {"train_dataset": datasets.Dataset.from_list(rows)}
+        given = {"train_dataset": datasets.Dataset.from_list(chats(6))}
         trainer = trl.SFTTrainer(model=model, args=config, processing_class=tokenizer, **given)
     else:
         rows = {"pairs": pairs, "labels": labels}[kind](6)
@@ -223,4 +224,4 @@ def test_the_loss_is_trls(kind: str, tmp_path: Path) -> None:
     model, initial = tiny(1, vocabulary=vocabulary()), tiny(0, vocabulary=vocabulary())
     samples = referred(encoded(kind, tmp_path), initial)
     ours, _ = gradient(tiny(1, vocabulary=vocabulary()), rule_of(kind), samples)
-    assert ours == pytest.approx(trl_loss(kind, tmp_path, model, initial, samples), abs=1e-6)
+    assert ours == pytest.approx(trl_loss(kind, tmp_path, model, initial), abs=1e-6)
