@@ -104,7 +104,7 @@ def test_the_command_fixes_hash_and_iterations_and_checks_them_at_resume(tmp_pat
     saved = experiment_of(tmp_path / "run")
     assert saved.source and saved.source.sha256 == DataSet(data).rows.sha256
     assert saved.iterations == 5 and [row["rows"] for row in learned(tmp_path / "run")] == [8, 8, 8, 8, 8]
-    assert arena("show", tmp_path / "run").code == 0
+    assert "arena eval" not in done.out and arena("show", tmp_path / "run").code == 0
     written(data, chats(22))
     assert "rows.jsonl was changed since the run began" in arena("resume", tmp_path / "run", "--iterations", 6).line
 
@@ -162,10 +162,10 @@ def test_stages_name_policies_and_earlier_stages(tmp_path: Path) -> None:
     source = stage(tmp_path, dpo, data="stage:before").source
     assert source.data.run == str(tmp_path / "before") and source.data.rows == "pairs"
     assert stage(tmp_path, sft, data=str(tmp_path / "before")).source.data.policies == ["doctor"]
-    for settings, why in (({"data": "stage:none"}, "no earlier stage 'none'"), ({"policy": "x"}, "there is no 'x'")):
-        context = StageContext(shared={"policies": {}}, seed=0, folders={}, weights={}, note=lambda line: None)
+    context = StageContext(shared={"policies": {}}, seed=0, folders={}, weights={}, note=lambda line: None)
+    for data, why in (("stage:none", "no earlier stage 'none'"), ("rows.jsonl", "policy: there is no 'x'")):
         with pytest.raises(ConfigError, match=why):
-            sft(context, **{"policy": "x", "data": "rows.jsonl", **settings})
+            sft(context, policy="x", data=data)
 
 
 def test_matches_of_a_run_are_rows_by_a_condition(tmp_path: Path) -> None:
