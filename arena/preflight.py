@@ -17,6 +17,7 @@ from agents.players.spend import EndpointSpec
 from agents.policy import Policy, tokenizer_and_frame
 from agents.weights import resolve
 from arena.config import own_files
+from arena.config.data_sets import with_data_sets
 from arena.config.experiment import Experiment
 from arena.config.models import check_models
 from arena.config.saved_config import experiment_of
@@ -62,15 +63,20 @@ class Prepared:
 
 
 async def preflight(
-    experiment: Experiment, doing: Callable[[str], None], begun: Path | None = None, trusted: bool = False
+    experiment: Experiment,
+    doing: Callable[[str], None],
+    begun: Path | None = None,
+    trusted: bool = False,
+    exported: Path | None = None,
 ) -> Prepared:
     """Check an experiment, and return it with its final settings and notes. `doing` is called with each slow step.
 
     For a run to resume, `begun` is its folder: it plays its own copies of files and has absolute paths already.
-    `trusted` allows the folder's code. Raises ConfigError, RoleError, WeightsError, ChatError, EngineError or
-    StoreError, which say in one line what is wrong, where, and how to fix it.
+    `trusted` allows the folder's code. `exported` are the rows of a data set that the source takes from a run. Raises
+    ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError, which say in one line what is wrong,
+    where, and how to fix it.
     """
-    experiment = experiment if begun else _resolve_models(experiment)
+    experiment = experiment if begun else with_data_sets(_resolve_models(experiment), doing, exported)
     played = own_files.with_own_roles(begun, experiment, trusted) if begun else experiment
     tables = set_tables(played)
     await check_gold(played, tables)
@@ -170,9 +176,9 @@ def _endpoints_in(experiment: Experiment) -> list[str]:
 def check_log(experiment: Experiment, trusted: bool = False) -> None:
     """Check that the matches of `source.log` have this experiment's games, options, roles and tokenizers.
 
-    Does nothing without `source`. Raises ConfigError or StoreError otherwise.
+    Does nothing without it. Raises ConfigError or StoreError otherwise.
     """
-    if experiment.source is None:
+    if experiment.source is None or experiment.source.log is None:
         return
     place = Path(experiment.source.log)
     if not (committed := committed_iterations(place)):
@@ -215,7 +221,7 @@ def _with_iterations(experiment: Experiment) -> Experiment:
     It becomes the log's number of committed iterations, unless it is set or there is no `source`.
     """
     source = experiment.source
-    if source is None or source.iterations:
+    if source is None or source.log is None or source.iterations:
         return experiment
     fixed = source.model_copy(update={"iterations": committed_iterations(Path(source.log))})
     return experiment.model_copy(update={"source": fixed})

@@ -67,6 +67,7 @@ class LogSource:
 
     @cached_property
     def _log(self) -> LogReader:
+        assert self.spec.log is not None
         return RunReader(Path(self.spec.log)).log
 
     @property
