@@ -1,0 +1,52 @@
+"""What a kind of pipeline stage is: a function that turns a stage's settings into an experiment, or into a loop.
+
+A kind is a function `kind(context, *, settings)` in the table of `arena.stages`. It returns the settings of an
+experiment, which are merged over the pipeline's shared settings and run like any other experiment. A kind that is no
+experiment returns a `StageLoop` instead.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from arena.play.watchers import Watcher
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageContext:
+    """What a kind of stage may use.
+
+    A kind is also called before the first stage runs, to check its settings. Then the folders of earlier stages are
+    still missing or empty, and `weights` has the models with which those stages begin. So do not read folders in the
+    function; read them when the stage runs.
+    """
+
+    shared: Mapping[str, Any]
+    """The pipeline's settings without `stages`, as plain values."""
+    seed: int
+    """Seed of this stage, derived from the pipeline's seed and the stage's name."""
+    folders: Mapping[str, Path]
+    """Run folders of the earlier stages by name."""
+    weights: Mapping[str, Path]
+    """Newest weights folder by policy name, of the policies that earlier stages trained."""
+    note: Callable[[str], None]
+    """Shows a one-line notice to the user."""
+
+
+@runtime_checkable
+class StageLoop(Protocol):
+    """A stage with a training loop of its own, such as a reward model's."""
+
+    async def run(self, folder: Path, watcher: Watcher) -> None:
+        """Train to the end in the stage's folder, from its newest checkpoint if it has one.
+
+        The folder exists, and this process holds its lock.
+        """
+
+    def weights(self, folder: Path) -> Mapping[str, Path]:
+        """Return the folders of the final weights by policy name. Before the end they need not exist."""
+
+
+Stage = Callable[..., Mapping[str, Any] | StageLoop]
+"""(StageContext, *, settings) -> settings of an experiment, or the stage's own loop."""
