@@ -103,19 +103,29 @@ def line_of(text: str, path: Where) -> int:
     return _locate(text, path)[0]
 
 
-def explain(error: ValidationError, text: str, source: str, model: type[BaseModel] | None = None) -> str:
+def explain(
+    error: ValidationError, text: str, source: str, model: type[BaseModel] | None = None, at: Where = ()
+) -> str:
     """Describe a YAML text's most important validation error in one line: `source:line: field: problem`.
 
-    `model` is the validated class, for suggestions of field names. An empty `text` leaves out the line.
+    `model` is the validated class, for suggestions of field names. An empty `text` leaves out the line. `at` is the
+    path of the validated value in the text.
     """
     worst, more = gravest(error), error.error_count() - 1
-    line, depth = _locate(text, worst["loc"])
-    deep = depth + (worst["type"] == "missing") if text else len(worst["loc"])
-    field = [
-        step for n, step in enumerate(worst["loc"][:deep] or worst["loc"][:1]) if not n or not ARM.fullmatch(str(step))
-    ]
+    path = (*at, *worst["loc"])
+    line, depth = _locate(text, path)
+    deep = depth + (worst["type"] == "missing") if text else len(path)
+    field = [step for n, step in enumerate(path[:deep] or path[:1]) if not n or not ARM.fullmatch(str(step))]
     what = _reason(worst, model) + (f" (and {more} more)" if more else "")
     return _place(source, line - 1 if text else None, field, what)
+
+
+def locate(text: str, source: str, path: Where, problem: str) -> str:
+    """Return the problem of the field at a path of keys and indices in one line: `source:line: field: problem`.
+
+    An empty `text` leaves out the line.
+    """
+    return _place(source, _locate(text, path)[0] - 1 if text else None, path, problem)
 
 
 def gravest(error: ValidationError) -> ErrorDetails:

@@ -23,6 +23,7 @@ from arena.plain import printable
 from arena.store.lines import LogError
 from arena.store.losses import incomplete_deals
 from arena.store.reader import RunReader
+from arena.store.stages import newest_run
 
 Names = Collection[str] | None
 """Names to select; None selects all."""
@@ -195,7 +196,7 @@ def load(
     seats: Names = None,
     policies: Names = None,
 ) -> Frames:
-    """Load one or several runs as tables, which are read on first use.
+    """Load one or several runs as tables, which are read on first use. A pipeline stands for its newest stage.
 
     `iterations` and `games` select matches; `seats` and `policies` select rows of seats, turns, messages and tokens.
     Raises StoreError if a path is no run or a run is damaged, and ConfigError if a selection is a text instead of a
@@ -208,7 +209,7 @@ def load(
         if isinstance(names, str):  # its characters would be taken as names
             raise ConfigError(f"{option} takes a list of names: write {option}=[{_abbreviated(names)!r}]")
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
-    readers = dict(zip(_run_names(paths), map(RunReader, paths), strict=True))
+    readers = dict(zip(_run_names(paths), (RunReader(newest_run(path)) for path in paths), strict=True))
     numbers = {
         run: [k for k in reader.iterations() if iterations is None or k in iterations]
         for run, reader in readers.items()

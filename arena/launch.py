@@ -48,15 +48,24 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     """
     check_alone()
     loading.forget()
+    return await begin(experiment, out, watcher)
+
+
+async def begin(experiment: Experiment, out: Path | None, watcher: Watcher, is_stage: bool = False) -> Path:
+    """Do what `start` does, in a process that has checked where code may be loaded from.
+
+    The link `latest` does not point to a stage of a pipeline, so leave it as it is for `is_stage`.
+    """
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what))
     folder = out or fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
     about = environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
-    run = RunFolder.create(folder, config, _with_command(about, prepared.experiment, []), copies)
+    run = RunFolder.create(folder, config, with_command(about, as_plain(prepared.experiment), []), copies)
     own_files.trust_files(prepared.experiment)
     own_files.trust_servers(servers_asked(prepared.experiment).values())
-    _point_latest(folder)
+    if not is_stage:
+        point_latest(folder)
     for note in prepared.notes:
         watcher.note(note)
     with run.lock():
@@ -104,11 +113,13 @@ def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
     before = recorded(run.path)
     changed = changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
-    run.amend(config, _with_command(run.reader.environment(), experiment, changed))
+    run.amend(config, with_command(run.reader.environment(), as_plain(experiment), changed))
     return changed
 
 
-def _with_command(about: Mapping[str, Any], experiment: Experiment, changed: Sequence[Change]) -> dict[str, Any]:
+def with_command(
+    about: Mapping[str, Any], experiment: Mapping[str, Any], changed: Sequence[Change] = ()
+) -> dict[str, Any]:
     """Return the content of environment.json with this command and its changed settings added, and the experiment."""
     command = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -116,7 +127,7 @@ def _with_command(about: Mapping[str, Any], experiment: Experiment, changed: Seq
         "versions": versions(),
         "changed": {change.field: [change.before, change.now] for change in changed},
     }
-    return {**about, "commands": [*about.get("commands", []), command], "experiment": as_plain(experiment)}
+    return {**about, "commands": [*about.get("commands", []), command], "experiment": experiment}
 
 
 def _check_iterations(run: RunFolder, experiment: Experiment) -> None:
@@ -208,7 +219,7 @@ def fresh_folder(name: str) -> Path:
     return next(p for n in range(1, 1000) if not (p := base if n == 1 else Path(f"{base}-{n}")).exists())
 
 
-def _point_latest(folder: Path) -> None:
+def point_latest(folder: Path) -> None:
     """Make the link `latest` beside the run folder point to it, if the file system supports links."""
     link = folder.parent / "latest"
     with suppress(OSError):

@@ -109,13 +109,13 @@ def fitted(experiment: Experiment) -> Experiment:
 def _resolve_models(experiment: Experiment) -> Experiment:
     """Return the experiment with models that name another run's weights, such as runs/first@12, as their folders."""
     begun = {
-        name: spec.model_copy(update={"model": _model_folder(name, spec.model)})
+        name: spec.model_copy(update={"model": model_folder(name, spec.model)})
         for name, spec in experiment.policies.items()
     }
     return experiment.model_copy(update={"policies": begun})
 
 
-def _model_folder(name: str, model: str) -> str:
+def model_folder(name: str, model: str) -> str:
     """Return the weights folder for a model such as runs/first@12:opener, and other models unchanged.
 
     Without a policy in the name, the run's policy called `name` is used, or its only one. Raises ConfigError if the run

@@ -25,6 +25,7 @@ from arena.statistics import SHARE, range_of
 from arena.store import locks
 from arena.store.files import CONFIG
 from arena.store.reader import RunReader
+from arena.store.stages import begun, is_pipeline, pipeline_of
 
 ROWS, CELL, SECONDS, SETTINGS, FLIGHT = 1000, 2000, 60.0, 500, 100
 """Maximum numbers: rows of an SQL answer, characters of a cell, seconds of a query, settings, matches in progress."""
@@ -147,14 +148,14 @@ class Library:
     def runs(self) -> dict[str, Index]:
         """Find all runs, also new ones, and return them by name. Equal names are prefixed with their folder's name."""
         found = list(dict.fromkeys(run for path in self.paths for run in _find_runs(path)))
-        names = [path.name for path in found]
+        names = [_name(path) for path in found]
         with self._lock:
             for path in found:
                 if path not in self._known:
                     self._known[path] = Index(RunReader(path))
             return {
-                path.name if names.count(path.name) == 1 else f"{path.parent.name}~{path.name}": self._known[path]
-                for path in found
+                name if names.count(name) == 1 else f"{path.parent.name}~{name}": self._known[path]
+                for name, path in zip(names, found, strict=True)
             }
 
     def run(self, name: str) -> Index:
@@ -166,7 +167,19 @@ class Library:
 
 
 def _find_runs(path: Path) -> list[Path]:
-    """Return `[path]` if it is a run, else the runs in it. Links such as runs/latest repeat a run and are skipped."""
+    """Return `[path]` if it is a run, else the runs in it. Links such as runs/latest repeat a run and are skipped.
+
+    A pipeline stands for those of its stages that have begun.
+    """
+    if is_pipeline(path):
+        return begun(path)
     if (path / CONFIG).is_file():
         return [path]
-    return [each for each in sorted(path.iterdir()) if not each.is_symlink() and (each / CONFIG).is_file()]
+    found = [each for each in sorted(path.iterdir()) if not each.is_symlink() and (each / CONFIG).is_file()]
+    return [run for each in found for run in (begun(each) if is_pipeline(each) else [each])]
+
+
+def _name(run: Path) -> str:
+    """Return the name of a run's folder, for a stage after that of its pipeline."""
+    pipeline = pipeline_of(run)
+    return f"{pipeline.name}~{run.name}" if pipeline else run.name

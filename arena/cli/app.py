@@ -87,7 +87,7 @@ def show(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a run, a match with the reward and advantage of every turn, a game, or a panel.
+    """Show a run, a pipeline's stages, a match with the reward and advantage of every turn, a game, or a panel.
 
     Example: arena show game haggle
     """
@@ -96,6 +96,7 @@ def show(
     from arena.cli.show_game import describe, show_game
     from arena.store.contents import check_newest
     from arena.store.reader import RunReader
+    from arena.store.stages import is_pipeline
 
     console = PlainConsole()
     if failures:
@@ -112,6 +113,10 @@ def show(
         raise ConfigError(f"which {run}? Name one: arena show {run} NAME (arena list {run}s)")
     if match and not run.exists() and (hint := nearest(str(run), ["game", "panel"])):
         raise ConfigError(f"there is no folder {run}{hint}")
+    if is_pipeline(run) and not match:
+        from arena.cli.show_pipeline import overview, show_pipeline
+
+        return print(json.dumps(overview(run), default=str)) if as_json else show_pipeline(console, run)
     reader = RunReader(run)
     check_newest(run, note)
     if as_json:

@@ -32,6 +32,7 @@ class Screen:
         self.rows: list[dict[str, Any]] = []
         self._phase, self._turns, self._ended, self._failed, self._since = "starting", 0, 0, 0, monotonic()
         self._pace: Pace | None = None
+        self._label, self._stage = "", ""
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
 
     def on_screen(self) -> AbstractContextManager[Any]:
@@ -40,11 +41,19 @@ class Screen:
 
     def phase(self, iteration: int, name: str) -> None:
         """Show a new phase and reset the counts of turns and matches; iteration 0 is before the first."""
-        self._phase, self._since = f"iteration {iteration}: {name}" if iteration else name, monotonic()
+        begins = f"{self._label}: {name}" if self._label else name
+        self._phase = f"{self._label}{', ' if self._label else ''}iteration {iteration}: {name}" if iteration else begins
+        self._since = monotonic()
         self._turns = self._ended = self._failed = 0
         self._pace = None
         if self.style == "lines" and not iteration:
-            self.console.print(Text(name))
+            self.console.print(Text(begins), soft_wrap=True)
+
+    def stage(self, label: str, name: str, iterations: int) -> None:
+        """Show the stage of a pipeline that begins or goes on, and forget the iterations of the one before."""
+        self._label, self._stage, self.iterations, self.rows = label, name, iterations, []
+        if self.style != "json":
+            self.console.print(Text(label, style="bold"), soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Print a notice for the user on stderr, which scripts do not read."""
@@ -69,10 +78,11 @@ class Screen:
         """Store a committed iteration's metrics, and print them in styles `json` and `lines`."""
         self.rows.append(row)
         if self.style == "json":
-            self.console.file.write(json.dumps(_finite(row)) + "\n")
+            stage = {"stage": self._stage} if self._stage else {}
+            self.console.file.write(json.dumps(stage | _finite(row)) + "\n")
             self.console.file.flush()
         elif self.style == "lines":
-            figures = _cells(row, [row])
+            figures = cells(row, [row])
             self.console.print(Text("  ".join(f"{name} {value}" for name, value in figures.items())), soft_wrap=True)
             show_losses(self.console, [row])
 
@@ -108,17 +118,17 @@ def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
     """Return a table of metrics with a row for each of the latest 20 iterations. `iterations` is the run's total."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     latest = rows[-20:] or [{}]
-    for name in _cells(latest[-1], latest):
+    for name in cells(latest[-1], latest):
         table.add_column(name, justify="right")
     for row in rows[-20:]:
-        table.add_row(*_cells(row, latest).values())
+        table.add_row(*cells(row, latest).values())
     if rows:
         table.caption = f"{rows[-1]['iteration']} of {iterations} iterations"
         table.caption_justify = "left"
     return table
 
 
-def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return a row's figures as text by column. The columns depend on all `rows` of the table."""
     learned = [stats for stats in _table(row, "learn").values() if isinstance(stats, Mapping)]
     seconds = _table(row, "seconds")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from arena.cli.live import Screen, Style
     from arena.config.experiment import Experiment
+    from arena.config.pipeline import Pipeline
+    from arena.config.sources import Layer
 
 
 class Runs(TyperGroup):
@@ -83,20 +85,24 @@ def run_selfplay(
         print_rows(PlainConsole(), catalogue.to_play(), as_json)
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
-    experiment = _experiment(
-        Asked(
-            game=game,
-            recipe=recipe,
-            config=config,
-            arm=arm,
-            settings=settings,
-            policies=policies,
-            roles=roles,
-            iterations=iterations,
-            seed=seed,
-            scale=scale,
-        )
+    asked = Asked(
+        game=game,
+        recipe=recipe,
+        config=config,
+        arm=arm,
+        settings=settings,
+        policies=policies,
+        roles=roles,
+        iterations=iterations,
+        seed=seed,
+        scale=scale,
     )
+    from arena.config.sources import is_pipeline
+
+    layers = _layers(asked)
+    if is_pipeline(layers):
+        return _run_pipeline(_pipeline(layers, asked), out, as_json)
+    experiment = _experiment(layers, asked.policies)
     with loading():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
@@ -106,6 +112,39 @@ def run_selfplay(
     with screen.on_screen():
         folder = wait(start(experiment, out, screen))
     print_report(console, folder, screen)
+
+
+def _run_pipeline(pipeline: Pipeline, out: Path | None, as_json: bool) -> None:
+    with loading():
+        from arena.cli.loop import wait
+        from arena.pipeline import start_pipeline
+
+    console, screen = _screen(0, as_json)
+    with screen.on_screen():
+        folder = wait(start_pipeline(pipeline, out, screen))
+    _report_pipeline(console, folder, screen)
+
+
+def _resume_pipeline(run: Path, layers: Sequence[Layer], trust: bool, as_json: bool) -> None:
+    from arena.cli.loop import wait
+    from arena.pipeline import resume_pipeline
+
+    console, screen = _screen(0, as_json)
+    with screen.on_screen():
+        folder = wait(resume_pipeline(run, screen, layers, trust))
+    _report_pipeline(console, folder, screen)
+
+
+def _report_pipeline(console: Console, folder: Path, screen: Screen) -> None:
+    """Print the stages of a finished pipeline, and the report of the last one."""
+    from arena.cli.final_report import print_report
+    from arena.cli.show_pipeline import show_pipeline
+    from arena.store.stages import newest_run
+
+    if screen.style != "json":
+        show_pipeline(console, folder)
+        console.print()
+    print_report(console, newest_run(folder), screen)
 
 
 def resume(
@@ -119,10 +158,11 @@ def resume(
     trust: evaluate.Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Resume a run from its newest valid checkpoint.
+    """Resume a run from its newest valid checkpoint, or a pipeline in the stage that has not ended.
 
     Settings that may change: iterations, checkpoint, evaluate, endpoint, threads, scale, limits of time and memory,
-    learn.lr and learn.nonfinite (docs/run-folder.md). The run records each change in environment.json.
+    learn.lr and learn.nonfinite (docs/run-folder.md). The run records each change in environment.json. In a pipeline
+    they change in the stage that runs now, and in no later one.
 
     Example: arena resume runs/latest --iterations 40 --set learn.lr=1e-5
     """
@@ -132,9 +172,12 @@ def resume(
         from arena.config.saved_config import experiment_of
         from arena.config.sources import scale_layers, set_layer
         from arena.launch import resume_run
+        from arena.store.stages import pipeline_of
 
     assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
     layers = [*(scale_layers(scale) if scale else []), *map(set_layer, assignments)]
+    if pipeline_of(run):
+        return _resume_pipeline(run, layers, trust, as_json)
     experiment = experiment_of(run, layers, trust)
     console, screen = _screen(experiment.iterations, as_json)
     with screen.on_screen():
@@ -158,10 +201,10 @@ class Asked:
     scale: str
 
 
-def _experiment(asked: Asked) -> Experiment:
-    """Compose the experiment that the options describe. Raises ConfigError if it is invalid."""
+def _layers(asked: Asked) -> list[Layer]:
+    """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
     import games
-    from arena.config.layers import compose, with_policies
+    from arena.config.layers import compose
     from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
 
     if asked.game and (complaint := games.complaint(asked.game)):
@@ -179,13 +222,28 @@ def _experiment(asked: Asked) -> Experiment:
     flags["game.name"] = json.dumps(asked.game) if asked.recipe and asked.game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
     layers += scale_layers(asked.scale) if asked.scale else []
-    layers += [set_layer(assignment) for assignment in asked.settings]
+    return layers + [set_layer(assignment) for assignment in asked.settings]
+
+
+def _experiment(layers: Sequence[Layer], policies: str) -> Experiment:
+    """Compose the experiment, with the policies that `--policies` asks for. Raises ConfigError if it is invalid."""
+    from arena.config.layers import compose, with_policies
+
     experiment = compose(layers)
-    if asked.policies not in ("", "shared", "separate"):
-        raise ConfigError(f"--policies is shared or separate, not '{asked.policies}'")
-    if asked.policies == "shared":
+    if policies not in ("", "shared", "separate"):
+        raise ConfigError(f"--policies is shared or separate, not '{policies}'")
+    if policies == "shared":
         return with_policies(experiment, "shared")
-    return with_policies(experiment, "separate") if asked.policies else experiment
+    return with_policies(experiment, "separate") if policies else experiment
+
+
+def _pipeline(layers: Sequence[Layer], asked: Asked) -> Pipeline:
+    """Read the pipeline that the layers describe. Raises ConfigError if it is invalid."""
+    from arena.config.pipeline import read_pipeline
+
+    if asked.policies:
+        raise ConfigError("--policies: a pipeline names the policies of its stages itself")
+    return read_pipeline(layers)
 
 
 def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:

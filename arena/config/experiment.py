@@ -20,7 +20,7 @@ from arena.parts.apportion import apportion
 from arena.parts.chosen import Chosen
 from arena.parts.paths import Folder
 from arena.parts.schedules import Clock
-from arena.parts.spec import Name, Spec
+from arena.parts.spec import Name, Seed, Spec
 from arena.play.parts.base import Setup, check_parts
 from arena.play.settings import GameSpec, PlaySpec, SeatSpec, SourceSpec, TableSpec
 from arena.scale.settings import ScaleSpec
@@ -40,7 +40,7 @@ class Experiment(Spec):
 
     name: Name
     """Name of the run, and first part of its folder's name."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Seed = 0
     """Seed of all random choices."""
     iterations: Annotated[int, Field(ge=1, le=10**5)]
     """Number of iterations. Each one plays, learns and publishes new weights."""

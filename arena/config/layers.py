@@ -1,12 +1,12 @@
 """Composition of an experiment from layers: a recipe, then a file, then `--set`; later layers win."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from agents import nano, strict_yaml
 from agents.names import nearest
@@ -18,7 +18,7 @@ from arena.config.sources import Layer, as_mapping, text_layer
 from arena.errors import ConfigError
 from arena.parts.chosen import Kind, Kinds, settings_model
 from arena.play.settings import SeatSpec
-from arena.store.files import CONFIG
+from arena.store.files import CONFIG, STAGES
 
 
 def endpoint_specs(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
@@ -48,26 +48,38 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     """Merge the layers, later over earlier, and return the validated experiment.
 
     Expands presets. Nano models get the learning rate `NANO_LR` unless a layer sets another. Raises ConfigError with
-    source and line.
+    source and line, also for a pipeline, which is no single experiment.
     """
     stack = list(layers)
-    merged: dict[str, Any] = {}
-    for layer in stack:
+    settings = merged(stack)
+    if STAGES in settings:
+        source = next(layer.source for layer in reversed(stack) if STAGES in layer.data)
+        raise ConfigError(f"{source}: a pipeline (it has `stages`), and this takes a single experiment: name a stage's")
+    try:
+        return Experiment.model_validate(merge(nano_defaults(settings), settings))
+    except ValidationError as error:
+        raise ConfigError(explain(error, stack)) from None
+
+
+def merged(layers: Iterable[Layer]) -> dict[str, Any]:
+    """Return the settings of all layers, later over earlier, with presets expanded and not validated.
+
+    Raises ConfigError for a layer that is no mapping.
+    """
+    settings: dict[str, Any] = {}
+    for layer in layers:
         as_mapping(layer)
         # `tables` replaces `game` and `seats`, and the other way round.
         lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
-        merged = _merge({key: value for key, value in merged.items() if key not in lower}, _expand_preset(layer))
-    try:
-        return Experiment.model_validate(_merge(_nano_defaults(merged), merged))
-    except ValidationError as error:
-        raise ConfigError(_explain(error, stack)) from None
+        settings = merge({key: value for key, value in settings.items() if key not in lower}, _expand_preset(layer))
+    return settings
 
 
 NANO_LR = 5e-4
 """Default learning rate of nano models. At a real model's rate their random weights learn nothing in a short run."""
 
 
-def _nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+def nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return `learn.lr` as `NANO_LR`, below all layers, if all policies are nano models; else {}."""
     policies = settings.get("policies")
     given = list(policies.values()) if isinstance(policies, Mapping) else []
@@ -81,10 +93,10 @@ def _expand_preset(layer: Layer) -> Mapping[str, Any]:
     if (preset := preset_in(layer.data, layer.source)) is None:
         return layer.data  # type: ignore[no-any-return]
     beside = {key: value for key, value in layer.data["learn"].items() if key != "loss"}
-    return {**layer.data, "learn": _merge(preset.learn, beside, LearnSpec)}
+    return {**layer.data, "learn": merge(preset.learn, beside, LearnSpec)}
 
 
-def _merge(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experiment) -> dict[str, Any]:
+def merge(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experiment) -> dict[str, Any]:
     """Merge two mappings of settings key by key; `above` wins, and `hint` is their type.
 
     A part of another name replaces the old part with all its settings.
@@ -93,7 +105,7 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Exper
     for key, value in above.items():
         old, (is_part, inner) = merged.get(key), _inner_hint(hint, key)
         if isinstance(old, Mapping) and isinstance(value, Mapping) and not (is_part and old.keys() != value.keys()):
-            merged[key] = _merge(old, value, inner)
+            merged[key] = merge(old, value, inner)
         else:
             merged[key] = value
     return merged
@@ -122,24 +134,22 @@ def _inner_hint(hint: Any, key: str) -> tuple[bool, Any]:
     return False, inner
 
 
-def _explain(error: ValidationError, stack: list[Layer]) -> str:
+def explain(error: ValidationError, stack: Sequence[Layer], model: type[BaseModel] = Experiment) -> str:
     """Return the error in one line, with the source and line of the last layer that sets the wrong field.
 
-    Raises ConfigError instead for an entry with a misspelt key.
+    `model` is the validated class. Raises ConfigError instead for an entry with a misspelt key.
     """
     error = with_hints(error)
     worst = strict_yaml.gravest(error)
     path = tuple(worst["loc"])
     if worst["type"] == "missing" and (slip := _misspelt_entry(path[:-1], stack)):
         raise ConfigError(slip)
-    for depth in range(len(path), 0, -1):
-        for layer in reversed(stack):
-            if _has(layer.data, path[:depth]):
-                return strict_yaml.explain(error, layer.text, layer.source, Experiment)
-    return strict_yaml.explain(error, stack[-1].text, stack[-1].source, Experiment)
+    found = (layer for n in range(len(path), 0, -1) for layer in reversed(stack) if _has(layer.data, path[:n]))
+    layer = next(found, stack[-1])
+    return strict_yaml.explain(error, layer.text, layer.source, model, layer.at)
 
 
-def _misspelt_entry(path: tuple[str | int, ...], stack: list[Layer]) -> str:
+def _misspelt_entry(path: tuple[str | int, ...], stack: Sequence[Layer]) -> str:
     """Return an error message if the incomplete entry at `path` has a misspelt key, such as `seats.opner`; else ""."""
     if not path or not isinstance(path[-1], str):
         return ""

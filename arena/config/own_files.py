@@ -18,7 +18,7 @@ from arena.config.experiment import Experiment
 from arena.errors import ConfigError, StoreError
 from arena.play.settings import GameSpec, TableSpec
 from arena.store.files import explained, inside, make_folder, write_atomic
-from arena.store.reader import RunReader
+from arena.store.reader import FolderReader
 from games.adapters import loading
 from games.adapters.loading import file_of
 from games.plain_files import read_plain
@@ -107,6 +107,29 @@ def trust_files(experiment: Experiment) -> None:
     _trust(digest(path.read_bytes()) for path in paths if path.is_file())
     _trust(_modules(_plain_games(experiment)).values())
     _trust(map(_harness_digest, _harnesses(experiment)))
+
+
+def trust_code(config: Any) -> None:
+    """Record the code files that a config names anywhere, which need not be valid, as trusted on this machine."""
+    _trust(digest(path.read_bytes()) for path in _code_files(config) if path.is_file())
+
+
+def source_hashes(experiments: Iterable[Experiment], config: Any) -> dict[str, str]:
+    """Return the SHA-256 by path of the files that experiments name, and of the code files that a config names."""
+    named = [path for experiment in experiments for _, _, path in _named_files(experiment)]
+    hashes = {}
+    for path in dict.fromkeys(map(Path.absolute, [*named, *_code_files(config)])):
+        with explained(path, "reading"):
+            hashes[str(path)] = digest(read_plain(path, LARGEST))
+    return hashes
+
+
+def require_unchanged(run: Path, hashes: Mapping[str, str]) -> None:
+    """Raise ConfigError if a file in `hashes`, as `source_hashes` returned them, was edited since."""
+    for name, known in hashes.items():
+        with explained(Path(name), "reading"):
+            if digest(read_plain(Path(name), LARGEST)) != known:
+                raise ConfigError(f"{name} was edited since {run} began: restore it, or start a new run")
 
 
 def trust_servers(servers: Iterable[EndpointSpec]) -> None:
@@ -289,7 +312,7 @@ def _with_roles(table: TableSpec, roles: Mapping[str, str]) -> TableSpec:
 
 def _recorded_files(run: Path) -> dict[str, dict[str, str]]:
     """Return the record of the run's copied files: `copy`, `sha256` and `from` by name. StoreError if malformed."""
-    files: Any = RunReader(run).environment().get(FILES, {})
+    files: Any = FolderReader(run).environment().get(FILES, {})
     texts = ("copy", "sha256", "from")
     if not isinstance(files, dict) or not all(
         isinstance(about, dict) and all(isinstance(about.get(text), str) for text in texts) for about in files.values()

@@ -73,7 +73,12 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
         raise ConfigError(
             f"{config} was edited since its run began: {_listed(refused)}: restore it, or start a new run"
         )
-    overridden = compose([layer, *layers]) if layers else saved
+    return with_overrides(layer, layers) if layers else saved
+
+
+def with_overrides(base: Layer, layers: Sequence[Layer]) -> Experiment:
+    """Return an experiment with overrides. Raises ConfigError if they change what may not change when it is resumed."""
+    saved, overridden = compose([base]), compose([base, *layers])
     if refused := [change for change in changes(saved, overridden) if not change.allowed]:
         may = ", ".join(MAY_CHANGE)
         raise ConfigError(f"{_listed(refused)} cannot change when a run is resumed: start a new run (these may: {may})")

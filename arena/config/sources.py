@@ -14,6 +14,7 @@ from agents.names import nearest
 from agents.role import written_for
 from agents.weights import DEFAULT
 from arena.errors import ConfigError
+from arena.store.files import STAGES
 from games.abilities import Split
 
 
@@ -24,6 +25,8 @@ class Layer:
     source: str
     text: str
     data: Any
+    at: tuple[str | int, ...] = ()
+    """Path of `data` in the text."""
 
 
 def recipe_names() -> list[str]:
@@ -61,6 +64,11 @@ def as_mapping(layer: Layer) -> Layer:
     if not isinstance(layer.data, Mapping):
         raise ConfigError(f"{layer.source}:1: expected `key: value` lines, got {type(layer.data).__name__}")
     return layer
+
+
+def is_pipeline(layers: Iterable[Layer]) -> bool:
+    """Return True if a layer has `stages`, so that the layers are a pipeline's and no single experiment's."""
+    return any(isinstance(layer.data, Mapping) and STAGES in layer.data for layer in layers)
 
 
 def text_layer(source: str, text: str) -> Layer:

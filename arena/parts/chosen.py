@@ -1,7 +1,7 @@
 """Parts of an experiment that are chosen by name: estimators, reward stages, losses and others.
 
 A part is a function in a table. Its keyword-only parameters are its settings. Pydantic validates them by their
-annotations, and an unknown name or setting is an error. In YAML a part is its name, or its name with settings:
+annotations, and an unknown name or setting is an error, unless the function takes `**settings`. In YAML a part is its name, or its name with settings:
 `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A user's own function is named by its file: `estimator:
 lone_winner.py:lone_winner`. A kind is a name with its table, defined beside the functions.
 
@@ -23,7 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from agents.names import nearest
 from arena.errors import ConfigError
-from arena.parts.paths import absolute_name
+from arena.parts.paths import Anchoring, absolute_name, anchored
 
 PLACE = "x-part"
 """Key in the JSON Schema of a model for a field that holds a part of this kind, or several of them by name."""
@@ -32,7 +32,7 @@ LARGEST = 1e9
 
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(Anchoring):
     """A kind of parts, and the annotation of a field that holds one: `Annotated[Chosen, Kind("clip", CLIPS)]`."""
 
     name: str
@@ -52,6 +52,12 @@ class Kind:
         """Return a copy of this kind as the annotation of a field that may also hold None."""
         return replace(self, optional=True)
 
+    def anchored(self, value: Any) -> Any:
+        """Return a part as it is written in YAML with absolute paths in its name and settings."""
+        if isinstance(value, str):
+            return absolute_name(value)
+        return Kinds(self).anchored(value)
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """Return a pydantic schema that parses a part by name to Chosen, and writes it with every default setting."""
         return core_schema.no_info_plain_validator_function(
@@ -66,10 +72,16 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Kinds:
+class Kinds(Anchoring):
     """Annotation of a field that holds several parts by name: `Annotated[dict[str, Chosen], Kinds(REGULARISER)]`."""
 
     kind: Kind
+
+    def anchored(self, value: Any) -> Any:
+        """Return parts as they are written in YAML with absolute paths in their names and settings."""
+        if not isinstance(value, Mapping):
+            return value
+        return {absolute_name(name): _anchored_settings(self.kind, name, given) for name, given in value.items()}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """Return a pydantic schema that parses a mapping of part names to settings, and writes every default."""
@@ -127,7 +139,7 @@ class Chosen:
 
     def _marked(self, mark: type) -> set[str]:
         hints = _hints(part(self.kind, self.name))
-        named = (_marked_in(hints[name], value, mark) for name, value in self.whole().settings.items())
+        named = (_marked_in(hints.get(name), value, mark) for name, value in self.whole().settings.items())
         return {name for names in named for name in names}
 
     @property
@@ -171,6 +183,11 @@ def part(kind: Kind, name: str) -> Callable[..., Any]:
     if name not in kind.table:
         raise unknown(name, kind.name, kind.plural, nearest(name, kind.table))
     return kind.table[name]
+
+
+def takes_any(kind: Kind, name: str) -> bool:
+    """Return True if a part takes any settings, by `**settings`. Raises ValueError for an unknown part."""
+    return any(p.kind is Parameter.VAR_KEYWORD for p in signature(part(kind, name)).parameters.values())
 
 
 def unknown(name: str, kind: str, plural: str, hint: str) -> PydanticCustomError:
@@ -245,7 +262,7 @@ def _choose(kind: Kind, value: Any) -> Chosen:
         raise
     except ValueError as error:
         raise PydanticCustomError("part_error", str(error).replace("{", "{{").replace("}", "}}")) from None
-    return Chosen(kind, name, {field: getattr(settings, field) for field in type(settings).model_fields})
+    return Chosen(kind, name, dict(settings))
 
 
 @cache
@@ -261,7 +278,7 @@ def settings_model(kind: Kind, name: str) -> type[BaseModel]:
         json.dumps(_plain(given), allow_nan=False)  # a run's config.yaml holds every default
         hints = _hints(function)
         fields: Any = {setting: (hints[setting], given.get(setting, ...)) for setting in settings}
-        return create_model(f"{name} settings", __base__=_Settings, **fields)
+        return create_model(f"{name} settings", __base__=_AnySettings if takes_any(kind, name) else _Settings, **fields)
     except Exception as error:  # noqa: BLE001 in somebody's file annotations and defaults may be anything
         raise ValueError(f"{kind.name} {name}: its settings cannot be read: {error}") from None
 
@@ -289,12 +306,26 @@ class _Settings(BaseModel):
         return value
 
 
+class _AnySettings(_Settings):
+    """Base of the settings of a part that takes any others, too."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 def _numbers_in(value: Any) -> Iterator[float]:
     if isinstance(value, int | float):
         yield value
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     for item in inner:
         yield from _numbers_in(item)
+
+
+def _anchored_settings(kind: Kind, name: str, given: Any) -> Any:
+    """Return a part's settings with absolute paths, where its annotations tell that they are paths."""
+    if not isinstance(given, Mapping):
+        return given
+    hints = _hints(part(kind, name))
+    return {setting: anchored(value, hints.get(setting)) for setting, value in given.items()}
 
 
 def _settings(function: Callable[..., Any]) -> dict[str, Parameter]:

@@ -10,15 +10,34 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 
 
+STAGE = "stage:"
+"""First part of a text that names a stage of a pipeline, in place of a path."""
+
+
+class Anchoring:
+    """Base of annotations of fields whose values may name files."""
+
+    def anchored(self, value: Any) -> Any:
+        """Return the value with absolute paths."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Anchor:
+class Anchor(Anchoring):
     """Annotation of a field that may hold a path: `absolute` makes a text's path absolute, or returns it unchanged."""
 
     absolute: Callable[[str], str]
 
+    def anchored(self, value: Any) -> Any:
+        """Return the value with an absolute path if it is a text, unless it names a pipeline's stage."""
+        return self.absolute(value) if isinstance(value, str) and not value.startswith(STAGE) else value
+
 
 def anchored(value: Any, hint: Any = None) -> Any:
-    """Return a copy of an experiment, or of a part annotated by `hint`, with absolute paths in fields with `Anchor`."""
+    """Return a copy of an experiment, or of a part annotated by `hint`, with absolute paths in fields with `Anchor`.
+
+    For settings as plain values, `hint` is their model.
+    """
     if isinstance(value, BaseModel):
         hints = get_type_hints(type(value), include_extras=True)
         return value.model_copy(
@@ -26,8 +45,8 @@ def anchored(value: Any, hint: Any = None) -> Any:
         )
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is Annotated:
-        marks = [mark for mark in arguments[1:] if isinstance(mark, Anchor)]
-        return marks[0].absolute(value) if marks and isinstance(value, str) else anchored(value, arguments[0])
+        marks = [mark for mark in arguments[1:] if isinstance(mark, Anchoring)]
+        return marks[0].anchored(value) if marks else anchored(value, arguments[0])
     if kind in (Union, UnionType):
         for arm in arguments:
             value = anchored(value, arm)
@@ -36,6 +55,9 @@ def anchored(value: Any, hint: Any = None) -> Any:
         return [anchored(item, arguments[0]) for item in value]
     if kind is dict and isinstance(value, Mapping):
         return {key: anchored(item, arguments[1]) for key, item in value.items()}
+    if isinstance(hint, type) and isinstance(value, Mapping) and issubclass(hint, BaseModel):
+        hints = get_type_hints(hint, include_extras=True)
+        return {key: anchored(item, hints.get(key)) for key, item in value.items()}
     return value
 
 

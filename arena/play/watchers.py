@@ -43,6 +43,14 @@ class ProgressWatcher(Protocol):
         """Show that `done` of `total` steps of the phase are done."""
 
 
+@runtime_checkable
+class StageWatcher(Protocol):
+    """Watcher that is also called when a stage of a pipeline begins or goes on."""
+
+    def stage(self, label: str, name: str, iterations: int) -> None:
+        """Show that events from now on belong to this stage. `label` says which of how many; 0 iterations: unknown."""
+
+
 class Logged:
     """Watcher that writes events to the run's log and turns to its feed, and forwards both to another watcher."""
 

@@ -6,6 +6,6 @@ from typing import Any
 from arena.stages.base import StageContext
 
 
-def play(context: StageContext, **settings: Any) -> Mapping[str, Any]:
+def play(context: StageContext, /, **settings: Any) -> Mapping[str, Any]:
     """Play, assign credit and learn. Takes any settings of an experiment, which override the shared ones."""
     return settings

@@ -12,6 +12,8 @@ from pathlib import Path
 from arena.errors import StoreError
 
 CONFIG = "config.yaml"
+STAGES = "stages"
+"""Folder with the stages' run folders in the folder of a pipeline."""
 TEMPORARY = ".tmp"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -173,7 +175,16 @@ def remove(path: Path) -> None:
 
 
 def require_run(path: Path) -> Path:
-    """Return `path` if it is a run folder, which has a `config.yaml`. Raises StoreError otherwise."""
+    """Return `path` if it is the folder of a single run. Raises StoreError otherwise, also for a pipeline's."""
+    require_config(path)
+    if (path / STAGES).is_dir():
+        first = next((stage for stage in sorted((path / STAGES).iterdir())), path / STAGES / "01-NAME")
+        raise StoreError(f"{path} is a pipeline: name one of its stages, such as {first}")
+    return path
+
+
+def require_config(path: Path) -> Path:
+    """Return `path` if it is the folder of a run or pipeline, with a `config.yaml`. Raises StoreError otherwise."""
     if not path.exists():
         raise StoreError(f"there is no folder {path}")
     if not (path / CONFIG).is_file():

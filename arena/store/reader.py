@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from arena.errors import StoreError
 from arena.store.arrow import complete_table, match_rows, match_table, parquet_columns
 from arena.store.blobs import Blobs
-from arena.store.files import CONFIG, explained, require_run
+from arena.store.files import CONFIG, explained, require_config, require_run
 from arena.store.lines import LogError, read_lines
 from arena.store.manifest import digest
 from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, absent_fields, version_mismatch, without
@@ -182,13 +182,12 @@ class LogReader:
         return rows
 
 
-class RunReader:
-    """Reader of a run folder: config, environment, matches, credit and metrics."""
+class FolderReader:
+    """Reader of the config and environment of a run's or pipeline's folder."""
 
     def __init__(self, path: str | Path) -> None:
-        """Prepare to read the run at `path`. Raises StoreError if it is no run folder."""
-        self.path = require_run(Path(path))
-        self.log = LogReader(self.path / "log")
+        """Prepare to read the folder `path`. Raises StoreError if it has no config."""
+        self.path = require_config(Path(path))
 
     def config(self) -> str:
         """Return the text of the run's `config.yaml`. Raises StoreError if it is not UTF-8 or too large."""
@@ -222,6 +221,15 @@ class RunReader:
         path = self.path / name
         with explained(path, "reading"):
             return read_plain(path, LARGEST)
+
+
+class RunReader(FolderReader):
+    """Reader of a run folder: config, environment, matches, credit and metrics."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Prepare to read the run at `path`. Raises StoreError if it is no run folder."""
+        super().__init__(require_run(Path(path)))
+        self.log = LogReader(self.path / "log")
 
     def iterations(self) -> list[int]:
         """Return the numbers of the iterations that have a log, ascending."""

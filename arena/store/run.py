@@ -87,30 +87,14 @@ class RunFolder:
     def create(
         cls, path: str | Path, config: str, environment: Mapping[str, Any], files: Mapping[str, bytes] = EMPTY
     ) -> "RunFolder":
-        """Create a run folder with its config, its environment, and `files` (content by path below the folders `OWN`).
-
-        The environment is stored with its hash, which reveals changes. Raises StoreError if the folder is in use or not
-        empty.
-        """
-        folder = Path(path)
-        if folder.exists() and not folder.is_dir():
-            raise StoreError(f"{folder} is a file: choose another --out")
-        _refuse_taken(folder)
-        make_folder(folder)
-        with locked(folder):
-            _refuse_taken(folder)
-            for place, data in files.items():
-                make_folder(inside(folder, place).parent)
-                write_atomic(folder / place, data)
-            _write_environment(folder, environment)
-            # The config comes last, because it makes the folder a run.
-            write_atomic(folder / CONFIG, config)
-        return cls(folder)
+        """Create a run folder, as `create_folder` does, and open it."""
+        create_folder(Path(path), config, environment, files)
+        return cls(Path(path))
 
     def amend(self, config: str, environment: Mapping[str, Any]) -> None:
         """Replace the run's `config.yaml` and `environment.json`."""
         write_atomic(self.path / CONFIG, config)
-        _write_environment(self.path, environment)
+        write_environment(self.path, environment)
 
     def lock(self) -> AbstractContextManager[None]:
         """Return a context manager that holds the run's lock. Entering raises StoreError if another process has it."""
@@ -176,16 +160,40 @@ class RunFolder:
         return sorted(dropped)
 
 
-def _write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
+def create_folder(
+    folder: Path, config: str, environment: Mapping[str, Any], files: Mapping[str, bytes] = EMPTY, empty: str = ""
+) -> None:
+    """Create the folder of a run or pipeline with config, environment, and `files` (content by path below `OWN`).
+
+    `empty` names an empty folder to create in it. The environment is stored with its hash, which reveals changes.
+    Raises StoreError if the folder is in use or not empty.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise StoreError(f"{folder} is a file: choose another --out")
+    _refuse_taken(folder, empty)
+    make_folder(folder)
+    with locked(folder):
+        _refuse_taken(folder, empty)
+        for place, data in files.items():
+            make_folder(inside(folder, place).parent)
+            write_atomic(folder / place, data)
+        make_folder(folder / empty)
+        write_environment(folder, environment)
+        # The config comes last, because it makes the folder a run.
+        write_atomic(folder / CONFIG, config)
+
+
+def write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
+    """Write the `environment.json` of a run or pipeline, with its hash."""
     body = plain(environment, "environment", gaps=True)
     write_atomic(folder / ENVIRONMENT, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
 
 
-def _refuse_taken(folder: Path) -> None:
+def _refuse_taken(folder: Path, empty: str) -> None:
     """Raise StoreError if the folder holds a run or other files, except those that a killed `create` may have left."""
     if (folder / CONFIG).exists():
         raise StoreError(f"{folder} already holds a run: arena resume {folder}, or choose another --out")
-    if foreign := foreign_files(folder, {ENVIRONMENT, *OWN}):
+    if foreign := foreign_files(folder, {ENVIRONMENT, *OWN, empty}):
         raise StoreError(f"{folder} is not empty (it holds {foreign[0]!r}): choose another --out")
 
 

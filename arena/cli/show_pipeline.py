@@ -1,0 +1,70 @@
+"""Overview of a pipeline for `arena show`: its stages, how far each is, and its latest metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from arena.cli.live import cells
+from arena.cli.tables import say, show_table
+from arena.config.sources import text_layer
+from arena.errors import StoreError
+from arena.store.contents import METRICS
+from arena.store.files import CONFIG, STAGES
+from arena.store.locks import in_use
+from arena.store.reader import FolderReader, read_metrics
+from arena.store.stages import DONE, described, stage_folder
+
+HIDDEN = ("it", "match/s", "tok/s", "s")
+"""Columns of a run's table that say nothing about a stage as a whole."""
+
+
+def overview(run: Path) -> list[dict[str, Any]]:
+    """Return a row for each of a pipeline's stages: its name, kind, folder, state, iterations, and latest metrics."""
+    config = run / CONFIG
+    stages = text_layer(str(config), FolderReader(run).config()).data.get(STAGES)
+    try:
+        return [_row(run, number, entry) for number, entry in enumerate(stages, start=1)]
+    except (TypeError, KeyError, AttributeError, StopIteration):
+        raise StoreError(f"{config} is not as it was written: restore it from a copy") from None
+
+
+def show_pipeline(console: Console, run: Path) -> None:
+    """Print a pipeline's stages, how far each is, and its latest metrics."""
+    rows = overview(run)
+    figures = [{k: v for k, v in cells(row["metrics"], [row["metrics"]]).items() if k not in HIDDEN} for row in rows]
+    names = list(dict.fromkeys(name for row in figures for name, value in row.items() if value != "–"))
+    table = [
+        [row["stage"], row["kind"], _state(row), *(found.get(name, "") for name in names)]
+        for row, found in zip(rows, figures, strict=True)
+    ]
+    show_table(console, ("stage", "kind", "state", *names), table)
+    if begun := [row["folder"] for row in rows if row["state"] != "to come"]:
+        console.print()
+        say(console, f"the newest stage: arena show {begun[-1]}")
+
+
+def _row(run: Path, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
+    name, kind = str(entry["name"]), next(key for key in entry if key not in ("name", "with"))
+    folder = stage_folder(run, number, name)
+    has_begun = (folder / CONFIG).is_file()
+    metrics = read_metrics(folder / METRICS) if has_begun else []
+    planned = text_layer(str(folder), FolderReader(folder).config()).data.get("iterations") if has_begun else None
+    try:
+        state = "done" if described(folder) else "running" if in_use(folder) else "stopped" if has_begun else "to come"
+    except StoreError:
+        state = f"damaged {DONE}"
+    return {
+        "stage": name, "kind": kind, "folder": str(folder), "state": state,
+        "iterations": metrics[-1]["iteration"] if metrics else 0, "planned": planned,
+        "metrics": metrics[-1] if metrics else {},
+    }  # fmt: skip
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """Return `running, 3 of 20 iterations`; the state alone before the first iteration."""
+    of = f" of {row['planned']}" if row["planned"] else ""
+    return f"{row['state']}, {row['iterations']}{of} iterations" if row["iterations"] else str(row["state"])

@@ -1,0 +1,215 @@
+"""Pipelines: the list `stages` in an experiment's file, read into stages with their settings.
+
+    stages:
+      - play: {iterations: 5}          # a kind, with its settings
+      - name: rl                       # its name, by default the kind
+        play: {iterations: 20}
+
+All other top-level settings are shared by the stages (`arena.config.staging`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from agents import strict_yaml
+from agents.names import nearest
+from arena.config.experiment import Experiment
+from arena.config.layers import explain, merge, merged
+from arena.config.sources import Layer, as_mapping
+from arena.config.study import StudySpec
+from arena.errors import ConfigError
+from arena.parts.chosen import Kinds, part, settings_model, takes_any
+from arena.parts.paths import anchored
+from arena.parts.spec import Name, Seed, Spec
+from arena.stages import PIPELINE_STAGE, PIPELINE_STAGES
+from arena.store.files import CONFIG, STAGES
+from arena.store.stages import MOST
+
+NAME, OVERLAY = "name", "with"
+"""Keys of a stage beside its kind: its name, and settings of the experiment that the kind makes."""
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
+Resolve = Callable[[str, str], str]
+"""Function of a policy's name and model that returns the model's final name."""
+
+
+class Head(Spec):
+    """Settings of a pipeline as a whole."""
+
+    name: Name
+    seed: Seed = 0
+    study: StudySpec | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageSpec:
+    """A stage as it is written: its name, kind and settings, as layers of which later ones win."""
+
+    number: int
+    """Position, from 1."""
+    name: str
+    kind: str
+    settings: tuple[Layer, ...]
+    """The kind's own settings."""
+    overlay: tuple[Layer, ...]
+    """Settings under `with`, over those of the experiment that the kind makes."""
+
+    def data(self) -> dict[str, Any]:
+        """Return the kind's settings as plain values, not validated."""
+        if takes_any(PIPELINE_STAGE, self.kind):
+            return merged(self.settings)
+        data: dict[str, Any] = {}
+        for layer in self.settings:
+            data = merge(data, layer.data, settings_model(PIPELINE_STAGE, self.kind))
+        return data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Stages with the settings that they share, as layers of which later ones win."""
+
+    head: Head
+    shared: tuple[Layer, ...]
+    stages: tuple[StageSpec, ...]
+
+    def to_yaml(self, changed: Mapping[str, Any], resolve: Resolve) -> str:
+        """Return the pipeline as YAML with absolute paths, from which `read_pipeline` reads the same.
+
+        `changed` are shared settings to override. Raises ConfigError for values that YAML cannot hold.
+        """
+
+        def settled(data: Mapping[str, Any]) -> dict[str, Any]:
+            return _with_models(anchored(data, Experiment), resolve)
+
+        stages = []
+        for spec in self.stages:
+            own = Kinds(PIPELINE_STAGE).anchored({spec.kind: spec.data()})
+            if takes_any(PIPELINE_STAGE, spec.kind):
+                own = {kind: settled(data) for kind, data in own.items()}
+            over = {OVERLAY: settled(merged(spec.overlay))} if spec.overlay else {}
+            stages.append({NAME: spec.name, **own, **over})
+        study = {} if self.head.study is None else {"study": self.head.study.model_dump(mode="json")}
+        shared = settled(merge(merged(self.shared), changed))
+        try:
+            return strict_yaml.dump({**shared, **study, STAGES: stages}, CONFIG)
+        except strict_yaml.YamlError as error:
+            raise ConfigError(str(error)) from None
+
+
+def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
+    """Read a pipeline from layers of settings, without composing its stages' experiments.
+
+    The last list of stages counts. Later layers may change its stages' settings by name: `--set
+    stages.rl.play.iterations=5`. Raises ConfigError, with source and line, for malformed stages.
+    """
+    for layer in layers:
+        as_mapping(layer)
+    listing = next((n for n in reversed(range(len(layers))) if isinstance(layers[n].data.get(STAGES), list)), None)
+    if listing is None:
+        first = next(layer for layer in layers if STAGES in layer.data)
+        raise fault(first, (STAGES,), "a list of stages belongs here, such as `stages: [{play: {iterations: 5}}]`")
+    stages = _read_stages(layers[listing])
+    for layer in layers[listing + 1 :]:
+        stages = _overridden(stages, layer)
+    tops = [replace(layer, data={k: v for k, v in layer.data.items() if k != STAGES}) for layer in layers]
+    given = merged(tops)
+    try:
+        head = Head.model_validate({name: given[name] for name in Head.model_fields if name in given})
+    except ValidationError as error:
+        raise ConfigError(explain(error, tops, Head)) from None
+    shared = [replace(layer, data={k: v for k, v in layer.data.items() if k != "study"}) for layer in tops]
+    return Pipeline(head=head, shared=tuple(shared), stages=tuple(stages))
+
+
+def fault(layer: Layer, path: Sequence[str | int], problem: str) -> ConfigError:
+    """Return an error about the field at a path in the layer, in one line with source and line."""
+    return ConfigError(strict_yaml.locate(layer.text, layer.source, (*layer.at, *path), problem))
+
+
+def _read_stages(layer: Layer) -> list[StageSpec]:
+    """Read a list of stages. Raises ConfigError for a malformed one, or for two of one name."""
+    listed = layer.data[STAGES]
+    if not 1 <= len(listed) <= MOST:
+        raise fault(layer, (STAGES,), f"{len(listed)} stages: a pipeline has 1 to {MOST}")
+    stages: list[StageSpec] = []
+    for n, entry in enumerate(listed):
+        place = (STAGES, n)
+        spec = _read_stage(layer, place, {entry: None} if isinstance(entry, str) else entry, n + 1)
+        if spec.name in (other.name for other in stages):
+            raise fault(layer, place, f"a second stage with the name '{spec.name}': give one another `name`")
+        stages.append(spec)
+    return stages
+
+
+def _read_stage(layer: Layer, place: tuple[str, int], entry: Any, number: int) -> StageSpec:
+    """Read one entry of the list of stages. Raises ConfigError for a malformed one."""
+    if not isinstance(entry, Mapping):
+        raise fault(layer, place, "a stage is its kind with settings, such as `play: {iterations: 5}`")
+    kinds = [key for key in entry if key not in (NAME, OVERLAY)]
+    if len(kinds) != 1:
+        known = ", ".join(PIPELINE_STAGES)
+        missing = f"the stage's kind is missing: one of {known}"
+        raise fault(layer, place, f"one kind belongs here, not {' and '.join(kinds)}" if kinds else missing)
+    kind = kinds[0]
+    try:
+        part(PIPELINE_STAGE, kind)
+    except ValueError as error:
+        near = nearest(kind, PIPELINE_STAGES) or f" (there are: {', '.join(PIPELINE_STAGES)})"
+        unknown = f"unknown kind of stage '{strict_yaml.one_line(kind, 80)}'{near}"
+        raise fault(layer, (*place, kind), str(error) if ".py:" in kind else unknown) from None
+    name = entry.get(NAME, kind.rpartition(":")[2])
+    try:
+        _NAME.validate_python(name)
+    except ValidationError:
+        what = f"{strict_yaml.one_line(repr(name), 80)} is no name: use at most 64 lower-case letters, digits, - and _"
+        raise fault(layer, (*place, NAME), f"{what}, first a letter or digit") from None
+    empty = StageSpec(number=number, name=name, kind=kind, settings=(), overlay=())
+    return _with_layers(empty, layer, place, {key: value for key, value in entry.items() if key != NAME})
+
+
+def _overridden(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpec]:
+    """Return the stages with the settings by which a layer changes them, by name. Raises ConfigError if malformed."""
+    changed = layer.data.get(STAGES, {})
+    if not isinstance(changed, Mapping):
+        raise fault(layer, (STAGES,), "settings of stages by name belong here, such as stages.rl.play.iterations=5")
+    known = [spec.name for spec in stages]
+    for name, entry in changed.items():
+        if name not in known:
+            raise fault(layer, (STAGES, name), f"no stage '{name}'{nearest(name, known)} (there are {', '.join(known)})")
+        kind = stages[known.index(name)].kind
+        if not isinstance(entry, Mapping) or (wrong := [key for key in entry if key not in (kind, OVERLAY)]):
+            what = f"no {wrong[0]} here" if isinstance(entry, Mapping) else "settings belong here"
+            raise fault(layer, (STAGES, name), f"{what}: change the settings under {kind} or {OVERLAY}")
+    return [
+        _with_layers(spec, layer, (STAGES, spec.name), changed[spec.name]) if spec.name in changed else spec
+        for spec in stages
+    ]
+
+
+def _with_layers(spec: StageSpec, layer: Layer, place: tuple[str | int, ...], entry: Mapping[str, Any]) -> StageSpec:
+    """Return the stage with the layer's settings of its kind and `with` over those that it has."""
+    added: dict[str, tuple[Layer, ...]] = {spec.kind: (), OVERLAY: ()}
+    for key, given in entry.items():
+        data = {} if given is None else given
+        if not isinstance(data, Mapping):
+            raise fault(layer, (*place, key), "a mapping of settings belongs here")
+        added[key] = (Layer(layer.source, layer.text, data, (*layer.at, *place, key)),)
+    if added[OVERLAY] and takes_any(PIPELINE_STAGE, spec.kind):
+        raise fault(layer, (*place, OVERLAY), f"{spec.kind} takes these settings itself: write them under {spec.kind}")
+    return replace(spec, settings=spec.settings + added[spec.kind], overlay=spec.overlay + added[OVERLAY])
+
+
+def _with_models(data: Mapping[str, Any], resolve: Resolve) -> dict[str, Any]:
+    """Return the settings with the final names of their policies' models."""
+    policies = data.get("policies")
+    if not isinstance(policies, Mapping):
+        return dict(data)
+    named = {
+        name: {**spec, "model": resolve(name, spec["model"])}
+        if isinstance(spec, Mapping) and isinstance(spec.get("model"), str)
+        else spec
+        for name, spec in policies.items()
+    }
+    return {**data, "policies": named}

@@ -1,0 +1,224 @@
+"""Experiments of a pipeline's stages: the shared settings, below them earlier stages' weights, above the stage's own.
+
+A policy starts from the weights of the newest earlier stage that trained a policy of its name, unless the stage's own
+settings name another model. There, `stage:NAME` or `stage:NAME:POLICY` stands for the weights of an earlier stage, and
+under the keys `log` and `data` for its run folder.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from agents.adapter_config import is_adapter
+from agents.names import nearest
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, explain, merged, nano_defaults
+from arena.config.pipeline import Pipeline, StageSpec, fault
+from arena.config.sources import Layer
+from arena.errors import ConfigError
+from arena.parts.chosen import choose, settings_model, takes_any
+from arena.parts.paths import STAGE
+from arena.stages import PIPELINE_STAGE, StageContext, StageLoop
+from arena.store.stages import stage_folder
+
+DATA = ("log", "data")
+"""Keys under which the name of a stage stands for its run folder."""
+_REFERENCE = re.compile(rf"{STAGE}(?P<stage>[^\s:]+)(:(?P<policy>[^\s:]+))?")
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Results of the stages before one: their run folders, and their weights by stage and policy.
+
+    Before the run, the models with which the policies begin stand for their weights.
+    """
+
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    weights: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> dict[str, str]:
+        """Newest weights by policy name."""
+        return {policy: weights for trained in self.weights.values() for policy, weights in trained.items()}
+
+    def plus(self, name: str, folder: Path, weights: Mapping[str, str]) -> "Earlier":
+        """Return a copy with the results of one more stage."""
+        return Earlier({**self.folders, name: folder}, {**self.weights, name: weights})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStage:
+    """A stage as it was composed before any stage has run."""
+
+    spec: StageSpec
+    made: Experiment | StageLoop
+    defaults: Mapping[str, Any]
+    """Settings below all others, which depend on the models with which the policies begin."""
+    is_final: bool
+    """False if its data, or weights other than those of an experiment, come from an earlier stage."""
+
+
+def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
+    """Compose all stages before the first one runs, in the pipeline's folder `run`. Raises ConfigError, with the stage.
+
+    Models with which policies begin stand for the weights that earlier stages will have trained.
+    """
+    earlier, planned, loops = Earlier(), list[PlannedStage](), set[str]()
+    for spec in pipeline.stages:
+        composing = _Composing(pipeline, spec, earlier, note)
+        with named(spec.name):
+            made = composing.compose()
+        final = not (composing.data_of or composing.weights_of & loops)
+        planned.append(PlannedStage(spec=spec, made=made, defaults=composing.defaults, is_final=final))
+        folder = stage_folder(run, spec.number, spec.name)
+        if isinstance(made, Experiment):
+            playing = made.playing()
+            weights = {name: policy.model for name, policy in playing.items() if policy.train}
+        else:
+            weights = {name: str(path) for name, path in made.weights(folder).items()}
+            loops.add(spec.name)
+        earlier = earlier.plus(spec.name, folder, weights)
+    return planned
+
+
+def compose_stage(pipeline: Pipeline, planned: PlannedStage, earlier: Earlier, note: Note) -> Experiment | StageLoop:
+    """Compose a stage from the results of the earlier ones. Raises ConfigError, with the stage's name."""
+    with named(planned.spec.name):
+        return _Composing(pipeline, planned.spec, earlier, note, planned.defaults).compose()
+
+
+@contextmanager
+def named(stage: str) -> Iterator[None]:
+    """Add the stage's name to ConfigErrors of the block."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"stage {stage}: {error}") from None
+
+
+def stage_seed(seed: int, name: str) -> int:
+    """Return the seed of a stage, derived from the pipeline's seed and the stage's name."""
+    sequence = np.random.SeedSequence((seed, int.from_bytes(name.encode(), "big")))
+    return int(sequence.generate_state(1)[0])
+
+
+class _Composing:
+    """Composition of one stage from the shared settings, earlier stages and its own settings."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spec: StageSpec,
+        earlier: Earlier,
+        note: Note,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Prepare to compose `spec`. Without `defaults`, those of the models in the settings are used."""
+        self.pipeline, self.spec, self.earlier, self.note = pipeline, spec, earlier, note
+        self.defaults = defaults
+        self.data_of: set[str] = set()
+        """Earlier stages whose folders its settings name."""
+        self.weights_of: set[str] = set()
+        """Earlier stages whose weights its settings name."""
+
+    def compose(self) -> Experiment | StageLoop:
+        """Return the stage's experiment or loop. Raises ConfigError if it is invalid."""
+        spec, seed = self.spec, stage_seed(self.pipeline.head.seed, self.spec.name)
+        resolved = replace(spec, settings=self._resolved(spec.settings), overlay=self._resolved(spec.overlay))
+        made = self._make(resolved, seed)
+        if not isinstance(made, Mapping):
+            if spec.overlay:
+                raise fault(spec.overlay[0], (), f"{spec.kind} makes no experiment that these settings could change")
+            return made
+        own = [Layer(f"the kind {spec.kind}", "", made)]
+        own += [*resolved.settings] if takes_any(PIPELINE_STAGE, spec.kind) else []
+        own += resolved.overlay
+        shared = [*self.pipeline.shared]
+        derived = {"name": f"{self.pipeline.head.name}-{spec.name}"[:64], "seed": seed, **self._policies(shared, own)}
+        stack = [*shared, Layer("the pipeline", "", derived), *own]
+        if self.defaults is None:
+            self.defaults = nano_defaults(merged(stack))
+        return compose([Layer("the pipeline", "", self.defaults), *stack])
+
+    def _make(self, spec: StageSpec, seed: int) -> Mapping[str, Any] | StageLoop:
+        """Call the stage's kind with its settings. Raises ConfigError for invalid ones."""
+        settings, model = spec.data(), settings_model(PIPELINE_STAGE, spec.kind)
+        try:
+            model.model_validate(settings)
+        except ValidationError as error:
+            raise ConfigError(explain(error, spec.settings or self.pipeline.shared, model)) from None
+        context = StageContext(
+            shared=merged(self.pipeline.shared),
+            seed=seed,
+            folders=self.earlier.folders,
+            weights={policy: Path(weights) for policy, weights in self.earlier.newest.items()},
+            note=self.note,
+        )
+        return choose(PIPELINE_STAGE, spec.kind, **settings)(context)  # type: ignore[no-any-return]
+
+    def _policies(self, shared: list[Layer], own: list[Layer]) -> dict[str, Any]:
+        """Return the settings of the policies that start from an earlier stage's weights, below the stage's own.
+
+        They neither imitate again nor get another adapter.
+        """
+        theirs = _policies_in(merged([*shared, *own]))
+        chosen = {name: spec["model"] for name, spec in _policies_in(merged(own)).items() if "model" in spec}
+        known = {weights for trained in self.earlier.weights.values() for weights in trained.values()}
+        started: dict[str, Any] = {}
+        for name in theirs:
+            weights = chosen.get(name, self.earlier.newest.get(name))
+            if weights in known:
+                adapted = {"adapter": None} if is_adapter(Path(weights)) else {}
+                started[name] = {"model": weights, "imitate": None, **adapted}
+        return {"policies": started} if started else {}
+
+    def _resolved(self, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+        return tuple(replace(layer, data=self._resolve(layer, layer.data, ())) for layer in layers)
+
+    def _resolve(self, layer: Layer, value: Any, path: tuple[str | int, ...]) -> Any:
+        """Return a value of the layer with paths in place of the names of earlier stages."""
+        if isinstance(value, Mapping):
+            return {key: self._resolve(layer, item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._resolve(layer, item, (*path, n)) for n, item in enumerate(value)]
+        if not isinstance(value, str) or not (match := _REFERENCE.fullmatch(value)):
+            return value
+        try:
+            return self._place(match["stage"], match["policy"], path)
+        except ConfigError as error:
+            raise fault(layer, path, f"{value[:200]}: {error}") from None
+
+    def _place(self, stage: str, policy: str | None, path: tuple[str | int, ...]) -> str:
+        """Return the weights or folder that the name of an earlier stage stands for. Raises ConfigError if none."""
+        if stage not in self.earlier.folders:
+            others = {spec.name: spec.number for spec in self.pipeline.stages}
+            if stage in others:
+                which = "this stage" if others[stage] == self.spec.number else "a later stage"
+                raise ConfigError(f"{stage[:64]} is {which}: name an earlier one")
+            known = ", ".join(self.earlier.folders) or "none"
+            raise ConfigError(f"there is no stage '{stage[:64]}'{nearest(stage, others)} (earlier stages: {known})")
+        keys = [key for key in path if isinstance(key, str)]
+        if keys and keys[-1] in DATA and policy is None:
+            self.data_of.add(stage)
+            return str(self.earlier.folders[stage])
+        self.weights_of.add(stage)
+        trained = self.earlier.weights[stage]
+        is_policy = len(keys) > 1 and keys[0] == "policies"
+        wanted = policy or next((name for name in trained if len(trained) == 1 or (is_policy and name == keys[1])), "")
+        if wanted not in trained:
+            what = f"trained no policy '{policy[:64]}'" if policy else "has no single policy" if trained else "trained"
+            raise ConfigError(f"stage {stage} {what} (it trained: {', '.join(trained) or 'none'})")
+        return trained[wanted]
+
+
+def _policies_in(settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the policies in settings that are not validated, by name."""
+    policies = settings.get("policies")
+    return {k: v for k, v in policies.items() if isinstance(v, Mapping)} if isinstance(policies, Mapping) else {}

@@ -1,0 +1,202 @@
+"""Start and resume pipelines: the stages of an experiment, one after the other, each in its own run folder."""
+
+from asyncio import CancelledError
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agents.computing import compute
+from arena.config import own_files
+from arena.config.experiment import Experiment
+from arena.config.layers import merged
+from arena.config.pipeline import Pipeline, read_pipeline
+from arena.config.saved_config import as_plain, with_overrides
+from arena.config.sources import Layer, text_layer
+from arena.config.staging import Earlier, PlannedStage, compose_stage, named, plan
+from arena.doctor import environment
+from arena.errors import ConfigError, Interrupted, StoreError
+from arena.launch import begin, check_alone, fresh_folder, point_latest, resume_run, with_command
+from arena.play.watchers import StageWatcher, Watcher
+from arena.preflight import fitted, model_folder, preflight, servers_asked
+from arena.store import checkpoints
+from arena.store.files import CONFIG, STAGES, make_folder
+from arena.store.locks import locked
+from arena.store.reader import FolderReader
+from arena.store.run import create_folder, write_environment
+from arena.store.stages import Done, finish, finished, pipeline_of, stage_folder
+from games.adapters import loading
+
+SOURCES = "sources"
+"""Key of a pipeline's environment: SHA-256 by path of the files that its stages name."""
+_AUTO = {"threads": 1, "precision": "fp32"}
+"""Values for checks in place of `auto`."""
+
+
+async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher) -> Path:
+    """Check all stages, make the pipeline's folder, run the stages to the end, and return the folder.
+
+    Without `out` the folder is a new one below runs/. The link `latest` beside it points to it. Raises ConfigError if a
+    check fails.
+    """
+    check_alone()
+    loading.forget()
+    folder = out or fresh_folder(pipeline.head.name)
+    planned = plan(pipeline, folder, watcher.note)
+    for stage in planned:
+        await _check(stage, watcher)
+    text = pipeline.to_yaml(await _fitted(pipeline, planned), model_folder)
+    data = text_layer(str(folder / CONFIG), text).data
+    running = _Running(folder, data, watcher)
+    experiments = [stage.made for stage in running.planned if isinstance(stage.made, Experiment)]
+    about = environment() | {SOURCES: own_files.source_hashes(experiments, data)}
+    create_folder(folder, text, with_command(about, data), empty=STAGES)
+    own_files.trust_code(data)
+    for experiment in experiments:
+        own_files.trust_files(experiment)
+        own_files.trust_servers(servers_asked(experiment).values())
+    point_latest(folder)
+    with _explained(folder), locked(folder):
+        await running.run()
+    return folder
+
+
+async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted: bool = False) -> Path:
+    """Resume the pipeline at `path`, or that of the stage at `path`, and return the pipeline's folder.
+
+    The result is bit-identical to an uninterrupted pipeline. Overrides in `layers` change the first stage that has not
+    ended, as in `resume_run`, and no later one. Without `trusted`, code and servers of the folder are refused unless a
+    run on this machine was started with them.
+    """
+    check_alone()
+    loading.forget()
+    if (folder := pipeline_of(path)) is None:
+        raise StoreError(f"{path} is no pipeline and no stage of one")
+    with _explained(folder), locked(folder):
+        data = _saved(folder, trusted)
+        about = FolderReader(folder).environment()
+        running = _Running(folder, data, watcher, trusted)
+        running.check_overrides(path.resolve(), layers)
+        write_environment(folder, with_command(about, data))
+        await running.run(layers)
+    return folder
+
+
+def saved_pipeline(folder: Path, trusted: bool = False) -> Pipeline:
+    """Return the pipeline of a folder. Raises ConfigError if its config was edited, or names code without trust."""
+    data = _saved(folder, trusted)
+    return read_pipeline([Layer(str(folder / CONFIG), FolderReader(folder).config(), data)])
+
+
+def _saved(folder: Path, trusted: bool) -> dict[str, Any]:
+    """Return a pipeline's settings from its folder. Raises ConfigError if they were edited, or name untrusted code."""
+    reader = FolderReader(folder)
+    data = text_layer(str(folder / CONFIG), reader.config()).data
+    if data != reader.environment().get("experiment"):
+        raise ConfigError(f"{folder / CONFIG} was edited since its run began: restore it, or start a new run")
+    own_files.admit_code(folder, data, trusted)
+    return dict(data)
+
+
+class _Running:
+    """Execution of a pipeline's unfinished stages in its folder."""
+
+    def __init__(self, folder: Path, data: Mapping[str, Any], watcher: Watcher, trusted: bool = False) -> None:
+        """Compose the stages of the pipeline that has the settings `data`. Raises ConfigError if one is invalid."""
+        self.folder, self.data, self.watcher, self.trusted = folder.resolve(), data, watcher, trusted
+        self.pipeline = read_pipeline([Layer(str(folder / CONFIG), "", data)])
+        self.planned = plan(self.pipeline, self.folder, lambda text: None)
+
+    def check_overrides(self, path: Path, layers: Sequence[Layer]) -> None:
+        """Raise ConfigError if `layers` are given, and the stage at `path`, or any, is not the one that runs next."""
+        due = next((self._place(stage) for stage in self.planned if finished(self._place(stage)) is None), None)
+        if layers and due is None:
+            raise ConfigError(f"all stages of {self.folder} have ended, so no setting can change: start a new run")
+        if layers and path not in (self.folder, due):
+            raise ConfigError(f"{path} does not run now: settings can change in {due}, the stage that does")
+
+    async def run(self, layers: Sequence[Layer] = ()) -> None:
+        """Run all unfinished stages, the first one with the overrides `layers`.
+
+        Raises StoreError if the results of an ended stage are not as they were written.
+        """
+        earlier = Earlier()
+        ended = [finished(self._place(stage)) for stage in self.planned]
+        for stage, done in zip(self.planned, ended, strict=True):
+            if done is None:
+                done, layers = await self._run_stage(stage, earlier, layers), ()
+            weights = {policy: str(folder) for policy, folder in done.weights.items()}
+            earlier = earlier.plus(stage.spec.name, self._place(stage), weights)
+
+    async def _run_stage(self, planned: PlannedStage, earlier: Earlier, layers: Sequence[Layer]) -> Done:
+        """Run a stage to its end from the results of the earlier ones, and seal its own."""
+        spec, place = planned.spec, self._place(planned)
+        loading.forget()
+        own_files.admit_code(self.folder, self.data, self.trusted)
+        made = compose_stage(self.pipeline, planned, earlier, self.watcher.note)
+        self._announce(planned, made)
+        if isinstance(made, Experiment):
+            with named(spec.name):
+                await self._run_experiment(made, place, layers)
+            newest = checkpoints.newest(place).folder / "policies"
+            weights = {folder.name: folder for folder in sorted(newest.iterdir())} if newest.is_dir() else {}
+        else:
+            if layers:
+                raise ConfigError(f"stage {spec.name}: the settings of {spec.kind} cannot change now")
+            with locked(make_folder(place)):
+                await made.run(place, self.watcher)
+            weights = dict(made.weights(place))
+        return finish(place, spec.kind, weights)
+
+    async def _run_experiment(self, experiment: Experiment, place: Path, layers: Sequence[Layer]) -> None:
+        if (place / CONFIG).exists():
+            await resume_run(place, self.watcher, layers, self.trusted)
+            return
+        own_files.require_unchanged(self.folder, FolderReader(self.folder).environment().get(SOURCES, {}))
+        if layers:
+            experiment = with_overrides(Layer(experiment.name, "", as_plain(experiment)), layers)
+        own_files.admit_servers(self.folder, servers_asked(experiment), experiment.servers(), self.trusted)
+        own_files.admit_harnesses(self.folder, experiment, experiment, self.trusted)
+        await begin(experiment, place, self.watcher, is_stage=True)
+
+    def _announce(self, planned: PlannedStage, made: Any) -> None:
+        spec = planned.spec
+        named_kind = spec.name if spec.name == spec.kind else f"{spec.name} ({spec.kind})"
+        label = f"stage {spec.number} of {len(self.planned)}, {named_kind}"
+        if isinstance(self.watcher, StageWatcher):
+            self.watcher.stage(label, spec.name, made.iterations if isinstance(made, Experiment) else 0)
+        else:
+            self.watcher.phase(0, label)
+
+    def _place(self, stage: PlannedStage) -> Path:
+        return stage_folder(self.folder, stage.spec.number, stage.spec.name)
+
+
+async def _check(stage: PlannedStage, watcher: Watcher) -> None:
+    """Check a stage's experiment before any stage runs, if it does not depend on an earlier one's data."""
+    if not isinstance(stage.made, Experiment) or not stage.is_final:
+        return
+    auto = {name: value for name, value in _AUTO.items() if getattr(stage.made, name) == "auto"}
+    with named(stage.spec.name):
+        await preflight(stage.made.model_copy(update=auto), lambda what: watcher.phase(0, what))
+
+
+async def _fitted(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:
+    """Return the shared settings that are `auto`, as they are fastest on this machine; the stages then agree."""
+    shared = merged(pipeline.shared)
+    auto = {name: "auto" for name in _AUTO if shared.get(name, "auto" if name == "threads" else "") == "auto"}
+    experiment = next((stage.made for stage in planned if isinstance(stage.made, Experiment)), None)
+    if not auto or experiment is None:
+        return {}
+    found = await compute(fitted, experiment.model_copy(update={**_AUTO, **auto}))
+    return {name: getattr(found, name) for name in auto}
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Say of an interrupted pipeline how to resume it."""
+    try:
+        yield
+    except (KeyboardInterrupt, CancelledError, Interrupted):
+        again = f"arena resume {folder}"
+        raise Interrupted(f"interrupted; ended stages and committed iterations are safe: {again} continues") from None
