@@ -42,7 +42,9 @@ class Screen:
     def phase(self, iteration: int, name: str) -> None:
         """Show a new phase and reset the counts of turns and matches; iteration 0 is before the first."""
         begins = f"{self._label}: {name}" if self._label else name
-        self._phase = f"{self._label}{', ' if self._label else ''}iteration {iteration}: {name}" if iteration else begins
+        self._phase = (
+            f"{self._label}{', ' if self._label else ''}iteration {iteration}: {name}" if iteration else begins
+        )
         self._since = monotonic()
         self._turns = self._ended = self._failed = 0
         self._pace = None

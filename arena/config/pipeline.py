@@ -177,7 +177,9 @@ def _overridden(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpec]:
     known = [spec.name for spec in stages]
     for name, entry in changed.items():
         if name not in known:
-            raise fault(layer, (STAGES, name), f"no stage '{name}'{nearest(name, known)} (there are {', '.join(known)})")
+            raise fault(
+                layer, (STAGES, name), f"no stage '{name}'{nearest(name, known)} (there are {', '.join(known)})"
+            )
         kind = stages[known.index(name)].kind
         if not isinstance(entry, Mapping) or (wrong := [key for key in entry if key not in (kind, OVERLAY)]):
             what = f"no {wrong[0]} here" if isinstance(entry, Mapping) else "settings belong here"

@@ -11,8 +11,8 @@ import numpy as np
 from agents.stream import Stream
 from arena.errors import ConfigError
 
-Objective = Literal["pairs", "logistic", "squared"]
-"""pairs: Bradley-Terry's -log σ(chosen - rejected - margin); logistic: cross-entropy with labels 0 and 1; squared:
+Objective = Literal["bradley_terry", "logistic", "squared"]
+"""bradley_terry: -log σ(chosen - rejected - margin); logistic: cross-entropy with labels 0 and 1; squared:
 half the squared error with any labels."""
 Item = TypeVar("Item")
 
@@ -63,21 +63,21 @@ def from_outcomes(
     sides = []
     for chosen in split([one.deal for one in outcomes], held_out, rng):
         own = [outcomes[i] for i in chosen]
-        sides.append(_pairs(own, partners, margin, rng) if objective == "pairs" else _labelled(own, objective))
+        sides.append(_pairs(own, partners, margin, rng) if objective == "bradley_terry" else _labelled(own, objective))
     return checked(Examples(*sides, digest_of([*sides[0], *sides[1]])), objective)
 
 
 def checked(examples: Examples, objective: Objective) -> Examples:
     """Return the examples. Raises ConfigError unless both sides have some, and both classes or several labels."""
     for side, name in ((examples.train, "to learn from"), (examples.held_out, "held out")):
-        if not side and objective == "pairs":
+        if not side and objective == "bradley_terry":
             raise ConfigError(
                 f"reward_model: no pairs {name}: no two conversations of one deal differ in their outcome "
                 "(`within: game` compares those of all deals)"
             )
         if not side:
             raise ConfigError(f"reward_model: no conversations {name}: more matches or another held_out are needed")
-    if objective != "pairs" and len({one.value for one in examples.train}) == 1:
+    if objective != "bradley_terry" and len({one.value for one in examples.train}) == 1:
         raise ConfigError(
             f"reward_model: all {len(examples.train)} labels are {examples.train[0].value:g}: nothing can be learned"
         )

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from agents.computing import compute
+from arena.credit.rewards.reward_model import WEIGHTS
 from arena.errors import DivergedError, StoreError
 from arena.learn.divergence import Nonfinite
 from arena.learn.plan import warmup
@@ -26,8 +27,6 @@ from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
 from arena.store.state import STATE, read_state, restoring
 
-NAME = "reward_model"
-"""Name of the trained weights in the checkpoint and of their metrics."""
 _OPTIMIZER, _SETTINGS = "optimizer.safetensors", "settings.json"
 
 
@@ -100,7 +99,7 @@ class Training:
         figures |= {f"held_out_{name}": value for name, value in tested.items()}
         figures |= {"skipped": float(self._optimiser.skipped), "steps": float(self._optimiser.steps)}
         self._optimiser.skipped = 0
-        row: dict[str, Any] = {"iteration": k, "learn": {NAME: figures}}
+        row: dict[str, Any] = {"iteration": k, "learn": {WEIGHTS: figures}}
         self.watcher.phase(k, "commit")
         row["seconds"] = {"play": 0.0, "learn": perf_counter() - started, "commit": 0.0}
         self.run_folder.metrics.append(row)
@@ -118,7 +117,7 @@ class Training:
         fit, train = self.fit, self.examples.train
         per_epoch = -(-len(train) // fit.batch)
         epoch, at = divmod(number, per_epoch)
-        order = generator(fit.seed, epoch, NAME).permutation(len(train))
+        order = generator(fit.seed, epoch, WEIGHTS).permutation(len(train))
         chosen = [train[i] for i in order[at * fit.batch : (at + 1) * fit.batch].tolist()]
         scores = []
         for part in _parts(chosen, fit.token_budget):
@@ -132,7 +131,7 @@ class Training:
         return {name: found[name] for name in ("loss", "accuracy", "margin") if name in found} | {"grad_norm": norm}
 
     def _load(self, checkpoint: Checkpoint | None) -> None:
-        fit, folder = self.fit, checkpoint.policy(NAME) if checkpoint else self.source
+        fit, folder = self.fit, checkpoint.policy(WEIGHTS) if checkpoint else self.source
         if checkpoint:
             read_state(checkpoint)
             self._check_settings(checkpoint.folder)
@@ -150,17 +149,17 @@ class Training:
             raise StoreError(f"{self.run_folder.path}: {what} changed since it began: start a new run, or restore it")
 
     def _save(self, folder: Path, k: int) -> None:
-        own = folder / "policies" / NAME
+        own = folder / "policies" / WEIGHTS
         self._model.save(own)
         self._optimiser.save(own / _OPTIMIZER)
         (folder / _SETTINGS).write_text(json.dumps(self._identity, indent=1) + "\n")
         state = {"version": k, "steps": self._optimiser.steps, "memory": {}}
-        (folder / STATE).write_text(json.dumps({"iteration": k, "policies": {NAME: state}}, indent=1) + "\n")
+        (folder / STATE).write_text(json.dumps({"iteration": k, "policies": {WEIGHTS: state}}, indent=1) + "\n")
 
 
 def losses(scores: torch.Tensor, values: torch.Tensor, objective: Objective) -> torch.Tensor:
     """Return each example's loss: `scores` are of its streams in order, `values` its margins or labels."""
-    if objective == "pairs":
+    if objective == "bradley_terry":
         return bradley_terry(scores[::2], scores[1::2], values)
     return (logistic if objective == "logistic" else squared)(scores, values)
 
@@ -170,7 +169,7 @@ def figures_of(scores: Floats, values: Sequence[float], objective: Objective) ->
 
     | objective | figures |
     |---|---|
-    | pairs | `accuracy`: share of pairs in the right order, ties counting half; `margin`: mean difference of scores |
+    | bradley_terry | `accuracy`: share of pairs in order, ties counting half; `margin`: mean difference |
     | logistic | `accuracy`: share of labels that the score's sign predicts; `margin`: mean score of label 1 less 0 |
     | squared | `explained`: 1 - mean squared error / variance of the labels |
 
@@ -182,7 +181,7 @@ def figures_of(scores: Floats, values: Sequence[float], objective: Objective) ->
     if objective == "squared":
         variance = float(label.var())
         return found | ({"explained": 1.0 - 2.0 * found["loss"] / variance} if variance > 0 else {})
-    if objective == "pairs":
+    if objective == "bradley_terry":
         gap, right = scores[::2] - scores[1::2], np.ones(len(label))
         found["margin"] = float(gap.mean())
     else:

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from arena.parts.chosen import Kind
 from arena.stages.base import Stage, StageContext, StageLoop
 from arena.stages.play import play
+from arena.stages.reward_model import reward_model
 
-PIPELINE_STAGES: Mapping[str, Stage] = {kind.__name__: kind for kind in (play,)}
+PIPELINE_STAGES: Mapping[str, Stage] = {kind.__name__: kind for kind in (play, reward_model)}
 PIPELINE_STAGE = Kind("pipeline_stage", PIPELINE_STAGES)
 
 __all__ = ["PIPELINE_STAGE", "PIPELINE_STAGES", "Stage", "StageContext", "StageLoop"]

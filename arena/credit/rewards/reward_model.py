@@ -22,7 +22,7 @@ from arena.credit.batch import Floats, TurnBatch
 from arena.credit.rewards.agreement import Trend, with_payoffs
 from arena.credit.rewards.columns import Columns
 from arena.errors import ConfigError, PlayError, StoreError
-from arena.parts.paths import absolute
+from arena.parts.paths import Anchor, absolute
 from arena.records import Trajectory
 from arena.store import checkpoints
 from arena.store.files import CONFIG
@@ -137,7 +137,7 @@ def reward_model(
     batch: TurnBatch,
     rewards: Columns,
     *,
-    model: Annotated[str, Field(min_length=1), AfterValidator(_absolute)],
+    model: Annotated[str, Field(min_length=1), Anchor(_absolute), AfterValidator(_absolute)],
     seats: list[str] | None = None,
     pays: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,63}$")] = "learned",
     window: Annotated[int, Field(ge=4, le=1000)] = 10,
