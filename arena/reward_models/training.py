@@ -93,7 +93,8 @@ class Training:
             self._optimiser.require_finite()
         except DivergedError as error:
             raise DivergedError(f"iteration {k}, {error}") from None
-        figures = {name: float(np.mean([one[name] for one in learned])) for name in learned[0]}
+        names = dict.fromkeys(name for one in learned for name in one)
+        figures = {name: float(np.mean([one[name] for one in learned if name in one])) for name in names}
         self.watcher.phase(k, "held-out examples")
         tested = await compute(self.test, self.examples.held_out)
         figures |= {f"held_out_{name}": value for name, value in tested.items()}
