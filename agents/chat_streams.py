@@ -28,28 +28,44 @@ def chat_stream(frame: ChatFrame, messages: Any, tools: Any = None, opening: int
     reply. Log-probabilities are 0. Raises ChatRowError for malformed messages, roles in an order that a policy never
     reads, or a chat without a reply at its end.
     """
+    parsed, definitions = parse_chat(messages, tools)
+    encode = partial(frame.encode_reply, marks=bool(definitions))
     try:
-        definitions = _definitions(tools)
-        parsed = _in_order(_messages(messages))
-        encode = partial(frame.encode_reply, marks=bool(definitions))
         return _stream([*write_chat(frame, parsed, definitions, encode=encode)], parsed, opening)
-    except Refused as error:
-        raise ChatRowError(str(error)) from None
     except ChatError as error:
         raise ChatRowError(f"messages: {error}") from None
 
 
-def completion_stream(frame: ChatFrame, prompt: Any, completion: Any, tools: Any = None) -> Stream:
-    """Encode a prompt and its completion, both lists of messages, as a stream that masks the completion's replies.
+def parse_chat(messages: Any, tools: Any = None) -> tuple[list[ChatMessage], tuple[Definition, ...]]:
+    """Return a chat's messages and definitions of tools. Raises ChatRowError as `chat_stream` does."""
+    try:
+        return _in_order(_messages(messages)), _definitions(tools)
+    except Refused as error:
+        raise ChatRowError(str(error)) from None
 
-    Texts are the user's prompt and the assistant's completion. Raises ChatRowError as `chat_stream` does.
+
+def completion_stream(frame: ChatFrame, prompt: Any, completion: Any, tools: Any = None) -> Stream:
+    """Encode a prompt and its completion, as in `joined`, as a stream that masks the completion's replies as one turn.
+
+    Raises ChatRowError as `chat_stream` does.
+    """
+    messages, opening = joined(prompt, completion)
+    stream = chat_stream(frame, messages, tools, opening)
+    stream.turns = [min(turn, 0) for turn in stream.turns]
+    return stream
+
+
+def joined(prompt: Any, completion: Any) -> tuple[list[Any], int]:
+    """Return the messages of a prompt and its completion, and the number of the prompt's.
+
+    A text in place of a list is the user's message or the assistant's. Raises ChatRowError for anything else.
     """
     asked = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     said = [{"role": "assistant", "content": completion}] if isinstance(completion, str) else completion
     for name, listed in (("prompt", asked), ("completion", said)):
         if not isinstance(listed, list) or not listed:
             raise ChatRowError(f"{name}: expected a text or a list of messages")
-    return chat_stream(frame, [*asked, *said], tools, len(asked))
+    return [*asked, *said], len(asked)
 
 
 def text_streams(frame: ChatFrame, text: Any, longest: int) -> list[Stream]:

@@ -34,6 +34,7 @@ from arena.learn.base import MakeTrainer
 from arena.learn.trainer import local_trainer
 from arena.play.control import MatchControl
 from arena.play.demonstrations import Demonstrations
+from arena.play.lessons import Lessons
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
 from arena.play.match import Limits, MatchPlan
@@ -130,7 +131,9 @@ class Parts:
     demonstrations: Demonstrations
     play: Play
     source: Source
-    """Source of the run's matches: `play`, play ahead of learning, or another run's log."""
+    """Source of the run's matches: `play`, play ahead of learning, another run's log, or a data set (without any)."""
+    lessons: Lessons | None
+    """Samples of a data set, if that is the source."""
 
     @property
     def temperatures(self) -> dict[str, float]:
@@ -175,6 +178,7 @@ async def build(
         spec=experiment.learn.demonstrations, lineup=lineup, learners=policies.trainers,
         attempts=experiment.play.attempts, failures=run.failures, note=watcher.note,
     )  # fmt: skip
+    lessons = _lessons(run, experiment, policies, watcher)
     await policies.set_references(reference_weights(run, experiment, policies))
     with restoring(checkpoint):
         late = load_parts(parts, state.get("play", {}))
@@ -186,7 +190,8 @@ async def build(
         done=checkpoint.iteration if checkpoint else 0, restored=checkpoint is not None, imitated=imitated,
         tables=tables, roles=roles, engine=engine,
         policies=policies, pool=pool, win_rates=win_rates, matchmaker=matchmaker, critic=critic, crediting=crediting,
-        lineup=lineup, demonstrations=demonstrations, play=play, source=_matches(run, experiment, watcher, play),
+        lineup=lineup, demonstrations=demonstrations, play=play, lessons=lessons,
+        source=lessons or _matches(run, experiment, watcher, play),
         ratings=Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1),
     )  # fmt: skip
 
@@ -312,6 +317,14 @@ def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Pla
         return ahead if experiment.overlaps else play
     learners = {name: play.policies[name].positions for name, policy in experiment.policies.items() if policy.train}
     return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher)
+
+
+def _lessons(run: RunFolder, experiment: Experiment, policies: Policies, watcher: Watcher) -> Lessons | None:
+    """Return the data set that the run learns from; None if it learns from matches."""
+    if experiment.source is None or experiment.source.data is None:
+        return None
+    seed, iterations = experiment.seed, experiment.iterations
+    return Lessons(run, experiment.source, policies, watcher, seed=seed, iterations=iterations)
 
 
 def _crediting(

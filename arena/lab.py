@@ -219,24 +219,36 @@ class Lab:
     ) -> dict[str, dict[str, float]]:
         """Update each trained policy from its turns and demonstrations, and then from those of `recalled`.
 
-        Returns metrics by policy; those of the second update are named `replay_...`.
+        Returns metrics by policy; those of the second update are named `replay_...`. If the source is a data set,
+        policies learn from its rows, and are then evaluated on the held-out ones if due.
         """
-        learned = {}
+        learned, lessons = {}, self.parts.lessons
         for name in self.trainers:
             demonstrations = await self.parts.demonstrations.samples(name, self._clock(k), records)
-            learned[name] = await self._update(k, name, credited, "learn", demonstrations)
+            rows, counts = await lessons.samples(name, k) if lessons else ([], {})
+            learned[name] = await self._update(k, name, credited, "learn", demonstrations, rows) | counts
+            learned[name] |= await lessons.held_out(name, k) if lessons else {}
             replayed = await self._update(k, name, recalled, "replay")
             learned[name] |= {f"replay_{metric}": value for metric, value in replayed.items()}
         return learned
 
     async def _update(
-        self, k: int, name: str, credited: Sequence[Credited], place: str, demonstrations: Sequence[Sample] = ()
+        self,
+        k: int,
+        name: str,
+        credited: Sequence[Credited],
+        place: str,
+        demonstrations: Sequence[Sample] = (),
+        rows: Sequence[Sample] = (),
     ) -> dict[str, float]:
-        """Update a policy from its own credited turns and demonstrations. Returns metrics, {} without any samples."""
+        """Update a policy from its own credited turns, demonstrations, and samples from a data set's `rows`.
+
+        Returns metrics, {} without any samples.
+        """
         own = [c for c in credited if c.trajectory.policy == name]
         version = self.policies[name].version if self.experiment.overlaps else None
         samples = samples_of(own, self.parts.temperatures, version=version)
-        samples = [*await self.policies.with_references(name, samples), *demonstrations]
+        samples = [*await self.policies.with_references(name, [*samples, *rows]), *demonstrations]
         if not samples:
             return {}
         trainer = self.trainers[name]

@@ -166,9 +166,9 @@ def _endpoints_in(experiment: Experiment) -> list[str]:
 def check_log(experiment: Experiment, trusted: bool = False) -> None:
     """Check that the matches of `source.log` have this experiment's games, options, roles and tokenizers.
 
-    Does nothing without `source`. Raises ConfigError or StoreError otherwise.
+    Does nothing without it. Raises ConfigError or StoreError otherwise.
     """
-    if experiment.source is None:
+    if experiment.source is None or experiment.source.log is None:
         return
     place = Path(experiment.source.log)
     if not (committed := committed_iterations(place)):
@@ -211,7 +211,7 @@ def _with_iterations(experiment: Experiment) -> Experiment:
     It becomes the log's number of committed iterations, unless it is set or there is no `source`.
     """
     source = experiment.source
-    if source is None or source.iterations:
+    if source is None or source.log is None or source.iterations:
         return experiment
     fixed = source.model_copy(update={"iterations": committed_iterations(Path(source.log))})
     return experiment.model_copy(update={"source": fixed})

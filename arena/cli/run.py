@@ -210,7 +210,9 @@ def _layers(asked: Asked) -> list[Layer]:
     if asked.game and (complaint := games.complaint(asked.game)):
         raise ConfigError(f"{complaint} (arena list games)")
     own = [file_layer(asked.config)] if asked.config else []
-    whole = not (asked.recipe or asked.game) and any(key in layer.data for layer in own for key in ("game", "tables"))
+    whole = not (asked.recipe or asked.game) and any(
+        key in layer.data for layer in own for key in ("game", "tables", "source")
+    )
     layers = own if whole else [recipe_layer(asked.recipe) if asked.recipe else recipe_of(asked.game), *own]
     if asked.arm:
         from arena.config.arms import arm_layers

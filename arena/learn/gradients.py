@@ -177,15 +177,31 @@ class Gradients:
         self.engine.backward(loss * self.scale)
 
     def _rival_log_ratios(self, step: Step) -> dict[int, Floats] | None:
-        """Return the log-ratio before the step of each token's paired reply, by sample; None without pairs."""
-        if not step.pairs:
+        """Return the log-ratio before the step of each token's paired reply, by sample; None without pairs.
+
+        For a loss with baselines it is the step's estimate of the KL: the baselines' mean log-ratio, at least 0.
+        """
+        needs, samples = self.rule.loss.needs, self.plan.samples
+        if not needs & {"pairs", "baselines"}:
             return None
-        chosen = [self.plan.samples[i] for i in step.pairs]
+        chosen = [samples[i] for i in step.pairs]
         changes = [np.zeros(len(s.advantages), np.float32) for s in chosen]
-        if self.old is not None:  # else this is the first step of the update, and nothing has changed yet
+        if step.rivals:
             now = self._score(step.rivals)
-            changes = [now[i].logprobs - self.old[i] for i in step.pairs]
-        return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
+            changes = [now[i].logprobs - self._base(i) for i in step.pairs]
+        if "pairs" in needs:
+            return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
+        estimate = max(0.0, float(np.mean([change.sum() for change in changes]))) if changes else 0.0
+        return {i: np.full(len(s.advantages), estimate, np.float32) for i, s in enumerate(samples)}
+
+    def _base(self, number: int) -> Floats:
+        """Return a sample's log-probabilities under the weights with which the loss on pairs compares."""
+        reference = self.plan.samples[number].reference
+        if "reference" in self.rule.loss.needs:
+            assert reference is not None
+            return reference
+        assert self.old is not None
+        return self.old[number]
 
     def _score(self, shares: Shares) -> dict[int, StreamScores]:
         """Score the samples of all ranks' shares under the current weights, by number; each rank computes its own."""

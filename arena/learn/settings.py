@@ -82,13 +82,21 @@ class DemonstrationsSpec(Spec):
     """Share of `run` to draw from: of each game and seat, the matches with that seat's highest payoffs."""
     patches: bool = False
     """Or the expert's acts that the part `patch` put into the iteration's own matches."""
+    data: Folder | None = None
+    """Or a data set of chats or texts: a JSON Lines or Parquet file, or a folder of the `datasets` library."""
     matches: Matches = 8
-    """Matches demonstrated to each policy per iteration; all patches are used."""
+    """Matches demonstrated to each policy per iteration, or rows of `data`; all patches are used."""
+    mixed: bool = False
+    """Multiply the loss of played matches by 1 - weight, as in DataMind: (1 - μ) RL + μ imitation."""
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    """Hash of the files of `data`; null takes it at the run's start and saves it in the config."""
 
     @model_validator(mode="after")
     def _from_one(self) -> Self:
-        if bool(self.scripted) + (self.run is not None) + self.patches != 1:
-            raise ValueError("give `scripted: […]`, `run: FOLDER` or `patches: true`: one of them demonstrates")
+        if bool(self.scripted) + (self.run is not None) + self.patches + (self.data is not None) != 1:
+            raise ValueError(
+                "give `scripted: […]`, `run: FOLDER`, `data: FILE` or `patches: true`: one of them demonstrates"
+            )
         return self
 
 
@@ -160,7 +168,9 @@ class UpdateSpec(Spec):
 
     @property
     def uses_reference(self) -> bool:
-        """True if a regulariser compares the policy with its reference and its weight is not 0."""
+        """True if the loss or a regulariser with a weight other than 0 compares the policy with its reference."""
+        if "reference" in self.loss.needs:
+            return True
         held = (r for r in self.regularisers.values() if "reference" in r.needs)
         return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
 

@@ -38,7 +38,7 @@ class LogSource:
         Matches of incomplete deals and of games without a table are left out. Raises ConfigError if a context is longer
         than the learner's.
         """
-        assert self.spec.iterations is not None
+        assert self.spec.iterations is not None and self.spec.log is not None
         self.watcher.phase(k, f"reading {self.spec.log}")
         theirs = RunReader(Path(self.spec.log)).log
         rows = theirs.read((k - 1) % self.spec.iterations + 1)
