@@ -11,7 +11,7 @@ from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import merged
 from arena.config.pipeline import Pipeline, read_pipeline
-from arena.config.saved_config import as_plain, with_overrides
+from arena.config.saved_config import as_plain, experiment_of, with_overrides
 from arena.config.sources import Layer, text_layer
 from arena.config.staging import Earlier, PlannedStage, compose_stage, named, plan
 from arena.doctor import environment
@@ -114,6 +114,8 @@ class _Running:
             raise ConfigError(f"all stages of {self.folder} have ended, so no setting can change: start a new run")
         if layers and path not in (self.folder, due):
             raise ConfigError(f"{path} does not run now: settings can change in {due}, the stage that does")
+        if layers and due is not None and (due / CONFIG).exists():
+            experiment_of(due, layers, self.trusted)
 
     async def run(self, layers: Sequence[Layer] = ()) -> None:
         """Run all unfinished stages, the first one with the overrides `layers`.
@@ -134,6 +136,10 @@ class _Running:
         loading.forget()
         own_files.admit_code(self.folder, self.data, self.trusted)
         made = compose_stage(self.pipeline, planned, earlier, self.watcher.note)
+        if layers and not isinstance(made, Experiment):
+            raise ConfigError(f"stage {spec.name}: the settings of {spec.kind} cannot change now")
+        if layers and isinstance(made, Experiment):
+            made = with_overrides(Layer(made.name, "", as_plain(made)), layers)
         self._announce(planned, made)
         if isinstance(made, Experiment):
             with named(spec.name):
@@ -141,8 +147,6 @@ class _Running:
             newest = checkpoints.newest(place).folder / "policies"
             weights = {folder.name: folder for folder in sorted(newest.iterdir())} if newest.is_dir() else {}
         else:
-            if layers:
-                raise ConfigError(f"stage {spec.name}: the settings of {spec.kind} cannot change now")
             with locked(make_folder(place)):
                 await made.run(place, self.watcher)
             weights = dict(made.weights(place))
@@ -153,8 +157,6 @@ class _Running:
             await resume_run(place, self.watcher, layers, self.trusted)
             return
         own_files.require_unchanged(self.folder, FolderReader(self.folder).environment().get(SOURCES, {}))
-        if layers:
-            experiment = with_overrides(Layer(experiment.name, "", as_plain(experiment)), layers)
         own_files.admit_servers(self.folder, servers_asked(experiment), experiment.servers(), self.trusted)
         own_files.admit_harnesses(self.folder, experiment, experiment, self.trusted)
         await begin(experiment, place, self.watcher, is_stage=True)

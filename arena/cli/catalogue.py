@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PARTS = (
     *("estimators", "stages", "transforms", "selectors", "critics", "schedules"),
     *("losses", "clips", "corrections", "aggregates", "regularisers", "replays", "parts"),
+    "pipeline_stages",
 )
 """Names of the kinds in `arena.config.kinds`, repeated here because loading that module is slow."""
 KINDS = ("games", "roles", "policies", "models", "opponents", "engines", "panels", *PARTS, "presets", "recipes")

@@ -22,12 +22,13 @@ from arena.parts import chosen
 from arena.parts.chosen import Chosen, Kind
 from arena.parts.schedules import SCHEDULE
 from arena.play.parts import ROLLOUT_PART
+from arena.stages import PIPELINE_STAGE
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         *(ESTIMATOR, STAGE, TRANSFORM, SELECTOR, CRITIC, SCHEDULE),
-        *(LOSS, CLIP, CORRECTION, AGGREGATE, REGULARISER, REPLAY, ROLLOUT_PART),
+        *(LOSS, CLIP, CORRECTION, AGGREGATE, REGULARISER, REPLAY, ROLLOUT_PART, PIPELINE_STAGE),
     )
 }
 PLACES = {
@@ -35,7 +36,7 @@ PLACES = {
     "selector": "credit.select", "critic": "credit.critic", "loss": "learn.loss",
     "clip": "learn.loss.policy_gradient.clip", "correction": "learn.loss.policy_gradient.correction",
     "aggregate": "learn.aggregate", "regulariser": "learn.regularisers", "replay": "learn.replay",
-    "part": "play.parts",
+    "part": "play.parts", "pipeline_stage": "stages",
 }  # fmt: skip
 """Key of the experiment at which a part of each kind is set. Schedules may be at any number."""
 

@@ -8,7 +8,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 import arena.panels
@@ -21,7 +21,11 @@ from arena.config.kinds import KINDS
 from arena.config.presets import PRESETS
 from arena.learn.losses import LOSS
 from arena.panels.settings import Panel, panel_names
-from arena.parts.chosen import PLACE, Chosen, Kind, settings_model
+from arena.parts.chosen import PLACE, Chosen, Kind, settings_model, takes_any
+from arena.parts.spec import Name
+from arena.stages import PIPELINE_STAGE
+from arena.store.files import STAGES
+from arena.store.stages import MOST
 
 RECIPES = Path(arena.recipes.__path__[0])
 PANELS = Path(arena.panels.__path__[0])
@@ -36,6 +40,9 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 Schema = dict[str, Any]
 OWN = r"\.py:\w+$"
 """Pattern of a part in a user's file, whose settings are unknown here."""
+WHOLE: Schema = {"$ref": "#"}
+"""Schema of any settings of an experiment."""
+_JSON_NAME: Schema = TypeAdapter(Name).json_schema()
 _OWN_SETTINGS: Schema = {"patternProperties": {OWN: {"type": ["object", "null"]}}, "additionalProperties": False}
 
 
@@ -78,6 +85,10 @@ def _experiment() -> Schema:
         settings = {name: _settings(kind, name, definitions) for name in kind.table}
         definitions[kind.plural] = {"type": "object", "properties": settings, **_OWN_SETTINGS}
         definitions[kind.name] = _part(kind, settings)
+    definitions[PIPELINE_STAGE.name] = _stage(definitions.pop(PIPELINE_STAGE.plural))
+    listed = {"type": "array", "items": {"$ref": f"#/$defs/{PIPELINE_STAGE.name}"}, "minItems": 1, "maxItems": MOST}
+    stages = "Stages of a pipeline, which run one after the other and share the other settings."
+    schema["properties"][STAGES] = {"description": stages, **listed}
     definitions["EvaluateSpec"]["properties"]["panel"]["anyOf"].insert(0, _suggested(panel_names()))
     definitions["PanelGame"]["properties"]["name"] |= _suggested(games.CLASSES)
     definitions["GameSpec"]["properties"]["name"] |= _suggested(games.CLASSES)
@@ -96,6 +107,7 @@ def _settings(kind: Kind, name: str, definitions: Schema) -> Schema:
     schema = settings_model(kind, name).model_json_schema(schema_generator=Generator)
     definitions |= schema.pop("$defs", {})
     schema.pop("title", None)
+    schema = WHOLE if takes_any(kind, name) else schema
     description = (getdoc(kind.table[name]) or "").split("\n", 1)[0]
     return {"description": description, "anyOf": [schema, {"type": "null"}]}
 
@@ -106,6 +118,12 @@ def _part(kind: Kind, settings: Schema) -> Schema:
     forms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": OWN}]
     forms.append({"allOf": [{"$ref": f"#/$defs/{kind.plural}"}], "maxProperties": 1})
     return {"anyOf": [*forms, {"type": "number"}] if kind.number else forms}
+
+
+def _stage(kinds: Schema) -> Schema:
+    """Return the schema of a pipeline's stage: a kind with its settings, and its name and other settings beside it."""
+    beside = {"name": _JSON_NAME, "with": WHOLE}
+    return {"anyOf": [{"enum": [*kinds["properties"]]}, {**kinds, "properties": kinds["properties"] | beside}]}
 
 
 def _placed(schema: Any) -> Any:

@@ -237,7 +237,7 @@ def described(kind: Kind) -> list[dict[str, str]]:
     return [
         {kind.name: name, "settings": settings or "–", "what": (getdoc(function) or "").split("\n", 1)[0]}
         for name, function in kind.table.items()
-        for settings in [", ".join(_setting_text(n, p) for n, p in _settings(function).items())]
+        for settings in [", ".join(_setting_texts(kind, name))]
     ]
 
 
@@ -330,6 +330,11 @@ def _anchored_settings(kind: Kind, name: str, given: Any) -> Any:
 
 def _settings(function: Callable[..., Any]) -> dict[str, Parameter]:
     return {n: p for n, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY}
+
+
+def _setting_texts(kind: Kind, name: str) -> list[str]:
+    texts = [_setting_text(n, p) for n, p in _settings(part(kind, name)).items()]
+    return [*texts, "any of an experiment"] if takes_any(kind, name) else texts
 
 
 def _setting_text(name: str, parameter: Parameter) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-
 STAGE = "stage:"
 """First part of a text that names a stage of a pipeline, in place of a path."""
 

@@ -1,0 +1,164 @@
+"""Pipelines as they are written: every slip is one line with file, line and stage, and nothing is run."""
+
+from pathlib import Path
+
+import pytest
+
+from arena.config.pipeline import read_pipeline
+from arena.config.sources import Layer, file_layer, set_layer, text_layer
+from arena.config.staging import Earlier, plan, stage_seed
+from arena.errors import ConfigError
+from arena.parts.chosen import takes_any
+from arena.parts.schedules import SCHEDULE
+from tests.factories.commands import refused
+from tests.factories.pipelines import CONFIG, pipeline
+
+HEAD = CONFIG[: CONFIG.index("stages:")]
+LINE = HEAD.count("\n") + 1
+"""Line of `stages:`."""
+
+
+def made(stages: str, *layers: Layer) -> list[tuple[str, str]]:
+    """Name and model of the policy at each stage."""
+    given = read_pipeline([text_layer("test", HEAD + stages), *layers])
+    experiments = [(each.spec.name, each.made) for each in plan(given, Path("RUN"), print)]
+    return [(name, experiment.policies["player"].model) for name, experiment in experiments]  # type: ignore[union-attr]
+
+
+def stage(text: str) -> str:
+    return f"stages:\n  - {text}\n"
+
+
+FIRST = "stages:\n  - name: a\n    play: {iterations: 1}\n  - name: b\n    play: "
+
+SLIPS = [
+    # structure
+    ("stages: 3\n", f"chain.yaml:{LINE}: stages: a list of stages belongs here"),
+    ("stages: {play: {}}\n", f"chain.yaml:{LINE}: stages: a list of stages belongs here"),
+    ("stages: []\n", f"chain.yaml:{LINE}: stages: 0 stages: a pipeline has 1 to 99"),
+    (f"stages: [{', '.join(['play'] * 100)}]\n", "100 stages: a pipeline has 1 to 99"),
+    (stage("5"), f"chain.yaml:{LINE + 1}: stages[0]: a stage is its kind with settings"),
+    (stage("name: x"), f"chain.yaml:{LINE + 1}: stages[0]: the stage's kind is missing: one of play"),
+    (stage("{play: {}, plai: {}}"), "stages[0]: one kind belongs here, not play and plai"),
+    (stage("plai: {}"), f"chain.yaml:{LINE + 1}: stages[0].plai: unknown kind of stage 'plai' — did you mean 'play'?"),
+    (stage("nosuch.py:f: {}"), "nosuch.py"),
+    (stage("play: 5"), "stages[0].play: a mapping of settings belongs here"),
+    (stage("{play: {iterations: 1}, with: {seed: 1}}"), "play takes these settings itself"),
+    ("stages: [{play: {iterations: 1}}, {play: {iterations: 1}}]\n", "stages[1]: a second stage with the name 'play'"),
+    # settings
+    (stage("play: {iteration: 5}"), f"stage play: chain.yaml:{LINE + 1}: stages[0].play.iteration: unknown field"),
+    (stage("play: {}"), "stage play: "),
+    (stage("play: {iterations: 0}"), "stages[0].play.iterations: should be greater than or equal to 1, not 0"),
+    (stage("play: {iterations: 1, credit: {estimator: mrs}}"), "unknown estimator 'mrs' — did you mean 'mars'?"),
+    (stage("play: {iterations: 1, stages: [play]}"), "stage play: "),
+    (stage("play: {iterations: 1, seats: {first: {policy: nobody}}}"), "stage play: seats.first.policy"),
+    # other stages
+    (FIRST + "{iterations: 1, policies: {old: {model: stage:c}}}\n", f"chain.yaml:{LINE + 4}: stages[1].play.policies.old.model"),
+    (FIRST + "{iterations: 1, policies: {old: {model: stage:c}}}\n", "stage:c: there is no stage 'c'"),
+    (FIRST + "{iterations: 1, policies: {old: {model: stage:b}}}\n", "stage:b: b is this stage: name an earlier one"),
+    (FIRST + "{iterations: 1, policies: {old: {model: 'stage:a:x'}}}\n", "stage a trained no policy 'x' (it trained: player)"),
+    (FIRST + "{iterations: 1, policies: {old: {model: 'stage:../x'}}}\n", "there is no stage '../x'"),
+    (FIRST + "{iterations: 1, policies: {old: {model: 'stage:/etc'}}}\n", "there is no stage '/etc'"),
+    (FIRST + "{iterations: 1, source: {log: stage:c}}\n", "stages[1].play.source.log: stage:c: there is no stage 'c'"),
+    ("stages: [{play: {iterations: 1, policies: {player: {model: stage:rl}}}}, {name: rl, play: {iterations: 1}}]\n",
+     "stage:rl: rl is a later stage: name an earlier one"),
+]  # fmt: skip
+NAMES = ["../../x", "/etc/passwd", "a/b", ".", "..", "", "A", "a b", "x" * 65, "a\\nb", "\u202ea", "-a", "é"]
+
+
+@pytest.mark.parametrize(("stages", "says"), SLIPS)
+def test_a_slip_is_one_line_with_file_and_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stages: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("chain.yaml").write_text(HEAD + stages)
+    assert says in refused("run", "selfplay", "--config", "chain.yaml", "--out", "run")
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_is_no_folder_is_refused(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "chain.yaml"
+    file.write_text(HEAD + f'stages:\n  - name: "{name}"\n    play: {{iterations: 1}}\n')
+    line = refused("run", "selfplay", "--config", file, "--out", tmp_path / "run")
+    assert f"chain.yaml:{LINE + 1}: stages[0].name: " in line and "is no name: use at most 64" in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigError, match="5 is no name"):
+        read_pipeline([text_layer("test", HEAD + stage("{name: 5, play: {}}"))])
+
+
+def test_bad_settings_of_the_whole_are_told() -> None:
+    for key, value in (("seed", -1), ("seed", "x"), ("name", "A b"), ("study", 3)):
+        with pytest.raises(ConfigError, match=key):
+            read_pipeline([text_layer("test", CONFIG), set_layer(f"{key}={value}")])
+
+
+def test_policies_go_on_from_the_newest_stage_that_trained_them() -> None:
+    three = FIRST + "{iterations: 1, policies: {player: {model: nano-5}}}\n  - play: {iterations: 1}\n"
+    assert made(three) == [("a", "nano"), ("b", "nano-5"), ("play", "nano-5")]
+    frozen = FIRST + "{iterations: 1, policies: {other: {model: nano-5}}, seats: {first: {policy: other}, "
+    frozen += "second: {policy: other}}}\n  - play: {iterations: 1}\n"
+    assert made(frozen)[2] == ("play", "nano"), "a stage that does not play a policy does not train it"
+
+
+def test_a_setting_of_a_stage_wins_over_shared_ones_and_a_later_layer_over_both() -> None:
+    changes = ["iterations=9", "stages.play.play.iterations=7", "learn.lr=0.5"]
+    given = pipeline(*changes)
+    found = {each.spec.name: each.made for each in plan(given, Path("RUN"), print)}
+    assert [each.iterations for each in found.values()] == [2, 7, 2]  # type: ignore[union-attr]
+    assert [each.learn.lr for each in found.values()] == [0.5, 5e-4, 0.5]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "says"),
+    [
+        ("stages.plai.play.iterations=1", "no stage 'plai' — did you mean 'play'? (there are first, play, last)"),
+        ("stages.0.play.iterations=1", "no stage '0'"),
+        ("stages.play.iterations=1", "no iterations here: change the settings under play or with"),
+        ("stages.play=1", "settings belong here"),
+        ("stages=1", "settings of stages by name belong here"),
+    ],
+)
+def test_a_change_of_no_stage_is_refused(assignment: str, says: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        pipeline(assignment)
+    assert says in str(raised.value) and str(raised.value).startswith(f"--set {assignment}")
+
+
+def test_a_saved_pipeline_reads_back_with_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("def mine(batch): return batch\n")
+    Path("roles").mkdir()
+    given = pipeline("roles=roles", "stages.play.play.credit.estimator=mine.py:mine", "stages.last.play.roles=roles")
+    text = given.to_yaml({"threads": 2}, lambda name, model: f"{model}-1" if model == "nano" else model)
+    assert str(tmp_path / "mine.py:mine") in text and text.count(str(tmp_path / "roles")) == 2
+    again = read_pipeline([text_layer("config.yaml", text)])
+    assert again.to_yaml({}, lambda name, model: model) == text
+    assert "model: nano-1" in text and "model: stage:first:player" in text and "threads: 2" in text
+
+
+def test_seeds_differ_by_stage_and_repeat() -> None:
+    seeds = {stage_seed(seed, name) for seed in range(50) for name in ("a", "b", "aa", "ab")}
+    assert len(seeds) == 200 and stage_seed(3, "a") == stage_seed(3, "a")
+    own = pipeline("stages.first.play.seed=7")
+    assert [each.made.seed for each in plan(own, Path("RUN"), print)][0] == 7  # type: ignore[union-attr]
+
+
+def test_the_newest_weights_are_those_of_the_last_stage() -> None:
+    earlier = Earlier().plus("a", Path("a"), {"x": "1", "y": "2"}).plus("b", Path("b"), {"x": "3"})
+    assert earlier.newest == {"x": "3", "y": "2"} and list(earlier.folders) == ["a", "b"]
+
+
+def test_other_kinds_of_parts_take_their_own_settings_only() -> None:
+    assert not any(takes_any(SCHEDULE, name) for name in SCHEDULE.table)
+
+
+def test_commands_for_single_experiments_say_so(tmp_path: Path) -> None:
+    file = tmp_path / "chain.yaml"
+    file.write_text(CONFIG)
+    assert file_layer(file).data["stages"]
+    for words in (["study", file], ["sweep", file, "--set", "learn.lr=1e-3"], ["check", "fit", file]):
+        assert "a pipeline (it has `stages`)" in refused(*words)

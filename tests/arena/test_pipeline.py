@@ -1,0 +1,243 @@
+"""A pipeline killed anywhere resumes bit by bit, and no stage starts from half a predecessor or a changed one."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arena.cli.loop import wait
+from arena.config.sources import set_layer
+from arena.errors import ConfigError, Interrupted, StoreError
+from arena.pipeline import resume_pipeline, start_pipeline
+from arena.store.locks import locked
+from arena.store.reader import RunReader
+from arena.store.run import RunFolder
+from arena.store.stages import finished as ended
+from tests.factories.children import Child, Hurt, arena_child
+from tests.factories.commands import arena, refused
+from tests.factories.labs import Quiet, weight_files
+from tests.factories.pipelines import CONFIG, STAGES, finished, pipeline, results
+from tests.factories.thorough import cases
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return finished(tmp_path_factory.mktemp("pipeline") / "run")
+
+
+@pytest.fixture
+def copy(whole: Path, tmp_path: Path) -> Path:
+    """A copy of the finished pipeline at its own path, restored afterwards, for what looks at absolute paths."""
+    folder = tmp_path / "copy"
+    shutil.copytree(whole, folder)
+    return folder
+
+
+def begin_again(folder: Path, stage: str) -> None:
+    """Take away all that came after the stage before this one ended."""
+    for name in STAGES[STAGES.index(stage) :]:
+        shutil.rmtree(folder / "stages" / name)
+
+
+def test_each_stage_starts_from_the_weights_of_the_one_before(whole: Path) -> None:
+    experiments = [RunReader(whole / "stages" / name).environment()["experiment"] for name in STAGES]
+    models = [each["policies"]["player"]["model"] for each in experiments]
+    ends = [ended(whole / "stages" / name) for name in STAGES]
+    assert models[0] == "nano"
+    assert models[1:] == [str(end.weights["player"]) for end in ends[:2] if end]
+    assert experiments[2]["policies"]["old"]["model"] == models[1], "`stage:first:player` is the first stage's"
+    assert [each["policies"]["player"]["imitate"] is not None for each in experiments] == [True, False, False]
+    assert [each["learn"]["lr"] for each in experiments] == [1e-3, 5e-4, 1e-3]
+    assert len({each["seed"] for each in experiments}) == 3
+    first, second = (weight_files(whole / "stages" / name, 2, "player")[0] for name in STAGES[:2])
+    assert first != second, "both learn"
+
+
+def test_an_ended_pipeline_has_nothing_left_to_do(whole: Path) -> None:
+    before = results(whole)
+    watcher = Quiet()
+    wait(resume_pipeline(whole, watcher))
+    assert results(whole) == before and watcher.rows == []
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("config") / "chain.yaml"
+    file.write_text(CONFIG)
+    return file
+
+
+@pytest.fixture(scope="module")
+def steps(config: Path, whole: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """Number of durable steps of the whole pipeline."""
+    place = tmp_path_factory.mktemp("steps")
+    hurt = Hurt(count_steps=place / "steps")
+    told = arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", hurt=hurt)
+    assert told.code == 0, told
+    assert results(place / "run") == results(whole), "another process plays the same"
+    return int((place / "steps").read_text())
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", range(cases(10, 40)))
+def test_a_pipeline_killed_at_any_step_resumes_bit_by_bit(
+    whole: Path, config: Path, steps: int, tmp_path: Path, case: int
+) -> None:
+    """Each case kills the pipeline in its own slice of the steps, and every third one kills the resumed one, too."""
+    count, draw = cases(10, 40), random.Random(case)
+    at = draw.randint(1 + steps * case // count, steps * (case + 1) // count)
+    folder = tmp_path / "run"
+    start = ["run", "selfplay", "--config", config, "--out", folder, "--json"]
+    killed = arena_child(tmp_path / "child", *start, hurt=Hurt(kill_at_step=at))
+    assert killed.code == -9, killed
+    for again in [*([Hurt(kill_at_step=draw.randint(1, 60))] if case % 3 == 0 else []), None]:
+        arguments = ["resume", folder, "--json"] if (folder / "config.yaml").exists() else start
+        told = arena_child(tmp_path / "again", *arguments, hurt=again)
+    assert told.code == 0, told
+    assert results(folder) == results(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [("iteration", 1), ("phase", (2, "learn")), ("phase", (2, "commit"))])
+def test_an_interrupted_pipeline_says_how_to_resume_it(whole: Path, tmp_path: Path, stop: tuple[str, object]) -> None:
+    folder, seen = tmp_path / "run", [0]
+
+    def is_second(what: str, value: object) -> bool:
+        seen[0] += (what, value) == stop
+        return (what, value) == stop and seen[0] == 2
+
+    with pytest.raises(Interrupted, match=f"arena resume {folder} continues"):
+        wait(start_pipeline(pipeline(), folder, Quiet(is_second)))
+    assert ended(folder / "stages" / "01-first") and not ended(folder / "stages" / "02-play")
+    wait(resume_pipeline(folder / "stages" / "02-play", Quiet()))
+    assert results(folder) == results(whole)
+
+
+Damage = Callable[[Path], object]
+
+
+def edits(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+
+
+WEIGHTS = "checkpoints/0002/policies/player/model.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda stage: edits(stage / WEIGHTS), "model.safetensors is not as it was written"),
+        (lambda stage: (stage / WEIGHTS).unlink(), "model.safetensors is missing"),
+        (lambda stage: (stage / WEIGHTS).with_name("extra.json").write_text("{}"), "extra.json is not as it was"),
+        (lambda stage: edits(stage / "done.json"), "done.json is not as it was written"),
+        (lambda stage: (stage / "done.json").write_text("[" * 9999), "done.json is not as it was written"),
+        (lambda stage: edits(stage / "log/0001.parquet"), "0001.parquet is not as it was written"),
+        (lambda stage: shutil.rmtree(stage / "checkpoints"), "is missing, and later stages start from it"),
+    ],
+)
+def test_a_changed_predecessor_is_refused(copy: Path, damage: Damage, says: str) -> None:
+    begin_again(copy, "02-play")
+    damage(copy / "stages" / "01-first")
+    line = refused("resume", copy)
+    assert says in line and "Traceback" not in line
+    assert not (copy / "stages" / "02-play").exists()
+
+
+def test_weights_may_not_lie_elsewhere(copy: Path) -> None:
+    from arena.store.manifest import digest
+
+    begin_again(copy, "02-play")
+    done = copy / "stages" / "01-first" / "done.json"
+    body = json.loads(done.read_text())
+    body.pop("sha256")
+    body["weights"]["player"]["folder"] = "../../../elsewhere"
+    done.write_text(json.dumps({**body, "sha256": digest(body)}))
+    assert "leads out of" in refused("resume", copy)
+
+
+def test_an_edited_config_is_refused(copy: Path) -> None:
+    text = (copy / "config.yaml").read_text()
+    (copy / "config.yaml").write_text(text.replace("seed: 3", "seed: 4"))
+    assert "config.yaml was edited since its run began" in refused("resume", copy)
+
+
+def test_a_second_process_is_refused(copy: Path) -> None:
+    with locked(copy):
+        assert "is in use by" in refused("resume", copy)
+        assert "is in use by" in refused("resume", copy / "stages" / "03-last")
+
+
+@pytest.mark.slow
+def test_a_second_resume_is_refused_while_the_first_runs(config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = Child(tmp_path / "first", "run", "selfplay", "--config", config, "--out", folder, "--json")
+    assert first.until((folder / "stages" / "01-first" / "config.yaml").exists)
+    told = arena_child(tmp_path / "second", "resume", folder)
+    assert told.code == 2 and "is in use by" in told.line
+    assert first.end().code == 0
+
+
+@pytest.mark.slow
+def test_settings_change_in_the_stage_that_runs_now(copy: Path) -> None:
+    begin_again(copy, "02-play")
+    wait(resume_pipeline(copy, Quiet(), [set_layer("iterations=3")]))
+    found = [RunReader(copy / "stages" / name).environment()["experiment"]["iterations"] for name in STAGES]
+    assert found == [2, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("path", "assignment", "says"),
+    [
+        ("", "learn.lr=1e-5", "all stages of"),
+        ("stages/01-first", "learn.lr=1e-5", "all stages of"),
+    ],
+)
+def test_an_ended_pipeline_takes_no_settings(copy: Path, path: str, assignment: str, says: str) -> None:
+    assert says in refused("resume", copy / path, "--set", assignment)
+
+
+def test_settings_of_another_stage_or_of_the_game_are_refused(copy: Path) -> None:
+    begin_again(copy, "03-last")
+    assert "01-first does not run now: settings can change in" in refused(
+        "resume", copy / "stages/01-first", "--set", "learn.lr=1e-5"
+    )
+    assert "play.matches (8 → 4) cannot change" in refused("resume", copy, "--set", "play.matches=4")
+
+
+def test_edited_files_of_its_own_are_refused(tmp_path: Path) -> None:
+    role = tmp_path / "mine.yaml"
+    role.write_text("role: mine\nsystem: Play.\nturn: '{{ messages[-1].text }}'\nreply: {format: free}\n")
+    folder = tmp_path / "run"
+    stop = Quiet(lambda what, value: (what, value) == ("iteration", 1))
+    with pytest.raises(Interrupted):
+        wait(start_pipeline(pipeline(f"stages.last.play.seats.first.role={role}"), folder, stop))
+    assert RunFolder.open(folder / "stages" / "01-first")
+    role.write_text(role.read_text() + "# edited\n")
+    with pytest.raises(ConfigError, match=r"mine.yaml was edited since"):
+        wait(resume_pipeline(folder, Quiet()))
+
+
+def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is no pipeline"):
+        wait(resume_pipeline(tmp_path, Quiet()))
+
+
+def test_commands_for_single_runs_say_so(whole: Path) -> None:
+    for words in (["credit", whole], ["export", whole, "--to", whole / "x"], ["show", whole, "0001-0000"]):
+        assert "is a pipeline: name one of its stages, such as" in refused(*words)
+
+
+def test_show_lists_the_stages(whole: Path) -> None:
+    rows = json.loads(arena("show", whole, "--json").out)
+    assert [(row["stage"], row["kind"], row["state"]) for row in rows] == [
+        ("first", "play", "done"), ("play", "play", "done"), ("last", "play", "done"),
+    ]  # fmt: skip
+    assert all(row["iterations"] == row["planned"] == 2 and "valid_rate" in row["metrics"] for row in rows)
+    shown = arena("show", whole).out
+    assert "first" in shown and "done, 2 of 2 iterations" in shown
+    assert arena("show", whole / "stages" / "02-play").code == 0
