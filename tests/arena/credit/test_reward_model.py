@@ -157,7 +157,7 @@ def test_a_run_with_a_reward_model_resumes_to_the_same_bits(model: Path, tmp_pat
 
 
 def test_a_run_has_the_curve_of_over_optimisation_in_its_metrics(model: Path, tmp_path: Path) -> None:
-    finished(tmp_path / "run", experiment(model, "iterations=2", "policies.shared.imitate=null"))
+    finished(tmp_path / "run", experiment(model, "iterations=2"))
     for row in RunFolder.open(tmp_path / "run").reader.metrics():
         figures = row["reward_model.learned"]
         assert (
