@@ -60,11 +60,12 @@ def from_outcomes(
     """
     if not outcomes:
         raise ConfigError("reward_model: the log has no conversation of the policy with this outcome")
-    sides = []
-    for chosen in split([one.deal for one in outcomes], held_out, rng):
-        own = [outcomes[i] for i in chosen]
-        sides.append(_pairs(own, partners, margin, rng) if objective == "bradley_terry" else _labelled(own, objective))
-    return checked(Examples(*sides, digest_of([*sides[0], *sides[1]])), objective)
+    sides = [
+        _pairs(own, partners, margin, rng) if objective == "bradley_terry" else _labelled(own, objective)
+        for chosen in split([one.deal for one in outcomes], held_out, rng)
+        for own in [[outcomes[i] for i in chosen]]
+    ]
+    return checked(Examples(sides[0], sides[1], digest_of([*sides[0], *sides[1]])), objective)
 
 
 def checked(examples: Examples, objective: Objective) -> Examples:

@@ -49,6 +49,6 @@ def _examples(settings: Mapping[str, Any], model: Path, watcher: Watcher) -> Exa
     if settings["data"] is not None:
         frame, longest = tokenizer_and_frame(model)[1], positions_of(model)
         return from_rows(Path(settings["data"]), frame, longest, loss, held_out, rng, watcher.note)
-    names = ("policy", "outcome", "within", "most")
-    found = outcomes_of(Path(settings["log"]), *(settings[name] for name in names), model)
+    log, policy, outcome = Path(settings["log"]), settings["policy"], settings["outcome"]
+    found = outcomes_of(log, policy, outcome, settings["within"], settings["most"], model)
     return from_outcomes(found, loss, held_out, settings["partners"], settings["margin"], rng)
