@@ -22,8 +22,8 @@ from arena.errors import ConfigError, StoreError
 from arena.plain import printable
 from arena.store.lines import LogError
 from arena.store.losses import incomplete_deals
-from arena.store.reader import RunReader
-from arena.store.stages import newest_run
+from arena.store.reader import FolderReader, RunReader
+from arena.store.stages import newest_run, pipeline_of
 
 Names = Collection[str] | None
 """Names to select; None selects all."""
@@ -228,6 +228,10 @@ def _run_names(paths: Sequence[Path]) -> list[str]:
     return names if len({*names}) == len(names) else [str(path) for path in whole]
 
 
+_OF_RUNS = ("name", "seed", "threads", "study")
+"""Settings of a pipeline that say nothing about how its stages learn."""
+
+
 def _run_row(run: str, reader: RunReader) -> dict[str, Any]:
     """Return a run's row of the table `runs`, without settings if its environment file lacks them."""
     about = reader.environment()
@@ -238,7 +242,21 @@ def _run_row(run: str, reader: RunReader) -> dict[str, Any]:
         "started": _parse_time(commands[0].get("time")),
         "arena": (about.get("versions") or {}).get("arena-selfplay"),
     }
-    return known | dict(_flatten(about.get("experiment") or {}, "config."))
+    settings = dict(_flatten(about.get("experiment") or {}, "config."))
+    if (pipeline := pipeline_of(reader.path)) is not None:
+        inside = f"{pipeline}/"  # earlier stages' weights, which are the same to a run with another seed
+        settings = {key: v.removeprefix(inside) if isinstance(v, str) else v for key, v in settings.items()}
+        settings |= _pipeline_settings(FolderReader(pipeline), reader.path.resolve().name)
+    return known | settings
+
+
+def _pipeline_settings(pipeline: FolderReader, stage: str) -> dict[str, Any]:
+    """Return the settings of a pipeline's stages up to this one, and those that they share, as they were written."""
+    experiment = pipeline.environment().get("experiment") or {}
+    stages = [entry for entry in experiment.get("stages") or () if isinstance(entry, dict)][: int(stage[:2])]
+    shared = {name: value for name, value in experiment.items() if name not in (*_OF_RUNS, "stages")}
+    named = {str(entry.get("name")): {k: v for k, v in entry.items() if k != "name"} for entry in stages}
+    return dict(_flatten({"shared": shared, "stages": named}, "config."))
 
 
 def _parse_time(text: Any) -> datetime | None:

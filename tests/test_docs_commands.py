@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
-from arena.cli.run import Asked, _experiment
+from arena.cli.run import Asked, _experiment, _layers
+from arena.config.pipeline import read_pipeline
+from arena.config.sources import is_pipeline
+from arena.config.staging import plan
 from tests.factories.commands import arena
 from tests.pages import PAGES, ROOT, blocks, commands, names, parse, write_files
 
@@ -122,7 +125,11 @@ def test_a_run_that_is_shown_is_an_experiment(line: Shown, tmp_path: Path) -> No
         if any(said[name] for name in ("game", "recipe", "config")):
             named = {name: said[name] for name in ("game", "recipe", "config", "arm", "policies", "roles", "scale")}
             asked = Asked(**named, settings=settings, iterations=said["iterations"], seed=said["seed"])
-            assert _experiment(asked).iterations > 0
+            layers = _layers(asked)
+            if is_pipeline(layers):
+                assert plan(read_pipeline(layers), tmp_path / "run", print)
+            else:
+                assert _experiment(layers, asked.policies).iterations > 0
 
 
 def begun(page: Path) -> None:

@@ -21,6 +21,7 @@ from arena.errors import ConfigError, Interrupted
 from arena.evaluate.held_out import held_out
 from arena.launch import fresh_folder, resume_run, start
 from arena.store.files import CONFIG, require_run
+from arena.store.stages import pipeline_of
 
 ProgressLike = Progress | Callable[[Progress], object] | None
 _FIRST: dict[str, int] = {}
@@ -71,6 +72,8 @@ def resume(
     errors are as in `run`.
     """
     path = require_run(Path(expanduser(folder)))
+    if (pipeline := pipeline_of(path)) is not None:
+        raise ConfigError(f"{path} is a stage of the pipeline {pipeline}: arena resume {pipeline}, on the command line")
     layers = layers_of(overrides)
     layers += [setting("iterations", iterations)] if iterations is not None else []
     asked = kept_experiment(path, layers, trust)

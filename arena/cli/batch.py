@@ -22,7 +22,7 @@ from arena.process import cores
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from arena.config.experiment import Experiment
+    from arena.config.recipe import R
     from arena.config.study import StudySpec
     from arena.evaluate.study.plan import Run
     from arena.evaluate.study.runs import Begin, Runner
@@ -47,7 +47,7 @@ def plan_line(label: str, runs: int, jobs: int | None, minutes: float | None, on
 
 
 def run_batch(
-    experiment: Experiment,
+    experiment: R,
     folder: Path,
     arms: Sequence[str],
     seeds: int,
@@ -95,26 +95,27 @@ def _starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
         yield starter
 
 
-def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[Experiment], Experiment]:
-    """Return a function that checks an experiment with each arm, and returns the experiment fitted to this machine.
+def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[R], R]:
+    """Return a function that checks a recipe with each arm, and returns the recipe fitted to this machine.
 
     Threads "auto" become one per run, and precision "auto" the fastest one, the same for all runs. Long checks are
     reported on stderr unless `quiet`. It is called before the folder exists.
     """
 
-    def fitted(experiment: Experiment) -> Experiment:
+    def fitted(recipe: R) -> R:
         from arena.cli.loop import wait
         from arena.config.arms import with_arm
-        from arena.preflight import fitted, preflight
+        from arena.config.recipe import plain_of, with_changes
+        from arena.pipelines.checking import check_recipe, fitted_recipe
 
-        one = experiment.model_copy(update={"threads": 1 if experiment.threads == "auto" else experiment.threads})
+        one = with_changes(recipe, {"threads": 1} if plain_of(recipe).get("threads", "auto") == "auto" else {})
         since = monotonic()
         for n, arm in enumerate(arms):
-            wait(preflight(with_arm(one, arm), lambda what: None))
+            wait(check_recipe(with_arm(one, arm), lambda what: None))
             if monotonic() - since > EVERY and not quiet:
                 note(f"checked: {n + 1} of {len(arms)}")
                 since = monotonic()
-        return fitted(one)
+        return wait(fitted_recipe(one))
 
     return fitted
 
@@ -127,7 +128,8 @@ def _run_all(runner: Runner, quiet: bool) -> None:
     """
     from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import read_curve, read_secondary_curve
-    from arena.evaluate.study.runs import count_iterations
+    from arena.evaluate.study.runs import count_iterations, result_folder
+    from arena.store.contents import METRICS
 
     spec, checked = runner.plan.spec, set[str]()
     later = EVALUATED, PANEL  # known when a run has ended
@@ -135,16 +137,17 @@ def _run_all(runner: Runner, quiet: bool) -> None:
     with _followed(runner, quiet) as shown:
 
         def step(run: Run, more: int) -> None:
-            if run.arm not in checked:
+            last = run._replace(path=result_folder(runner.plan, run) or run.path)
+            if run.arm not in checked and (last.path / METRICS).exists():
                 if not spec.figure.startswith(later):
-                    read_curve(run, spec.figure)
+                    read_curve(last, spec.figure)
                 for figure in spec.also:
                     if not figure.startswith(later):
-                        read_secondary_curve(spec, run, figure)
+                        read_secondary_curve(spec, last, figure)
                 checked.add(run.arm)
             first = (run.arm, run.seed) == (spec.arm, spec.first_seed)
             if first and count_iterations(run) >= runner.plan.iterations(run.arm):
-                for line in _missing_gauge_lines(spec, run):
+                for line in _missing_gauge_lines(spec, last):
                     note(line)
             shown.done += more
 

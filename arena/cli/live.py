@@ -41,15 +41,12 @@ class Screen:
 
     def phase(self, iteration: int, name: str) -> None:
         """Show a new phase and reset the counts of turns and matches; iteration 0 is before the first."""
-        begins = f"{self._label}: {name}" if self._label else name
-        self._phase = (
-            f"{self._label}{', ' if self._label else ''}iteration {iteration}: {name}" if iteration else begins
-        )
-        self._since = monotonic()
+        begins = f"iteration {iteration}: {name}" if iteration else name
+        self._phase, self._since = f"{self._label}: {begins}" if self._label else begins, monotonic()
         self._turns = self._ended = self._failed = 0
         self._pace = None
         if self.style == "lines" and not iteration:
-            self.console.print(Text(begins), soft_wrap=True)
+            self.console.print(Text(self._phase), soft_wrap=True)
 
     def stage(self, label: str, name: str, iterations: int) -> None:
         """Show the stage of a pipeline that begins or goes on, and forget the iterations of the one before."""

@@ -117,7 +117,7 @@ def run_selfplay(
 def _run_pipeline(pipeline: Pipeline, out: Path | None, as_json: bool) -> None:
     with loading():
         from arena.cli.loop import wait
-        from arena.pipeline import start_pipeline
+        from arena.pipelines.running import start_pipeline
 
     console, screen = _screen(0, as_json)
     with screen.on_screen():
@@ -127,7 +127,7 @@ def _run_pipeline(pipeline: Pipeline, out: Path | None, as_json: bool) -> None:
 
 def _resume_pipeline(run: Path, layers: Sequence[Layer], trust: bool, as_json: bool) -> None:
     from arena.cli.loop import wait
-    from arena.pipeline import resume_pipeline
+    from arena.pipelines.running import resume_pipeline
 
     console, screen = _screen(0, as_json)
     with screen.on_screen():
@@ -136,15 +136,16 @@ def _resume_pipeline(run: Path, layers: Sequence[Layer], trust: bool, as_json: b
 
 
 def _report_pipeline(console: Console, folder: Path, screen: Screen) -> None:
-    """Print the stages of a finished pipeline, and the report of the last one."""
+    """Print the stages of a finished pipeline, and the report of the last one that is an experiment."""
     from arena.cli.final_report import print_report
     from arena.cli.show_pipeline import show_pipeline
-    from arena.store.stages import newest_run
+    from arena.store.stages import begun
 
     if screen.style != "json":
         show_pipeline(console, folder)
         console.print()
-    print_report(console, newest_run(folder), screen)
+    for run in begun(folder)[-1:]:
+        print_report(console, run, screen)
 
 
 def resume(
@@ -204,7 +205,6 @@ class Asked:
 def _layers(asked: Asked) -> list[Layer]:
     """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
     import games
-    from arena.config.layers import compose
     from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
 
     if asked.game and (complaint := games.complaint(asked.game)):
@@ -216,8 +216,9 @@ def _layers(asked: Asked) -> list[Layer]:
     layers = own if whole else [recipe_layer(asked.recipe) if asked.recipe else recipe_of(asked.game), *own]
     if asked.arm:
         from arena.config.arms import arm_layers
+        from arena.config.recipe import compose_recipe
 
-        below = compose(layers)
+        below = compose_recipe(layers)
         layers += arm_layers(below, asked.arm, below.seed if asked.seed is None else asked.seed)
     roles = json.dumps(str(asked.roles)) if asked.roles else None
     flags = {"roles": roles, "iterations": asked.iterations, "seed": asked.seed}

@@ -16,9 +16,10 @@ from arena.cli.console import PlainConsole, note
 from arena.cli.evaluate import Json, listed
 from arena.cli.progress import lasting
 from arena.cli.tables import interval, say, show_table
+from arena.errors import ConfigError
 
 if TYPE_CHECKING:
-    from arena.config.experiment import Experiment
+    from arena.config.recipe import Recipe
     from arena.config.study import StudySpec
     from arena.evaluate.study.plan import Plan
     from arena.evaluate.study.results import Results
@@ -113,7 +114,7 @@ def _power(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> dict[str, d
 
 
 def _rehearse(
-    experiment: Experiment,
+    experiment: Recipe,
     folder: Path,
     arms: list[str],
     seeds: int,
@@ -126,8 +127,11 @@ def _rehearse(
     Exits with code 1 if a run failed.
     """
     from arena.config.arms import with_arm
+    from arena.config.experiment import Experiment
     from arena.evaluate.study.rehearsal import REHEARSED, estimate_seconds, rehearsal
 
+    if not isinstance(experiment, Experiment):  # stages may count epochs or steps instead
+        raise ConfigError("--rehearse: stages of a pipeline have no common number of iterations to shorten")
     short = rehearsal(experiment)
     if not as_json:
         label = f"rehearsal of {experiment.name}: {REHEARSED} iterations of {len(arms)} arms"
@@ -163,7 +167,7 @@ def _duration(seconds: float | None) -> str:
     return "an unknown time" if seconds is None else lasting(seconds)
 
 
-def _announce(experiment: Experiment, label: str, runs: int, jobs: int | None, on_ray: str | None) -> None:
+def _announce(experiment: Recipe, label: str, runs: int, jobs: int | None, on_ray: str | None) -> None:
     """Print the number and estimated time of the runs, before they are loaded and checked, which takes a while."""
     note(plan_line(label, runs, jobs, experiment.study.minutes if experiment.study else None, on_ray))
 

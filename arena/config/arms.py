@@ -2,24 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from agents.names import nearest
-from arena.config.experiment import Experiment
-from arena.config.layers import compose
-from arena.config.saved_config import as_plain
+from arena.config.recipe import R, Recipe, compose_recipe, experiments_of, last_experiment, plain_of
 from arena.config.sources import Layer, set_layer
 from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
 from arena.errors import ConfigError
 
 
-def study_of(experiment: Experiment) -> StudySpec:
+def study_of(experiment: Recipe) -> StudySpec:
     """Return the experiment's `study` section. Raises ConfigError if it has none."""
     if experiment.study is None:
         raise ConfigError(f"{experiment.name} has no section `study` that names arms (docs/experiments.md)")
     return experiment.study
 
 
-def chosen_arms(experiment: Experiment, names: Sequence[str]) -> list[str]:
+def chosen_arms(experiment: Recipe, names: Sequence[str]) -> list[str]:
     """Return the study's arms that `--arms` names, in the study's order; `["all"]` names all of them.
 
     Raises ConfigError for an unknown arm, or if `names` is empty.
@@ -35,7 +34,7 @@ def chosen_arms(experiment: Experiment, names: Sequence[str]) -> list[str]:
     return [arm for arm in known if arm in names]
 
 
-def arm_layers(experiment: Experiment, arm: str, seed: int) -> list[Layer]:
+def arm_layers(experiment: Recipe, arm: str, seed: int) -> list[Layer]:
     """Return an arm's overrides as layers of settings: the study's `each` for this seed, then the arm's own.
 
     The first arm, the recipe itself, has none of its own. Raises ConfigError for an unknown arm.
@@ -53,20 +52,21 @@ def _layer(place: str, setting: str) -> Layer:
     return replace(layer, source=layer.source.replace("--set", f"{place}:", 1))
 
 
-def with_arm(experiment: Experiment, arm: str, seed: int = 0) -> Experiment:
+def with_arm(experiment: R, arm: str, seed: int = 0) -> R:
     """Return the experiment with the overrides of one arm of its study. Raises ConfigError for an unknown arm."""
     layers = arm_layers(experiment, arm, seed)
-    return compose([Layer(experiment.name, "", as_plain(experiment)), *layers]) if layers else experiment
+    changed = compose_recipe([Layer(experiment.name, "", plain_of(experiment)), *layers]) if layers else experiment
+    return cast(R, changed)
 
 
-def check_arms(experiment: Experiment) -> None:
+def check_arms(experiment: Recipe) -> None:
     """Raise ConfigError unless the study's arms are valid experiments that play as many matches as the first arm.
 
     Also checks that the study's metrics of evaluations and panels are among those that `evaluate` plays. Arms in
     `study.uneven` may play another number.
     """
     study = study_of(experiment)
-    asked = experiment.evaluate
+    asked = last_experiment(experiment).evaluate
     figures = (study.figure, *study.also)
     games = len((asked and asked.games) or ())
     for name in figures:
@@ -90,10 +90,14 @@ def check_arms(experiment: Experiment) -> None:
             )
 
 
-def budget(experiment: Experiment) -> tuple[int, int]:
-    """Return the number of iterations and of matches per iteration, including branches."""
-    return experiment.iterations, experiment.play.most_matches
+Budget = tuple[tuple[int, int], ...]
+"""Number of iterations, and of matches per iteration, of each experiment of a recipe."""
 
 
-def _budget_text(budget: tuple[int, int]) -> str:
-    return f"{budget[0]} × {budget[1]}"
+def budget(recipe: Recipe) -> Budget:
+    """Return the number of iterations and of matches per iteration, including branches, by stage."""
+    return tuple((each.iterations, each.play.most_matches) for each in experiments_of(recipe))
+
+
+def _budget_text(budget: Budget) -> str:
+    return " + ".join(f"{iterations} × {matches}" for iterations, matches in budget)

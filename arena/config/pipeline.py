@@ -74,26 +74,44 @@ class Pipeline:
     shared: tuple[Layer, ...]
     stages: tuple[StageSpec, ...]
 
-    def to_yaml(self, changed: Mapping[str, Any], resolve: Resolve) -> str:
-        """Return the pipeline as YAML with absolute paths, from which `read_pipeline` reads the same.
+    @property
+    def name(self) -> str:
+        """Name of the pipeline."""
+        return self.head.name
 
-        `changed` are shared settings to override. Raises ConfigError for values that YAML cannot hold.
-        """
+    @property
+    def seed(self) -> int:
+        """Seed of the pipeline, from which those of its stages derive."""
+        return self.head.seed
 
-        def settled(data: Mapping[str, Any]) -> dict[str, Any]:
-            return _with_models(anchored(data, Experiment), resolve)
+    @property
+    def study(self) -> StudySpec | None:
+        """The study that tests a claim about the pipeline, if any."""
+        return self.head.study
 
+    def plain(self, settle: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
+        """Return the pipeline as plain values, which `read_pipeline` reads back. `settle` changes settings of runs."""
         stages = []
         for spec in self.stages:
             own = Kinds(PIPELINE_STAGE).anchored({spec.kind: spec.data()})
             if takes_any(PIPELINE_STAGE, spec.kind):
-                own = {kind: settled(data) for kind, data in own.items()}
-            over = {OVERLAY: settled(merged(spec.overlay))} if spec.overlay else {}
-            stages.append({NAME: spec.name, **own, **over})
-        study = {} if self.head.study is None else {"study": self.head.study.model_dump(mode="json")}
-        shared = settled(merge(merged(self.shared), changed))
+                own = {kind: settle(data) for kind, data in own.items()}
+            stages.append({NAME: spec.name, **own, **({OVERLAY: settle(merged(spec.overlay))} if spec.overlay else {})})
+        study = {} if self.study is None else {"study": self.study.model_dump(mode="json")}
+        return {**settle(merged(self.shared)), **study, STAGES: stages}
+
+    def settled(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model: model) -> "Pipeline":
+        """Return the pipeline with absolute paths, final names of models, and `changed` shared settings."""
+        data = self.plain(lambda own: _with_models(anchored(own, Experiment), resolve))
+        return read_pipeline([Layer(CONFIG, "", merge(data, changed))])
+
+    def to_yaml(self) -> str:
+        """Return the pipeline as YAML, from which `read_pipeline` reads the same.
+
+        Raises ConfigError for values that YAML cannot hold.
+        """
         try:
-            return strict_yaml.dump({**shared, **study, STAGES: stages}, CONFIG)
+            return strict_yaml.dump(self.plain(), CONFIG)
         except strict_yaml.YamlError as error:
             raise ConfigError(str(error)) from None
 

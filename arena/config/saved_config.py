@@ -99,7 +99,12 @@ def identity(run: Path) -> str:
 
 def changes(before: Experiment, now: Experiment) -> list[Change]:
     """Return the settings that differ between two experiments, by dotted name; None stands for a missing setting."""
-    old, new = dict(_leaves(as_plain(before))), dict(_leaves(as_plain(now)))
+    return differences(as_plain(before), as_plain(now))
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """Return the plain values that differ, by dotted name; None stands for a missing one."""
+    old, new = dict(_leaves(before)), dict(_leaves(now))
     fields = sorted(old.keys() | new.keys())
     return [Change(name, old.get(name), new.get(name)) for name in fields if old.get(name) != new.get(name)]
 

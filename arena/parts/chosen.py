@@ -1,9 +1,9 @@
 """Parts of an experiment that are chosen by name: estimators, reward stages, losses and others.
 
 A part is a function in a table. Its keyword-only parameters are its settings. Pydantic validates them by their
-annotations, and an unknown name or setting is an error, unless the function takes `**settings`. In YAML a part is its name, or its name with settings:
-`estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A user's own function is named by its file: `estimator:
-lone_winner.py:lone_winner`. A kind is a name with its table, defined beside the functions.
+annotations, and an unknown name or setting is an error, unless the function takes `**settings`. In YAML a part is its
+name, or its name with settings: `estimator: mars`, `estimator: {rae: {decay: 0.9}}`. A user's own function is named by
+its file: `estimator: lone_winner.py:lone_winner`. A kind is a name with its table, defined beside the functions.
 
 Only the annotations of settings are evaluated, so a part may take tensors of a library that is not loaded yet.
 """

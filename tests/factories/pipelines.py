@@ -1,4 +1,4 @@
-"""A pipeline small enough to run in seconds: two stages that learn Kuhn poker, the second from the first one's weights."""
+"""A pipeline small enough to run in seconds: three stages that learn Kuhn poker, each from the weights before it."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from arena.cli.loop import wait
 from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import set_layer, text_layer
-from arena.pipeline import start_pipeline
+from arena.pipelines.running import start_pipeline
 from arena.store import checkpoints
 from tests.factories.labs import Quiet, log, weight_files
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from arena.config.arms import budget, study_of
-from arena.config.experiment import Experiment
-from arena.config.layers import compose
+from arena.config.recipe import Recipe, compose_recipe, with_study
 from arena.config.sources import Layer, set_layer
 
 
-def with_settings(base: Layer, settings: Sequence[str]) -> Experiment:
-    """Return the experiment with `--set` settings over every run of its study. They replace `each` for the same key."""
-    experiment = compose([base, *map(set_layer, settings)])
+def with_settings(base: Layer, settings: Sequence[str]) -> Recipe:
+    """Return the recipe with `--set` settings over every run of its study. They replace `each` for the same key."""
+    experiment = compose_recipe([base, *map(set_layer, settings)])
     if (spec := experiment.study) is None or not settings:
         return experiment
     changed: dict[str, object] = {"each": without_overridden(spec.each, settings)}
-    if budget(experiment) != budget(compose([base])):
+    if budget(experiment) != budget(compose_recipe([base])):
         changed["minutes"] = None  # the recipe's estimate holds for another budget
-    return experiment.model_copy(update={"study": spec.model_copy(update=changed)})
+    return with_study(experiment, spec.model_copy(update=changed))
 
 
-def list_kept_by_arms(experiment: Experiment, settings: Sequence[str]) -> list[str]:
+def list_kept_by_arms(experiment: Recipe, settings: Sequence[str]) -> list[str]:
     """Return a message for each setting that some arm does not take over, because the arm sets the same key itself."""
     return [
         f"--set {setting}: arm {arm} keeps its own {own}"

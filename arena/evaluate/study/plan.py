@@ -6,14 +6,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.config.arms import check_arms, study_of, with_arm
-from arena.config.experiment import Experiment
-from arena.config.layers import compose, to_yaml
-from arena.config.saved_config import changes
+from arena.config.recipe import (
+    R,
+    Recipe,
+    anchored_recipe,
+    compose_recipe,
+    experiments_of,
+    plain_of,
+    with_study,
+    yaml_of,
+)
+from arena.config.saved_config import differences
 from arena.config.sources import Layer, file_layer
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
 from arena.evaluate.study.record import RESULT, Record, RecordedRun, find_record, runs_by_key
-from arena.parts.paths import anchored
 from arena.store.files import make_folder, write_atomic
 from arena.store.locks import locked
 from arena.store.run import foreign_files
@@ -40,7 +47,7 @@ class Plan:
     """Planned runs of a study, in `runs`: its folder, experiment, arms (variants of settings) and number of seeds."""
 
     folder: Path
-    experiment: Experiment
+    experiment: Recipe
     arms: Sequence[str]
     seeds: int
     kept: Mapping[tuple[str, int], RecordedRun] = field(default_factory=dict)
@@ -69,16 +76,17 @@ class Plan:
         return Run(arm, seed, self.folder / f"{arm}-{seed}")
 
     def iterations(self, arm: str) -> int:
-        """Return the number of iterations of the arm's runs."""
-        return with_arm(self.experiment, arm).iterations if arm in self.spec.uneven else self.experiment.iterations
+        """Return the number of iterations of the arm's runs, in all stages."""
+        recipe = with_arm(self.experiment, arm) if arm in self.spec.uneven else self.experiment
+        return sum(each.iterations for each in experiments_of(recipe))
 
 
 def plan(
-    experiment: Experiment,
+    experiment: R,
     folder: Path,
     arms: Sequence[str],
     seeds: int,
-    fit: Callable[[Experiment], Experiment],
+    fit: Callable[[R], R],
     name: str = RESULT,
 ) -> Plan:
     """Create or reopen a study's folder, and return the plan of its runs.
@@ -89,10 +97,10 @@ def plan(
     """
     check_arms(experiment)
     _check_sample(study_of(experiment), seeds)
-    wanted, place, record = anchored(experiment), folder / EXPERIMENT, find_record(folder / name)
+    wanted, place, record = anchored_recipe(experiment), folder / EXPERIMENT, find_record(folder / name)
     recorded = _require_same(_recorded_experiment(record), wanted, folder / name) if record else None
     if place.exists():
-        stored = _require_same(compose([file_layer(place)]), wanted, place)
+        stored = _require_same(compose_recipe([file_layer(place)]), wanted, place)
     elif recorded is None and folder.exists() and (not folder.is_dir() or foreign_files(folder)):
         kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
         raise ConfigError(f"{folder} is there and {kind}: choose another --out")
@@ -101,17 +109,17 @@ def plan(
     return Plan(folder=folder, experiment=stored, arms=arms, seeds=seeds, kept=runs_by_key(record), name=name)
 
 
-def _store(place: Path, fitted: Experiment, wanted: Experiment) -> Experiment:
+def _store(place: Path, fitted: Recipe, wanted: Recipe) -> Recipe:
     """Write the fitted experiment to `place` and return it, or return what another process wrote there first."""
     with locked(make_folder(place.parent)):
         if place.exists():
-            return _require_same(compose([file_layer(place)]), wanted, place)
-        write_atomic(place, to_yaml(fitted))
+            return _require_same(compose_recipe([file_layer(place)]), wanted, place)
+        write_atomic(place, yaml_of(fitted))
     return fitted
 
 
-def _recorded_experiment(record: Record) -> Experiment:
-    return compose([Layer(RESULT, "", {**record.experiment, "study": record.study.model_dump()})])
+def _recorded_experiment(record: Record) -> Recipe:
+    return compose_recipe([Layer(RESULT, "", {**record.experiment, "study": record.study.model_dump()})])
 
 
 def _check_sample(spec: StudySpec, seeds: int) -> None:
@@ -126,17 +134,20 @@ def _check_sample(spec: StudySpec, seeds: int) -> None:
         raise ConfigError(f"study: {error}") from None
 
 
+AUTO = {"threads": "auto", "precision": "fp32"}
+"""Settings that may be `auto`, which a study replaces, with their defaults."""
 FREE = ("minutes", "family", "warm")
 """Settings of a study that may change later, because they change no run and no verdict."""
 
 
-def _require_same(stored: Experiment, wanted: Experiment, place: Path) -> Experiment:
+def _require_same(stored: Recipe, wanted: Recipe, place: Path) -> Recipe:
     """Return the stored experiment with the wanted values of `FREE`. Raises ConfigError if anything else differs."""
     if stored.study and wanted.study:
         study = stored.study.model_copy(update={name: getattr(wanted.study, name) for name in FREE})
-        stored = stored.model_copy(update={"study": study})
-    automatic = {name: getattr(stored, name) for name in ("threads", "precision") if getattr(wanted, name) == "auto"}
-    if other := changes(stored, wanted.model_copy(update=automatic)):
+        stored = with_study(stored, study)
+    before, now = plain_of(stored), plain_of(wanted)
+    automatic = {name: before[name] for name in AUTO if name in before and now.get(name, AUTO[name]) == "auto"}
+    if other := differences(before, now | automatic):
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
         again = "give the options it was begun with, restore it, or choose another --out"
         raise ConfigError(f"{place} is another experiment: {other[0]}{more}: {again}")

@@ -8,14 +8,14 @@ from typing import Any
 
 from agents.names import nearest
 from arena.config.arms import budget, study_of, with_arm
-from arena.config.saved_config import as_plain
+from arena.config.recipe import last_experiment, plain_of
 from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.panel_figures import figures
 from arena.evaluate.study.plan import Plan, Run
 from arena.evaluate.study.record import RecordedRun, find_record, read_record, runs_by_key
-from arena.evaluate.study.runs import is_done
+from arena.evaluate.study.runs import is_done, result_folder
 from arena.evaluate.study.summary import ArmSummary, Curve, Ends, average_figures, find_figure
 from arena.evaluate.study.verdicts import Gauges, Verdict, judge
 from arena.plain import plain
@@ -24,6 +24,7 @@ from arena.store.evaluations import of_latest, read_evaluations
 from arena.store.files import write_atomic
 from arena.store.manifest import digest
 from arena.store.reader import SEAL, read_metrics
+from arena.store.stages import begun, is_pipeline
 from games.plain_files import read_plain
 
 
@@ -81,13 +82,16 @@ def collect(plan: Plan) -> Results:
 
 def _read_run(plan: Plan, run: Run) -> RecordedRun:
     """Read a finished run's results from its folder. Raises StoreError if its files differ from the committed ones."""
-    spec, iterations = plan.spec, plan.iterations(run.arm)
+    spec, iterations = plan.spec, last_experiment(with_arm(plan.experiment, run.arm)).iterations
+    places = begun(run.path) if is_pipeline(run.path) else [run.path]
+    seconds = _sum_seconds([row for place in places for row in read_metrics(place / METRICS)[:iterations]])
+    run = run._replace(path=result_folder(plan, run) or run.path)
     check_committed(run.path, iterations)
     secondary = {figure: read_secondary_curve(spec, run, figure, iterations) for figure in spec.also}
     curve, rows = read_curve(run, spec.figure, iterations), read_metrics(run.path / METRICS)[:iterations]
     steps, tokens = count_work(rows)
     return RecordedRun(
-        arm=run.arm, seed=run.seed, seconds=_sum_seconds(rows), curve=curve,
+        arm=run.arm, seed=run.seed, seconds=seconds, curve=curve,
         also={figure: values for figure, values in secondary.items() if values is not None},
         gauges=average_figures(rows, [gauge.figure for gauge in spec.gauges]), steps=steps, tokens=tokens,
     )  # fmt: skip
@@ -194,7 +198,7 @@ def _to_json(plan: Plan, results: Results) -> dict[str, Any]:
         "summary": {arm.arm: _summary_to_json(arm) for arm in results.arms},
         "also": {name: {arm.arm: _summary_to_json(arm) for arm in arms} for name, arms in results.beside.items()},
         "verdict": results.verdict._asdict(),
-        "experiment": {key: value for key, value in as_plain(plan.experiment).items() if key != "study"},
+        "experiment": {key: value for key, value in plain_of(plan.experiment).items() if key != "study"},
     }
 
 
@@ -213,7 +217,7 @@ def missing_runs(plan: Plan, results: Results) -> Sequence[Run]:
 
 
 def _describe_arm(plan: Plan, arm: str) -> dict[str, Any]:
-    iterations, matches = budget(with_arm(plan.experiment, arm))
+    iterations, matches = budget(with_arm(plan.experiment, arm))[-1]
     settings = study_of(plan.experiment).arms.get(arm, [])
     return {"set": settings, "iterations": iterations, "matches": matches}
 

@@ -10,10 +10,13 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from time import sleep
 from typing import Protocol
 
 from arena.config.arms import with_arm
+from arena.config.experiment import Experiment
+from arena.config.recipe import experiments_of, last_experiment
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run
 from arena.process import command_line, end_with, environment_of_children
@@ -21,6 +24,7 @@ from arena.store import checkpoints
 from arena.store.contents import METRICS
 from arena.store.files import CONFIG
 from arena.store.locks import in_use
+from arena.store.stages import begun, is_pipeline, stage_folder
 from games.plain_files import read_plain
 
 POLL = 0.2
@@ -175,7 +179,7 @@ def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
     if run == first or run.arm not in plan.spec.warm or not _has_weights(first):
         return []
     settings: list[str] = []
-    for name, policy in with_arm(plan.experiment, run.arm).policies.items():
+    for name, policy in experiments_of(with_arm(plan.experiment, run.arm))[0].policies.items():
         if policy.train and policy.imitate:
             weights = json.dumps(f"{first.path.absolute()}@0:{name}")
             settings += [f"policies.{name}.{part}" for part in ("imitate=null", "adapter=null", f"model={weights}")]
@@ -186,16 +190,25 @@ def is_done(plan: Plan, run: Run) -> bool:
     """Return True if the run is in the record, or has committed all its iterations and written any evaluation."""
     if (run.arm, run.seed) in plan.kept:
         return True
-    if plan.iterations(run.arm) not in checkpoints.iterations(run.path):
+    last = last_experiment(with_arm(plan.experiment, run.arm))
+    if (place := result_folder(plan, run)) is None or last.iterations not in checkpoints.iterations(place):
         return False
-    evaluate = with_arm(plan.experiment, run.arm).evaluate
-    return (run.path / EVALUATION).exists() or not (evaluate and evaluate.games)
+    return (place / EVALUATION).exists() or not (last.evaluate and last.evaluate.games)
+
+
+def result_folder(plan: Plan, run: Run) -> Path | None:
+    """Return the run's folder, or that of a pipeline's last stage; None before that one has begun."""
+    if isinstance(plan.experiment, Experiment):
+        return run.path
+    last = plan.experiment.stages[-1]
+    place = stage_folder(run.path, last.number, last.name)
+    return place if (place / CONFIG).exists() else None
 
 
 def count_iterations(run: Run) -> int:
-    """Return the number of iterations in the run's metrics; 0 if it has not started."""
-    place = run.path / METRICS
-    return read_plain(place).count(b"\n") if place.exists() else 0
+    """Return the number of iterations in the run's metrics, in all stages; 0 if it has not started."""
+    places = [stage / METRICS for stage in (begun(run.path) if is_pipeline(run.path) else [run.path])]
+    return sum(read_plain(place).count(b"\n") for place in places if place.exists())
 
 
 def _has_weights(run: Run) -> bool:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from arena.config.experiment import Experiment
 from arena.config.pipeline import read_pipeline
 from arena.config.sources import Layer, file_layer, set_layer, text_layer
 from arena.config.staging import Earlier, plan, stage_seed
@@ -53,10 +54,12 @@ SLIPS = [
     (stage("play: {iterations: 1, stages: [play]}"), "stage play: "),
     (stage("play: {iterations: 1, seats: {first: {policy: nobody}}}"), "stage play: seats.first.policy"),
     # other stages
-    (FIRST + "{iterations: 1, policies: {old: {model: stage:c}}}\n", f"chain.yaml:{LINE + 4}: stages[1].play.policies.old.model"),
+    (FIRST + "{iterations: 1, policies: {old: {model: stage:c}}}\n",
+     f"chain.yaml:{LINE + 4}: stages[1].play.policies.old.model"),
     (FIRST + "{iterations: 1, policies: {old: {model: stage:c}}}\n", "stage:c: there is no stage 'c'"),
     (FIRST + "{iterations: 1, policies: {old: {model: stage:b}}}\n", "stage:b: b is this stage: name an earlier one"),
-    (FIRST + "{iterations: 1, policies: {old: {model: 'stage:a:x'}}}\n", "stage a trained no policy 'x' (it trained: player)"),
+    (FIRST + "{iterations: 1, policies: {old: {model: 'stage:a:x'}}}\n",
+     "stage a trained no policy 'x' (it trained: player)"),
     (FIRST + "{iterations: 1, policies: {old: {model: 'stage:../x'}}}\n", "there is no stage '../x'"),
     (FIRST + "{iterations: 1, policies: {old: {model: 'stage:/etc'}}}\n", "there is no stage '/etc'"),
     (FIRST + "{iterations: 1, source: {log: stage:c}}\n", "stages[1].play.source.log: stage:c: there is no stage 'c'"),
@@ -96,6 +99,27 @@ def test_bad_settings_of_the_whole_are_told() -> None:
             read_pipeline([text_layer("test", CONFIG), set_layer(f"{key}={value}")])
 
 
+def test_shared_settings_name_no_stage() -> None:
+    given = pipeline("policies.player.model=stage:first")
+    with pytest.raises(ConfigError, match=r"policies.player.model: stage:first: only the settings of a stage can name"):
+        plan(given, Path("RUN"), print)
+
+
+def test_a_stage_is_its_weights_or_its_folder_by_the_key() -> None:
+    text = (
+        FIRST
+        + """{iterations: 1, source: {log: stage:a}, policies: {old: {model: stage:a, train: false}},
+      learn: {demonstrations: {run: stage:a}}}
+"""
+    )
+    found = plan(read_pipeline([text_layer("test", HEAD + text)]), Path("/RUN"), print)
+    experiment = found[1].made
+    assert isinstance(experiment, Experiment) and experiment.source and experiment.learn.demonstrations
+    assert experiment.source.log == experiment.learn.demonstrations.run == "/RUN/stages/01-a"
+    assert experiment.policies["old"].model == "nano", "before the run, the model with which the policy begins"
+    assert [each.is_final for each in found] == [True, False]
+
+
 def test_policies_go_on_from_the_newest_stage_that_trained_them() -> None:
     three = FIRST + "{iterations: 1, policies: {player: {model: nano-5}}}\n  - play: {iterations: 1}\n"
     assert made(three) == [("a", "nano"), ("b", "nano-5"), ("play", "nano-5")]
@@ -133,10 +157,10 @@ def test_a_saved_pipeline_reads_back_with_absolute_paths(tmp_path: Path, monkeyp
     Path("mine.py").write_text("def mine(batch): return batch\n")
     Path("roles").mkdir()
     given = pipeline("roles=roles", "stages.play.play.credit.estimator=mine.py:mine", "stages.last.play.roles=roles")
-    text = given.to_yaml({"threads": 2}, lambda name, model: f"{model}-1" if model == "nano" else model)
+    text = given.settled({"threads": 2}, lambda name, model: f"{model}-1" if model == "nano" else model).to_yaml()
     assert str(tmp_path / "mine.py:mine") in text and text.count(str(tmp_path / "roles")) == 2
     again = read_pipeline([text_layer("config.yaml", text)])
-    assert again.to_yaml({}, lambda name, model: model) == text
+    assert again.to_yaml() == again.settled({}).to_yaml() == text
     assert "model: nano-1" in text and "model: stage:first:player" in text and "threads: 2" in text
 
 
@@ -144,7 +168,7 @@ def test_seeds_differ_by_stage_and_repeat() -> None:
     seeds = {stage_seed(seed, name) for seed in range(50) for name in ("a", "b", "aa", "ab")}
     assert len(seeds) == 200 and stage_seed(3, "a") == stage_seed(3, "a")
     own = pipeline("stages.first.play.seed=7")
-    assert [each.made.seed for each in plan(own, Path("RUN"), print)][0] == 7  # type: ignore[union-attr]
+    assert next(each.made.seed for each in plan(own, Path("RUN"), print)) == 7  # type: ignore[union-attr]
 
 
 def test_the_newest_weights_are_those_of_the_last_stage() -> None:
@@ -160,5 +184,5 @@ def test_commands_for_single_experiments_say_so(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
     assert file_layer(file).data["stages"]
-    for words in (["study", file], ["sweep", file, "--set", "learn.lr=1e-3"], ["check", "fit", file]):
-        assert "a pipeline (it has `stages`)" in refused(*words)
+    for words in (["sweep", file, "--set", "learn.lr=1e-3"], ["check", "experiment", file]):
+        assert "it has `stages`, and this takes a single experiment" in refused(*words)

@@ -11,6 +11,7 @@ import pytest
 
 from arena.config.arms import check_arms
 from arena.config.layers import compose
+from arena.config.recipe import with_study
 from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, recipe_layer
 from arena.config.study import StudySpec, evaluated_figure
@@ -156,7 +157,7 @@ def test_a_warm_arm_waits_for_the_weights_it_begins_with(tmp_path: Path) -> None
     of = planned(tmp_path / "study")
     warm = Plan(
         folder=of.folder,
-        experiment=of.experiment.model_copy(update={"study": of.spec.model_copy(update={"warm": ["zero"]})}),
+        experiment=with_study(of.experiment, of.spec.model_copy(update={"warm": ["zero"]})),
         arms=of.arms,
         seeds=1,
     )
@@ -181,9 +182,7 @@ def test_a_study_that_moves_to_another_family_stays_the_same(tmp_path: Path) -> 
 def test_without_the_first_arm_one_of_the_warm_ones_imitates_for_all(tmp_path: Path) -> None:
     of = planned(tmp_path / "study")
     spec = of.spec.model_copy(update={"warm": ["zero", "shuffled"]})
-    wanted = Plan(
-        folder=of.folder, experiment=of.experiment.model_copy(update={"study": spec}), arms=spec.warm, seeds=1
-    )
+    wanted = Plan(folder=of.folder, experiment=with_study(of.experiment, spec), arms=spec.warm, seeds=1)
     zero, other = wanted.runs
     runner = Runner(wanted, 2)
     assert runner._may_start(zero) and not runner._may_start(other)
@@ -243,7 +242,7 @@ def test_what_the_first_arm_s_mechanism_counts_another_arm_need_not_know(tmp_pat
     """Patches, branches: an arm without them has no such figure, and the study goes on."""
     plain = experiment_plan(tmp_path / "study", ["mars", "zero"], 1)
     told = plain.spec.model_copy(update={"also": ["patches.count"]})
-    of = replace(plain, experiment=plain.experiment.model_copy(update={"study": told}))
+    of = replace(plain, experiment=with_study(plain.experiment, told))
     mars, zero = of.runs
     played(of, mars), played(plain, zero)
     for _ in range(2):  # the second time it is read from the record
@@ -258,7 +257,7 @@ def test_the_first_arm_knows_all_figures(tmp_path: Path) -> None:
     played(of, of.runs[0])
     told = of.spec.model_copy(update={"also": ["patches.conut"]})
     with pytest.raises(ConfigError, match=r"no figure 'patches\.conut'"):
-        kept.collect(replace(of, experiment=of.experiment.model_copy(update={"study": told})))
+        kept.collect(replace(of, experiment=with_study(of.experiment, told)))
 
 
 def test_only_what_was_committed_of_a_run_is_told(tmp_path: Path) -> None:

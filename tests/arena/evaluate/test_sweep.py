@@ -13,6 +13,7 @@ import pytest
 from arena.config.arms import check_arms, chosen_arms, study_of, with_arm
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
+from arena.config.recipe import Recipe
 from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, recipe_layer
 from arena.errors import ConfigError, StoreError
@@ -230,7 +231,7 @@ def test_what_is_no_grid_is_a_line(settings: list[str], says: str) -> None:
 # -- what comes out ----------------------------------------------------------------------------------------
 
 
-def begun(folder: Path, experiment: Experiment, seeds: int = 2) -> Plan:
+def begun(folder: Path, experiment: Recipe, seeds: int = 2) -> Plan:
     return plan(experiment, folder, [*study_of(experiment).arms], seeds, lambda it: it, name="sweep.json")
 
 
@@ -312,6 +313,7 @@ def test_runs_may_be_begun_elsewhere_than_in_child_processes(tmp_path: Path) -> 
 def test_a_rehearsal_is_short_in_all_arms_and_claims_nothing() -> None:
     experiment = with_settings(BASE, ["study.arms={zero: [credit.estimator=zero, iterations=90], shuffled: []}",
                                       "study.uneven=[zero]"])  # fmt: skip
+    assert isinstance(experiment, Experiment)
     short = rehearsal(experiment)
     assert [with_arm(short, arm).iterations for arm in study_of(short).names] == [2, 2, 2]
     assert study_of(short).verdict.better_than == [] and study_of(short).first_seed == 1000

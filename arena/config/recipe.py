@@ -1,0 +1,71 @@
+"""What a study runs: an experiment, or a pipeline, of which the last stage is evaluated."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from arena.config.experiment import Experiment
+from arena.config.layers import compose, to_yaml
+from arena.config.pipeline import Pipeline, read_pipeline
+from arena.config.saved_config import as_plain
+from arena.config.sources import Layer, is_pipeline
+from arena.config.staging import plan
+from arena.config.study import StudySpec
+from arena.errors import ConfigError
+from arena.parts.paths import anchored
+
+Recipe = Experiment | Pipeline
+R = TypeVar("R", bound=Recipe)
+
+
+def compose_recipe(layers: Sequence[Layer]) -> Recipe:
+    """Merge the layers and return the experiment or pipeline. Raises ConfigError, with source and line."""
+    return read_pipeline(layers) if is_pipeline(layers) else compose(layers)
+
+
+def plain_of(recipe: Recipe) -> dict[str, Any]:
+    """Return a recipe as plain values, which `compose_recipe` reads back."""
+    return as_plain(recipe) if isinstance(recipe, Experiment) else recipe.plain()
+
+
+def yaml_of(recipe: Recipe) -> str:
+    """Return a recipe as YAML, which `compose_recipe` reads back."""
+    return to_yaml(recipe) if isinstance(recipe, Experiment) else recipe.to_yaml()
+
+
+def with_study(recipe: R, study: StudySpec) -> R:
+    """Return a copy of the recipe with another `study`."""
+    if isinstance(recipe, Experiment):
+        return recipe.model_copy(update={"study": study})
+    return replace(recipe, head=recipe.head.model_copy(update={"study": study}))
+
+
+def with_changes(recipe: R, changed: Mapping[str, Any]) -> R:
+    """Return a copy of the recipe with other values of these top-level settings."""
+    made = recipe.model_copy(update=changed) if isinstance(recipe, Experiment) else recipe.settled(changed)
+    return cast(R, made)
+
+
+def anchored_recipe(recipe: R) -> R:
+    """Return a copy of the recipe with absolute paths."""
+    return cast(R, anchored(recipe) if isinstance(recipe, Experiment) else recipe.settled({}))
+
+
+def experiments_of(recipe: Recipe) -> list[Experiment]:
+    """Return the recipe's experiment, or those of a pipeline's stages before any has run; other stages have none."""
+    if isinstance(recipe, Experiment):
+        return [recipe]
+    return [
+        stage.made for stage in plan(recipe, Path(recipe.name), lambda text: None) if isinstance(stage.made, Experiment)
+    ]
+
+
+def last_experiment(recipe: Recipe) -> Experiment:
+    """Return the recipe's experiment, or that of a pipeline's last stage. Raises ConfigError if that one has none."""
+    if isinstance(recipe, Experiment):
+        return recipe
+    made = plan(recipe, Path(recipe.name), lambda text: None)[-1].made
+    if not isinstance(made, Experiment):
+        raise ConfigError(f"{recipe.name}: its last stage is no experiment, which a study could evaluate")
+    return made
