@@ -167,7 +167,10 @@ async def build(
     pool, win_rates, matchmaker = _league(run, experiment, checkpoint, state.get("league", {}), policies)
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
     endpoints, credit = Endpoints(experiment.servers()), state.get("credit", {})
-    context = AskContext(Asker(policies, engine, endpoints), partial(_rules, tables), watcher.note)
+    context = AskContext(
+        Asker(policies, engine, endpoints), partial(_rules, tables), watcher.note,
+        policies.precision.bf16_products, experiment.learn.token_budget,
+    )  # fmt: skip
     asking = _asking(experiment, checkpoint, context, credit)
     crediting = _crediting(run, experiment, credit, tables, policies, critic, asking)
     parts = _rollout_parts(experiment, policies, engine, crediting, watcher)

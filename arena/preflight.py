@@ -267,12 +267,16 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
 def _check_asking(experiment: Experiment) -> None:
     """Raise ConfigError unless every stage of credit that asks a model can do so in this run."""
     play, held = experiment.play, [table.seats for table in experiment.all_tables()]
-    trained = {seat for seats in held for seat, spec in seats.items() if experiment.trained(spec.policy)}
+    models: dict[str, set[str]] = {}
+    for seat, spec in (item for seats in held for item in seats.items()):
+        if experiment.trained(spec.policy):
+            models.setdefault(seat, set()).add(experiment.policies[spec.policy].model)
     seated = Seated(
         seats={seat for seats in held for seat in seats},
-        trained=trained,
+        trained=models.keys(),
         is_alone=play.group == 1 and play.most_matches == play.matches,
         has_replay=experiment.learn.replay is not None,
+        models=models,
     )
     check_asking(experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()})
 
