@@ -6,6 +6,7 @@ tokenizer without added tokens. Ids are concatenated; a stream is never rendered
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -224,6 +225,18 @@ class ChatFrame:
                 ids += self._piece(text[done:start]) + self._spelled(text[max(start, done) : end])
                 done = end
         return ids + self._piece(text[done:])
+
+    def encode_reply(self, text: str, marks: bool = False) -> list[int]:
+        """Return the ids of a text to learn as the policy's own reply, with tags as tokens: the inverse of `decode`."""
+        tokens = {tag: token for token, tag in (self.tags | (self._marks if marks else {})).items()}
+        pattern = "|".join(map(re.escape, sorted(tokens, key=len, reverse=True)))
+        parts = re.split(f"({pattern})", _without_surrogates(text)) if tokens else [text]
+        return [token for part in parts for token in ([tokens[part]] if part in tokens else self.encode(part))]
+
+    def encode_document(self, text: str) -> list[int]:
+        """Return the ids of a plain text to learn, between the tokens that begin and end a text outside of any chat."""
+        end = self.stop_id if self._tokenizer.eos_token_id is None else self._tokenizer.eos_token_id
+        return [*(token for token in self._tokenizer("")["input_ids"] if token != end), *self.encode(text), end]
 
     def decode(self, ids: Iterable[int], marks: bool = False) -> str:
         """Return the text of sampled ids. Control ids are dropped, and broken UTF-8 becomes U+FFFD.

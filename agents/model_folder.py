@@ -87,13 +87,15 @@ def _count_tensors(folder: Path) -> tuple[int, int]:
     return tensors, numbers
 
 
-def load_model(path: Path, dtype: Any = None) -> Any:
+def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
     """Load the folder's model, of language or of vision and language, on the CPU in eval mode, in float32 or `dtype`.
 
-    Raises WeightsError if the folder is invalid, or weights are missing or not finite.
+    With `scores`, load a reward model: a body with a head of one number. Raises WeightsError if the folder is invalid,
+    or weights are missing or not finite.
     """
     check_folder(path)
-    auto_model = auto_model_for(read_json(path, "config.json"))  # before all else that would load the most of it
+    # before all else that would load the most of it
+    auto_model = auto_scorer() if scores else auto_model_for(read_json(path, "config.json"))
     with _quick_imports():
         import torch
         import transformers.modeling_utils  # noqa: F401 the model's own module would import it
@@ -109,6 +111,7 @@ def load_model(path: Path, dtype: Any = None) -> Any:
             local_files_only=True,
             trust_remote_code=False,
             output_loading_info=True,
+            **({"num_labels": 1} if scores else {}),
         )
     faults = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
     if faults:
@@ -146,6 +149,14 @@ def auto_model_for(settings: dict[str, Any]) -> Any:
     with _quick_imports():
         from transformers import AutoModelForImageTextToText
     return AutoModelForImageTextToText
+
+
+@cache
+def auto_scorer() -> Any:
+    """Import and return transformers' AutoModelForSequenceClassification, whose one label is a score; cached."""
+    with _quick_imports():
+        from transformers import AutoModelForSequenceClassification
+    return AutoModelForSequenceClassification
 
 
 @contextmanager

@@ -5,10 +5,8 @@ The tables are those of `frames`. A column with a dot in its name needs double q
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -20,19 +18,8 @@ from analysis.columns import TABLES
 from analysis.frames import Frames, load
 from arena.errors import ConfigError
 from arena.plain import printable
+from arena.store.sealed_sql import SEALED, SECONDS, parse_select, run_sealed
 
-_SEALED = {
-    "enable_external_access": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "python_enable_replacements": "false",
-    "temp_directory": "",
-    "memory_limit": "50%",
-}
-"""DuckDB settings: no files, network, extensions or variables of this process, and at most half of the memory."""
-SECONDS = 600.0
-"""Time limit of a query."""
 _DOTTED = re.compile(r"""Referenced table "(.*?)" not found|Cannot extract field .* from expression "(.*?)" because""")
 
 
@@ -61,33 +48,17 @@ def run_query(log: Frames, query: str, seconds: float = SECONDS) -> Any:
         import duckdb
     except ImportError:
         raise ConfigError("SQL needs DuckDB: pip install 'arena-selfplay[analysis]'") from None
-    with duckdb.connect(":memory:", config=_SEALED) as database:
-        tree = _parse(database, query)
+    with duckdb.connect(":memory:", config=SEALED) as database:
+        tree = parse_select(database, query)
         for name, columns in _columns_read(tree).items():
             database.register(name, log.select_existing(name, columns))
         database.execute("set lock_configuration = true").fetchall()
         try:
-            return _to_plain_types(_run(database, query, seconds))
+            return _to_plain_types(run_sealed(database, query, seconds))
         except duckdb.OutOfMemoryException:
             raise ConfigError("the query needs more than half of this machine's memory: ask for less") from None
         except duckdb.Error as error:
             raise ConfigError(_explain(str(error), log, tree)) from None
-
-
-def _run(database: Any, query: str, seconds: float) -> Any:
-    """Run a query, in a thread because Python handles no signals while DuckDB works. Raises ConfigError on timeout."""
-    with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(lambda: database.sql(query).to_arrow_table())
-        try:
-            return found.result(seconds)
-        except TimeoutError:
-            raise ConfigError(
-                f"the query was stopped after {seconds:g} s: ask for less (is its recursion infinite?)"
-            ) from None
-        finally:
-            while not found.done():  # DuckDB ignores an interrupt that comes before it has started
-                database.interrupt()
-                wait([found], 0.05)
 
 
 def _to_plain_types(table: Any) -> Any:
@@ -109,24 +80,6 @@ def _plain_type(kind: Any, whole: Any) -> Any:
     if pa.types.is_list(kind):
         return pa.list_(_plain_type(kind.value_type, whole))
     return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
-
-
-def _parse(database: Any, query: str) -> Any:
-    """Return the query's syntax tree, DuckDB's JSON. Raises ConfigError for anything but one SELECT."""
-    import duckdb
-
-    try:
-        found = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchall()[0][0])
-    except RecursionError:
-        raise ConfigError("this query is nested too deeply: write it with fewer parentheses or brackets") from None
-    except duckdb.Error as error:  # text that is not UTF-8
-        raise ConfigError(printable(str(error))) from None
-    if found["error"]:
-        why = f"{printable(found['error_message'])}: " if "syntax" in found["error_message"] else ""
-        raise ConfigError(f"{why}write one SELECT, such as: select role, avg(advantage) from turns group by role")
-    if len(found["statements"]) != 1:
-        raise ConfigError(f"{len(found['statements'])} queries: write one SELECT")
-    return found["statements"][0]
 
 
 def _columns_read(tree: Any) -> dict[str, set[str] | None]:

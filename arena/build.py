@@ -15,6 +15,7 @@ from agents.engines.spec import EngineSpec
 from agents.players.servers import Endpoints
 from agents.precision import Precision
 from agents.role import Role
+from agents.weights import resolve
 from arena.config.experiment import Experiment
 from arena.config.saved_config import identity
 from arena.config.seating import set_tables
@@ -34,6 +35,7 @@ from arena.learn.base import MakeTrainer
 from arena.learn.trainer import local_trainer
 from arena.play.control import MatchControl
 from arena.play.demonstrations import Demonstrations
+from arena.play.lessons import Lessons
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
 from arena.play.match import Limits, MatchPlan
@@ -130,7 +132,9 @@ class Parts:
     demonstrations: Demonstrations
     play: Play
     source: Source
-    """Source of the run's matches: `play`, play ahead of learning, or another run's log."""
+    """Source of the run's matches: `play`, play ahead of learning, another run's log, or a data set (without any)."""
+    lessons: Lessons | None
+    """Samples of a data set, if that is the source."""
 
     @property
     def temperatures(self) -> dict[str, float]:
@@ -163,7 +167,10 @@ async def build(
     pool, win_rates, matchmaker = _league(run, experiment, checkpoint, state.get("league", {}), policies)
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
     endpoints, credit = Endpoints(experiment.servers()), state.get("credit", {})
-    context = AskContext(Asker(policies, engine, endpoints), partial(_rules, tables), watcher.note)
+    context = AskContext(
+        Asker(policies, engine, endpoints), partial(_rules, tables), watcher.note,
+        policies.precision.bf16_products, experiment.learn.token_budget,
+    )  # fmt: skip
     asking = _asking(experiment, checkpoint, context, credit)
     crediting = _crediting(run, experiment, credit, tables, policies, critic, asking)
     parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
@@ -172,6 +179,7 @@ async def build(
         spec=experiment.learn.demonstrations, lineup=lineup, learners=policies.trainers,
         attempts=experiment.play.attempts, failures=run.failures, note=watcher.note,
     )  # fmt: skip
+    lessons = _lessons(run, experiment, policies, watcher)
     await policies.set_references(reference_weights(run, experiment, policies))
     with restoring(checkpoint):
         late = load_parts(parts, state.get("play", {}))
@@ -183,7 +191,8 @@ async def build(
         done=checkpoint.iteration if checkpoint else 0, restored=checkpoint is not None, imitated=imitated,
         tables=tables, roles=roles, engine=engine,
         policies=policies, pool=pool, win_rates=win_rates, matchmaker=matchmaker, critic=critic, crediting=crediting,
-        lineup=lineup, demonstrations=demonstrations, play=play, source=_matches(run, experiment, watcher, play),
+        lineup=lineup, demonstrations=demonstrations, play=play, lessons=lessons,
+        source=lessons or _matches(run, experiment, watcher, play),
         ratings=Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1),
     )  # fmt: skip
 
@@ -279,13 +288,19 @@ def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer)
 
 
 def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
-    """Return the folder of each trained policy's reference weights: checkpoint 0 after a warm start, else its model."""
+    """Return the folder of each trained policy's reference weights.
+
+    They are its `reference`, or without one checkpoint 0 after a warm start, else its model.
+    """
     warm_start = run.path / "checkpoints" / "0000"
+    specs = {name: experiment.policies[name] for name in policies.trainers}
     return {
-        name: checkpoints.verify(warm_start).policy(name)
-        if experiment.policies[name].imitate and warm_start.is_dir()
+        name: resolve(spec.reference)
+        if spec.reference
+        else checkpoints.verify(warm_start).policy(name)
+        if spec.imitate and warm_start.is_dir()
         else policies[name].source
-        for name in policies.trainers
+        for name, spec in specs.items()
     }
 
 
@@ -308,7 +323,15 @@ def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Pla
         ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play
     learners = {name: play.policies[name].positions for name, policy in experiment.policies.items() if policy.train}
-    return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher)
+    return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher, experiment.seed)
+
+
+def _lessons(run: RunFolder, experiment: Experiment, policies: Policies, watcher: Watcher) -> Lessons | None:
+    """Return the data set that the run learns from; None if it learns from matches."""
+    if experiment.source is None or experiment.source.data is None:
+        return None
+    seed, iterations = experiment.seed, experiment.iterations
+    return Lessons(run, experiment.source, policies, watcher, seed=seed, iterations=iterations)
 
 
 def _crediting(

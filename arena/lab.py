@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, Self
@@ -32,6 +32,7 @@ from arena.learn.samples import Sample
 from arena.metrics import iteration_metrics
 from arena.parts.chance import generator, number
 from arena.parts.schedules import Clock
+from arena.play.logged import sparse_updates
 from arena.play.source import Played
 from arena.play.staleness import ENOUGH, gate_replies, lags
 from arena.play.watchers import ProgressWatcher, Watcher
@@ -67,6 +68,8 @@ class Lab:
         self.run_folder, self.experiment, self.watcher, self.examiner = run, experiment, watcher, examiner
         self.parts, self.engine = parts, parts.engine
         self.done, self.policies, self.trainers = parts.done, parts.policies, parts.policies.trainers
+        self._sparse: set[str] = set()
+        """Policies whose sparse updates were noted."""
         self.commit_seconds = 0.0
         """Duration of the last commit, which appears in the next iteration's metrics."""
 
@@ -121,6 +124,7 @@ class Lab:
         foreseen = await self.fit_critic(k, credited)
         staleness, before = await self.prepare_learning(k, credited), await self.score(credited)
         learned = await self.learn(k, credited, recalled, records)
+        self._tell_sparse(learned)
         learned = {name: metrics | staleness.get(name, {}) for name, metrics in learned.items()}
         if before:
             after, tokens = await self.score(credited), TokenFigures()
@@ -219,28 +223,47 @@ class Lab:
     ) -> dict[str, dict[str, float]]:
         """Update each trained policy from its turns and demonstrations, and then from those of `recalled`.
 
-        Returns metrics by policy; those of the second update are named `replay_...`.
+        Returns metrics by policy; those of the second update are named `replay_...`. If the source is a data set,
+        policies learn from its rows, and are then evaluated on the held-out ones if due.
         """
-        learned = {}
+        learned, lessons = {}, self.parts.lessons
         for name in self.trainers:
             demonstrations = await self.parts.demonstrations.samples(name, self._clock(k), records)
-            learned[name] = await self._update(k, name, credited, "learn", demonstrations)
+            rows, counts = await lessons.samples(name, k) if lessons else ([], {})
+            learned[name] = await self._update(k, name, credited, "learn", demonstrations, rows) | counts
+            learned[name] |= await lessons.held_out(name, k) if lessons else {}
             replayed = await self._update(k, name, recalled, "replay")
             learned[name] |= {f"replay_{metric}": value for metric, value in replayed.items()}
         return learned
 
     async def _update(
-        self, k: int, name: str, credited: Sequence[Credited], place: str, demonstrations: Sequence[Sample] = ()
+        self,
+        k: int,
+        name: str,
+        credited: Sequence[Credited],
+        place: str,
+        demonstrations: Sequence[Sample] = (),
+        rows: Sequence[Sample] = (),
     ) -> dict[str, float]:
-        """Update a policy from its own credited turns and demonstrations. Returns metrics, {} without any samples."""
+        """Update a policy from its own credited turns, demonstrations, and samples from a data set's `rows`.
+
+        Returns metrics, {} without any samples.
+        """
         own = [c for c in credited if c.trajectory.policy == name]
         version = self.policies[name].version if self.experiment.overlaps else None
         samples = samples_of(own, self.parts.temperatures, version=version)
-        samples = [*await self.policies.with_references(name, samples), *demonstrations]
+        samples = [*await self.policies.with_references(name, [*samples, *rows]), *demonstrations]
         if not samples:
             return {}
         trainer = self.trainers[name]
         return await trainer.update(await compute(trainer.plan, samples, self._rng(k, place, name), self._clock(k)))
+
+    def _tell_sparse(self, learned: Mapping[str, Mapping[str, float]]) -> None:
+        """Tell the user once about each policy that learns from few of a log's tokens."""
+        for name, note in sparse_updates(learned).items():
+            if name not in self._sparse:
+                self._sparse.add(name)
+                self.watcher.note(note)
 
     async def publish(self) -> None:
         """Serve the current weights to players, those of trained policies as their next version."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import OutOfMemoryError
@@ -24,8 +25,10 @@ from arena.config.sources import Layer
 from arena.doctor import environment, versions
 from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, debugging
 from arena.evaluate.examination import examination, with_fixed_panel
+from arena.export.run_rows import own_rows
 from arena.lab import Lab
 from arena.play.feed import Feed
+from arena.play.lessons import OWN_ROWS
 from arena.play.watchers import Logged, Watcher
 from arena.preflight import preflight, servers_asked
 from arena.process import ranks
@@ -56,12 +59,16 @@ async def begin(experiment: Experiment, out: Path | None, watcher: Watcher, is_s
 
     The link `latest` does not point to a stage of a pipeline, so leave it as it is for `is_stage`.
     """
-    prepared = await preflight(experiment, lambda what: watcher.phase(0, what))
+    with TemporaryDirectory() as scratch:
+        exported = own_rows(experiment, Path(scratch), watcher.note)
+        prepared = await preflight(experiment, lambda what: watcher.phase(0, what), exported=exported)
+        rows = {OWN_ROWS: exported.read_bytes()} if exported else {}
     folder = out or fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
     about = environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
-    run = RunFolder.create(folder, config, with_command(about, as_plain(prepared.experiment), []), copies)
+    about = with_command(about, as_plain(prepared.experiment), [])
+    run = RunFolder.create(folder, config, about, copies | rows)
     own_files.trust_files(prepared.experiment)
     own_files.trust_servers(servers_asked(prepared.experiment).values())
     if not is_stage:

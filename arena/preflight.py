@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from os.path import expanduser, isfile
 from pathlib import Path
 
-from agents.adapter_config import is_adapter
 from agents.chat import written
-from agents.chat_template import CLOCK
 from agents.computing import compute
 from agents.engines.make import check_engine
 from agents.errors import EndpointError
@@ -17,9 +15,11 @@ from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
 from agents.policy import Policy, tokenizer_and_frame
-from agents.weights import available, check_weights, resolve
+from agents.weights import resolve
 from arena.config import own_files
+from arena.config.data_sets import with_data_sets
 from arena.config.experiment import Experiment
+from arena.config.models import check_models
 from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
 from arena.config.serving import check_serving
@@ -63,15 +63,20 @@ class Prepared:
 
 
 async def preflight(
-    experiment: Experiment, doing: Callable[[str], None], begun: Path | None = None, trusted: bool = False
+    experiment: Experiment,
+    doing: Callable[[str], None],
+    begun: Path | None = None,
+    trusted: bool = False,
+    exported: Path | None = None,
 ) -> Prepared:
     """Check an experiment, and return it with its final settings and notes. `doing` is called with each slow step.
 
     For a run to resume, `begun` is its folder: it plays its own copies of files and has absolute paths already.
-    `trusted` allows the folder's code. Raises ConfigError, RoleError, WeightsError, ChatError, EngineError or
-    StoreError, which say in one line what is wrong, where, and how to fix it.
+    `trusted` allows the folder's code. `exported` are the rows of a data set that the source takes from a run. Raises
+    ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError, which say in one line what is wrong,
+    where, and how to fix it.
     """
-    experiment = experiment if begun else _resolve_models(experiment)
+    experiment = experiment if begun else with_data_sets(_resolve_models(experiment), doing, exported)
     played = own_files.with_own_roles(begun, experiment, trusted) if begun else experiment
     tables = set_tables(played)
     await check_gold(played, tables)
@@ -87,7 +92,7 @@ async def preflight(
     check_installed(experiment.tracker)
     if played.scale:
         check_scale(played.scale, played.engine)
-    notes = [*await check_endpoints(played, doing), *_check_weights(played, tables, doing)]
+    notes = [*await check_endpoints(played, doing), *check_models(played, tables, doing)]
     check_serving(played, tables)
     shows, known = played.engine.capabilities.has_vision, _without_weights(played)
     notes += _unseen(tables, known, shows)
@@ -109,17 +114,22 @@ def fitted(experiment: Experiment) -> Experiment:
 def _resolve_models(experiment: Experiment) -> Experiment:
     """Return the experiment with models that name another run's weights, such as runs/first@12, as their folders."""
     begun = {
-        name: spec.model_copy(update={"model": model_folder(name, spec.model)})
+        name: spec.model_copy(
+            update={
+                "model": model_folder(name, spec.model),
+                "reference": spec.reference and model_folder(name, spec.reference, "reference"),
+            }
+        )
         for name, spec in experiment.policies.items()
     }
     return experiment.model_copy(update={"policies": begun})
 
 
-def model_folder(name: str, model: str) -> str:
+def model_folder(name: str, model: str, field: str = "model") -> str:
     """Return the weights folder for a model such as runs/first@12:opener, and other models unchanged.
 
-    Without a policy in the name, the run's policy called `name` is used, or its only one. Raises ConfigError if the run
-    has several others.
+    Without a policy in the model's name, the run's policy called `name` is used, or its only one. Raises ConfigError,
+    naming the policy's `field`, if the run has several others.
     """
     match = RUN_WEIGHTS.fullmatch(model)
     if match is None or not isfile(Path(expanduser(match["path"]), CONFIG)):
@@ -127,7 +137,7 @@ def model_folder(name: str, model: str) -> str:
     folders = read_spec(model).folders
     if name not in folders and len(folders) != 1:
         raise ConfigError(
-            f"policies.{name}.model: {model} has {', '.join(folders)}: write {model}:{next(iter(folders))}"
+            f"policies.{name}.{field}: {model} has {', '.join(folders)}: write {model}:{next(iter(folders))}"
         )
     return str(folders.get(name) or next(iter(folders.values())))
 
@@ -166,9 +176,9 @@ def _endpoints_in(experiment: Experiment) -> list[str]:
 def check_log(experiment: Experiment, trusted: bool = False) -> None:
     """Check that the matches of `source.log` have this experiment's games, options, roles and tokenizers.
 
-    Does nothing without `source`. Raises ConfigError or StoreError otherwise.
+    Does nothing without it. Raises ConfigError or StoreError otherwise.
     """
-    if experiment.source is None:
+    if experiment.source is None or experiment.source.log is None:
         return
     place = Path(experiment.source.log)
     if not (committed := committed_iterations(place)):
@@ -211,7 +221,7 @@ def _with_iterations(experiment: Experiment) -> Experiment:
     It becomes the log's number of committed iterations, unless it is set or there is no `source`.
     """
     source = experiment.source
-    if source is None or source.iterations:
+    if source is None or source.log is None or source.iterations:
         return experiment
     fixed = source.model_copy(update={"iterations": committed_iterations(Path(source.log))})
     return experiment.model_copy(update={"source": fixed})
@@ -257,12 +267,16 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
 def _check_asking(experiment: Experiment) -> None:
     """Raise ConfigError unless every stage of credit that asks a model can do so in this run."""
     play, held = experiment.play, [table.seats for table in experiment.all_tables()]
-    trained = {seat for seats in held for seat, spec in seats.items() if experiment.trained(spec.policy)}
+    models: dict[str, set[str]] = {}
+    for seat, spec in (item for seats in held for item in seats.items()):
+        if experiment.trained(spec.policy):
+            models.setdefault(seat, set()).add(experiment.policies[spec.policy].model)
     seated = Seated(
         seats={seat for seats in held for seat in seats},
-        trained=trained,
+        trained=models.keys(),
         is_alone=play.group == 1 and play.most_matches == play.matches,
         has_replay=experiment.learn.replay is not None,
+        models=models,
     )
     check_asking(experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()})
 
@@ -283,15 +297,13 @@ def _unseen(tables: Sequence[Table], policy: Callable[[str], Policy | None], sho
 
 
 def _uncorrected(experiment: Experiment) -> list[str]:
-    """Return a note if replies of older versions are learned without an off-policy correction."""
+    """Return a note if replies of other versions, or of another run, are learned without an off-policy correction."""
     corrections = [part.name for part in experiment.learn.loss.parts if part.kind is CORRECTION]
-    if not experiment.overlaps or corrections != ["uncorrected"]:
+    if not (experiment.overlaps or experiment.source) or corrections != ["uncorrected"]:
         return []
     loss, lag = experiment.learn.loss.name, experiment.play.lag
-    return [
-        f"replies may be {lag} version{'s' * (lag > 1)} old when they are learned, without a correction: "
-        f"learn.loss.{loss}.correction=truncated adds one"
-    ]
+    age = f"may be {lag} version{'s' * (lag > 1)} old when they are learned" if experiment.overlaps else "are another's"
+    return [f"replies {age}, without a correction: learn.loss.{loss}.correction=truncated adds one"]
 
 
 _TRIAL = Limits(turns=1000, seconds=10.0)
@@ -312,50 +324,3 @@ def _without_weights(experiment: Experiment) -> Callable[[str], Policy | None]:
         return Policy.load(name, folder, folder, train=False)
 
     return find
-
-
-def _check_weights(experiment: Experiment, tables: Sequence[Table], doing: Callable[[str], None]) -> list[str]:
-    """Check each model's files and tokenizer without loading weights, fetch missing models, and return notes."""
-    notes = []
-    for model in dict.fromkeys(policy.model for policy in experiment.policies.values()):
-        if any(known.name == model and known.state == "not fetched" for known in available()):
-            doing(f"fetching {model}, once")
-        folder = resolve(model)
-        check_weights(folder)
-        frame = tokenizer_and_frame(folder)[1]
-        keeps = any(role.history == "keep" for table in tables for role in table.roles.values())
-        if frame.forgeable:
-            notes.append(
-                f"{folder.name}: its chat template ends turns by plain text, so players can forge other speakers"
-            )
-        if frame.prints_time:
-            notes.append(f"{folder.name}: its chat template prints the time, which is fixed at {CLOCK:%d %b %Y, %H:%M}")
-        if frame.rewrites_thoughts and keeps:
-            notes.append(
-                f"{folder.name}: its chat template rewrites thoughts of earlier replies, but roles with "
-                "`history: keep` read them as written (docs/export.md)"
-            )
-    _check_learners(experiment)
-    return notes
-
-
-def _check_learners(experiment: Experiment) -> None:
-    """Raise ConfigError if precision or ZeRO stage do not support the weights or adapters of a policy."""
-    if experiment.precision == "bf16-true" and experiment.learn.zero_stage < 2:
-        raise ConfigError(
-            "precision: bf16-true needs ZeRO's float32 master weights: set learn.zero_stage to 2 or 3, or use bf16"
-        )
-    for name, policy in experiment.policies.items():
-        given = is_adapter(resolve(policy.model))
-        if given and policy.adapter:
-            raise ConfigError(
-                f"policies.{name}: {policy.model} is already an adapter, trained further: remove `adapter`"
-            )
-        if not policy.train:
-            continue
-        if (given or policy.adapter) and experiment.precision == "bf16-true":
-            raise ConfigError(f"policies.{name}: an adapter's base is in bfloat16 anyway: set precision to bf16")
-        if (given or policy.adapter) and experiment.learn.zero_stage == 3:
-            raise ConfigError(
-                f"policies.{name}: an adapter's base is not partitioned: set learn.zero_stage to 0, 1 or 2"
-            )

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agents.harness.asked import Asked, Refused
+from agents.chat_messages import Refused
+from agents.harness.asked import Asked
 from agents.harness.session import Answer, plain_arguments
 from agents.tool_formats import ToolCall
 

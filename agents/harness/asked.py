@@ -7,18 +7,23 @@ except for temperature and the like, which the seat's role decides so that log-p
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from agents.tool_formats import ToolCall
-from agents.tool_values import NAME, Definition
-from games.untrusted_json import DECODER, is_too_deep
+from agents.chat_messages import (
+    ChatMessage,
+    Refused,
+    as_list,
+    as_text,
+    parse_call,
+    parse_content,
+    parse_message,
+    parse_tools,
+)
+from agents.tool_values import Definition
+from games.untrusted_json import DECODER
 
-MOST_MESSAGES, MOST_TOOLS = 4096, 128
-TOOLS_LENGTH = 100_000
-"""Maximum characters of all tool definitions as JSON."""
 IGNORED = frozenset({
     "model", "stream", "stream_options", "temperature", "top_p", "user", "store", "metadata", "reasoning",
     "reasoning_effort", "include", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
@@ -49,40 +54,10 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "truncation": (None, "disabled"),
 }
 """Unsupported parameters, with the values that are accepted because they have no effect."""
-THOUGHT_TAG = re.compile(r"<think\s[^<>]{0,500}>")
 REMEDIES = {
     "n": "send one request for each answer, with different values of `seed`",
     "previous_response_id": "send the whole conversation as `input`",
 }
-
-
-class Refused(Exception):
-    """Raised to refuse a request, with HTTP status, code and parameter name of the API's error."""
-
-    def __init__(self, message: str, status: int = 400, code: str | None = None, param: str | None = None) -> None:
-        super().__init__(message)
-        self.status, self.code, self.param = status, code, param
-
-
-@dataclass(frozen=True)
-class ChatMessage:
-    """Message of a conversation. Equal messages may differ in what clients rewrite in an assistant's message.
-
-    That is the JSON text of arguments, blanks, and attributes of the tags around thoughts.
-    """
-
-    role: Literal["system", "user", "assistant", "tool"]
-    text: str = field(default="", compare=False)
-    calls: tuple[ToolCall, ...] = ()
-    call_id: str = ""
-    """In a tool's message: id of the call that it answers."""
-    compared: str = field(init=False, repr=False)
-    """Text by which messages are compared."""
-
-    def __post_init__(self) -> None:
-        own = self.role == "assistant"
-        compared = "".join(THOUGHT_TAG.sub("<think>", self.text).split()) if own else self.text
-        object.__setattr__(self, "compared", compared)
 
 
 @dataclass(frozen=True)
@@ -140,12 +115,12 @@ def parse(api: Literal["chat", "responses"], body: bytes) -> Asked:
     return Asked(
         api=api,
         messages=tuple(messages),
-        tools=_tools(data.get("tools"), flat=api == "responses"),
+        tools=parse_tools(data.get("tools"), flat=api == "responses"),
         max_tokens=next((limit for limit in limits if limit is not None), None),
         seed=_integer(data, "seed"),
         is_parallel=data.get("parallel_tool_calls") is not False,
         reads_calls=data.get("tool_choice") != "none",
-        model=_text(data.get("model", ""), "model")[:200],
+        model=as_text(data.get("model", ""), "model")[:200],
         streams=data.get("stream") is True,
         wants_usage=isinstance(options, dict) and options.get("include_usage") is True,
         sampling=tuple(name for name in ("temperature", "top_p") if data.get(name) is not None),
@@ -156,37 +131,21 @@ def parse(api: Literal["chat", "responses"], body: bytes) -> Asked:
 
 
 def _chat_messages(data: Mapping[str, Any]) -> list[ChatMessage]:
-    listed = _list(data.get("messages"), "messages")
-    return [_chat_message(entry, f"messages[{i}]") for i, entry in enumerate(listed)]
+    listed = as_list(data.get("messages"), "messages")
+    return [_message(entry, f"messages[{i}]") for i, entry in enumerate(listed)]
 
 
-def _chat_message(entry: Any, place: str) -> ChatMessage:
-    if not isinstance(entry, dict):
-        raise Refused(f"{place}: expected an object", param="messages")
-    role, content = entry.get("role"), entry.get("content")
-    text = _content(content, f"{place}.content")
-    if role in ("system", "developer"):
-        return ChatMessage("system", text)
-    if role == "user":
-        return ChatMessage("user", text)
-    if role == "tool":
-        return ChatMessage("tool", text, call_id=_text(entry.get("tool_call_id"), f"{place}.tool_call_id"))
-    if role != "assistant":
-        raise Refused(f"{place}.role: unknown role {str(role)[:40]!r}", param="messages")
-    calls = []
-    for j, call in enumerate(_list(entry.get("tool_calls") or [], f"{place}.tool_calls", least=0)):
-        function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict):
-            raise Refused(f"{place}.tool_calls[{j}]: only calls of functions are supported", param="messages")
-        calls.append(_call(call.get("id"), function, f"{place}.tool_calls[{j}]"))
-    return ChatMessage("assistant", text.strip(), tuple(calls))
+def _message(entry: Any, place: str) -> ChatMessage:
+    """Return a message, with a reply's text stripped, because clients add blanks to it."""
+    message = parse_message(entry, place)
+    return replace(message, text=message.text.strip()) if message.role == "assistant" else message
 
 
 def _response_messages(data: Mapping[str, Any]) -> list[ChatMessage]:
     given = data.get("input")
-    listed = [{"role": "user", "content": given}] if isinstance(given, str) else _list(given, "input")
+    listed = [{"role": "user", "content": given}] if isinstance(given, str) else as_list(given, "input")
     instructions = data.get("instructions")
-    messages = [ChatMessage("system", _text(instructions, "instructions"))] if instructions else []
+    messages = [ChatMessage("system", as_text(instructions, "instructions"))] if instructions else []
     for i, item in enumerate(listed):
         place = f"input[{i}]"
         if not isinstance(item, dict):
@@ -195,12 +154,12 @@ def _response_messages(data: Mapping[str, Any]) -> list[ChatMessage]:
         if kind == "reasoning":
             continue  # made by another server: our answers have none
         if kind == "function_call":
-            new = ChatMessage("assistant", calls=(_call(item.get("call_id"), item, place),))
+            new = ChatMessage("assistant", calls=(parse_call(item.get("call_id"), item, place),))
         elif kind == "function_call_output":
-            text = _content(item.get("output"), f"{place}.output")
-            new = ChatMessage("tool", text, call_id=_text(item.get("call_id"), f"{place}.call_id"))
+            text = parse_content(item.get("output"), f"{place}.output")
+            new = ChatMessage("tool", text, call_id=as_text(item.get("call_id"), f"{place}.call_id"))
         elif kind == "message":
-            new = _chat_message({"role": item.get("role"), "content": item.get("content")}, place)
+            new = _message({"role": item.get("role"), "content": item.get("content")}, place)
         else:
             raise Refused(f"{place}.type: {str(kind)[:40]!r} is not supported", param="input")
         last = messages[-1] if messages else None
@@ -210,36 +169,6 @@ def _response_messages(data: Mapping[str, Any]) -> list[ChatMessage]:
         else:
             messages.append(new)
     return messages
-
-
-def _call(id: Any, function: Mapping[str, Any], place: str) -> ToolCall:
-    name, arguments = function.get("name"), function.get("arguments")
-    if not isinstance(id, str) or not 0 < len(id) <= 200:
-        raise Refused(f"{place}.id: expected a text", param="messages")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise Refused(f"{place}.name: expected a function's name", param="messages")
-    try:
-        values = DECODER.decode(arguments or "{}") if isinstance(arguments, str | None) else arguments
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict) or is_too_deep(values):
-        raise Refused(f"{place}.arguments: expected a JSON object as text", param="messages")
-    return ToolCall(id, name, values)
-
-
-def _content(content: Any, place: str) -> str:
-    """Return a message's content as one text. Null is "". Raises Refused for parts other than text."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    texts = []
-    for part in _list(content, place, least=0):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind in ("image_url", "input_image"):
-            raise Refused(f"{place}: the policy cannot see images", code="unsupported_value", param=place)
-        if kind not in ("text", "input_text", "output_text"):
-            raise Refused(f"{place}: parts of type {str(kind)[:40]!r} are not supported", param=place)
-        texts.append(_text(part.get("text"), f"{place}.text"))
-    return "".join(texts)
 
 
 def _check_order(messages: Sequence[ChatMessage]) -> None:
@@ -271,39 +200,6 @@ def _check_order(messages: Sequence[ChatMessage]) -> None:
 
 
 # -- small values -----------------------------------------------------------------------------------------------------
-
-
-def _tools(given: Any, flat: bool) -> tuple[Definition, ...]:
-    """Return tool definitions in the form of chat completions; those of responses are `flat`."""
-    listed = _list(given or [], "tools", least=0)
-    if len(listed) > MOST_TOOLS or len(json.dumps(listed)) > TOOLS_LENGTH:
-        raise Refused(f"tools: at most {MOST_TOOLS} tools of {TOOLS_LENGTH:,} characters in all", param="tools")
-    tools = []
-    for i, entry in enumerate(listed):
-        function = entry if flat else entry.get("function") if isinstance(entry, dict) else None
-        if not isinstance(function, dict) or not isinstance(entry, dict) or entry.get("type") != "function":
-            raise Refused(f"tools[{i}]: only functions are supported", param="tools")
-        name, parameters = function.get("name"), function.get("parameters") or {"type": "object", "properties": {}}
-        if not isinstance(name, str) or not NAME.fullmatch(name) or not isinstance(parameters, dict):
-            raise Refused(f"tools[{i}]: expected a function with `name` and `parameters`", param="tools")
-        if not isinstance(parameters.get("properties", {}), dict):
-            raise Refused(f"tools[{i}].parameters.properties: expected an object", param="tools")
-        description = _text(function.get("description") or "", f"tools[{i}].description")
-        defined = {"name": name, "description": description, "parameters": parameters}
-        tools.append({"type": "function", "function": defined})
-    return tuple(tools)
-
-
-def _list(value: Any, place: str, least: int = 1) -> list[Any]:
-    if not isinstance(value, list) or not least <= len(value) <= MOST_MESSAGES:
-        raise Refused(f"{place}: expected a list of {least} to {MOST_MESSAGES} entries", param=place)
-    return value
-
-
-def _text(value: Any, place: str) -> str:
-    if not isinstance(value, str):
-        raise Refused(f"{place}: expected a text", param=place)
-    return value
 
 
 def _integer(data: Mapping[str, Any], name: str) -> int | None:

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from agents.chat import ChatFrame
+from agents.chat_messages import ChatMessage, Refused
+from agents.chat_writing import write_chat
 from agents.engines.base import Completion
 from agents.errors import ChatError
-from agents.harness.asked import Asked, ChatMessage, Refused
+from agents.harness.asked import Asked
 from agents.stream import Stream
-from agents.tool_formats import ToolResult
 from agents.tool_values import Definition
-
-PLAIN_USAGE = """Tools, called by a line of their own such as name(argument="value"):"""
 
 
 class Mark(NamedTuple):
@@ -96,13 +95,13 @@ class Conversations:
         try:
             origin, mark = self._origin(asked.messages, tools)
             if origin and mark:
-                named = {call.id: call.name for call in asked.messages[mark.messages - 1].calls}
-                new = self.frame.close(mark.finish) + self._write(asked.messages[mark.messages :], named)
+                reply, rest = asked.messages[mark.messages - 1], asked.messages[mark.messages :]
+                new = self.frame.close(mark.finish) + self._written(rest, after=reply)
                 if mark is origin.marks[-1] and not origin.is_busy:
                     return Continuation(origin, asked, tuple(new)), ""
                 new = origin.stream.ids[: mark.ids] + new
             else:
-                new = self._open(asked.messages, asked.tools)
+                new = self._written(asked.messages, asked.tools)
         except ChatError as error:
             raise Refused(str(error), param="messages") from None
         why = self._difference(asked.messages, tools)
@@ -139,58 +138,11 @@ class Conversations:
 
     # -- ids -------------------------------------------------------------------------------------------------------
 
-    def _open(self, messages: Sequence[ChatMessage], tools: Sequence[Definition]) -> list[int]:
-        """Return the ids of a conversation from its beginning, up to the head of the reply to sample."""
-        count = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
-        system = "\n\n".join(message.text for message in messages[:count] if message.text)
-        if tools and not self.frame.tools:
-            system = f"{system}\n\n{described(tools)}".strip()
-            tools = ()
-        opens = self.frame.opens_turn(tools, system)
-        return self.frame.open(system, (), tools, opens) + self._write(messages[count:], {}, opens)
-
-    def _write(self, messages: Sequence[ChatMessage], names: dict[str, str], opened: bool = False) -> list[int]:
-        """Return the ids of messages after the opening or a closed reply, up to the head of the reply to sample.
-
-        `names` are the tools' by the calls of the reply before. `opened`: the first user turn's head is there already.
-        Replies that were not sampled are written as the policy's own would be.
-        """
-        ids: list[int] = []
-        asked: list[ChatMessage] = []
-        for message in messages:
-            if message.role != "assistant":
-                asked.append(message)
-                continue
-            ids += self._ask(asked, names, opened)
-            said = self.frame.write_calls(message.text, message.calls) if message.calls else None
-            ids += self.frame.encode(message.text) if said is None else said
-            ids += [self.frame.stop_id, *self.frame.close("stop")]
-            asked, names, opened = [], {call.id: call.name for call in message.calls}, False
-        return ids + self._ask(asked, names, opened)
-
-    def _ask(self, messages: Sequence[ChatMessage], names: dict[str, str], opened: bool) -> list[int]:
-        """Return the ids of tools' results and users' texts, and the head of a reply. `names` are the tools' by call.
-
-        Consecutive texts are one user turn.
-        """
-        results = [ToolResult(m.call_id, m.text, names.get(m.call_id, "")) for m in messages if m.role == "tool"]
-        texts = [message.text for message in messages if message.role != "tool"]
-        if results:
-            return self.frame.answer(results, "\n\n".join(texts))
-        return self.frame.ask("\n\n".join(texts), opened)
-
-
-def described(tools: Sequence[Definition]) -> str:
-    """Return tools as text, for chat templates that have no place for definitions."""
-    lines = [PLAIN_USAGE]
-    for tool in tools:
-        function = tool["function"]
-        kinds = [
-            f"{name}: {schema.get('type', 'any') if isinstance(schema, dict) else 'any'}"
-            for name, schema in function["parameters"].get("properties", {}).items()
-        ]
-        lines.append(f"{function['name']}({', '.join(kinds)}) {function['description']}".strip())
-    return "\n".join(lines)
+    def _written(
+        self, messages: Sequence[ChatMessage], tools: Sequence[Definition] = (), after: ChatMessage | None = None
+    ) -> list[int]:
+        """Return the ids of messages up to the head of the reply to sample; see `write_chat`."""
+        return [token for ids, _ in write_chat(self.frame, messages, tools, after) for token in ids]
 
 
 def drift(frame: ChatFrame, asked: Asked) -> str:

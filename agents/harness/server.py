@@ -17,9 +17,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from agents.chat_messages import Refused
 from agents.connections import server
 from agents.harness import answers
-from agents.harness.asked import Refused, parse
+from agents.harness.asked import parse
 from agents.harness.player import HarnessPlayer
 from agents.harness.session import Session
 from agents.tool_values import NAME

@@ -12,9 +12,10 @@ from typing import Literal
 import numpy as np
 
 from agents.chat import ChatFrame
+from agents.chat_messages import ChatMessage, Refused
 from agents.engines.base import Completion, Request
 from agents.errors import ChatError
-from agents.harness.asked import Asked, ChatMessage, Refused
+from agents.harness.asked import Asked
 from agents.harness.conversations import Continuation, Conversations, drift
 from agents.players.model import Writer
 from agents.role import Role

@@ -106,7 +106,7 @@ def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[R], R]:
         from arena.cli.loop import wait
         from arena.config.arms import with_arm
         from arena.config.recipe import plain_of, with_changes
-        from arena.pipeline import check_recipe, fitted_recipe
+        from arena.pipelines.checking import check_recipe, fitted_recipe
 
         one = with_changes(recipe, {"threads": 1} if plain_of(recipe).get("threads", "auto") == "auto" else {})
         since = monotonic()

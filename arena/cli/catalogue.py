@@ -194,7 +194,8 @@ def _recipe_line(name: str) -> str:
     text = " ".join(line.lstrip("# ") for line in comments if not line.startswith(MODELINE))
     comment = re.split(r"(?<=[.:;]) ", text)[0].rstrip(".:;")
     models = ", ".join(sorted({policy["model"] for policy in layer.data["policies"].values()}))
-    return f"{comment} ({models}, {layer.data['iterations']} iterations)"
+    size = f"{len(layer.data['stages'])} stages" if "stages" in layer.data else f"{layer.data['iterations']} iterations"
+    return f"{comment} ({models}, {size})"
 
 
 def preview(name: str, game: str, seat: str, role_folders: Sequence[Path] = ()) -> RolePreview:

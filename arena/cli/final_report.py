@@ -46,7 +46,7 @@ def print_report(console: Console, folder: Path, screen: Screen) -> None:
         warn(console, [*compared.before, *compared.after])
     games = dict.fromkeys(table.game.name for table in experiment.all_tables())
     commands = [f"arena show {folder}", *([f"arena show {folder} {best}"] if best else [])]
-    commands.append(f"arena eval {folder} --game {','.join(games)} --before")
+    commands += [f"arena eval {folder} --game {','.join(games)} --before"] if games else []
     commands += [f"arena export {folder} --policy {name} --to DIR" for name in metrics[-1]["learn"]]
     console.print(Text("\nNext:\n" + "\n".join(f"  {command}" for command in commands)), soft_wrap=True)
 

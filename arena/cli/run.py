@@ -117,7 +117,7 @@ def run_selfplay(
 def _run_pipeline(pipeline: Pipeline, out: Path | None, as_json: bool) -> None:
     with loading():
         from arena.cli.loop import wait
-        from arena.pipeline import start_pipeline
+        from arena.pipelines.running import start_pipeline
 
     console, screen = _screen(0, as_json)
     with screen.on_screen():
@@ -127,7 +127,7 @@ def _run_pipeline(pipeline: Pipeline, out: Path | None, as_json: bool) -> None:
 
 def _resume_pipeline(run: Path, layers: Sequence[Layer], trust: bool, as_json: bool) -> None:
     from arena.cli.loop import wait
-    from arena.pipeline import resume_pipeline
+    from arena.pipelines.running import resume_pipeline
 
     console, screen = _screen(0, as_json)
     with screen.on_screen():
@@ -136,15 +136,16 @@ def _resume_pipeline(run: Path, layers: Sequence[Layer], trust: bool, as_json: b
 
 
 def _report_pipeline(console: Console, folder: Path, screen: Screen) -> None:
-    """Print the stages of a finished pipeline, and the report of the last one."""
+    """Print the stages of a finished pipeline, and the report of the last one that is an experiment."""
     from arena.cli.final_report import print_report
     from arena.cli.show_pipeline import show_pipeline
-    from arena.store.stages import newest_run
+    from arena.store.stages import begun
 
     if screen.style != "json":
         show_pipeline(console, folder)
         console.print()
-    print_report(console, newest_run(folder), screen)
+    for run in begun(folder)[-1:]:
+        print_report(console, run, screen)
 
 
 def resume(
@@ -209,7 +210,9 @@ def _layers(asked: Asked) -> list[Layer]:
     if asked.game and (complaint := games.complaint(asked.game)):
         raise ConfigError(f"{complaint} (arena list games)")
     own = [file_layer(asked.config)] if asked.config else []
-    whole = not (asked.recipe or asked.game) and any(key in layer.data for layer in own for key in ("game", "tables"))
+    whole = not (asked.recipe or asked.game) and any(
+        key in layer.data for layer in own for key in ("game", "tables", "source")
+    )
     layers = own if whole else [recipe_layer(asked.recipe) if asked.recipe else recipe_of(asked.game), *own]
     if asked.arm:
         from arena.config.arms import arm_layers

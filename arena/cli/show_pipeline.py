@@ -16,7 +16,7 @@ from arena.store.contents import METRICS
 from arena.store.files import CONFIG, STAGES
 from arena.store.locks import in_use
 from arena.store.reader import FolderReader, read_metrics
-from arena.store.stages import DONE, described, stage_folder
+from arena.store.stages import DONE, begun, described, stage_folder
 
 HIDDEN = ("it", "match/s", "tok/s", "s")
 """Columns of a run's table that say nothing about a stage as a whole."""
@@ -42,19 +42,26 @@ def show_pipeline(console: Console, run: Path) -> None:
         for row, found in zip(rows, figures, strict=True)
     ]
     show_table(console, ("stage", "kind", "state", *names), table)
-    if begun := [row["folder"] for row in rows if row["state"] != "to come"]:
+    if runs := begun(run):
         console.print()
-        say(console, f"the newest stage: arena show {begun[-1]}")
+        say(console, f"the newest run: arena show {runs[-1]}")
 
 
 def _row(run: Path, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
     name, kind = str(entry["name"]), next(key for key in entry if key not in ("name", "with"))
     folder = stage_folder(run, number, name)
-    has_begun = (folder / CONFIG).is_file()
-    metrics = read_metrics(folder / METRICS) if has_begun else []
-    planned = text_layer(str(folder), FolderReader(folder).config()).data.get("iterations") if has_begun else None
+    metrics, is_run = read_metrics(folder / METRICS), (folder / CONFIG).is_file()
+    planned = text_layer(str(folder), FolderReader(folder).config()).data.get("iterations") if is_run else None
     try:
-        state = "done" if described(folder) else "running" if in_use(folder) else "stopped" if has_begun else "to come"
+        state = (
+            "done"
+            if described(folder)
+            else "running"
+            if in_use(folder)
+            else "stopped"
+            if folder.exists()
+            else "to come"
+        )
     except StoreError:
         state = f"damaged {DONE}"
     return {

@@ -90,13 +90,13 @@ def check_arms(experiment: Recipe) -> None:
             )
 
 
-Budget = list[tuple[int, int]]
+Budget = tuple[tuple[int, int], ...]
 """Number of iterations, and of matches per iteration, of each experiment of a recipe."""
 
 
 def budget(recipe: Recipe) -> Budget:
     """Return the number of iterations and of matches per iteration, including branches, by stage."""
-    return [(each.iterations, each.play.most_matches) for each in experiments_of(recipe)]
+    return tuple((each.iterations, each.play.most_matches) for each in experiments_of(recipe))
 
 
 def _budget_text(budget: Budget) -> str:

@@ -27,6 +27,9 @@ from arena.scale.settings import ScaleSpec
 from arena.store.settings import CheckpointSpec
 from arena.trackers.settings import TrackerNames
 
+ROW_LOSSES = ("likelihood", "dpo", "kto")
+"""Losses by which a run learns from a data set."""
+
 
 class LearnSpec(UpdateSpec):
     """Settings of the updates, one per iteration and policy. Parts are named as in `arena list`."""
@@ -96,6 +99,11 @@ class Experiment(Spec):
         return Precision(self.precision)
 
     @property
+    def learns_rows(self) -> bool:
+        """True if the run learns from a data set, without play."""
+        return self.source is not None and self.source.data is not None
+
+    @property
     def overlaps(self) -> bool:
         """True if matches are played while policies learn."""
         return self.source is None and self.play.overlaps
@@ -121,9 +129,13 @@ class Experiment(Spec):
         return policy in self.policies and self.policies[policy].train
 
     def playing(self) -> dict[str, PolicySpec]:
-        """Return the settings of the policies at the run's seats, in its league and asked by credit, by name."""
+        """Return the settings of the policies at the run's seats, in its league and asked by credit, by name.
+
+        If the run learns from a data set, the trained policies are among them.
+        """
         named = {seat.policy for table in self.all_tables() for seat in table.seats.values()} | self.credit.policies
         named |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
+        named |= {name for name, policy in self.policies.items() if policy.train} if self.learns_rows else set()
         return {name: self.policies[name] for name in sorted(named & set(self.policies))}
 
     # -- checks across sections -------------------------------------------------------------------------------
@@ -140,7 +152,13 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_tables(self) -> Self:
-        """Raise ConfigError unless either `game` and `seats` or `tables` is given, and each game gets a match."""
+        """Raise ConfigError unless either `game` and `seats` or `tables` is given, and each game gets a match.
+
+        A run that learns from a data set needs no game.
+        """
+        if self.learns_rows and self.tables is None and self.game is None and self.seats is None:
+            self._needs_no_games()
+            return self
         for field in ("game", "seats"):
             given = getattr(self, field) is not None
             if self.tables is None and not given:
@@ -155,6 +173,28 @@ class Experiment(Spec):
                 f"tables[{counts.index(0)}].share: too small for one of the {self.play.matches} matches of "
                 "an iteration: raise it, or play.matches"
             )
+        return self
+
+    def _needs_no_games(self) -> None:
+        """Raise ConfigError if a setting needs a game."""
+        imitating = [f"policies.{name}.imitate" for name, policy in self.policies.items() if policy.imitate]
+        needing = {"league": self.league, "evaluate": self.evaluate, "learn.demonstrations": self.learn.demonstrations}
+        if named := [*imitating, *(name for name, given in needing.items() if given)]:
+            raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or leave it out")
+
+    @model_validator(mode="after")
+    def _learns_what_rows_teach(self) -> Self:
+        """Raise ConfigError if a run learns from a data set by a loss that needs play, or without a trained policy."""
+        if self.learns_rows:
+            if self.learn.loss.name not in ROW_LOSSES:
+                names = f"{', '.join(ROW_LOSSES[:-1])} or {ROW_LOSSES[-1]}"
+                raise ConfigError(f"learn.loss: {self.learn.loss.name} needs play: a data set is learned by {names}")
+            if not any(policy.train for policy in self.policies.values()):
+                raise ConfigError("source.data: no policy learns from it: set a policy's `train: true`")
+        elif "baselines" in self.learn.loss.needs:
+            raise ConfigError(f"learn.loss: {self.learn.loss.name} learns from labelled completions: set source.data")
+        if self.learn.loss.name == "kto" and self.learn.aggregate.name != "turn_mean":
+            raise ConfigError("learn.loss: kto is a mean over completions: set learn.aggregate: turn_mean")
         return self
 
     @model_validator(mode="after")
@@ -203,10 +243,11 @@ class Experiment(Spec):
         of_pairs = "pairs" in learn.loss.needs
         if not of_pairs and "refuel" not in (part.name for part in (credit.estimator, *credit.estimator.parts)):
             return self
-        wanted = {"play.parts: [branches]": self.play.part("branches") is not None}
+        wanted = {} if self.learns_rows else {"play.parts: [branches]": self.play.part("branches") is not None}
         if of_pairs:
-            wanted["credit.estimator: refuel"] = credit.estimator.name == "refuel"
-            wanted["credit.transforms: []"] = not credit.transforms
+            if not self.learns_rows:
+                wanted["credit.estimator: refuel"] = credit.estimator.name == "refuel"
+                wanted["credit.transforms: []"] = not credit.transforms
             wanted["learn.aggregate: turn_mean"] = learn.aggregate.name == "turn_mean"
         if missing := [setting for setting, given in wanted.items() if not given]:
             part = f"learn.loss: {learn.loss.name}" if of_pairs else "credit.estimator: refuel"
@@ -224,6 +265,8 @@ class Experiment(Spec):
             weight: float = demonstrations.weight(Clock(k, self.iterations))
             if not 0 <= weight < math.inf:
                 raise ConfigError(f"learn.demonstrations.weight: {weight:g} in iteration {k}: must be 0 or more")
+            if demonstrations.mixed and weight > 1:
+                raise ConfigError(f"learn.demonstrations.weight: {weight:g} in iteration {k}: with `mixed` at most 1")
         return self
 
     @model_validator(mode="after")

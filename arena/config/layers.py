@@ -54,7 +54,7 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     settings = merged(stack)
     if STAGES in settings:
         source = next(layer.source for layer in reversed(stack) if STAGES in layer.data)
-        raise ConfigError(f"{source}: a pipeline (it has `stages`), and this takes a single experiment: name a stage's")
+        raise ConfigError(f"{source}: it has `stages`, and this takes a single experiment, not a pipeline")
     try:
         return Experiment.model_validate(merge(nano_defaults(settings), settings))
     except ValidationError as error:

@@ -221,14 +221,17 @@ def _with_layers(spec: StageSpec, layer: Layer, place: tuple[str | int, ...], en
     return replace(spec, settings=spec.settings + added[spec.kind], overlay=spec.overlay + added[OVERLAY])
 
 
+_MODELS = ("model", "reference")
+
+
 def _with_models(data: Mapping[str, Any], resolve: Resolve) -> dict[str, Any]:
     """Return the settings with the final names of their policies' models."""
     policies = data.get("policies")
     if not isinstance(policies, Mapping):
         return dict(data)
     named = {
-        name: {**spec, "model": resolve(name, spec["model"])}
-        if isinstance(spec, Mapping) and isinstance(spec.get("model"), str)
+        name: {**spec, **{f: resolve(name, spec[f]) for f in _MODELS if isinstance(spec.get(f), str)}}
+        if isinstance(spec, Mapping)
         else spec
         for name, spec in policies.items()
     }

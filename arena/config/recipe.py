@@ -38,7 +38,7 @@ def with_study(recipe: R, study: StudySpec) -> R:
     """Return a copy of the recipe with another `study`."""
     if isinstance(recipe, Experiment):
         return recipe.model_copy(update={"study": study})
-    return replace(recipe, head=recipe.head.model_copy(update={"study": study}))  # type: ignore[type-var]
+    return replace(recipe, head=recipe.head.model_copy(update={"study": study}))
 
 
 def with_changes(recipe: R, changed: Mapping[str, Any]) -> R:

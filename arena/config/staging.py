@@ -2,7 +2,7 @@
 
 A policy starts from the weights of the newest earlier stage that trained a policy of its name, unless the stage's own
 settings name another model. There, `stage:NAME` or `stage:NAME:POLICY` stands for the weights of an earlier stage, and
-under the keys `log` and `data` for its run folder.
+under the keys `log`, `data` and `run` for its run folder.
 """
 
 import re
@@ -27,7 +27,7 @@ from arena.parts.paths import STAGE
 from arena.stages import PIPELINE_STAGE, StageContext, StageLoop
 from arena.store.stages import stage_folder
 
-DATA = ("log", "data")
+DATA = ("log", "data", "run")
 """Keys under which the name of a stage stands for its run folder."""
 _REFERENCE = re.compile(rf"{STAGE}(?P<stage>[^\s:]+)(:(?P<policy>[^\s:]+))?")
 Note = Callable[[str], None]
@@ -70,6 +70,9 @@ def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
 
     Models with which policies begin stand for the weights that earlier stages will have trained.
     """
+    for layer in pipeline.shared:
+        for path, text in _references(layer.data, ()):
+            raise fault(layer, path, f"{text[:200]}: only the settings of a stage can name another stage")
     earlier, planned, loops = Earlier(), list[PlannedStage](), set[str]()
     for spec in pipeline.stages:
         composing = _Composing(pipeline, spec, earlier, note)
@@ -216,6 +219,15 @@ class _Composing:
             what = f"trained no policy '{policy[:64]}'" if policy else "has no single policy" if trained else "trained"
             raise ConfigError(f"stage {stage} {what} (it trained: {', '.join(trained) or 'none'})")
         return trained[wanted]
+
+
+def _references(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield path and text of each value that names a stage."""
+    if isinstance(value, Mapping | list):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _references(item, (*path, key))
+    elif isinstance(value, str) and _REFERENCE.fullmatch(value):
+        yield path, value
 
 
 def _policies_in(settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

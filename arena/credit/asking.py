@@ -1,14 +1,15 @@
-"""Reward stages that ask models for replies, such as judges: what they get from the run, and the calls they make.
+"""Reward stages that ask models of their own, judges and reward models: what they get from the run, and their calls.
 
 A stage is marked with `@asks(make, ...)`. `make(context, state, **settings)` returns an `Asking`, which computes a
-measure of its own before credit: `arena.credit.measures` are computed by scoring, these by generating.
+measure of its own before credit, with state between iterations and figures in the metrics. `arena.credit.measures` are
+computed by the run's policies instead.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -158,6 +159,10 @@ class AskContext:
     """Function from a game's name and a deal's seed to the rules as players read them."""
     note: Callable[[str], None]
     """Function that shows a line to the user."""
+    bf16: bool = False
+    """True if the run's models compute products in bfloat16."""
+    token_budget: int = 4096
+    """Maximum tokens of a forward pass."""
 
 
 class Asking(Protocol):
@@ -189,6 +194,8 @@ class Seated:
     """True if each deal is played once."""
     has_replay: bool
     """True if earlier trajectories are replayed."""
+    models: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Names or folders of the models of trained policies, by seat."""
 
 
 Check = Callable[..., None]

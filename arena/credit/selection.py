@@ -23,6 +23,7 @@ from arena.parts.chosen import Kind, RewardName, needs
 from games.contracts import CUT, UNREAD, TurnSource
 
 AGENT: list[TrajectoryKey] = ["game", "role", "policy"]
+SEAT: list[TrajectoryKey] = ["game", "seat"]
 CUT_OFF = list(CUT)
 SUMMARIES: list[TurnSource] = ["summary"]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -233,6 +234,35 @@ def std_band(
     return selection.drop(batch, judged.several & (std < least - _ROUNDING))
 
 
+def top_returns(
+    batch: TurnBatch,
+    rewards: Floats,
+    selection: Selection,
+    *,
+    share: Annotated[float, Field(gt=0, le=1)] = 0.25,
+    at_least: float | None = None,
+    by: list[TrajectoryKey] = SEAT,
+    of: Annotated[str, RewardName()] | None = None,
+) -> Selection:
+    """Take all but the best trajectories out of the loss; they stay in the statistics. For imitation of good play.
+
+    The best of a group are the ⌈share · n⌉ with the highest scores among its n counted ones, and ties with the last of
+    them: with equal scores, all. With `at_least` they must score that much too. Scores are total rewards, or those of
+    the game's reward `of`. As published: filtered behaviour cloning (LMRL-Gym, Abdulhai et al. 2023), the best over a
+    whole data set, here over an iteration, which `source.shuffle` makes a random part of a log; rejection sampling
+    (RAFT, Dong et al. 2023) `by: [game, seed, role]` with a share of 1 / group; expert iteration on verified results
+    `at_least`.
+    """
+    judged = _scored_groups(batch, rewards, selection, by, of)
+    least = np.full(len(judged.score), -np.inf if at_least is None else at_least)
+    for group in np.unique(judged.groups[selection.counted]).tolist():
+        own = judged.groups == group
+        ranked = np.sort(judged.score[own & selection.counted])[::-1]
+        lowest = ranked[int(np.ceil(share * len(ranked) - _ROUNDING)) - 1]
+        least[own] = np.maximum(least[own], lowest)
+    return selection.out_of_loss((judged.score < least - _ROUNDING)[batch.owner])
+
+
 def random(
     batch: TurnBatch,
     rewards: Floats,
@@ -295,6 +325,7 @@ SELECTORS: dict[str, Selector] = {
         zero_variance,
         accuracy_band,
         std_band,
+        top_returns,
         random,
     )
 }

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from arena.credit.batch import Floats, Key, TurnBatch, z_scores
 from arena.credit.branches import over_copies
@@ -17,6 +18,7 @@ Transform = Callable[..., Floats]
 """(TurnBatch, [N] advantages, *, settings) -> [N] advantages."""
 POLICY: list[Key] = ["policy"]
 """Group by policy: everything that one policy learns from in this iteration."""
+Positive = Annotated[float, Field(gt=0)]
 
 
 def whiten(batch: TurnBatch, advantages: Floats, *, by: list[Key] = POLICY) -> Floats:
@@ -47,6 +49,18 @@ def shared_prefix(batch: TurnBatch, advantages: Floats) -> Floats:
     return over_copies(batch, advantages)
 
 
+def exponential(batch: TurnBatch, advantages: Floats, *, beta: Positive = 1.0, most: Positive = 20.0) -> Floats:
+    """AWR: turn advantages into weights of imitation, min(exp(A / beta), most), for `loss: likelihood`.
+
+    The update is then a regression on the turns, weighted by how good they were: the solution of maximising the return
+    with a penalty of `beta` on the KL to the policy that sampled them, so it needs no importance weights. A = 0 weighs
+    1: after the estimator `zero` it is behaviour cloning, which a large `beta` approaches. Never zero or negative; the
+    bound `most` binds at A = beta · log(most). Source: AWR (Peng et al. 2019), bound 20; IQL (Kostrikov et al. 2021)
+    extracts its policy in the same way.
+    """
+    return np.minimum(np.exp(np.minimum(advantages / beta, 700.0)), most)
+
+
 TRANSFORMS: dict[str, Transform] = {}
 TRANSFORM = Kind("transform", TRANSFORMS)
 
@@ -67,4 +81,4 @@ def dealt_measures(
     return of(replace(batch, measures={**batch.measures, **measures}), advantages)  # type: ignore[no-any-return]
 
 
-TRANSFORMS |= {f.__name__: f for f in (whiten, entropy_scale, shared_prefix, dealt_measures)}
+TRANSFORMS |= {f.__name__: f for f in (whiten, entropy_scale, shared_prefix, exponential, dealt_measures)}

@@ -20,17 +20,25 @@ Nonfinite = Literal["stop", "skip"]
 """Treatment of a step whose gradient is not finite."""
 
 
-def step_counts(norm: float, rule: Nonfinite, label: str, advice: str, quantity: str = "the gradient's norm") -> bool:
+def step_counts(
+    norm: float,
+    rule: Nonfinite,
+    label: str,
+    advice: str,
+    quantity: str = "the gradient's norm",
+    setting: str = "learn.nonfinite",
+) -> bool:
     """Return True if the gradient norm is finite, so that the step counts, and False if the step is to be skipped.
 
-    Raises DivergedError if it is not finite and the rule is to stop. The other arguments are parts of the message.
+    Raises DivergedError if it is not finite and the rule, a `setting`, is to stop. The other arguments are parts of the
+    message.
     """
     if math.isfinite(norm):
         return True
     if rule == "stop":
         raise DivergedError(
             f"{label}: {quantity} is {norm}, so the update does not count: {advice}, "
-            "or leave such steps out with learn.nonfinite=skip"
+            f"or leave such steps out with {setting}=skip"
         )
     return False
 

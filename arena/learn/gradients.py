@@ -18,6 +18,8 @@ from arena.learn.regularisers import k3, memories
 from arena.learn.samples import Floats, rival_changes
 from arena.learn.settings import UpdateSpec
 
+_WEIGHT, _SQUARE = "weight", "weight squared"
+
 
 class UpdateMetrics:
     """Running means and counts of an update's metrics; `means` returns the result."""
@@ -45,6 +47,14 @@ class UpdateMetrics:
         if tokens.reference is not None:
             self.add("kl", k3(tokens.logprobs, tokens.reference)[own])
 
+    def logged(self, tokens: TokenBatch, token: TokenLoss) -> None:
+        """Add the weights of a micro-batch of another run's log, of which `means` computes the effective share."""
+        weights = tokens.advantages.abs()
+        if token.correction is not None:
+            weights = weights * (tokens.old - tokens.behaviour).clamp(-20.0, 20.0).exp()
+        self.add(_WEIGHT, weights[tokens.learned])
+        self.add(_SQUARE, weights[tokens.learned].double().square())
+
     def optimised(self, norm: float, taken: bool) -> None:
         """Count an optimiser step: with its gradient norm if it was taken, else as skipped."""
         self.skipped += not taken
@@ -68,9 +78,14 @@ class UpdateMetrics:
     def means(self) -> dict[str, float]:
         """Return the mean of every metric, and the numbers of `steps` taken, of `skipped` steps and of `tokens`.
 
-        A token counts once per step that learned from it.
+        A token counts once per step that learned from it. For another run's log there is also `effective`, the
+        effective sample size of the tokens' weights |A| p / p sampler as a share of their number: (mean w)² / mean w².
+        Losses without an importance ratio weigh |A|.
         """
         means = {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums}
+        if _WEIGHT in means:
+            mean, square = means.pop(_WEIGHT), means.pop(_SQUARE)
+            means["effective"] = mean**2 / square if square else 0.0
         done = {"steps": self.counts.get("grad_norm", 0), "tokens": self.counts.get("loss", 0)}
         return means | done | {"skipped": self.skipped}
 
@@ -156,6 +171,8 @@ class Gradients:
             if self.rule.gradient_checkpointing:
                 trim_memory()
             self.metrics.step(tokens, objective, token)
+            if samples[one.index[0]].source == "logged":
+                self.metrics.logged(tokens, token)
             yield False
         return gaps
 
@@ -177,15 +194,31 @@ class Gradients:
         self.engine.backward(loss * self.scale)
 
     def _rival_log_ratios(self, step: Step) -> dict[int, Floats] | None:
-        """Return the log-ratio before the step of each token's paired reply, by sample; None without pairs."""
-        if not step.pairs:
+        """Return the log-ratio before the step of each token's paired reply, by sample; None without pairs.
+
+        For a loss with baselines it is the step's estimate of the KL: the baselines' mean log-ratio, at least 0.
+        """
+        needs, samples = self.rule.loss.needs, self.plan.samples
+        if not needs & {"pairs", "baselines"}:
             return None
-        chosen = [self.plan.samples[i] for i in step.pairs]
+        chosen = [samples[i] for i in step.pairs]
         changes = [np.zeros(len(s.advantages), np.float32) for s in chosen]
-        if self.old is not None:  # else this is the first step of the update, and nothing has changed yet
+        if step.rivals:
             now = self._score(step.rivals)
-            changes = [now[i].logprobs - self.old[i] for i in step.pairs]
-        return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
+            changes = [now[i].logprobs - self._base(i) for i in step.pairs]
+        if "pairs" in needs:
+            return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
+        estimate = max(0.0, float(np.mean([change.sum() for change in changes]))) if changes else 0.0
+        return {i: np.full(len(s.advantages), estimate, np.float32) for i, s in enumerate(samples)}
+
+    def _base(self, number: int) -> Floats:
+        """Return a sample's log-probabilities under the weights with which the loss on pairs compares."""
+        reference = self.plan.samples[number].reference
+        if "reference" in self.rule.loss.needs:
+            assert reference is not None
+            return reference
+        assert self.old is not None
+        return self.old[number]
 
     def _score(self, shares: Shares) -> dict[int, StreamScores]:
         """Score the samples of all ranks' shares under the current weights, by number; each rank computes its own."""

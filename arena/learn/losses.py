@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -104,22 +104,51 @@ def refuel(tokens: TokenBatch, *, eta: Annotated[float, Field(gt=0)] = 1.0) -> T
     return TokenLoss(2.0 * gap**2 - gap.detach() ** 2, tokens.learned.new_zeros(len(tokens.learned)))
 
 
-@needs("pairs")
-def dpo(tokens: TokenBatch, *, beta: Annotated[float, Field(gt=0)] = 0.1) -> TokenLoss:
-    """Online DPO, REFUEL's baseline: prefer the reply with the higher return to the other reply to the same messages.
+def dpo(
+    tokens: TokenBatch, *, beta: Annotated[float, Field(gt=0)] = 0.1, reference: Literal["update", "initial"] = "update"
+) -> TokenLoss:
+    """DPO: prefer the reply with the higher return to the other reply to the same messages.
 
-    -log σ(β (δ_w - δ_l)), w the reply with A > 0, δ as in `refuel`: the reference is the policy at the start of the
-    update. Has `refuel`'s requirements and doubled gradient. Uses only the order of the returns. 0 for equal returns (A
-    = 0), in value and gradient. Source: Rafailov et al. 2023; on pairs of finished continuations as the "DPO" runs of
-    Gao et al. 2024.
+    -log σ(β (δ_w - δ_l)), w the reply with A > 0, δ as in `refuel`. The reference of δ is the policy at the start of
+    the update (online DPO, REFUEL's baseline) or, with `initial`, the frozen reference weights. Has `refuel`'s
+    requirements and doubled gradient; pairs of a data set need no branches. Uses only the order of the returns. 0 for
+    equal returns (A = 0), in value and gradient. Source: Rafailov et al. 2023; on pairs of finished continuations as
+    the "DPO" runs of Gao et al. 2024.
     """
     import torch
 
-    assert tokens.rivals is not None
-    own, sign = tokens.sum_by(tokens.turns, tokens.logprobs - tokens.old), tokens.advantages.sign()
+    base = tokens.old if reference == "update" else tokens.reference
+    assert tokens.rivals is not None and base is not None
+    own, sign = tokens.sum_by(tokens.turns, tokens.logprobs - base), tokens.advantages.sign()
     loss = -sign.abs() * torch.nn.functional.logsigmoid(beta * sign * (own - tokens.rivals))
     return TokenLoss(2.0 * loss - loss.detach(), torch.zeros_like(tokens.learned))
 
 
-LOSSES: dict[str, Callable[..., TokenLoss]] = {f.__name__: f for f in (policy_gradient, likelihood, refuel, dpo)}
+dpo.needs = lambda *, beta, reference: ("pairs",) if reference == "update" else ("pairs", "reference")  # type: ignore[attr-defined]
+
+
+@needs("baselines", "reference")
+def kto(
+    tokens: TokenBatch,
+    *,
+    beta: Annotated[float, Field(gt=0)] = 0.1,
+    desirable: Annotated[float, Field(ge=0)] = 1.0,
+    undesirable: Annotated[float, Field(ge=0)] = 1.0,
+) -> TokenLoss:
+    """KTO: raise the probability of completions labelled desirable (A > 0), and lower that of others.
+
+    λ_d (1 - σ(β (δ - z))) if desirable, else λ_u (1 - σ(β (z - δ))), δ = log π(y) - log π_ref(y) summed over the
+    completion. The constant z estimates the KL as the mean of δ over the step's mismatched completions, at least 0.
+    Needs labelled completions of a data set and the aggregate `turn_mean`. Source: Ethayarajh et al. 2024, eq. 7 and 8,
+    as in TRL's KTOTrainer.
+    """
+    assert tokens.rivals is not None and tokens.reference is not None
+    sign = tokens.advantages.sign()
+    gap = tokens.sum_by(tokens.turns, tokens.logprobs - tokens.reference) - tokens.rivals
+    weight = (sign > 0).float() * desirable + (sign < 0).float() * undesirable
+    loss = weight * (1.0 - (beta * sign * gap).sigmoid())
+    return TokenLoss(loss, tokens.learned.new_zeros(len(tokens.learned)))
+
+
+LOSSES: dict[str, Callable[..., TokenLoss]] = {f.__name__: f for f in (policy_gradient, likelihood, refuel, dpo, kto)}
 LOSS = Kind("loss", LOSSES)

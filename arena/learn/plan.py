@@ -13,7 +13,7 @@ import numpy as np
 
 from agents.packing import Costs, Pass, Row, passes
 from agents.stream import Stream
-from arena.learn.samples import Floats, Sample, in_pairs, together
+from arena.learn.samples import Floats, Sample, in_pairs, together, with_baselines
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
 
@@ -41,9 +41,9 @@ class Step:
     demonstration_weight: float
     """Weight of each learned demonstration token."""
     pairs: tuple[int, ...] = ()
-    """Samples of the step for a loss on pairs: both replies of every pair."""
+    """Samples of the step for a loss on pairs: both replies of every pair. For a loss with baselines: these."""
     rivals: Shares = ()
-    """Passes to score before the step for the pairs' log-ratios; none if no weight has changed."""
+    """Passes to score the samples `pairs` before the step; none if no weight has changed since their reference."""
     gated: bool = False
     """True if the gate checks the step's own log-probabilities before the optimiser step."""
 
@@ -102,15 +102,18 @@ class Planner:
         weight = rule.demonstrations.weight(clock) if rule.demonstrations else 0.0
         played = [s for s in samples if s.source != "demonstration"]
         units = [[i] for i in range(len(played))]
-        if pairs := "pairs" in rule.loss.needs:
+        needed = rule.loss.needs
+        if "pairs" in needed:
             played = in_pairs(played)
             units = together(played)
+        elif "baselines" in needed:
+            units = with_baselines(played)
         every = (*played, *(s for s in samples if s.source == "demonstration" and weight))
         lessons = range(len(played), len(every))
         where = f"policy '{self.name}', iteration {clock.iteration}"
         for at, part, lesson in _minibatches(units, lessons, rule.epochs, rule.minibatches, rng):
             if step := self._step(every, part, lesson, weight, f"{where}, {at}", ranks):
-                steps.append(self._with_pairs(step, every, part, ranks) if pairs else step)
+                steps.append(self._with_pairs(step, every, part, ranks) if needed & {"pairs", "baselines"} else step)
         return Plan(
             where=where,
             advice=f"lower learn.lr ({rule.lr:g})",
@@ -156,10 +159,12 @@ class Planner:
         ranks: int,
     ) -> Step | None:
         """Plan a step on the samples `part` and the demonstrations `lesson`; None if there is nothing to learn."""
-        weights = self._weights(samples, part)
+        share = 1.0 - weight if self.rule.demonstrations and self.rule.demonstrations.mixed else 1.0
+        weights = {i: share * w for i, w in self._weights(samples, part).items()}
         learned = any(w.any() for w in weights.values())
         if not learned and not lesson:
             return None
+        part = [i for i in part if samples[i].learned.any()]
         played = passes([s.stream for s in samples], self.rule.token_budget, part, self.costs)
         count = sum(int(samples[i].learned.sum()) for i in lesson)
         return Step(
@@ -172,8 +177,14 @@ class Planner:
         )
 
     def _with_pairs(self, step: Step, samples: Sequence[Sample], part: Sequence[int], ranks: int) -> Step:
-        """Add the pairs of a loss to the step. A single step needs no scores of rivals, as no weight has changed."""
-        rivals = self._distribute(self._ordered_passes(samples, part), ranks) if self.rule.steps > 1 else ()
+        """Add the pairs or baselines of a loss to the step, and the passes to score them.
+
+        The only step of an update that compares with its start needs no scores, as no weight has changed.
+        """
+        if "baselines" in self.rule.loss.needs:
+            part = [i for i in part if not samples[i].learned.any()]
+        is_scored = self.rule.steps > 1 or "reference" in self.rule.loss.needs
+        rivals = self._distribute(self._ordered_passes(samples, part), ranks) if is_scored else ()
         return replace(step, pairs=tuple(part), rivals=rivals)
 
     def _weights(self, samples: Sequence[Sample], part: Sequence[int]) -> dict[int, np.ndarray]:

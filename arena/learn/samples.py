@@ -33,7 +33,8 @@ class Sample:
     reference: Floats | None = None
     """Log-probabilities under the frozen reference, if a regulariser needs them."""
     pairs: NDArray[np.int64] | None = None
-    """Pair number of the token's turn, -1 for none; None if no turn is in a pair."""
+    """Pair number of the token's turn, -1 for none; None if no turn is in a pair. A sample has those of its baselines.
+    """
     source: Source = "played"
     """Origin: the current weights, older ones, another run's log, or a demonstration."""
     fresh: NDArray[np.bool_] | None = None
@@ -79,10 +80,19 @@ def together(samples: Sequence[Sample]) -> list[list[int]]:
     return list(groups.values())
 
 
+def with_baselines(samples: Sequence[Sample]) -> list[list[int]]:
+    """Group sample indices so that a sample and its baselines, which are out of the loss, share an optimiser step."""
+    groups = defaultdict[int, list[int]](list)
+    for i, sample in enumerate(samples):
+        assert sample.pairs is not None
+        groups[int(sample.pairs[0])].append(i)
+    return list(groups.values())
+
+
 def rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[Floats]:
     """Return, by sample, for each token of a paired reply the log-ratio of the other reply; 0 for other tokens.
 
-    It is the sum of `changes`, log p - log p_old of each sampled token. Both samples of every pair must be present.
+    It is the sum of `changes`, the log-ratio of each sampled token. Both samples of every pair must be present.
     """
     sums = defaultdict[int, dict[int, Any]](dict)
     for i, (sample, change) in enumerate(zip(samples, changes, strict=True)):

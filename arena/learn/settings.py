@@ -56,6 +56,9 @@ class PolicySpec(Spec):
     """Train a small adapter on the model instead of all its weights. Policies on one model then share it."""
     train: bool = True
     """False freezes the policy."""
+    reference: ModelName | None = None
+    """Model that the KL and credit compare the policy with, named like `model`, such as a teacher with the same
+    tokenizer. null is the policy's own weights before it learns from reward."""
     imitate: ImitateSpec | None = None
     """A warm start before the first iteration."""
 
@@ -65,6 +68,8 @@ class PolicySpec(Spec):
             raise ValueError("a new `adapter` of a frozen policy changes nothing: remove it")
         if self.imitate and not self.train:
             raise ValueError("a frozen policy imitates nobody: remove `imitate`, or let it train and earn nothing")
+        if self.reference and not self.train:
+            raise ValueError("a frozen policy is compared with nothing: remove `reference`")
         return self
 
 
@@ -82,13 +87,21 @@ class DemonstrationsSpec(Spec):
     """Share of `run` to draw from: of each game and seat, the matches with that seat's highest payoffs."""
     patches: bool = False
     """Or the expert's acts that the part `patch` put into the iteration's own matches."""
+    data: Folder | None = None
+    """Or a data set of chats or texts: a JSON Lines or Parquet file, or a folder of the `datasets` library."""
     matches: Matches = 8
-    """Matches demonstrated to each policy per iteration; all patches are used."""
+    """Matches demonstrated to each policy per iteration, or rows of `data`; all patches are used."""
+    mixed: bool = False
+    """Multiply the loss of played matches by 1 - weight, as in DataMind: (1 - μ) RL + μ imitation."""
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    """Hash of the files of `data`; null takes it at the run's start and saves it in the config."""
 
     @model_validator(mode="after")
     def _from_one(self) -> Self:
-        if bool(self.scripted) + (self.run is not None) + self.patches != 1:
-            raise ValueError("give `scripted: […]`, `run: FOLDER` or `patches: true`: one of them demonstrates")
+        if bool(self.scripted) + (self.run is not None) + self.patches + (self.data is not None) != 1:
+            raise ValueError(
+                "give `scripted: […]`, `run: FOLDER`, `data: FILE` or `patches: true`: one of them demonstrates"
+            )
         return self
 
 
@@ -103,8 +116,8 @@ class UpdateSpec(Spec):
     aggregate: Annotated[Chosen, AGGREGATE] = Chosen(AGGREGATE, "token_mean")
     """Aggregate of token losses: a mean over tokens, turns or streams."""
     regularisers: Annotated[dict[str, Chosen], Kinds(REGULARISER)] = {"kl": Chosen(REGULARISER, "kl")}
-    """Regularisers by name. `kl` pulls towards the reference, the policy's initial weights; weight 0 loads no
-    reference."""
+    """Regularisers by name. `kl` pulls towards the policy's reference, by default its initial weights; weight 0 loads
+    no reference."""
     demonstrations: DemonstrationsSpec | None = None
     """Demonstrations to imitate in addition to learning from the policy's own play."""
     lr: Annotated[float, Field(ge=0)] = 2e-5  # of nano 5e-4 (arena.config.layers)
@@ -160,7 +173,9 @@ class UpdateSpec(Spec):
 
     @property
     def uses_reference(self) -> bool:
-        """True if a regulariser compares the policy with its reference and its weight is not 0."""
+        """True if the loss or a regulariser with a weight other than 0 compares the policy with its reference."""
+        if "reference" in self.loss.needs:
+            return True
         held = (r for r in self.regularisers.values() if "reference" in r.needs)
         return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
 

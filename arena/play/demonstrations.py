@@ -1,4 +1,4 @@
-"""Demonstrations to imitate: matches of scripted policies at the learner's tables, best matches of a run, or patches.
+"""Demonstrations to imitate: matches of scripted policies at the learner's tables, a run's best, patches, or rows.
 
 All are in the learner's tokens and under its roles: scripted acts are written in the role's reply format, and logged
 matches are played again from their deal, with each reply encoded from its text.
@@ -19,6 +19,8 @@ from agents.policy import Policy
 from agents.stream import Stream
 from arena.credit.batch import Credited
 from arena.credit.samples import IMITATED, samples_of
+from arena.data.rows import DataSet
+from arena.data.samples import RowEncoder
 from arena.errors import ConfigError, StoreError
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
@@ -34,6 +36,7 @@ from arena.play.contenders import (
     play_one,
 )
 from arena.play.failures import failure_figures
+from arena.play.lessons import RowDemonstrations
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
@@ -122,7 +125,7 @@ class _LoggedMatch:
 
 
 class Demonstrations:
-    """Imitation samples of a run's learners, from scripted policies, a logged run or patches.
+    """Imitation samples of a run's learners, from scripted policies, a logged run, patches or a data set.
 
     `samples` returns an iteration's samples, the same ones at every call.
     """
@@ -145,6 +148,7 @@ class Demonstrations:
         self.spec, self.lineup = spec, lineup
         self._attempts, self._failures, self._note = attempts, failures, note
         self._best = {learner: self._candidates(learner) for learner in learners}
+        self._rows = RowDemonstrations(spec, lineup.seed) if spec and spec.data else None
 
     async def samples(self, learner: str, clock: Clock, records: Sequence[MatchRecord] = ()) -> list[Sample]:
         """Return a learner's demonstrations for this iteration, by `learn.demonstrations`; [] if its weight is 0.
@@ -156,11 +160,17 @@ class Demonstrations:
             return []
         if self.spec.patches:
             return patch_samples(records, self.lineup.policies[learner], self._temperatures)
+        if self._rows:
+            return self._rows.samples(self._encoder(learner, self._rows.rows), clock.iteration)
         if self.spec.scripted:
             return await self.by_scripted(learner, clock.iteration, self.spec.scripted, self.spec.matches)
         best, rng = self._best[learner], generator(self.lineup.seed, clock.iteration, "shown", learner)
         drawn = [best[i] for i in rng.permutation(len(best))[: self.spec.matches].tolist()]
         return self._samples(await self._replayed(drawn))
+
+    def _encoder(self, learner: str, rows: DataSet) -> RowEncoder:
+        policy = self.lineup.policies[learner]
+        return RowEncoder(rows, policy.frame, min(policy.positions, self.lineup.engine.max_context))
 
     async def by_scripted(
         self,

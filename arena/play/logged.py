@@ -4,25 +4,34 @@ Tokens and behaviour log-probabilities are the other run's. So the gate between 
 loss's `correction` weights them by the distance of the present policy from that run's.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from arena.errors import ConfigError
+from arena.parts.chance import generator
 from arena.play.settings import SourceSpec, TableSpec
 from arena.play.source import Played
 from arena.play.watchers import Watcher
 from arena.records import MatchRecord, Seating, images
 from arena.store.losses import complete
 from arena.store.matchlog import MatchBatch
-from arena.store.reader import RunReader
+from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
 from games.contracts import MatchId
 
 
 @dataclass(frozen=True)
 class LogSource:
-    """Source that reads finished matches from another run's log, iteration by iteration, and starts over at its end."""
+    """Source that reads finished matches from another run's log, iteration by iteration or in random order.
+
+    It starts over at the end.
+    """
 
     run: RunFolder
     spec: SourceSpec
@@ -31,6 +40,8 @@ class LogSource:
     learners: Mapping[str, int]
     """Context length in tokens by trained policy."""
     watcher: Watcher
+    seed: int = 0
+    """The run's seed, for random order."""
 
     async def matches(self, k: int) -> Played:
         """Return the logged matches for iteration `k`, assigned to this run's policies, and write them to its log.
@@ -38,12 +49,9 @@ class LogSource:
         Matches of incomplete deals and of games without a table are left out. Raises ConfigError if a context is longer
         than the learner's.
         """
-        assert self.spec.iterations is not None
         self.watcher.phase(k, f"reading {self.spec.log}")
-        theirs = RunReader(Path(self.spec.log)).log
-        rows = theirs.read((k - 1) % self.spec.iterations + 1)
-        games = [table.game.name for table in self.tables]
-        found = [row for row in complete(rows) if row["game"] in games]
+        theirs, iteration = self._log, (k - 1) % self._iterations + 1
+        found = self._drawn(k) if self.spec.shuffle else self._usable(theirs.read(iteration))
         read = [MatchRecord.from_json(row, theirs.blobs.get) for row in found]
         records = [self._as_own(k, number, record) for number, record in enumerate(read)]
         records = [replace(r, pictures={name: theirs.blobs.get(name) for name in images(r.turns)}) for r in records]
@@ -56,6 +64,45 @@ class LogSource:
 
     async def close(self) -> None:
         """Do nothing: no match is in progress."""
+
+    @cached_property
+    def _log(self) -> LogReader:
+        assert self.spec.log is not None
+        return RunReader(Path(self.spec.log)).log
+
+    @property
+    def _iterations(self) -> int:
+        assert self.spec.iterations is not None
+        return self.spec.iterations
+
+    def _usable(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the rows of an iteration that belong to complete deals of this run's games."""
+        games = [table.game.name for table in self.tables]
+        return [row for row in complete(rows) if row["game"] in games]
+
+    @cached_property
+    def _deals(self) -> list[tuple[int, list[str]]]:
+        """Iteration and match ids of each deal of the log. Raises ConfigError if iterations outnumber them."""
+        deals = defaultdict[tuple[Any, ...], list[str]](list)
+        for iteration in range(1, self._iterations + 1):
+            for row in self._usable(self._log.table(iteration, ["id", "game", "seed", "status"]).to_pylist()):
+                deals[iteration, row["game"], row["seed"]].append(row["id"])
+        if len(deals) < self._iterations:
+            raise ConfigError(
+                f"source.shuffle: {self.spec.log} has {len(deals)} complete deals of this run's games in "
+                f"{self._iterations} iterations: set source.iterations, or shuffle to false"
+            )
+        return [(iteration, ids) for (iteration, *_), ids in deals.items()]
+
+    def _drawn(self, k: int) -> list[dict[str, Any]]:
+        """Return the rows of iteration `k`'s part of the log's deals, in the random order of its pass over them."""
+        passed, place = divmod(k - 1, self._iterations)
+        order = generator(self.seed, passed, "log").permutation(len(self._deals))
+        drawn = defaultdict[int, set[str]](set)
+        for number in np.array_split(order, self._iterations)[place].tolist():
+            iteration, ids = self._deals[number]
+            drawn[iteration] |= {*ids}
+        return [row for iteration in sorted(drawn) for row in self._log.read(iteration, ids=drawn[iteration])]
 
     def _as_own(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
         seats = {seat: self._own_seating(record.game, seat, seating) for seat, seating in record.seats.items()}
@@ -74,3 +121,20 @@ class LogSource:
         if seating.kind != "model" or own not in self.learners:
             return replace(seating, trained=False)
         return replace(seating, policy=own, trained=True)
+
+
+FEW = 0.05
+"""Effective share of a log's tokens below which an update rests on so few of them that the user is told."""
+
+
+def sparse_updates(learned: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+    """Return a note for each policy whose update rests on few tokens of the log, given the updates' metrics by policy.
+
+    Then the log's policy hardly ever did what is learned: its advantages, or importance ratios, are concentrated.
+    """
+    return {
+        name: f"policy '{name}': {100 * share:.1g} % of the log's tokens carry its update (effective sample size), "
+        "because the log's policy hardly ever did what is learned"
+        for name, metrics in learned.items()
+        if (share := metrics.get("effective", 1.0)) < FEW
+    }

@@ -1,12 +1,12 @@
 """Settings of play: games, seats, and the matches of an iteration."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from arena.parts.chosen import Chosen
 from arena.parts.paths import Folder, GameName, Harness, OptionValue, PolicyName, RoleName
-from arena.parts.spec import Matches, Positive, Spec
+from arena.parts.spec import Matches, Name, Positive, Spec
 from arena.play.parts import ROLLOUT_PART
 from arena.play.parts.base import declaration
 
@@ -114,10 +114,47 @@ class PlaySpec(Spec):
         return self.matches * (1 + extra)
 
 
-class SourceSpec(Spec):
-    """Logged matches of another run to learn from, without play."""
+class RunRows(Spec):
+    """Rows of a data set from the matches of a run, as `arena export` writes them."""
 
-    log: Folder
-    """Folder of another run. Iteration k learns from that run's iteration k, starting over after its last."""
+    run: Folder
+    """Folder of the run."""
+    where: str = ""
+    """SQL condition on the columns of its matches, such as `"report.success" and iteration > 3`."""
+    rows: Literal["chats", "pairs"] = "chats"
+    """Chats of the seats that a model played, or preference pairs."""
+    policies: list[Name] = []
+    """Policies whose chats or pairs these are; [] is all."""
+
+
+class SourceSpec(Spec):
+    """Source of learning without play: logged matches of another run, or a data set."""
+
+    log: Folder | None = None
+    """Folder of another run. Iteration k learns from that run's iteration k, starting over after its last, or with
+    `shuffle` from random deals."""
     iterations: Positive | None = None
-    """Last iteration to use; null is the newest committed one at the run's start, which is then saved in the config."""
+    """Last iteration of `log` to use; null is the newest committed one at the run's start, which is then saved in the
+    config."""
+    shuffle: bool = False
+    """Learn in each iteration from random deals of the whole log, an equal part each, instead of in its order. After
+    `iterations` all are used, and a new order begins."""
+    data: Folder | RunRows | None = None
+    """Data set that every trained policy learns from: a JSON Lines file, a Parquet file, a folder of the `datasets`
+    library, or the matches of a run. Rows are chats, texts, preference pairs or labelled completions."""
+    batch: Matches = 32
+    """Rows of `data` per iteration, in a new random order for each pass."""
+    epochs: Positive | None = None
+    """Passes over `data`, from which the run's number of iterations follows; null repeats for all iterations."""
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the rows, at most 1,000, that no update learns from and whose loss the metrics have."""
+    held_out_every: Positive = 10
+    """Number of iterations between two evaluations on held-out rows; the first and the last have one, too."""
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    """Hash of the data set's files; null takes it at the run's start and saves it in the config."""
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if (self.log is None) == (self.data is None):
+            raise ValueError("give `log: FOLDER` or `data: FILE`: one of them is the source")
+        return self

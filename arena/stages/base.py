@@ -3,6 +3,10 @@
 A kind is a function `kind(context, *, settings)` in the table of `arena.stages`. It returns the settings of an
 experiment, which are merged over the pipeline's shared settings and run like any other experiment. A kind that is no
 experiment returns a `StageLoop` instead.
+
+`stage:NAME` in a kind's settings is replaced by the path of an earlier stage's weights, or under the keys `log`, `data`
+and `run` of its run folder, before the kind is called. `arena list` loads all kinds, so import torch and the like when
+the stage runs.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +49,10 @@ class StageLoop(Protocol):
         """
 
     def weights(self, folder: Path) -> Mapping[str, Path]:
-        """Return the folders of the final weights by policy name. Before the end they need not exist."""
+        """Return the folders of the final weights, within `folder`, by policy name. Before the end they need not exist.
+
+        Under the name of a policy that earlier stages trained, they replace its weights in later stages.
+        """
 
 
 Stage = Callable[..., Mapping[str, Any] | StageLoop]

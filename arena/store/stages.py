@@ -34,8 +34,13 @@ class Done:
 
 
 def stage_folder(run: Path, number: int, name: str) -> Path:
-    """Return the folder of a pipeline's stage, whether or not it exists. `number` counts from 1."""
-    return run / STAGES / f"{number:02d}-{name}"
+    """Return the folder of a pipeline's stage, whether or not it exists. `number` counts from 1.
+
+    Raises StoreError for a name that is none of a stage.
+    """
+    if not _FOLDER.fullmatch(folder := f"{number:02d}-{name}"):
+        raise StoreError(f"{run} has no stage called {name[:80]!r}")
+    return run / STAGES / folder
 
 
 def is_pipeline(run: Path) -> bool:

@@ -16,6 +16,7 @@ import analysis
 from analysis import commands, query
 from analysis.columns import TABLES
 from arena.errors import ConfigError, StoreError
+from arena.store import sealed_sql
 from arena.store.reader import LogReader
 from tests.factories.commands import arena, refused
 from tests.factories.made_run import make_run
@@ -266,6 +267,6 @@ def test_a_query_without_an_end_is_stopped_by_a_signal(run: Path, sent: signal.S
 
 
 def test_a_query_that_needs_too_much_memory_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(query._SEALED, "memory_limit", "50MB")
+    monkeypatch.setitem(sealed_sql.SEALED, "memory_limit", "50MB")
     with pytest.raises(ConfigError, match="half of this machine's memory"):
         query.run_query(analysis.load(run), "select list(a.range) from range(100000000) a")

@@ -5,16 +5,20 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agents import strict_yaml
+from analysis.frames import load
+from analysis.view.runs import Library
 from arena.cli.loop import wait
 from arena.config.sources import set_layer
 from arena.errors import ConfigError, Interrupted, StoreError
-from arena.pipeline import resume_pipeline, start_pipeline
+from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.locks import locked
 from arena.store.reader import RunReader
-from arena.store.run import RunFolder
+from arena.store.run import RunFolder, create_folder
 from arena.store.stages import finished as ended
 from tests.factories.children import Child, Hurt, arena_child
 from tests.factories.commands import arena, refused
@@ -222,6 +226,35 @@ def test_edited_files_of_its_own_are_refused(tmp_path: Path) -> None:
         wait(resume_pipeline(folder, Quiet()))
 
 
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [{"name": "../../../etc", "play": {}}], [{"name": "/etc", "play": {}}], [{"name": "x" * 300, "play": {}}],
+        [{"play": {}}], [5], 5, [{"name": "a"}], [{"name": "a", "play": {}}] * 120,
+    ],
+)  # fmt: skip
+def test_a_hostile_config_is_shown_in_one_line(tmp_path: Path, stages: object) -> None:
+    folder = tmp_path / "run"
+    (folder / "stages").mkdir(parents=True)
+    (folder / "config.yaml").write_text(json.dumps({"name": "x", "stages": stages}))
+    assert "stage" in refused("show", folder) or "restore it" in refused("show", folder)
+    assert refused("resume", folder)
+
+
+def test_code_that_no_run_here_was_started_with_is_refused(tmp_path: Path) -> None:
+    """Neither is the code in a stranger's pipeline imported, nor its kind of stage."""
+    canary, code = tmp_path / "canary", tmp_path / "mine.py"
+    code.write_text(f"import pathlib\npathlib.Path({str(canary)!r}).write_text('ran')\n")
+    estimator = {"iterations": 1, "credit": {"estimator": f"{code}:mine"}}
+    stages: list[dict[str, Any]] = [{"play": estimator}, {f"{code}:kind": {}}]
+    for stage in stages:
+        data = {**strict_yaml.load(CONFIG, "test"), "stages": [{"name": "a", **stage}]}
+        folder = tmp_path / f"run-{len(str(stage))}"
+        create_folder(folder, strict_yaml.dump(data, "config.yaml"), {"experiment": data}, empty="stages")
+        assert "read it, then pass --trust" in refused("resume", folder)
+        assert not canary.exists()
+
+
 def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is no pipeline"):
         wait(resume_pipeline(tmp_path, Quiet()))
@@ -241,3 +274,14 @@ def test_show_lists_the_stages(whole: Path) -> None:
     shown = arena("show", whole).out
     assert "first" in shown and "done, 2 of 2 iterations" in shown
     assert arena("show", whole / "stages" / "02-play").code == 0
+
+
+def test_the_viewer_has_the_stages_and_other_pages_the_newest(whole: Path, tmp_path: Path) -> None:
+    names = [f"{whole.name}~{name}" for name in STAGES]
+    assert [*Library([whole]).runs()] == names == [*Library([whole.parent]).runs()]
+    assert [*Library([whole / "stages" / STAGES[1]]).runs()] == names[1:2]
+    log = load(whole)
+    assert [*log.readers] == [whole.name] and log.readers[whole.name].path == whole / "stages" / STAGES[2]
+    assert log.runs.iloc[0]["config.policies.player.model"].startswith("stages/02-play/checkpoints/")
+    assert log.runs.iloc[0]["config.stages.play.play.learn.lr"] == 5e-4
+    assert arena("report", whole, "--out", tmp_path / "page.html").code == 0

@@ -6,7 +6,7 @@ from typing import Any
 from arena.cli.loop import wait
 from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import set_layer, text_layer
-from arena.pipeline import start_pipeline
+from arena.pipelines.running import start_pipeline
 from arena.store import checkpoints
 from tests.factories.labs import Quiet, log, weight_files
 

@@ -119,7 +119,75 @@ def archer(
     return Archer(context, settings)
 
 
-CRITICS: dict[str, Callable[..., Critic]] = {f.__name__: f for f in (linear, value_head, archer)}
+@gives("values", "action_values")
+def ilql(
+    context: CriticContext,
+    *,
+    gamma: Annotated[float, Field(ge=0, le=1)] = 0.99,
+    expectile: Annotated[float, Field(gt=0, lt=1)] = 0.7,
+    features: Annotated[int, Field(ge=8, le=4096)] = 256,
+    hidden: Annotated[int, Field(ge=1, le=4096)] = 128,
+    lr: Rate = 1e-3,
+    polyak: Share = 0.1,
+    steps: Count = 50,
+    batch: Count = 256,
+    replay: Annotated[int, Field(ge=0, le=10**8)] = 100_000,
+    warmup: Positive = 2,
+) -> Critic:
+    """Create implicit Q-learning's critic for logs: V(s) is near the best Q(s, a) among replies a that the log has.
+
+    Q_i ← r + γ (1 - d) min V(s'), by squared error; V_i ← the `expectile` of min Q^tgt(s, a) over the log's replies, by
+    the loss |expectile - 1(u < 0)| u², u = Q^tgt - V. So Q is never asked about replies that are not in the log, and
+    good parts of different matches are stitched. For policies: `estimator: archer` (A = Q - V), the transform
+    `exponential` and `loss: likelihood`, as in IQL. Networks, `steps`, `replay`, `warmup` and the rest are `archer`'s.
+
+    Source: IQL (Kostrikov et al. 2021) and ILQL (Snell et al. 2022). In ILQL every token is an action, Q and V are
+    heads of the language model, a CQL term lowers Q of tokens that are not in the data, and β (Q - V) is added to the
+    logits when tokens are sampled. Here a whole reply is an action. Replies cannot be enumerated, so there is no CQL
+    term, and the policy itself is trained, by weights. There V is one network; here it is the lower of two, like Q.
+    """
+    from arena.credit.critics.archer import ArcherSettings
+    from arena.credit.critics.ilql import Ilql
+
+    settings = ArcherSettings(
+        gamma=gamma, features=features, hidden=hidden, lr=lr, polyak=polyak, steps=steps, batch=batch, replay=replay,
+        fresh=0, warmup=warmup,
+    )  # fmt: skip
+    return Ilql(context, settings, expectile)
+
+
+@gives("values", "action_values")
+def monte_carlo(
+    context: CriticContext,
+    *,
+    gamma: Annotated[float, Field(ge=0, le=1)] = 0.99,
+    features: Annotated[int, Field(ge=8, le=4096)] = 256,
+    hidden: Annotated[int, Field(ge=1, le=4096)] = 128,
+    lr: Rate = 1e-3,
+    polyak: Share = 0.1,
+    steps: Count = 50,
+    batch: Count = 256,
+    replay: Annotated[int, Field(ge=0, le=10**8)] = 100_000,
+    warmup: Positive = 2,
+) -> Critic:
+    """Create a critic of the policy that sampled a log: Q(s, a) is the mean return, V(s) the mean of Q.
+
+    Q_i ← Σ_{k' ≥ k} γ^(k'-k) r_k', V_i ← min Q^tgt(s, a), by squared error over replayed turns. One step of improvement
+    over the log's policy, without the stitching of `ilql`, which is also how policies learn from it. Other settings are
+    `archer`'s. Source: "MC returns" of LMRL-Gym (Abdulhai et al. 2023), with tokens for actions and β (Q - V) added to
+    the logits there.
+    """
+    from arena.credit.critics.archer import ArcherSettings
+    from arena.credit.critics.ilql import MonteCarlo
+
+    settings = ArcherSettings(
+        gamma=gamma, features=features, hidden=hidden, lr=lr, polyak=polyak, steps=steps, batch=batch, replay=replay,
+        fresh=0, warmup=warmup,
+    )  # fmt: skip
+    return MonteCarlo(context, settings)
+
+
+CRITICS: dict[str, Callable[..., Critic]] = {f.__name__: f for f in (linear, value_head, archer, ilql, monte_carlo)}
 CRITIC = Kind("critic", CRITICS)
 
 

@@ -19,6 +19,7 @@ from agents.computing import compute
 from agents.engines.base import Request
 from arena.credit.batch import Credited, TurnBatch
 from arena.credit.critics.linear import per_trajectory
+from arena.credit.critics.networks import Networks, q_targets, twin_loss
 from arena.credit.critics.words import replies, states, texts
 from arena.errors import ConfigError
 from arena.learn.divergence import require_finite, step_counts
@@ -31,34 +32,6 @@ if TYPE_CHECKING:
 _GRAMS = 2
 _NETWORKS = "networks.safetensors"
 _BUFFER = "buffer.safetensors"
-
-
-class Twin(torch.nn.Module):
-    """Two independent networks with one hidden layer each, over the same features."""
-
-    def __init__(self, features: int, hidden: int) -> None:
-        super().__init__()
-        self.inner, self.inner_bias = _uniform(features, hidden, features), _uniform(1, hidden, features)
-        self.outer, self.outer_bias = _uniform(hidden, 1, hidden), _uniform(1, 1, hidden)
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Return the outputs of both networks, [2, B], for features [B, features]."""
-        both = features.expand(2, *features.shape)
-        hidden = torch.baddbmm(self.inner_bias, both, self.inner).relu()
-        return torch.baddbmm(self.outer_bias, hidden, self.outer).squeeze(-1)
-
-
-def _uniform(rows: int, columns: int, inputs: int) -> torch.nn.Parameter:
-    """Create a parameter [2, rows, columns], uniform within ± 1 / √inputs, torch's default for linear layers."""
-    return torch.nn.Parameter(torch.empty(2, rows, columns).uniform_(-(inputs**-0.5), inputs**-0.5))
-
-
-class Networks(torch.nn.Module):
-    """ArCHer's two pairs of networks: `q` values a state with a reply (Q1, Q2), `v` a state alone (V1, V2)."""
-
-    def __init__(self, features: int, hidden: int) -> None:
-        super().__init__()
-        self.q, self.v = Twin(2 * features, hidden), Twin(features, hidden)
 
 
 @dataclass
@@ -112,6 +85,9 @@ class ArcherSettings:
 class Archer:
     """ArCHer's critic, one for all trained policies; its state features include game, role and policy."""
 
+    name = "archer"
+    """Name in settings and messages."""
+
     def __init__(self, context: CriticContext, settings: ArcherSettings) -> None:
         if settings.fresh and context.engine is None:
             raise ValueError("critic archer: fresh replies need an engine: a match log alone is not enough")
@@ -124,7 +100,7 @@ class Archer:
         self.buffer = TurnBuffer.empty(settings.features)
         self.fits = 0
         """Number of iterations learned from."""
-        self._advice = f"lower credit.critic.archer.lr ({settings.lr:g}) or scale rewards down with credit.weights"
+        self._advice = f"lower credit.critic.{self.name}.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
         """Return per turn the lower of the twin state values (`values`) and reply values (`action_values`).
@@ -161,7 +137,7 @@ class Archer:
     def _train(self, current: tuple[torch.Tensor, torch.Tensor], rng: np.random.Generator) -> dict[str, float]:
         tried = [self._step(*drawn, current) for drawn in self._draw_rows(len(current[0]), rng)]
         losses = [losses for losses in tried if losses]
-        require_finite(self.networks.parameters(), "critic archer", "its weights are not finite", self._advice)
+        require_finite(self.networks.parameters(), f"critic {self.name}", "its weights are not finite", self._advice)
         self.fits += 1
         q, v = np.mean(losses, 0).tolist() if losses else (math.nan, math.nan)
         skipped = float(len(tried) - len(losses))
@@ -249,19 +225,11 @@ class Archer:
         Q learns from the buffer's `rows`, V from `spoken_rows` of `current` (states, replies). Returns the losses (Q,
         V) before the step, or None if it was skipped because its gradient is not finite.
         """
-        buffer = self.buffer
-        following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
-        pairs = torch.cat([buffer.states[rows], buffer.replies[rows]], 1).float()
-        here, said = current[0][spoken_rows].float(), current[1][spoken_rows].float()
-        with torch.no_grad():
-            later = torch.where(buffer.last[rows], 0.0, self.settings.gamma * self.target.v(following))
-            q_target, v_target = buffer.rewards[rows] + later, self.target.q(torch.cat([here, said], 1))
-        q_loss = twin_loss(self.networks.q(pairs), q_target)
-        v_loss = twin_loss(self.networks.v(here), v_target)
+        q_loss, v_loss = self._losses(self._transitions(rows), current[0][spoken_rows], current[1][spoken_rows])
         self.optimizer.zero_grad()
         torch.autograd.backward(q_loss + v_loss)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.networks.parameters() if p.grad is not None])
-        if not step_counts(float(norm), self.context.nonfinite, "critic archer", self._advice):
+        if not step_counts(float(norm), self.context.nonfinite, f"critic {self.name}", self._advice):
             return None
         self.optimizer.step()
         with torch.no_grad():
@@ -269,10 +237,34 @@ class Archer:
                 slow.lerp_(fast, self.settings.polyak)
         return q_loss.item(), v_loss.item()
 
+    def _transitions(self, rows: torch.Tensor) -> Transitions:
+        """Return these rows of the buffer as transitions."""
+        buffer = self.buffer
+        following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
+        pairs = torch.cat([buffer.states[rows], buffer.replies[rows]], 1).float()
+        return Transitions(buffer.states[rows].float(), pairs, buffer.rewards[rows], buffer.last[rows], following)
 
-def twin_loss(outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the sum over both networks of their mean squared error; outputs and targets are [2, B]."""
-    return (outputs - target).square().mean(1).sum()
+    def _losses(self, drawn: Transitions, here: torch.Tensor, said: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the losses of Q on replayed transitions and of V on states `here` with current replies `said`."""
+        with torch.no_grad():
+            q_target = q_targets(drawn.rewards, drawn.last, self.target.v(drawn.following), self.settings.gamma)
+            v_target = self.target.q(torch.cat([here, said], 1).float())
+        return twin_loss(self.networks.q(drawn.pairs), q_target), twin_loss(self.networks.v(here.float()), v_target)
+
+
+class Transitions(NamedTuple):
+    """A batch of B transitions between a policy's turns, as features."""
+
+    states: torch.Tensor
+    """[B, features]"""
+    pairs: torch.Tensor
+    """[B, 2 features] states and replies."""
+    rewards: torch.Tensor
+    """[B]"""
+    last: torch.Tensor
+    """[B] bool, True at the end of a trajectory."""
+    following: torch.Tensor
+    """[B, features] next states; anything at the end of a trajectory."""
 
 
 class Context(NamedTuple):

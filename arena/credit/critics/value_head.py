@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
 
 from agents.computing import compute
-from agents.costs import costs
 from agents.model_folder import quietly
 from agents.policy import load_module
-from agents.scoring import StreamBatch, pack, predictors, split_rows
+from agents.scoring import StreamBatch, pack
 from agents.stream import Stream
 from arena.credit.batch import Credited, TurnBatch
 from arena.credit.estimators.gae import token_returns
-from arena.learn.divergence import require_finite, step_counts
-from arena.learn.moments import MOMENTS
+from arena.learn.scalar_head import Floats, HeadOptimiser, ScalarHead, zero_head
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
@@ -29,31 +25,14 @@ if TYPE_CHECKING:
     from arena.credit.critics.base import CriticContext, Measures
     from arena.learn.divergence import Nonfinite
 
-Floats = NDArray[np.float32]
 _HEAD = "value_head.safetensors"
 
 
-class ValueModel(torch.nn.Module):
-    """A causal language model's body with a scalar head that values the state before each sampled token."""
+class ValueModel(ScalarHead):
+    """A policy's body with a scalar head that values the state before each sampled token."""
 
     def __init__(self, model: Any, bf16: bool = False) -> None:
-        super().__init__()
-        self.model, self.bf16 = model, bf16
-        width = model.config.get_text_config(decoder=True).hidden_size
-        self.head = torch.nn.Linear(width, 1, device=next(model.parameters()).device)
-        torch.nn.init.zeros_(self.head.weight)
-        torch.nn.init.zeros_(self.head.bias)
-
-    def forward(self, batch: StreamBatch) -> torch.Tensor:
-        """Return one value per sampled token of the batch, [N] float32."""
-        with torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16):
-            hidden = predictors(self.model.base_model, batch)
-        return self.head(hidden.float()).squeeze(-1)  # type: ignore[no-any-return]
-
-    def learning(self) -> dict[str, torch.nn.Parameter]:
-        """Return the parameters to train by name: body and value head, without the language model's head."""
-        body = {f"body.{name}": p for name, p in self.model.base_model.named_parameters()}
-        return body | {f"head.{name}": p for name, p in self.head.named_parameters()}
+        super().__init__(model, zero_head(model, bias=True), bf16)
 
 
 def value_loss(
@@ -70,26 +49,16 @@ def value_loss(
 
 
 class _Learner:
-    """The value model of one policy with its AdamW optimiser."""
+    """The value model of one policy with its optimiser."""
 
     def __init__(self, model: ValueModel, lr: float, token_budget: int, nonfinite: Nonfinite, name: str) -> None:
-        self.model, self.token_budget, self.steps = model, token_budget, 0
-        self._costs = costs(model.model, model.bf16)
-        self.nonfinite, self.where = nonfinite, f"critic value_head of policy '{name}'"
-        self.advice = f"lower credit.critic.value_head.lr ({lr:g}) or scale rewards down with credit.weights"
-        self.skipped = 0
-        """Steps skipped because their gradient is not finite."""
-        self.optimizer = torch.optim.AdamW(model.learning().values(), lr=lr, weight_decay=0.0)
-        self.device = model.head.weight.device
+        self.model, self.token_budget = model, token_budget
+        advice = f"lower credit.critic.value_head.lr ({lr:g}) or scale rewards down with credit.weights"
+        self.optimiser = HeadOptimiser(model, lr, nonfinite, f"critic value_head of policy '{name}'", advice)
 
     def predict(self, streams: Sequence[Stream]) -> list[Floats]:
         """Return the values of every stream's sampled tokens, in stream order, without gradient."""
-        by_stream: list[Floats] = [np.zeros(0, np.float32)] * len(streams)
-        with torch.no_grad():
-            for batch in pack(streams, [1.0] * len(streams), self.token_budget, costs=self._costs):
-                for i, values in split_rows(batch, self.model(batch.to(self.device))):
-                    by_stream[i] = values
-        return by_stream
+        return self.model.predict(streams, self.token_budget)
 
     def step(
         self,
@@ -102,54 +71,32 @@ class _Learner:
     ) -> tuple[float, int]:
         """Take one step on `streams[i]`, i in `part`; return (sum of squared errors before it, number of tokens).
 
-        `old` and `clip` are as for `value_loss`; `grad_clip` bounds the gradient's norm. If that norm is not finite,
-        the step is skipped and counted, or DivergedError is raised, by `nonfinite`. Without tokens there is no step.
+        `old` and `clip` are as for `value_loss`; `grad_clip` bounds the gradient's norm. Without tokens there is no
+        step.
         """
         count, errors = sum(len(returns[i]) for i in part), 0.0
-        for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self._costs):
-            values = self.model(batch.to(self.device))
+        for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self.model.costs):
+            values = self.model(batch.to(self.model.device))
             target = self._along(returns, batch)
             loss = value_loss(values, target, None if old is None else self._along(old, batch), clip)
             errors += float((values.detach() - target).square().sum())
             torch.autograd.backward(loss.sum() / count)
         if count:
-            norm = float(torch.nn.utils.clip_grad_norm_(self.model.learning().values(), grad_clip))
-            if step_counts(norm, self.nonfinite, self.where, self.advice):
-                self.optimizer.step()
-                self.steps += 1
-            else:
-                self.skipped += 1
-            self.optimizer.zero_grad()
+            self.optimiser.step(grad_clip)
         return errors, count
 
-    def require_finite(self) -> None:
-        """Raise DivergedError unless all trained parameters are finite."""
-        require_finite(self.model.learning().values(), self.where, "its weights are not finite", self.advice)
-
     def _along(self, arrays: Sequence[Floats], batch: StreamBatch) -> torch.Tensor:
-        return torch.from_numpy(np.concatenate([arrays[i] for i in batch.index])).to(self.device)
+        return torch.from_numpy(np.concatenate([arrays[i] for i in batch.index])).to(self.model.device)
 
     def save(self, folder: Path) -> None:
         """Write the body in Hugging Face layout, and value head and moments to a file beside it."""
         with quietly():
             self.model.model.save_pretrained(folder)
-        state = {f"head.{name}": p.detach() for name, p in self.model.head.named_parameters()}
-        for name, parameter in self.model.learning().items():
-            slot = self.optimizer.state.get(parameter, {})
-            state |= {f"{name}.{key}": slot[key] for key in MOMENTS if key in slot}
-        save_file({n: t.cpu().contiguous() for n, t in state.items()}, folder / _HEAD, {"steps": str(self.steps)})
+        self.optimiser.save(folder / _HEAD)
 
     def load(self, folder: Path) -> None:
         """Restore value head, moments and number of steps; the body was loaded with the model."""
-        state = load_file(folder / _HEAD)
-        self.steps = _saved_steps(folder / _HEAD)
-        with torch.no_grad():
-            for name, parameter in self.model.head.named_parameters():
-                parameter.copy_(state[f"head.{name}"])
-        for name, parameter in self.model.learning().items() if self.steps else ():
-            moments = {key: state[f"{name}.{key}"].to(self.device) for key in MOMENTS if f"{name}.{key}" in state}
-            if moments:
-                self.optimizer.state[parameter] = {"step": torch.tensor(float(self.steps)), **moments}
+        self.optimiser.load(folder / _HEAD)
 
 
 class ValueHead:
@@ -222,15 +169,15 @@ class ValueHead:
         targets = token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(np.float32)
         returns = np.split(targets, np.cumsum([s.sampled for s in streams]))[:-1]
         old = learner.predict(streams) if self.clip is not None else None
-        errors, counts, learner.skipped = [], [], 0
+        errors, counts, learner.optimiser.skipped = [], [], 0
         for _ in range(self.epochs):
             for part in np.array_split(rng.permutation(len(streams)), self.minibatches):
                 error, count = learner.step(streams, returns, old, part.tolist(), self.clip, self.grad_clip)
                 errors.append(error)
                 counts.append(count)
-        learner.require_finite()
+        learner.optimiser.require_finite()
         error, variance = sum(errors) / max(1, sum(counts)), float(targets.var()) if len(targets) else 0.0
-        figures = {"error": error, "skipped": float(learner.skipped)}
+        figures = {"error": error, "skipped": float(learner.optimiser.skipped)}
         return figures | ({"explained": 1.0 - error / variance} if variance > 0 else {})
 
     async def _create_missing(self, policies: Collection[str]) -> None:
@@ -255,10 +202,3 @@ def _turn_values(trajectory: Trajectory, tokens: Floats) -> Floats:
     values = np.zeros(len(trajectory.turns), np.float32)
     values[turns] = tokens[first]
     return values
-
-
-def _saved_steps(path: Path) -> int:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as file:
-        return int(file.metadata()["steps"])

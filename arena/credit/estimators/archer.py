@@ -8,8 +8,9 @@ from arena.parts.chosen import needs
 def archer(batch: TurnBatch, rewards: Floats) -> Floats:
     """ArCHer: the critic's value of the reply minus its value of the state, A_k = Q(s_k, a_k) - V(s_k).
 
-    [T]; rewards enter only through the critic, one iteration late. With the critic `archer` Q and V are each the lower
-    of two. Zero for every turn while that critic warms up. Source: ArCHer (Zhou et al. 2024), whose actor learns from
-    fresh replies at replayed states; here it learns from the played turns, like all others.
+    [T]; rewards enter only through the critic, one iteration late. With the critics `archer`, `ilql` and `monte_carlo`
+    Q and V are each the lower of two. Zero for every turn while such a critic warms up. Source: ArCHer (Zhou et al.
+    2024), whose actor learns from fresh replies at replayed states; here it learns from the played turns, like all
+    others.
     """
     return batch.measure("action_values") - batch.measure("values")

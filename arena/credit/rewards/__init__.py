@@ -14,6 +14,7 @@ from arena.credit.rewards.information_gain import information_gain
 from arena.credit.rewards.judge import judge
 from arena.credit.rewards.process import graded_failure, kl_penalty, pivotal, tool_bonus, tool_success
 from arena.credit.rewards.reply import cut_off, format, length, overlong, valid_act
+from arena.credit.rewards.reward_model import reward_model
 from arena.credit.rewards.shaping import clip, dense, gate, outcome_only, shuffle
 from arena.parts.chosen import Kind
 
@@ -26,7 +27,7 @@ STAGES: dict[str, Stage] = {
         valid_act, format, cut_off, length, overlong,
         clip, gate, dense, outcome_only, shuffle,
         information_gain, tool_bonus, tool_success, graded_failure, pivotal, kl_penalty,
-        unary_decay, repetition, attempts, self_correction, margin, quality, judge,
+        unary_decay, repetition, attempts, self_correction, margin, quality, judge, reward_model,
     )
 }  # fmt: skip
 STAGE = Kind("stage", STAGES)

@@ -1,10 +1,12 @@
-"""Agreement of a judge's values with true outcomes, and the alarm for values that rise while outcomes fall."""
+"""Agreement of learned or judged values with true outcomes, and the alarm for values that rise as outcomes fall."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from arena.records import Trajectory
 
 Z = 1.645
 """Quantile .95 of the normal distribution: the alarm's one-sided level is 5 %."""
@@ -30,6 +32,21 @@ def agreement(values: Sequence[float], payoffs: Sequence[float], groups: Sequenc
     if (together := _correlation(_ranks(value), _ranks(payoff))) is not None:
         figures["correlation"] = together
     return figures
+
+
+def with_payoffs(
+    trajectories: Sequence[Trajectory], values: Sequence[float | None], by_deal: bool = False
+) -> dict[str, float]:
+    """Return the `agreement` of values with the payoffs of an iteration's own trajectories; {} if none has both.
+
+    With `by_deal`, values are compared within each seat of a deal only. Recalled trajectories are left out.
+    """
+    judged = [
+        (value, one.payoff, (one.game, one.seed, one.seat) if by_deal else None)
+        for one, value in zip(trajectories, values, strict=True)
+        if value is not None and one.payoff is not None and one.source != "recalled"
+    ]
+    return agreement(*map(list, zip(*judged, strict=True))) if judged else {}
 
 
 def position_bias(values: Sequence[float]) -> float | None:
@@ -64,7 +81,7 @@ class Trend:
         change = f"rose from {values[0]:.3g} to {values[-1]:.3g}" if self._is_absolute else "disagreed with the payoff"
         return (
             f"over {self._window} iterations its value {change} while the payoff fell from {payoffs[0]:.3g} to "
-            f"{payoffs[-1]:.3g}: the policy may exploit the judge"
+            f"{payoffs[-1]:.3g}: the policy may exploit this reward"
         )
 
 

@@ -15,7 +15,7 @@ from agents.role import LEAST_TEMPERATURE, Sampling
 from agents.templates import BadTemplate
 from arena.credit.asking import AskContext, Budget, Question, Seated, asks
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.rewards.agreement import Trend, agreement, position_bias
+from arena.credit.rewards.agreement import Trend, position_bias, with_payoffs
 from arena.credit.rewards.columns import Columns
 from arena.credit.rubric import GivenRubric, Mode, Rubric, pair_question, ranking_question, score_question, shown_match
 from arena.credit.verdicts import read_ranking, read_scores, read_winner
@@ -79,7 +79,7 @@ class Judge:
         values = await by_mode[self._mode](mine, shown, count)
         known = [value for value in values if value is not None]
         instead = {"zero": 0.0, "mean": float(np.mean(known)) if known else 0.0, "drop": np.nan}[self._fallback]
-        self._figures[k] = count.figures(self._asked) | self._agreement(mine, values)
+        self._figures[k] = count.figures(self._asked) | with_payoffs(mine, values, by_deal=self._mode != "score")
         self._figures[k] |= {"fallback": 1.0 - len(known) / len(mine)} if mine else {}
         rewards, rest = [np.zeros(len(one.turns), np.float32) for one in trajectories], iter(values)
         for one, paid in zip(trajectories, rewards, strict=True):
@@ -219,18 +219,6 @@ class Judge:
         except BadTemplate as error:
             self._context.note(f"rubric {self._rubric.rubric}: template: match {one.match}: {error}")
             return None
-
-    def _agreement(self, mine: Sequence[Trajectory], values: "_Values") -> dict[str, float]:
-        """Return the mean value and payoff, and how well the values order the payoffs, of the iteration's own matches.
-
-        Values of comparisons are compared within their groups.
-        """
-        judged = [
-            (value, one.payoff, (one.game, one.seed, one.seat) if self._mode != "score" else None)
-            for one, value in zip(mine, values, strict=True)
-            if value is not None and one.payoff is not None and one.source != "recalled"
-        ]
-        return agreement(*map(list, zip(*judged, strict=True))) if judged else {}
 
 
 _Values = list[float | None]

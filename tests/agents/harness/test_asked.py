@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.harness.asked import ChatMessage, Refused, parse
+from agents.chat_messages import ChatMessage, Refused
+from agents.harness.asked import parse
 from agents.harness.server import posted_rewards
 from agents.tool_formats import ToolCall
 from tests.factories.agent_programs.tools import TOOLS

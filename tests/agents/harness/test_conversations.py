@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from agents.chat_messages import ChatMessage, Refused
+from agents.chat_writing import described
 from agents.engines.base import Completion
-from agents.harness.asked import Asked, ChatMessage, Refused
-from agents.harness.conversations import Conversations, described, drift
+from agents.harness.asked import Asked
+from agents.harness.conversations import Conversations, drift
 from agents.tool_formats import ToolCall, ToolResult, call_id
 from tests.factories.agent_programs.tools import TOOLS
 from tests.factories.harness import HI, chat, frame

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from arena.config.experiment import Experiment
 from arena.config.pipeline import read_pipeline
 from arena.config.sources import Layer, file_layer, set_layer, text_layer
 from arena.config.staging import Earlier, plan, stage_seed
@@ -98,6 +99,27 @@ def test_bad_settings_of_the_whole_are_told() -> None:
             read_pipeline([text_layer("test", CONFIG), set_layer(f"{key}={value}")])
 
 
+def test_shared_settings_name_no_stage() -> None:
+    given = pipeline("policies.player.model=stage:first")
+    with pytest.raises(ConfigError, match=r"policies.player.model: stage:first: only the settings of a stage can name"):
+        plan(given, Path("RUN"), print)
+
+
+def test_a_stage_is_its_weights_or_its_folder_by_the_key() -> None:
+    text = (
+        FIRST
+        + """{iterations: 1, source: {log: stage:a}, policies: {old: {model: stage:a, train: false}},
+      learn: {demonstrations: {run: stage:a}}}
+"""
+    )
+    found = plan(read_pipeline([text_layer("test", HEAD + text)]), Path("/RUN"), print)
+    experiment = found[1].made
+    assert isinstance(experiment, Experiment) and experiment.source and experiment.learn.demonstrations
+    assert experiment.source.log == experiment.learn.demonstrations.run == "/RUN/stages/01-a"
+    assert experiment.policies["old"].model == "nano", "before the run, the model with which the policy begins"
+    assert [each.is_final for each in found] == [True, False]
+
+
 def test_policies_go_on_from_the_newest_stage_that_trained_them() -> None:
     three = FIRST + "{iterations: 1, policies: {player: {model: nano-5}}}\n  - play: {iterations: 1}\n"
     assert made(three) == [("a", "nano"), ("b", "nano-5"), ("play", "nano-5")]
@@ -162,5 +184,5 @@ def test_commands_for_single_experiments_say_so(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
     assert file_layer(file).data["stages"]
-    for words in (["study", file], ["sweep", file, "--set", "learn.lr=1e-3"], ["check", "experiment", file]):
-        assert "a pipeline (it has `stages`)" in refused(*words)
+    for words in (["sweep", file, "--set", "learn.lr=1e-3"], ["check", "experiment", file]):
+        assert "it has `stages`, and this takes a single experiment" in refused(*words)

@@ -14,8 +14,9 @@ from arena.cli.loop import wait
 from arena.config.kinds import choose
 from arena.credit.batch import Credited, TurnBatch
 from arena.credit.critics import critic_for
-from arena.credit.critics.archer import Archer, Context, contexts, sample_replies, twin_loss
+from arena.credit.critics.archer import Archer, Context, contexts, sample_replies
 from arena.credit.critics.base import CriticContext
+from arena.credit.critics.networks import twin_loss
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from games.contracts import Message

@@ -1,25 +1,23 @@
 """Start and resume pipelines: the stages of an experiment, one after the other, each in its own run folder."""
 
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from agents.computing import compute
 from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.layers import merged
 from arena.config.pipeline import Pipeline, read_pipeline
-from arena.config.recipe import R, Recipe
 from arena.config.saved_config import as_plain, experiment_of, with_overrides
 from arena.config.sources import Layer, text_layer
 from arena.config.staging import Earlier, PlannedStage, compose_stage, named, plan
 from arena.doctor import environment
 from arena.errors import ConfigError, Interrupted, StoreError
 from arena.launch import begin, check_alone, fresh_folder, point_latest, resume_run, with_command
+from arena.pipelines.checking import check_stage, fitted_settings
 from arena.play.watchers import StageWatcher, Watcher
-from arena.preflight import fitted, model_folder, preflight, servers_asked
+from arena.preflight import model_folder, servers_asked
 from arena.store import checkpoints
 from arena.store.files import CONFIG, STAGES, make_folder
 from arena.store.locks import locked
@@ -30,8 +28,6 @@ from games.adapters import loading
 
 SOURCES = "sources"
 """Key of a pipeline's environment: SHA-256 by path of the files that its stages name."""
-_AUTO = {"threads": 1, "precision": "fp32"}
-"""Values for checks in place of `auto`."""
 
 
 async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher) -> Path:
@@ -45,8 +41,8 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher)
     folder = out or fresh_folder(pipeline.head.name)
     planned = plan(pipeline, folder, watcher.note)
     for stage in planned:
-        await _check(stage, lambda what: watcher.phase(0, what))
-    text = pipeline.settled(await _fitted(pipeline, planned), model_folder).to_yaml()
+        await check_stage(stage, lambda what: watcher.phase(0, what))
+    text = pipeline.settled(await fitted_settings(pipeline, planned), model_folder).to_yaml()
     data = text_layer(str(folder / CONFIG), text).data
     running = _Running(folder, data, watcher)
     experiments = [stage.made for stage in running.planned if isinstance(stage.made, Experiment)]
@@ -173,42 +169,6 @@ class _Running:
 
     def _place(self, stage: PlannedStage) -> Path:
         return stage_folder(self.folder, stage.spec.number, stage.spec.name)
-
-
-async def check_recipe(recipe: Recipe, doing: Callable[[str], None]) -> None:
-    """Check an experiment, or all stages of a pipeline as far as possible before any runs, as `preflight` does."""
-    if isinstance(recipe, Experiment):
-        await preflight(recipe, doing)
-        return
-    for stage in plan(recipe, Path(recipe.name), doing):
-        await _check(stage, doing)
-
-
-async def fitted_recipe(recipe: R) -> R:
-    """Return the recipe with `auto` settings that experiments share replaced by what is fastest on this machine."""
-    if isinstance(recipe, Experiment):
-        return cast(R, await compute(fitted, recipe))
-    return cast(R, recipe.settled(await _fitted(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
-
-
-async def _check(stage: PlannedStage, doing: Callable[[str], None]) -> None:
-    """Check a stage's experiment before any stage runs, if it does not depend on an earlier one's data."""
-    if not isinstance(stage.made, Experiment) or not stage.is_final:
-        return
-    auto = {name: value for name, value in _AUTO.items() if getattr(stage.made, name) == "auto"}
-    with named(stage.spec.name):
-        await preflight(stage.made.model_copy(update=auto), doing)
-
-
-async def _fitted(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:
-    """Return the shared settings that are `auto`, as they are fastest on this machine; the stages then agree."""
-    shared = merged(pipeline.shared)
-    auto = {name: "auto" for name in _AUTO if shared.get(name, "auto" if name == "threads" else "") == "auto"}
-    experiment = next((stage.made for stage in planned if isinstance(stage.made, Experiment)), None)
-    if not auto or experiment is None:
-        return {}
-    found = await compute(fitted, experiment.model_copy(update={**_AUTO, **auto}))
-    return {name: getattr(found, name) for name in auto}
 
 
 @contextmanager

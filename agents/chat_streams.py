@@ -1,0 +1,152 @@
+"""Streams of chats and texts from data sets: ids as a policy would read and sample them, with its replies masked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from agents.chat import ChatFrame
+from agents.chat_messages import ChatMessage, Refused, as_list, parse_message, parse_tools
+from agents.chat_writing import write_chat
+from agents.errors import ChatError
+from agents.stream import Stream
+from agents.tool_formats import call_id
+from agents.tool_values import Definition
+
+
+class ChatRowError(ValueError):
+    """Raised for a chat that cannot be encoded; the message names the field, such as `messages[3].role`."""
+
+
+def chat_stream(frame: ChatFrame, messages: Any, tools: Any = None, opening: int = 0) -> Stream:
+    """Encode a chat in OpenAI's format as the stream of a policy that wrote the assistant's messages.
+
+    The mask covers each reply with the token that ends it, except in the first `opening` messages, which are context.
+    Tool calls are written in the model's own format; `tools` are definitions, or JSON text of them. Turn n is the n-th
+    reply. Log-probabilities are 0. Raises ChatRowError for malformed messages, roles in an order that a policy never
+    reads, or a chat without a reply at its end.
+    """
+    parsed, definitions = parse_chat(messages, tools)
+    encode = partial(frame.encode_reply, marks=bool(definitions))
+    try:
+        return _stream([*write_chat(frame, parsed, definitions, encode=encode)], parsed, opening)
+    except ChatError as error:
+        raise ChatRowError(f"messages: {error}") from None
+
+
+def parse_chat(messages: Any, tools: Any = None) -> tuple[list[ChatMessage], tuple[Definition, ...]]:
+    """Return a chat's messages and definitions of tools. Raises ChatRowError as `chat_stream` does."""
+    try:
+        return _in_order(_messages(messages)), _definitions(tools)
+    except Refused as error:
+        raise ChatRowError(str(error)) from None
+
+
+def completion_stream(frame: ChatFrame, prompt: Any, completion: Any, tools: Any = None) -> Stream:
+    """Encode a prompt and its completion, as in `joined`, as a stream that masks the completion's replies as one turn.
+
+    Raises ChatRowError as `chat_stream` does.
+    """
+    messages, opening = joined(prompt, completion)
+    stream = chat_stream(frame, messages, tools, opening)
+    stream.turns = [min(turn, 0) for turn in stream.turns]
+    return stream
+
+
+def joined(prompt: Any, completion: Any) -> tuple[list[Any], int]:
+    """Return the messages of a prompt and its completion, and the number of the prompt's.
+
+    A text in place of a list is the user's message or the assistant's. Raises ChatRowError for anything else.
+    """
+    asked = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    said = [{"role": "assistant", "content": completion}] if isinstance(completion, str) else completion
+    for name, listed in (("prompt", asked), ("completion", said)):
+        if not isinstance(listed, list) or not listed:
+            raise ChatRowError(f"{name}: expected a text or a list of messages")
+    return [*asked, *said], len(asked)
+
+
+def text_streams(frame: ChatFrame, text: Any, longest: int) -> list[Stream]:
+    """Encode a plain text as streams of at most `longest` tokens that mask every token except their first.
+
+    Each stream begins with the last token of the one before, so that every token is predicted once. Raises
+    ChatRowError unless `text` is a string that is not empty.
+    """
+    if not isinstance(text, str) or not text:
+        raise ChatRowError("text: expected a text")
+    ids = frame.encode_document(text)
+    streams = []
+    for start in range(0, len(ids) - 1, longest - 1):
+        stream, part = Stream(), ids[start : start + longest]
+        stream.observe(part[:1])
+        stream.wrote(part[1:], [0.0] * (len(part) - 1), 0)
+        streams.append(stream)
+    return streams
+
+
+def _stream(pieces: Sequence[tuple[list[int], bool]], messages: Sequence[ChatMessage], opening: int) -> Stream:
+    """Return the pieces up to the last reply as a stream."""
+    numbers = [i for i, message in enumerate(messages) if message.role == "assistant"]
+    stream, turn = Stream(), 0
+    for ids, is_reply in pieces:
+        if is_reply and numbers[turn] >= opening:
+            stream.wrote(ids, [0.0] * len(ids), turn)
+        elif turn < len(numbers):
+            stream.observe(ids)
+        turn += is_reply
+    if not stream.sampled:
+        raise ChatRowError("messages: no reply of the assistant to learn")
+    return stream
+
+
+def _definitions(tools: Any) -> tuple[Definition, ...]:
+    """Return the definitions as they are written. Raises Refused if they are malformed."""
+    if isinstance(tools, str):
+        try:
+            tools = json.loads(tools) if tools.strip() else None
+        except (ValueError, RecursionError):
+            raise Refused("tools: expected JSON") from None
+    parse_tools(tools)
+    return tuple(tools or ())
+
+
+def _messages(messages: Any) -> Iterator[ChatMessage]:
+    """Parse messages. Calls and results without ids are numbered and paired in order. Raises Refused if malformed."""
+    pending: list[str] = []
+    made = 0
+    for i, entry in enumerate(as_list(messages, "messages")):
+        if isinstance(entry, Mapping) and entry.get("role") == "tool" and not entry.get("tool_call_id"):
+            entry = {**entry, "tool_call_id": pending[0] if pending else call_id(made)}
+        if isinstance(entry, Mapping) and isinstance(calls := entry.get("tool_calls"), list):
+            numbered = ({"id": None, **call} if isinstance(call, dict) else call for call in calls)
+            calls = [
+                {**call, "id": call["id"] or call_id(made + j)} if isinstance(call, dict) else call
+                for j, call in enumerate(numbered)
+            ]
+            entry = {**entry, "tool_calls": calls}
+        message = parse_message(entry, f"messages[{i}]")
+        if message.role == "assistant":
+            pending = [call.id for call in message.calls]
+            made += len(pending)
+        elif message.call_id in pending:
+            pending.remove(message.call_id)
+        yield message
+
+
+def _in_order(messages: Iterator[ChatMessage]) -> list[ChatMessage]:
+    """Return the messages. Raises Refused unless a policy can have read and written them in this order."""
+    kept: list[ChatMessage] = []
+    for i, message in enumerate(messages):
+        last = kept[-1].role if kept else "system"
+        if message.role == "system" and i:
+            raise Refused(f"messages[{i}].role: only the first message may be the system's")
+        if message.role == "assistant" and last in ("assistant", "system"):
+            raise Refused(f"messages[{i}].role: a reply must follow a message of the user or a tool")
+        if message.role == "tool" and last == "user":
+            raise Refused(f"messages[{i}].role: a tool's result must follow a reply or another result")
+        kept.append(message)
+    if not kept or kept[-1].role != "assistant":
+        raise Refused("messages: the last message must be the assistant's")
+    return kept

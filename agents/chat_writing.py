@@ -1,0 +1,78 @@
+"""Token ids of conversations whose messages are given, as a policy reads them and would have sampled its replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from agents.chat import ChatFrame
+from agents.chat_messages import ChatMessage
+from agents.tool_formats import ToolResult
+from agents.tool_values import Definition
+
+PLAIN_USAGE = """Tools, called by a line of their own such as name(argument="value"):"""
+Piece = tuple[list[int], bool]
+"""Token ids of a part of a conversation, and whether they are a reply: its content and the token that ends it."""
+
+
+def write_chat(
+    frame: ChatFrame,
+    messages: Sequence[ChatMessage],
+    tools: Sequence[Definition] = (),
+    after: ChatMessage | None = None,
+    encode: Callable[[str], list[int]] | None = None,
+) -> Iterator[Piece]:
+    """Yield the pieces of a conversation, up to the head of the next reply unless it ends in a reply.
+
+    System texts open it; without `tools` in the chat template, definitions are part of them. `after` is the closed
+    reply that the messages follow, if they begin no conversation. `encode` replaces `frame.encode` for texts of replies
+    without calls. Raises ChatError if the chat template cannot express a message.
+    """
+    names, opened, encode = _names(after), False, encode or frame.encode
+    if after is None:
+        count = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
+        system, messages = "\n\n".join(m.text for m in messages[:count] if m.text), messages[count:]
+        if tools and not frame.tools:
+            system, tools = f"{system}\n\n{described(tools)}".strip(), ()
+        opened = frame.opens_turn(tools, system)
+        yield frame.open(system, (), tools, opened), False
+    asked: list[ChatMessage] = []
+    for message in messages:
+        if message.role != "assistant":
+            asked.append(message)
+            continue
+        yield _ask(frame, asked, names, opened), False
+        said = frame.write_calls(message.text, message.calls) if message.calls else encode(message.text)
+        yield [*said, frame.stop_id], True
+        yield frame.close("stop"), False
+        asked, names, opened = [], _names(message), False
+    if asked or not messages or messages[-1].role != "assistant":
+        yield _ask(frame, asked, names, opened), False
+
+
+def _ask(frame: ChatFrame, messages: Sequence[ChatMessage], names: Mapping[str, str], opened: bool) -> list[int]:
+    """Return the ids of tools' results and users' texts, and the head of a reply. `names` are the tools' by call.
+
+    Consecutive texts are one user turn. `opened`: the turn's head is there already.
+    """
+    results = [ToolResult(m.call_id, m.text, names.get(m.call_id, m.name)) for m in messages if m.role == "tool"]
+    texts = [message.text for message in messages if message.role != "tool"]
+    if results:
+        return frame.answer(results, "\n\n".join(texts))
+    return frame.ask("\n\n".join(texts), opened)
+
+
+def _names(reply: ChatMessage | None) -> dict[str, str]:
+    return {call.id: call.name for call in reply.calls} if reply else {}
+
+
+def described(tools: Sequence[Definition]) -> str:
+    """Return tools as text, for chat templates that have no place for definitions."""
+    lines = [PLAIN_USAGE]
+    for tool in tools:
+        function = tool["function"]
+        kinds = [
+            f"{name}: {schema.get('type', 'any') if isinstance(schema, dict) else 'any'}"
+            for name, schema in function.get("parameters", {}).get("properties", {}).items()
+        ]
+        lines.append(f"{function['name']}({', '.join(kinds)}) {function.get('description', '')}".strip())
+    return "\n".join(lines)

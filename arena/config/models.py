@@ -1,0 +1,81 @@
+"""Checks of the models that an experiment names, without loading weights."""
+
+from collections.abc import Callable, Sequence
+
+from agents.adapter_config import is_adapter
+from agents.chat import written
+from agents.chat_template import CLOCK
+from agents.policy import Policy, tokenizer_and_frame
+from agents.weights import available, check_weights, resolve
+from arena.config.experiment import Experiment
+from arena.errors import ConfigError
+from arena.play.tables import Table
+
+
+def check_models(experiment: Experiment, tables: Sequence[Table], doing: Callable[[str], None]) -> list[str]:
+    """Check each model's files and tokenizer without loading weights, fetch missing models, and return notes."""
+    notes = []
+    named = [(policy.model, policy.reference) for policy in experiment.policies.values()]
+    for model in dict.fromkeys(model for models in named for model in models if model):
+        if any(known.name == model and known.state == "not fetched" for known in available()):
+            doing(f"fetching {model}, once")
+        folder = resolve(model)
+        check_weights(folder)
+        frame = tokenizer_and_frame(folder)[1]
+        keeps = any(role.history == "keep" for table in tables for role in table.roles.values())
+        if frame.forgeable:
+            notes.append(
+                f"{folder.name}: its chat template ends turns by plain text, so players can forge other speakers"
+            )
+        if frame.prints_time:
+            notes.append(f"{folder.name}: its chat template prints the time, which is fixed at {CLOCK:%d %b %Y, %H:%M}")
+        if frame.rewrites_thoughts and keeps:
+            notes.append(
+                f"{folder.name}: its chat template rewrites thoughts of earlier replies, but roles with "
+                "`history: keep` read them as written (docs/export.md)"
+            )
+    _check_learners(experiment)
+    _check_references(experiment)
+    return notes
+
+
+def _check_references(experiment: Experiment) -> None:
+    """Raise ConfigError unless each `reference` can score what its policy reads and writes: same tokens, as many."""
+    for name, policy in experiment.policies.items():
+        if policy.reference is None:
+            continue
+        own, other = (
+            Policy.load(name, folder, folder, train=False) for folder in map(resolve, (policy.model, policy.reference))
+        )
+        if written(own.tokenizer, own.frame) != written(other.tokenizer, other.frame):
+            raise ConfigError(
+                f"policies.{name}.reference: {policy.reference} has another tokenizer or chat template than "
+                f"{policy.model}: it cannot score that model's tokens (learn.demonstrations.run imitates texts)"
+            )
+        if other.positions < own.positions:
+            raise ConfigError(
+                f"policies.{name}.reference: {policy.reference} reads {other.positions:,} tokens, fewer than the "
+                f"{own.positions:,} of {policy.model}"
+            )
+
+
+def _check_learners(experiment: Experiment) -> None:
+    """Raise ConfigError if precision or ZeRO stage do not support the weights or adapters of a policy."""
+    if experiment.precision == "bf16-true" and experiment.learn.zero_stage < 2:
+        raise ConfigError(
+            "precision: bf16-true needs ZeRO's float32 master weights: set learn.zero_stage to 2 or 3, or use bf16"
+        )
+    for name, policy in experiment.policies.items():
+        given = is_adapter(resolve(policy.model))
+        if given and policy.adapter:
+            raise ConfigError(
+                f"policies.{name}: {policy.model} is already an adapter, trained further: remove `adapter`"
+            )
+        if not policy.train:
+            continue
+        if (given or policy.adapter) and experiment.precision == "bf16-true":
+            raise ConfigError(f"policies.{name}: an adapter's base is in bfloat16 anyway: set precision to bf16")
+        if (given or policy.adapter) and experiment.learn.zero_stage == 3:
+            raise ConfigError(
+                f"policies.{name}: an adapter's base is not partitioned: set learn.zero_stage to 0, 1 or 2"
+            )

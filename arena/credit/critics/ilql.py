@@ -1,0 +1,53 @@
+"""Critics for offline learning: implicit Q-learning, and Monte-Carlo returns, both of whole replies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from arena.credit.batch import Credited, TurnBatch
+from arena.credit.critics.archer import Archer, ArcherSettings, Transitions, TurnBuffer
+from arena.credit.critics.networks import expectile_loss, q_targets, twin_loss
+
+if TYPE_CHECKING:
+    from arena.credit.critics.base import CriticContext
+
+
+class Ilql(Archer):
+    """Critic of the best policy that the data support, learned from replayed turns alone: no reply is sampled."""
+
+    name = "ilql"
+
+    def __init__(self, context: CriticContext, settings: ArcherSettings, expectile: float) -> None:
+        super().__init__(context, settings)
+        self.expectile = expectile
+
+    def _losses(self, drawn: Transitions, here: torch.Tensor, said: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the losses of Q and V, both on the replayed transitions; current replies have no effect."""
+        with torch.no_grad():
+            following = self.networks.v(drawn.following).amin(0)
+            q_target = q_targets(drawn.rewards, drawn.last, following, self.settings.gamma)
+            v_target = self.target.q(drawn.pairs).amin(0)
+        v_loss = expectile_loss(self.networks.v(drawn.states), v_target, self.expectile)
+        return twin_loss(self.networks.q(drawn.pairs), q_target), v_loss
+
+
+class MonteCarlo(Ilql):
+    """Critic of the policy that sampled the data: Q regresses on the turns' returns, and V is the mean of Q."""
+
+    name = "monte_carlo"
+
+    def __init__(self, context: CriticContext, settings: ArcherSettings) -> None:
+        super().__init__(context, settings, expectile=0.5)
+
+    def _buffer_rows(self, credited: Sequence[Credited]) -> TurnBuffer:
+        """Return the turns with their returns as rewards, each as the end of a trajectory: Q's target is the return."""
+        rows = super()._buffer_rows(credited)
+        batch = TurnBatch([c.trajectory for c in credited if c.trajectory.turns])
+        rewards = np.concatenate([np.zeros(0), *(c.rewards for c in credited)])
+        rows.rewards = torch.from_numpy(batch.returns(rewards, self.settings.gamma)).float()
+        rows.last = torch.ones_like(rows.last)
+        return rows

@@ -1,0 +1,158 @@
+"""The stage `reward_model`: a trained reward model scores the conversations of trained policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from os.path import expanduser, isdir
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field
+
+from agents.computing import compute
+from agents.errors import ChatError, WeightsError
+from agents.model_folder import sha256 as file_hash
+from agents.names import nearest
+from agents.weights import resolve
+from arena.credit.asking import AskContext, Seated, asks
+from arena.credit.batch import Floats, TurnBatch
+from arena.credit.rewards.agreement import Trend, with_payoffs
+from arena.credit.rewards.columns import Columns
+from arena.errors import ConfigError, PlayError, StoreError
+from arena.parts.paths import Anchor, absolute
+from arena.records import Trajectory
+from arena.store import checkpoints
+from arena.store.files import CONFIG
+
+if TYPE_CHECKING:
+    from arena.learn.reward_model import RewardModel
+
+WEIGHTS = "reward_model"
+"""Name of a reward model's weights in the checkpoints of its training."""
+
+
+class Scorer:
+    """Reward model of a run, which scores each seat's last stream of a match. It is loaded when first needed."""
+
+    def __init__(
+        self,
+        context: AskContext,
+        state: Mapping[str, Any],
+        *,
+        model: str,
+        seats: list[str] | None,
+        pays: str,
+        window: int,
+    ) -> None:
+        self._context, self._folder, self._seats, self._pays = context, weights_of(model), seats, pays
+        self._trend = Trend(window, True, state.get("trend", {}))
+        self._hash: str = state.get("weights", "")
+        self._model: RewardModel | None = None
+        self._iteration = 0
+        self._scores: dict[tuple[str, str], float] = {}
+        """Scores of the iteration's trajectories by match and seat."""
+        self._figures: dict[str, float] = {}
+
+    async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
+        """Return each trajectory's rewards by turn: the score on the last turn. A seat without tokens gets 0."""
+        if k != self._iteration:
+            self._iteration, self._scores = k, {}
+        mine = [one for one in trajectories if self._seats is None or one.seat in self._seats]
+        new = [one for one in mine if one.streams and (one.match, one.seat) not in self._scores]
+        if new:
+            scores = await compute(self._score, new)
+            self._scores |= {(one.match, one.seat): float(s) for one, s in zip(new, scores, strict=True)}
+        self._figures = with_payoffs(mine, [self._scores.get((one.match, one.seat)) for one in mine])
+        rewards = [np.zeros(len(one.turns), np.float32) for one in trajectories]
+        for one, paid in zip(trajectories, rewards, strict=True):
+            paid[-1] = self._scores.get((one.match, one.seat), 0.0)
+        return rewards
+
+    def report(self, k: int) -> dict[str, float]:
+        """Return the iteration's figures, and tell the user if the score rises while the payoff falls."""
+        figures, self._figures = self._figures, {}
+        if warning := self._trend.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
+            self._context.note(f"iteration {k}: reward model of {self._pays}: {warning}")
+        return figures | {"alarm": float(self._trend.is_raised)}
+
+    def state(self) -> dict[str, Any]:
+        """Return the figures of the alarm's window, and the hash of the model's weights."""
+        return {"trend": self._trend.state(), "weights": self._hash}
+
+    def _score(self, trajectories: Sequence[Trajectory]) -> Any:
+        """Return the scores. Raises StoreError if the model is not the run's, PlayError for a stream with images."""
+        from arena.learn.reward_model import RewardModel
+
+        if self._model is None:
+            found = sha256("".join(map(file_hash, sorted(self._folder.glob("*.safetensors")))).encode()).hexdigest()
+            if self._hash not in ("", found):
+                raise StoreError(f"the reward model in {self._folder} changed since this run began: restore it")
+            self._hash, self._model = found, RewardModel.load(self._folder, self._context.bf16)
+        try:
+            return self._model.score([one.streams[-1] for one in trajectories], self._context.token_budget)
+        except ValueError as error:
+            raise PlayError(f"credit.stages: reward_model: {error}") from None
+
+
+def weights_of(model: str) -> Path:
+    """Return the weights folder of a reward model, which is a model folder or the folder of its training.
+
+    Raises ConfigError if there is neither, and StoreError if the training has no intact checkpoint.
+    """
+    path = Path(expanduser(model))
+    if (path / CONFIG).is_file():
+        return checkpoints.newest(path).policy(WEIGHTS)
+    try:
+        return resolve(model)
+    except WeightsError as error:
+        raise ConfigError(f"credit.stages: reward_model: {error}") from None
+
+
+def _absolute(model: str) -> str:
+    return absolute(model) if isdir(expanduser(model)) else model
+
+
+def _check(seated: Seated, *, model: str, seats: list[str] | None, **settings: Any) -> None:
+    """Raise ValueError unless the seats are trained, and the model reads their policies' tokens as these do."""
+    from arena.learn.reward_model import check_readable, is_reward_model
+
+    for seat in seats or ():
+        if seat not in seated.trained:
+            raise ValueError(f"no trained policy has the seat '{seat}'{nearest(seat, seated.trained)}")
+    folder = weights_of(model)
+    try:
+        if not is_reward_model(folder):
+            raise ValueError(f"{model} is no reward model: its config.json is not of a sequence classification model")
+        for own in sorted({one for seat in seats or seated.trained for one in seated.models.get(seat, ())}):
+            check_readable(folder, resolve(own))
+    except (WeightsError, ChatError) as error:
+        raise ValueError(str(error)) from None
+
+
+@asks(Scorer, lambda *, pays, **settings: f"reward_model.{pays}", _check)
+def reward_model(
+    batch: TurnBatch,
+    rewards: Columns,
+    *,
+    model: Annotated[str, Field(min_length=1), Anchor(_absolute), AfterValidator(_absolute)],
+    seats: list[str] | None = None,
+    pays: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,63}$")] = "learned",
+    window: Annotated[int, Field(ge=4, le=1000)] = 10,
+) -> dict[str, Floats]:
+    """Pay the score that a trained reward model gives a seat's conversation, on the seat's last turn.
+
+    `model` is a folder in the layout of transformers' sequence classification with one label, as TRL saves it, or the
+    folder of a pipeline's stage `reward_model`. It reads the token ids of the seat's last stream, which is the whole
+    conversation unless memory drops messages; so it needs the policy's tokenizer and chat format. `seats` restricts who
+    is scored. Adds the reward `pays`; scale it, and remove the true one, by `credit.weights`.
+
+    Metrics have the mean score (`value`) and payoff with their agreement, beside the KL in `learn`: together the curve
+    of over-optimisation. A run warns if over `window` iterations the score rises while the payoff falls (Mann-Kendall,
+    both at 5 %).
+
+    Zero: a new model, whose head is zero.
+    """
+    return {pays: batch.measure(f"reward_model.{pays}")}

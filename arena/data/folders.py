@@ -1,0 +1,78 @@
+"""Rows of folders of the `datasets` library, and of Parquet files."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from arena.errors import ConfigError, StoreError
+from arena.store.files import explained
+from arena.store.manifest import fingerprint
+
+SAVED = "dataset_info.json"
+SPLITS = "dataset_dict.json"
+
+
+class DatasetFolder:
+    """A data set in a folder that `save_to_disk` wrote, in a folder of Parquet files, or in one such file.
+
+    Rows are read from memory-mapped Arrow files. Fields that are null are left out, because Arrow gives all objects of
+    a column the same fields.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the data set. Raises ConfigError if the library is missing, or if these are no such files."""
+        self.path = path
+        try:
+            import datasets
+        except ImportError:
+            raise ConfigError(f"{path}: a folder or Parquet file needs a library: pip install datasets") from None
+        if (path / SPLITS).is_file():
+            raise ConfigError(f"{path}: it has several splits: name the folder of one")
+        files = _files(path)
+        with explained(path, "reading"):
+            digests = [(each.name, fingerprint(each)["sha256"]) for each in files]
+        self.sha256 = hashlib.sha256(repr(digests).encode()).hexdigest()
+        try:
+            if (path / SAVED).is_file():
+                self._rows: Any = datasets.load_from_disk(str(path))
+            else:
+                self._rows = datasets.Dataset.from_parquet([str(each) for each in files])
+        except Exception as error:  # noqa: BLE001 the library raises many kinds for broken files
+            raise ConfigError(f"{path}: {' '.join(str(error).split())[:200]}") from None
+        if not len(self._rows):
+            raise ConfigError(f"{path}: it has no rows")
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._rows)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """Return a row, from 0, without its null fields. Raises StoreError if its file cannot be read any more."""
+        try:
+            row: dict[str, Any] = _without_nulls(self._rows[int(number)])
+        except Exception as error:  # noqa: BLE001 see above
+            raise StoreError(f"{self.place(number)}: {' '.join(str(error).split())[:200]}") from None
+        return row
+
+    def place(self, number: int) -> str:
+        """Return a row's folder and number, for messages."""
+        return f"{self.path}, row {number + 1}"
+
+    def close(self) -> None:
+        """Do nothing: the library unmaps its files when they are not used any more."""
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files of a data set in a fixed order. Raises ConfigError if there are none."""
+    if path.is_file():
+        return [path]
+    pattern = "*.arrow" if (path / SAVED).is_file() else "*.parquet"
+    if not (files := sorted(path.glob(pattern))):
+        raise ConfigError(f"{path}: no folder of save_to_disk, and it has no Parquet files")
+    return files
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

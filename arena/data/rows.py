@@ -1,0 +1,172 @@
+"""Data sets: files and folders of rows, each validated for what it teaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from agents.chat_streams import ChatRowError, joined, parse_chat
+from arena.data.folders import DatasetFolder
+from arena.data.lines import LineFile
+from arena.errors import ConfigError
+from arena.parts.chance import generator
+
+RowKind = Literal["chats", "texts", "pairs", "labels"]
+COLUMNS: dict[RowKind, tuple[tuple[str, ...], ...]] = {
+    "chats": (("messages",), ("prompt", "completion")),
+    "texts": (("text",),),
+    "pairs": (("prompt", "chosen", "rejected"),),
+    "labels": (("prompt", "completion", "label"),),
+}
+"""Columns of each kind of row; further ones are ignored, except `tools` and, with `messages`, `opening`."""
+MOST_HELD_OUT = 1000
+"""Maximum number of held-out rows."""
+
+
+class Rows(Protocol):
+    """Interface of the rows of a file or folder."""
+
+    sha256: str
+    """Hash of the files."""
+
+    def __len__(self) -> int:
+        """Return the number of rows, at least 1."""
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """Return a row by its number, from 0. Raises ConfigError if it is malformed, StoreError if it was changed."""
+
+    def place(self, number: int) -> str:
+        """Return file and number of a row, for messages."""
+
+    def close(self) -> None:
+        """Release the files."""
+
+
+class DataSet:
+    """Rows of one kind: chats, texts, preference pairs or labelled completions."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a JSON Lines file, a Parquet file or a folder of the `datasets` library, and read its first row.
+
+        Raises ConfigError or StoreError if that is impossible.
+        """
+        is_folder = path.is_dir() or path.suffix == ".parquet"
+        self.rows: Rows = DatasetFolder(path) if is_folder else LineFile(path)
+        try:
+            self.kind = self._kind(0)
+        except BaseException:
+            self.close()
+            raise
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """Return a row. Raises ConfigError, with file and row, for one of another kind than the first."""
+        row = self.rows[number]
+        if (kind := kind_of(row)) != self.kind:
+            raise self.error(number, f"{kind or 'a row'} among {self.kind}: expected {_wanted(self.kind)}")
+        return row
+
+    def check(self, checked: Callable[[int], None] = lambda number: None) -> None:
+        """Validate every row. Raises ConfigError, with file and row, for the first malformed one."""
+        for number in range(len(self)):
+            try:
+                _check(self[number], self.kind)
+            except ChatRowError as error:
+                raise self.error(number, str(error)) from None
+            checked(number)
+
+    def error(self, number: int, why: str) -> ConfigError:
+        """Return the error of a row, with its file and number."""
+        return ConfigError(f"{self.rows.place(number)}: {why}")
+
+    def close(self) -> None:
+        """Close the files."""
+        self.rows.close()
+
+    def _kind(self, number: int) -> RowKind:
+        if kind := kind_of(self.rows[number]):
+            return kind
+        raise self.error(number, f"expected {', or '.join(map(_wanted, COLUMNS))}")
+
+
+def kind_of(row: dict[str, Any]) -> RowKind | None:
+    """Return the kind of a row with these columns, the one with most of them; None for no kind."""
+    kinds = [(len(names), kind) for kind, choices in COLUMNS.items() for names in choices if row.keys() >= {*names}]
+    return max(kinds)[1] if kinds else None
+
+
+def chat_of(row: dict[str, Any]) -> tuple[list[Any], int]:
+    """Return the messages of a row of chats, and the number of those that open it. Raises ChatRowError."""
+    if "messages" not in row:
+        return joined(row["prompt"], row["completion"])
+    opening = row.get("opening", 0)
+    if type(opening) is not int or opening < 0:
+        raise ChatRowError("opening: expected a number of messages")
+    return row["messages"], opening
+
+
+def _check(row: dict[str, Any], kind: RowKind) -> None:
+    """Raise ChatRowError if a row of this kind is malformed."""
+    if kind == "texts":
+        if not isinstance(row["text"], str) or not row["text"]:
+            raise ChatRowError("text: expected a text")
+        return
+    if kind == "chats":
+        parse_chat(chat_of(row)[0], row.get("tools"))
+        return
+    if kind == "labels" and not isinstance(row["label"], bool):
+        raise ChatRowError("label: expected true or false")
+    for name in ("completion",) if kind == "labels" else ("chosen", "rejected"):
+        try:
+            parse_chat(joined(row["prompt"], row[name])[0], row.get("tools"))
+        except ChatRowError as error:
+            raise ChatRowError(str(error) if name == "completion" else f"prompt with {name}: {error}") from None
+
+
+def _wanted(kind: RowKind) -> str:
+    return " or ".join(" with ".join(names) for names in COLUMNS[kind])
+
+
+class RowOrder:
+    """Random order of a data set's rows: a new permutation for each pass, and held-out rows that are in none.
+
+    It depends on the number of rows, the seed and the settings alone, so a resumed run repeats it.
+    """
+
+    def __init__(self, rows: int, seed: int, held_out: float = 0.0, epochs: int | None = None) -> None:
+        """Hold out a share of the rows, at least one if it is not 0 and at most `MOST_HELD_OUT`.
+
+        `epochs` ends the order after so many passes. Raises ValueError if no row is left.
+        """
+        self._seed = seed
+        count = min(MOST_HELD_OUT, max(1, round(held_out * rows))) if held_out else 0
+        if count >= rows:
+            raise ValueError(f"held_out: {rows} rows leave nothing to learn from")
+        drawn = generator(seed, 0, "held out").permutation(rows) if count else np.arange(rows)
+        self.held_out: list[int] = sorted(drawn[:count].tolist())
+        self._own = np.sort(drawn[count:])
+        self._end = None if epochs is None else epochs * len(self._own)
+        self._pass: tuple[int, np.ndarray] = -1, self._own
+
+    def batches(self, size: int) -> int:
+        """Return the number of batches of this size in all passes. Raises ValueError without `epochs`."""
+        if self._end is None:
+            raise ValueError("the order has no end")
+        return -(-self._end // size)
+
+    def batch(self, k: int, size: int) -> list[int]:
+        """Return the row numbers of the k-th batch, from 1. A batch may span two passes; the last may be smaller."""
+        end = k * size if self._end is None else min(self._end, k * size)
+        return [self._at(place) for place in range((k - 1) * size, end)]
+
+    def _at(self, place: int) -> int:
+        number, offset = divmod(place, len(self._own))
+        if self._pass[0] != number:
+            self._pass = number, generator(self._seed, number, "rows").permutation(self._own)
+        return int(self._pass[1][offset])

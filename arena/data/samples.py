@@ -1,0 +1,112 @@
+"""Training samples from rows of data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agents.chat import ChatFrame
+from agents.chat_streams import ChatRowError, chat_stream, completion_stream, text_streams
+from agents.stream import Stream
+from arena.data.rows import DataSet, chat_of
+from arena.learn.samples import Sample, Source
+
+
+class Encoded(NamedTuple):
+    """Samples of some rows, and the number of rows that are left out because the policy's context cannot hold them."""
+
+    samples: list[Sample]
+    too_long: int
+
+
+@dataclass(frozen=True)
+class RowEncoder:
+    """Encoder of a data set's rows for one policy, by its chat frame and the length of its context in tokens."""
+
+    rows: DataSet
+    frame: ChatFrame
+    longest: int
+
+    def samples(self, numbers: Sequence[int], source: Source = "logged") -> Encoded:
+        """Encode rows as samples with log-probabilities 0.
+
+        Chats and texts have advantage 1; texts are cut to the context's length. A pair is two samples with one pair
+        number, advantage 1 of the chosen and -1 of the rejected completion. A labelled completion has advantage 1 or
+        -1, and beside it a sample out of the loss: the same prompt with the completion before it in `numbers`, for the
+        loss `kto`. Raises ConfigError, with file and row, for a row that cannot be encoded.
+        """
+        encode = {"chats": self._chats, "texts": self._texts, "pairs": self._pairs, "labels": self._labels}
+        return encode[self.rows.kind](numbers, source)
+
+    def _chats(self, numbers: Sequence[int], source: Source) -> Encoded:
+        def encode(row: dict[str, Any]) -> list[Stream]:
+            messages, opening = chat_of(row)
+            return [chat_stream(self.frame, messages, row.get("tools"), opening)]
+
+        streams = [self._fitting(number, encode) for number in numbers]
+        samples = [sample_of(stream, 1.0, source) for each in streams if each for stream in each]
+        return Encoded(samples, streams.count(None))
+
+    def _texts(self, numbers: Sequence[int], source: Source) -> Encoded:
+        def encode(row: dict[str, Any]) -> list[Stream]:
+            return text_streams(self.frame, row["text"], self.longest)
+
+        streams = [stream for number in numbers for stream in self._fitting(number, encode) or ()]
+        return Encoded([sample_of(stream, 1.0, source) for stream in streams], 0)
+
+    def _pairs(self, numbers: Sequence[int], source: Source) -> Encoded:
+        def encode(row: dict[str, Any]) -> list[Stream]:
+            given = [(row["prompt"], row[name], row.get("tools")) for name in ("chosen", "rejected")]
+            return [completion_stream(self.frame, *each) for each in given]
+
+        samples, too_long = list[Sample](), 0
+        for pair, number in enumerate(numbers):
+            if streams := self._fitting(number, encode):
+                samples += [sample_of(s, sign, source, pair) for s, sign in zip(streams, (1.0, -1.0), strict=True)]
+            else:
+                too_long += 1
+        return Encoded(samples, too_long)
+
+    def _labels(self, numbers: Sequence[int], source: Source) -> Encoded:
+        def encode(row: dict[str, Any]) -> list[Stream]:
+            return [completion_stream(self.frame, row["prompt"], row["completion"], row.get("tools"))]
+
+        kept = [(number, own[0]) for number in numbers if (own := self._fitting(number, encode))]
+        samples = []
+        for pair, (number, stream) in enumerate(kept):
+            row, other = self.rows[number], self.rows[kept[pair - 1][0]]
+            samples.append(sample_of(stream, 1.0 if row["label"] else -1.0, source, pair))
+            crossed = self._fitting(number, lambda row, other=other: encode({**row, "completion": other["completion"]}))  # type: ignore[misc]
+            if crossed and len(kept) > 1:
+                samples.append(sample_of(crossed[0], 0.0, source, pair, is_learned=False))
+        return Encoded(samples, len(numbers) - len(kept))
+
+    def _fitting(self, number: int, encode: Callable[[dict[str, Any]], list[Stream]]) -> list[Stream] | None:
+        """Return the streams of a row; None if one is longer than the context. ConfigError for a malformed row."""
+        row = self.rows[number]
+        try:
+            streams = encode(row)
+        except ChatRowError as error:
+            raise self.rows.error(number, str(error)) from None
+        return streams if max(map(len, streams)) <= self.longest else None
+
+
+def sample_of(
+    stream: Stream, advantage: float, source: Source = "logged", pair: int | None = None, is_learned: bool = True
+) -> Sample:
+    """Return a sample of the stream's masked tokens, all with this advantage and pair number, at temperature 1."""
+    count = stream.sampled
+    zeros = np.zeros(count, np.float32)
+    return Sample(
+        stream=stream,
+        advantages=np.full(count, advantage, np.float32),
+        behaviour=zeros,
+        temperature=1.0,
+        places=np.array([t for t, own in zip(stream.turns, stream.mask, strict=True) if own], np.int64),
+        learned=np.full(count, is_learned),
+        pairs=None if pair is None else np.full(count, pair, np.int64),
+        source=source,
+    )

@@ -1,0 +1,66 @@
+"""Rows of a data set from the matches of a run: what a source exports when a run starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from arena.config.experiment import Experiment
+from arena.errors import ConfigError, StoreError
+from arena.export import tables
+from arena.export.formats import export_matches
+from arena.export.selection import Selection
+from arena.play.settings import RunRows
+from arena.store.contents import check_newest
+from arena.store.reader import RunReader
+from arena.store.sealed_sql import SEALED, parse_select, run_sealed
+
+
+def own_rows(experiment: Experiment, to: Path, note: Callable[[str], None]) -> Path | None:
+    """Export the rows of a source that names a run into the empty folder `to`, and return their file.
+
+    Returns None for another source. `note` gets messages, such as matches left out. Raises ConfigError or StoreError if
+    there is no such row.
+    """
+    spec = experiment.source.data if experiment.source else None
+    if not isinstance(spec, RunRows):
+        return None
+    reader = RunReader(Path(spec.run))
+    check_newest(reader.path, note)
+    chosen = matching(reader, spec.where) if spec.where else ()
+    selection = Selection(matches=chosen, policies=tuple(spec.policies))
+    try:
+        _, notes = export_matches(reader, selection, spec.rows, to)
+    except StoreError as error:
+        raise ConfigError(f"source.data: {error}") from None
+    for line in notes:
+        note(line)
+    return to / f"{spec.rows}.jsonl"
+
+
+def matching(reader: RunReader, where: str) -> tuple[str, ...]:
+    """Return the ids of the matches that meet an SQL condition on the columns of `arena.export.tables.matches`.
+
+    Raises ConfigError for an invalid condition, and if no match meets it.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise ConfigError("source.data.where: SQL needs DuckDB: pip install 'arena-selfplay[analysis]'") from None
+    schema, batches = tables.matches(reader, Selection())
+    rows = [{name: row.get(name) for name in schema.names} for batch in batches for row in batch]
+    query = f"select match from matches where ({where})"
+    with duckdb.connect(":memory:", config=SEALED) as database:
+        try:
+            parse_select(database, query)
+            database.register("matches", pa.Table.from_pylist(rows, schema))
+            database.execute("set lock_configuration = true").fetchall()
+            found = run_sealed(database, query, 60.0).column(0).to_pylist()
+        except duckdb.Error as error:
+            line = str(error).partition("\n\nLINE")[0]
+            raise ConfigError(f"source.data.where: {' '.join(line.split())[:300]}") from None
+    if not found:
+        raise ConfigError(f"source.data.where: no match of {reader.path} meets it: {where[:200]}")
+    return tuple(found)

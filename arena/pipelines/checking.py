@@ -1,0 +1,52 @@
+"""Checks of a recipe before any of its stages runs, and settings that are fitted to this machine."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from agents.computing import compute
+from arena.config.experiment import Experiment
+from arena.config.layers import merged
+from arena.config.pipeline import Pipeline
+from arena.config.recipe import R, Recipe
+from arena.config.staging import PlannedStage, named, plan
+from arena.preflight import fitted, preflight
+
+_AUTO = {"threads": 1, "precision": "fp32"}
+"""Values for checks in place of `auto`."""
+
+
+async def check_recipe(recipe: Recipe, doing: Callable[[str], None]) -> None:
+    """Check an experiment, or all stages of a pipeline as far as possible before any runs, as `preflight` does."""
+    if isinstance(recipe, Experiment):
+        await preflight(recipe, doing)
+        return
+    for stage in plan(recipe, Path(recipe.name), doing):
+        await check_stage(stage, doing)
+
+
+async def fitted_recipe(recipe: R) -> R:
+    """Return the recipe with `auto` settings that experiments share replaced by what is fastest on this machine."""
+    if isinstance(recipe, Experiment):
+        return cast(R, await compute(fitted, recipe))
+    return cast(R, recipe.settled(await fitted_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
+
+
+async def check_stage(stage: PlannedStage, doing: Callable[[str], None]) -> None:
+    """Check a stage's experiment before any stage runs, if it does not depend on an earlier one's data."""
+    if not isinstance(stage.made, Experiment) or not stage.is_final:
+        return
+    auto = {name: value for name, value in _AUTO.items() if getattr(stage.made, name) == "auto"}
+    with named(stage.spec.name):
+        await preflight(stage.made.model_copy(update=auto), doing)
+
+
+async def fitted_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:
+    """Return the shared settings that are `auto`, as they are fastest on this machine; the stages then agree."""
+    shared = merged(pipeline.shared)
+    auto = {name: "auto" for name in _AUTO if shared.get(name, "auto" if name == "threads" else "") == "auto"}
+    experiment = next((stage.made for stage in planned if isinstance(stage.made, Experiment)), None)
+    if not auto or experiment is None:
+        return {}
+    found = await compute(fitted, experiment.model_copy(update={**_AUTO, **auto}))
+    return {name: getattr(found, name) for name in auto}

@@ -1,0 +1,90 @@
+"""Outcomes of a run's matches, read from its log, as examples for a reward model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from agents.errors import WeightsError
+from agents.names import nearest
+from agents.weights import resolve
+from arena.errors import ConfigError
+from arena.learn.reward_model import check_readable
+from arena.records import MatchRecord, Trajectory, trajectories
+from arena.reward_models.examples import Outcome
+from arena.store.contents import check_newest
+from arena.store.reader import RunReader
+
+PAYOFF, CREDITED = "payoff", "credited"
+
+
+def outcomes_of(
+    log: Path, policy: str, outcome: str, within: Literal["deal", "game"], most: int, model: Path
+) -> list[Outcome]:
+    """Return the conversations of a policy in a run's log with their outcomes, at most `most`, the newest first.
+
+    `outcome` is `payoff`, `credited` (all rewards as credit weighed them, those of judges included) or the name of a
+    game's reward. A conversation is the last stream of a seat in a match. Raises ConfigError if nothing has that
+    outcome, or if the reward model in the folder `model` does not read the policy's tokens.
+    """
+    reader = RunReader(log)
+    check_newest(reader.path)
+    found, seen = list[Outcome](), set[str]()
+    for one, credit in _trajectories(reader, policy, seen):
+        worth = _worth(one, outcome, credit)
+        if worth is not None and one.streams:
+            group = (one.game, one.seed, one.seat) if within == "deal" else (one.game, one.seat)
+            found.append(Outcome(one.streams[-1], worth, (one.game, one.seed), group))
+        seen |= {name for turn in one.turns for name in turn.rewards}
+        if len(found) == most:
+            break
+    if not found:
+        known = ", ".join(sorted({PAYOFF, CREDITED, *seen}))
+        hint = nearest(outcome, {PAYOFF, CREDITED, *seen})
+        raise ConfigError(
+            f"reward_model: {log} has no outcome '{outcome}' of policy '{policy}'{hint} (it has: {known})"
+        )
+    _check_tokens(reader, policy, model)
+    return found
+
+
+def _trajectories(
+    reader: RunReader, policy: str, seen: set[str]
+) -> Iterator[tuple[Trajectory, dict[tuple[str, int], float]]]:
+    """Yield the policy's trajectories, newest iteration first, with their iteration's credited rewards by turn."""
+    met = set[str]()
+    for k in reversed(reader.iterations()):
+        credit = {(row.match, row.turn): row.reward for row in reader.credit(k)}
+        for row in reader.log.read(k):
+            for one in trajectories(MatchRecord.from_json(row)):
+                met.add(one.policy)
+                if one.policy == policy and one.turns:
+                    yield one, credit
+    if policy not in met:
+        there = ", ".join(sorted(met)) or "none"
+        raise ConfigError(
+            f"reward_model: {reader.path} has no policy '{policy}'{nearest(policy, met)} (it has: {there})"
+        )
+
+
+def _worth(one: Trajectory, outcome: str, credit: dict[tuple[str, int], float]) -> float | None:
+    """Return what a trajectory was worth; None if it has no such outcome."""
+    if outcome == PAYOFF:
+        return one.payoff
+    if outcome == CREDITED:
+        paid = [credit[one.match, turn.index] for turn in one.turns if (one.match, turn.index) in credit]
+    else:
+        paid = [turn.rewards[outcome] for turn in one.turns if outcome in turn.rewards]
+    return sum(paid) if paid else None
+
+
+def _check_tokens(reader: RunReader, policy: str, model: Path) -> None:
+    """Raise ConfigError unless the reward model reads the policy's streams as the policy did."""
+    try:
+        folder = resolve(reader.environment()["experiment"]["policies"][policy]["model"])
+        check_readable(model, folder)
+    except (KeyError, TypeError):
+        raise ConfigError(f"reward_model: {reader.path} does not say which model policy '{policy}' is") from None
+    except (ValueError, WeightsError) as error:
+        raise ConfigError(f"reward_model: {error}") from None

@@ -1,0 +1,96 @@
+"""Examples for reward models from the rows of a data set, encoded when they are needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from agents.chat import ChatFrame
+from agents.chat_streams import ChatRowError, completion_stream
+from arena.data.rows import DataSet
+from arena.errors import ConfigError
+from arena.reward_models.examples import Example, Examples, Objective, checked, split
+
+MOST_HELD_OUT = 1000
+"""Maximum number of held-out examples."""
+
+
+class RowExamples(Sequence[Example]):
+    """Examples of the rows `numbers` of a data set of pairs or labelled completions."""
+
+    def __init__(self, rows: DataSet, frame: ChatFrame, numbers: np.ndarray) -> None:
+        self._rows, self._frame, self._numbers = rows, frame, numbers
+
+    def __len__(self) -> int:
+        """Return the number of examples."""
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> RowExamples: ...
+
+    def __getitem__(self, index: int | slice) -> Example | RowExamples:
+        """Return an example, or those of a slice. Raises ConfigError, with file and row, if it is malformed."""
+        if isinstance(index, slice):
+            return RowExamples(self._rows, self._frame, self._numbers[index])
+        number = int(self._numbers[index])
+        try:
+            return _example(self._rows[number], self._frame)
+        except ChatRowError as error:
+            raise self._rows.error(number, str(error)) from None
+
+
+def from_rows(
+    path: Path,
+    frame: ChatFrame,
+    longest: int,
+    objective: Objective,
+    held_out: float,
+    rng: np.random.Generator,
+    note: Callable[[str], None],
+) -> Examples:
+    """Return the examples of a data set, with the share `held_out` of the prompts held out.
+
+    Every row is validated. Rows longer than `longest` tokens are left out and counted in a note. Raises ConfigError,
+    with file and row, for a malformed row, and if the rows do not fit the objective.
+    """
+    rows, wanted = DataSet(path), "pairs" if objective == "bradley_terry" else "labels"
+    if rows.kind != wanted:
+        raise ConfigError(f"{path}: its rows are {rows.kind}, and the loss {objective} learns from {wanted}")
+    every, kept, prompts = RowExamples(rows, frame, np.arange(len(rows))), list[int](), list[bytes]()
+    for number, example in enumerate(every):
+        if max(map(len, example.streams)) <= longest:
+            kept.append(number)
+            prompts.append(sha256(repr(rows[number]["prompt"]).encode("utf-8", "replace")).digest()[:8])
+    if left_out := len(rows) - len(kept):
+        note(f"{path}: {left_out} of {len(rows)} rows are longer than {longest:,} tokens and left out")
+    learned, tested = split(prompts, held_out, rng)
+    numbers = np.array(kept, np.int64)
+    held = numbers[tested][rng.permutation(len(tested))[:MOST_HELD_OUT]]
+    sides = (RowExamples(rows, frame, numbers[learned]), RowExamples(rows, frame, np.sort(held)))
+    return checked(Examples(*sides, rows.rows.sha256), objective)
+
+
+def _example(row: dict[str, Any], frame: ChatFrame) -> Example:
+    """Return the example of a row. Raises ChatRowError if it is malformed."""
+
+    def stream(name: str) -> Any:
+        return completion_stream(frame, row["prompt"], row[name], row.get("tools"))
+
+    if "label" in row and "completion" in row:
+        if not isinstance(row["label"], bool):
+            raise ChatRowError("label: expected true or false")
+        return Example((stream("completion"),), float(row["label"]))
+    chosen, rejected, margin = stream("chosen"), stream("rejected"), row.get("margin", 0.0)
+    if chosen.ids == rejected.ids:
+        raise ChatRowError("rejected: the same as chosen")
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not math.isfinite(margin):
+        raise ChatRowError("margin: expected a number")
+    return Example((chosen, rejected), float(margin))

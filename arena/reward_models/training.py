@@ -1,0 +1,213 @@
+"""The training loop of reward models, with metrics, checkpoints and bit-equal resume."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from agents.computing import compute
+from arena.credit.rewards.reward_model import WEIGHTS
+from arena.errors import DivergedError, StoreError
+from arena.learn.divergence import Nonfinite
+from arena.learn.plan import warmup
+from arena.learn.reward_model import RewardModel, at_end, bradley_terry, logistic, squared
+from arena.learn.scalar_head import Floats, HeadOptimiser
+from arena.parts.chance import generator
+from arena.play.watchers import ProgressWatcher, Watcher
+from arena.reward_models.examples import Example, Examples, Objective
+from arena.store.checkpoints import Checkpoint
+from arena.store.run import RunFolder
+from arena.store.state import STATE, read_state, restoring
+
+_OPTIMIZER, _SETTINGS = "optimizer.safetensors", "settings.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """Settings of the training loop, as in the pipeline stage `reward_model`."""
+
+    objective: Objective
+    epochs: int
+    batch: int
+    lr: float
+    warmup_steps: int
+    grad_clip: float
+    token_budget: int
+    nonfinite: Nonfinite
+    iterations: int
+    seed: int
+    keep: int = 2
+    """Number of checkpoints to keep."""
+
+    def steps(self, examples: int) -> int:
+        """Return the number of optimiser steps on so many examples."""
+        return self.epochs * -(-examples // self.batch)
+
+    def parts(self, examples: int) -> list[range]:
+        """Return the steps of each iteration; there are at most as many iterations as steps."""
+        total = self.steps(examples)
+        cuts = np.linspace(0, total, min(self.iterations, total) + 1).round().astype(int).tolist()
+        return [range(a, b) for a, b in itertools.pairwise(cuts)]
+
+
+class Training:
+    """Training of a reward model in a run folder, iteration by iteration, from its newest checkpoint."""
+
+    def __init__(
+        self, run: RunFolder, model: Path, fit: Fit, examples: Examples, watcher: Watcher, bf16: bool = False
+    ) -> None:
+        """Prepare to train from the weights in the folder `model`. The caller holds the run's lock."""
+        self.run_folder, self.source, self.fit, self.examples = run, model, fit, examples
+        self.watcher, self._bf16 = watcher, bf16
+        self._identity = {name: value for name, value in vars(fit).items() if name not in ("keep", "nonfinite")}
+        self._identity |= {"digest": examples.digest}
+
+    async def run(self) -> None:
+        """Run all iterations that are not committed yet. Raises DivergedError or StoreError."""
+        checkpoint = self.run_folder.resume_point(self.watcher.note)
+        done = checkpoint.iteration if checkpoint else 0
+        self.run_folder.discard_after(done if checkpoint else -1)
+        with restoring(checkpoint):
+            await compute(self._load, checkpoint)
+        for k, steps in enumerate(self.fit.parts(len(self.examples.train)), 1):
+            if k > done:
+                await self._iterate(k, steps)
+
+    async def _iterate(self, k: int, steps: range) -> None:
+        """Take the iteration's steps, evaluate on held-out examples, and commit."""
+        self.watcher.phase(k, "learn")
+        started, learned = perf_counter(), list[dict[str, float]]()
+        for count, number in enumerate(steps, 1):
+            learned.append(await compute(self._step, number))
+            if isinstance(self.watcher, ProgressWatcher):
+                self.watcher.progress(count, len(steps))
+        try:
+            self._optimiser.require_finite()
+        except DivergedError as error:
+            raise DivergedError(f"iteration {k}, {error}") from None
+        names = dict.fromkeys(name for one in learned for name in one)
+        figures = {name: float(np.mean([one[name] for one in learned if name in one])) for name in names}
+        self.watcher.phase(k, "held-out examples")
+        tested = await compute(self.test, self.examples.held_out)
+        figures |= {f"held_out_{name}": value for name, value in tested.items()}
+        figures |= {"skipped": float(self._optimiser.skipped), "steps": float(self._optimiser.steps)}
+        self._optimiser.skipped = 0
+        row: dict[str, Any] = {"iteration": k, "learn": {WEIGHTS: figures}}
+        self.watcher.phase(k, "commit")
+        row["seconds"] = {"play": 0.0, "learn": perf_counter() - started, "commit": 0.0}
+        self.run_folder.metrics.append(row)
+        await compute(self.run_folder.checkpoint, k, lambda folder: self._save(folder, k))
+        self.run_folder.prune(self.fit.keep)
+        self.watcher.iteration(row)
+
+    def test(self, examples: Sequence[Example]) -> dict[str, float]:
+        """Return the figures of the model on examples, without learning."""
+        scores = self._model.score([s for one in examples for s in one.streams], self.fit.token_budget)
+        return figures_of(scores, [one.value for one in examples], self.fit.objective)
+
+    def _step(self, number: int) -> dict[str, float]:
+        """Take step `number` of the run and return the figures of its examples before it."""
+        fit, train = self.fit, self.examples.train
+        per_epoch = -(-len(train) // fit.batch)
+        epoch, at = divmod(number, per_epoch)
+        order = generator(fit.seed, epoch, WEIGHTS).permutation(len(train))
+        chosen = [train[i] for i in order[at * fit.batch : (at + 1) * fit.batch].tolist()]
+        scores = []
+        for part in _parts(chosen, fit.token_budget):
+            own = self._model([at_end(s) for one in part for s in one.streams], fit.token_budget)
+            values = torch.tensor([one.value for one in part], device=own.device)
+            torch.autograd.backward(losses(own, values, fit.objective).sum() / len(chosen))
+            scores.append(own.detach().cpu().numpy())
+        self._optimiser.set_rate(fit.lr * warmup(number, fit.warmup_steps))
+        norm = self._optimiser.step(fit.grad_clip)
+        found = figures_of(np.concatenate(scores), [one.value for one in chosen], fit.objective)
+        return {name: found[name] for name in ("loss", "accuracy", "margin") if name in found} | {"grad_norm": norm}
+
+    def _load(self, checkpoint: Checkpoint | None) -> None:
+        fit, folder = self.fit, checkpoint.policy(WEIGHTS) if checkpoint else self.source
+        if checkpoint:
+            read_state(checkpoint)
+            self._check_settings(checkpoint.folder)
+        self._model = RewardModel.load(folder, self._bf16)
+        advice, setting = f"lower its lr ({fit.lr:g})", "its setting nonfinite"
+        self._optimiser = HeadOptimiser(self._model.module, fit.lr, fit.nonfinite, "reward model", advice, setting)
+        if checkpoint:
+            self._optimiser.load(folder / _OPTIMIZER)
+
+    def _check_settings(self, folder: Path) -> None:
+        """Raise StoreError if the checkpoint is of other settings or other examples."""
+        before = json.loads((folder / _SETTINGS).read_text())
+        if changed := sorted(name for name in self._identity if before.get(name) != self._identity[name]):
+            what = "the examples" if changed == ["digest"] else f"its setting {changed[0]}"
+            raise StoreError(f"{self.run_folder.path}: {what} changed since it began: start a new run, or restore it")
+
+    def _save(self, folder: Path, k: int) -> None:
+        own = folder / "policies" / WEIGHTS
+        self._model.save(own)
+        self._optimiser.save(own / _OPTIMIZER)
+        (folder / _SETTINGS).write_text(json.dumps(self._identity, indent=1) + "\n")
+        state = {"version": k, "steps": self._optimiser.steps, "memory": {}}
+        (folder / STATE).write_text(json.dumps({"iteration": k, "policies": {WEIGHTS: state}}, indent=1) + "\n")
+
+
+def losses(scores: torch.Tensor, values: torch.Tensor, objective: Objective) -> torch.Tensor:
+    """Return each example's loss: `scores` are of its streams in order, `values` its margins or labels."""
+    if objective == "bradley_terry":
+        return bradley_terry(scores[::2], scores[1::2], values)
+    return (logistic if objective == "logistic" else squared)(scores, values)
+
+
+def figures_of(scores: Floats, values: Sequence[float], objective: Objective) -> dict[str, float]:
+    """Return mean loss and quality of the scores of examples with these margins or labels.
+
+    | objective | figures |
+    |---|---|
+    | bradley_terry | `accuracy`: share of pairs in order, ties counting half; `margin`: mean difference |
+    | logistic | `accuracy`: share of labels that the score's sign predicts; `margin`: mean score of label 1 less 0 |
+    | squared | `explained`: 1 - mean squared error / variance of the labels |
+
+    The first two have `calibration`: the expected calibration error of the predicted probabilities over ten bins.
+    """
+    wanted = torch.tensor(list(values), dtype=torch.float32)
+    found = {"loss": float(losses(torch.from_numpy(scores), wanted, objective).mean())}
+    label = np.asarray(values, np.float64)
+    if objective == "squared":
+        variance = float(label.var())
+        return found | ({"explained": 1.0 - 2.0 * found["loss"] / variance} if variance > 0 else {})
+    if objective == "bradley_terry":
+        gap, right = scores[::2] - scores[1::2], np.ones(len(label))
+        found["margin"] = float(gap.mean())
+    else:
+        gap, right = scores, label
+        if 0 < right.sum() < len(right):
+            found["margin"] = float(gap[right == 1].mean() - gap[right == 0].mean())
+    hits = np.where(gap == 0, 0.5, (gap > 0) == (right == 1))
+    return found | {"accuracy": float(hits.mean()), "calibration": _calibration_error(gap, hits)}
+
+
+def _calibration_error(gap: Floats, hits: Any) -> float:
+    """Return the mean distance, over ten bins of confidence, of the confidence σ(|gap|) from the share of hits."""
+    confidence = 1.0 / (1.0 + np.exp(-np.abs(gap.astype(np.float64))))
+    bins = np.minimum((confidence - 0.5) * 20, 9).astype(int)
+    return float(sum(abs((confidence - hits)[bins == one].sum()) for one in np.unique(bins)) / len(gap))
+
+
+def _parts(examples: Sequence[Example], token_budget: int) -> Iterator[list[Example]]:
+    """Split examples into parts of about `token_budget` tokens, whose gradients are computed together."""
+    part, held = list[Example](), 0
+    for one in examples:
+        size = sum(map(len, one.streams))
+        if part and held + size > token_budget:
+            yield part
+            part, held = [], 0
+        part, held = [*part, one], held + size
+    if part:
+        yield part

@@ -1,0 +1,129 @@
+"""Kinds of stages that learn from a data set: `sft`, `dpo` and `kto`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from arena.errors import ConfigError
+from arena.parts.paths import Folder
+from arena.parts.spec import Name, Positive, Spec
+from arena.stages.base import StageContext
+
+Data = Folder
+"""File or folder of a data set, `stage:NAME` for the matches of an earlier stage, or another run's folder."""
+HeldOut = Annotated[float, Field(ge=0, lt=1)]
+LearningRate = Annotated[float, Field(gt=0)]
+Beta = Annotated[float, Field(gt=0)]
+
+
+class Matches(Spec):
+    """Matches of a run as a data set."""
+
+    run: Folder
+    """Folder of the run, or `stage:NAME`."""
+    where: str = ""
+    """SQL condition on the columns of its matches, as in `arena export --as parquet`."""
+
+
+def sft(
+    context: StageContext,
+    /,
+    *,
+    policy: Name,
+    data: Data | Matches,
+    epochs: Positive = 1,
+    batch: Positive = 32,
+    held_out: HeldOut = 0.05,
+    lr: LearningRate | None = None,
+) -> Mapping[str, Any]:
+    """Imitate chats, or continue pre-training on texts: the mean -log p over the assistant's tokens.
+
+    Each iteration is one optimiser step on `batch` rows. Of `data` that names a run or stage, the chats of the policy
+    are imitated.
+    """
+    learn = {"loss": "likelihood", "aggregate": "token_mean"}
+    return _experiment(context, policy, _source(context, data, "chats", policy, epochs, batch, held_out), learn, lr)
+
+
+def dpo(
+    context: StageContext,
+    /,
+    *,
+    policy: Name,
+    data: Data | Matches,
+    epochs: Positive = 1,
+    batch: Positive = 32,
+    held_out: HeldOut = 0.05,
+    beta: Beta = 0.1,
+    lr: LearningRate | None = None,
+) -> Mapping[str, Any]:
+    """Learn from preference pairs by DPO, with the weights at the start of the stage as the frozen reference."""
+    learn = {"loss": {"dpo": {"beta": beta, "reference": "initial"}}, "aggregate": "turn_mean"}
+    return _experiment(context, policy, _source(context, data, "pairs", policy, epochs, batch, held_out), learn, lr)
+
+
+def kto(
+    context: StageContext,
+    /,
+    *,
+    policy: Name,
+    data: Folder,
+    epochs: Positive = 1,
+    batch: Annotated[Positive, Field(ge=2)] = 32,
+    held_out: HeldOut = 0.05,
+    beta: Beta = 0.1,
+    desirable: Annotated[float, Field(ge=0)] = 1.0,
+    undesirable: Annotated[float, Field(ge=0)] = 1.0,
+    lr: LearningRate | None = None,
+) -> Mapping[str, Any]:
+    """Learn from completions labelled desirable or not by KTO, with the weights at the start as frozen reference."""
+    loss = {"kto": {"beta": beta, "desirable": desirable, "undesirable": undesirable}}
+    learn = {"loss": loss, "aggregate": "turn_mean"}
+    source = {"data": data, "epochs": epochs, "batch": batch, "held_out": held_out}
+    return _experiment(context, policy, source, learn, lr)
+
+
+def _source(
+    context: StageContext, data: Any, rows: str, policy: str, epochs: int, batch: int, held_out: float
+) -> dict[str, Any]:
+    """Return the settings of the source. `rows` is what to export from the matches of a run."""
+    run, where = (data.run, data.where) if isinstance(data, Matches) else (data, "")
+    if run.startswith("stage:"):
+        stage = run.removeprefix("stage:")
+        if stage not in context.folders:
+            raise ConfigError(f"data: there is no earlier stage '{stage[:64]}'")
+        run = str(context.folders[stage])
+    stages = {str(folder) for folder in context.folders.values()}
+    if isinstance(data, Matches) or run in stages:
+        data = {"run": run, "where": where, "rows": rows, "policies": [policy]}
+    return {"data": data, "epochs": epochs, "batch": batch, "held_out": held_out}
+
+
+def _experiment(
+    context: StageContext, policy: str, source: Mapping[str, Any], learn: Mapping[str, Any], lr: float | None
+) -> Mapping[str, Any]:
+    """Return an experiment in which one policy learns from the source, without the settings of play and credit.
+
+    The number of iterations follows from the source's `epochs` when the stage starts.
+    """
+    policies = context.shared.get("policies") or {}
+    if policy not in policies:
+        raise ConfigError(f"policy: there is no '{policy}' (policies: {', '.join(policies) or 'none'})")
+    frozen = {name: {"train": False, "imitate": None, "adapter": None} for name in policies if name != policy}
+    shared = context.shared.get("learn") or {}
+    regularisers = {name: {"weight": 0.0} for name in {"kl": None, **(shared.get("regularisers") or {})}}
+    rate = {} if lr is None else {"lr": lr}
+    return {
+        **dict.fromkeys(("game", "seats", "tables", "league", "evaluate")),
+        "iterations": 1,
+        "source": source,
+        "policies": {**frozen, policy: {"train": True, "imitate": None}},
+        "play": {"parts": []},
+        "credit": {"stages": [], "select": [], "transforms": [], "estimator": "mars", "critic": None},
+        "learn": {
+            **{"replay": None, "demonstrations": None, "epochs": 1, "minibatches": 1},
+            **{"regularisers": regularisers, **learn, **rate},
+        },
+        "checkpoint": {"every": 100},
+    }

@@ -1,0 +1,32 @@
+"""The kind `expert_iteration`: sample, keep what verifies, imitate it, and repeat with the new weights."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from arena.errors import ConfigError
+from arena.parts.spec import Matches, Positive
+from arena.stages.base import StageContext
+from arena.stages.offline import Share, imitation
+
+
+def expert_iteration(
+    context: StageContext,
+    *,
+    iterations: Positive,
+    at_least: float | None = None,
+    best: Share = 1.0,
+    group: Matches = 1,
+    of: str | None = None,
+) -> Mapping[str, Any]:
+    """Play, keep a trajectory if its return is `at_least` so much and among the share `best` of its deal, imitate it.
+
+    The return is the sum of all rewards, or of the game's reward `of`. A deal is played `group` times, so `best` of
+    1 / group keeps the best one, with ties. Each iteration continues from the weights of the one before. To train the
+    base weights anew on what the newest weights sampled (STaR, Zelikman et al. 2022; BFS-Prover's soft reset, Xin et
+    al. 2025), write stages in turn: `play` with `learn: {lr: 0.0}`, then `offline` on its log with `method:
+    filtered_bc`, `at_least` and `start: base`. Raises ConfigError if all would be kept.
+    """
+    if at_least is None and best == 1.0:
+        raise ConfigError("give `at_least`, or `best` below 1: else every trajectory would be imitated")
+    top = {"share": best, "at_least": at_least, "by": ["game", "seed", "role"], "of": of}
+    return {"iterations": iterations, "play": {"group": group}, **imitation([{"top_returns": top}])}

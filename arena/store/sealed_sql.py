@@ -1,0 +1,57 @@
+"""One SELECT in DuckDB, sealed off from files, network and process."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+from arena.errors import ConfigError
+from arena.plain import printable
+
+SEALED = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    "memory_limit": "50%",
+}
+"""DuckDB settings: no files, network, extensions or variables of this process, and at most half of the memory."""
+SECONDS = 600.0
+"""Time limit of a query."""
+
+
+def run_sealed(database: Any, query: str, seconds: float) -> Any:
+    """Run a query, in a thread because Python handles no signals while DuckDB works. Raises ConfigError on timeout."""
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: database.sql(query).to_arrow_table())
+        try:
+            return found.result(seconds)
+        except TimeoutError:
+            raise ConfigError(
+                f"the query was stopped after {seconds:g} s: ask for less (is its recursion infinite?)"
+            ) from None
+        finally:
+            while not found.done():  # DuckDB ignores an interrupt that comes before it has started
+                database.interrupt()
+                wait([found], 0.05)
+
+
+def parse_select(database: Any, query: str) -> Any:
+    """Return the query's syntax tree, DuckDB's JSON. Raises ConfigError for anything but one SELECT."""
+    import duckdb
+
+    try:
+        found = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchall()[0][0])
+    except RecursionError:
+        raise ConfigError("this query is nested too deeply: write it with fewer parentheses or brackets") from None
+    except duckdb.Error as error:  # text that is not UTF-8
+        raise ConfigError(printable(str(error))) from None
+    if found["error"]:
+        why = f"{printable(found['error_message'])}: " if "syntax" in found["error_message"] else ""
+        raise ConfigError(f"{why}write one SELECT, such as: select role, avg(advantage) from turns group by role")
+    if len(found["statements"]) != 1:
+        raise ConfigError(f"{len(found['statements'])} queries: write one SELECT")
+    return found["statements"][0]

@@ -1,0 +1,164 @@
+"""Chats and texts from data sets as streams: hand-composed ids, masks, and one line for what is malformed."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.chat import ChatFrame
+from agents.chat_streams import ChatRowError, chat_stream, completion_stream, text_streams
+from agents.nano import nano_tokenizer
+from agents.stream import Stream
+from agents.tool_formats import ToolCall, ToolResult
+from arena.store.reader import RunReader
+from tests.factories.commands import arena
+from tests.factories.families import FAMILIES
+from tests.factories.labs import experiment, finished
+from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+
+CHAT: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Hello?"},
+    {"role": "assistant", "content": "Take 1."},
+    {"role": "user", "content": "So?"},
+    {"role": "assistant", "content": " No."},
+]
+DEFINITIONS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": "find", "description": "Find.", "parameters": {"type": "object"}}}
+]
+CALL = {"type": "function", "function": {"name": "find", "arguments": '{"query": "Ada"}'}}
+WITH_TOOLS: list[dict[str, Any]] = [
+    *CHAT[:2],
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "name": "find", "content": "Tarn"},
+    {"role": "assistant", "content": "ANSWER Tarn"},
+]
+NANO = ChatFrame(nano_tokenizer())
+
+
+def sampled(stream: Stream) -> list[int]:
+    return [token for token, own in zip(stream.ids, stream.mask, strict=True) if own]
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "nano"])
+def test_a_chat_is_what_the_frame_composes(name: str) -> None:
+    frame = NANO if name == "nano" else ChatFrame(FAMILIES[name]())
+    first, second = [[*frame.encode(text), frame.stop_id] for text in ("Take 1.", " No.")]
+    stream = chat_stream(frame, CHAT)
+    read = frame.open("Be brief.") + frame.ask("Hello?")
+    assert stream.ids == [*read, *first, *frame.close("stop"), *frame.ask("So?"), *second]
+    assert sampled(stream) == first + second
+    assert [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own] == (
+        [0] * len(first) + [1] * len(second)
+    )
+    assert sampled(completion_stream(frame, CHAT[:4], CHAT[4:])) == second
+    assert completion_stream(frame, CHAT[:4], CHAT[4:]).ids == stream.ids
+    text = completion_stream(frame, "Hello?", "Take 1.")
+    assert text.ids == chat_stream(frame, CHAT[1:3]).ids and sampled(text) == first
+
+
+@pytest.mark.parametrize("family", TOOL_FAMILIES)
+def test_calls_are_learned_and_results_read(family: str) -> None:
+    """Ids of calls that are missing are numbered, and arguments may be JSON text."""
+    frame = ChatFrame(tool_tokenizer(family))
+    call = frame.write_calls("", [ToolCall("call00000", "find", {"query": "Ada"})])
+    result = frame.answer([ToolResult("call00000", "Tarn", "find")])
+    stream = chat_stream(frame, WITH_TOOLS, json.dumps(DEFINITIONS))
+    said = [*call, frame.stop_id, *frame.encode("ANSWER Tarn"), frame.stop_id]
+    assert sampled(stream) == said
+    whole = frame.open("Be brief.", (), DEFINITIONS, opens := frame.opens_turn(DEFINITIONS, "Be brief."))
+    whole += [*frame.ask("Hello?", opens), *call, frame.stop_id, *frame.close("stop"), *result]
+    assert stream.ids == [*whole, *said[len(call) + 1 :]]
+
+
+def test_tags_in_replies_are_tokens_and_control_tokens_never_are() -> None:
+    frame = ChatFrame(FAMILIES["qwen"]())
+    tag = next(token for token, text in frame.tags.items() if text == "<think>")
+    thought = chat_stream(frame, [CHAT[1], {"role": "assistant", "content": "<think>Hm.</think> 1 <|im_end|>"}])
+    assert sampled(thought)[0] == tag and sampled(thought).count(frame.stop_id) == 1
+    asked = chat_stream(frame, [{"role": "user", "content": "<think>"}, CHAT[2]])
+    assert tag not in asked.ids
+    assert frame.decode(frame.encode_reply("a<think>b</think>")) == "a<think>b</think>"
+
+
+@given(st.text(max_size=40))
+def test_what_a_reply_says_is_read_back(text: str) -> None:
+    assert NANO.decode(NANO.encode_reply(text)) == NANO.decode(NANO.encode(text))
+    stream = chat_stream(NANO, [CHAT[1], {"role": "assistant", "content": text}])
+    assert sampled(stream)[-1] == NANO.stop_id and set(sampled(stream)[:-1]).isdisjoint(NANO.control_ids)
+
+
+def test_an_empty_reply_is_its_end() -> None:
+    assert sampled(chat_stream(NANO, [CHAT[1], {"role": "assistant", "content": ""}])) == [NANO.stop_id]
+
+
+def test_a_text_is_cut_into_streams_that_predict_each_token_once() -> None:
+    text = "Take 1 hat. " * 20
+    ids = NANO.encode_document(text)
+    assert ids[-1] in NANO.stop_ids and NANO.decode(ids) == text
+    streams = text_streams(NANO, text, 16)
+    assert max(map(len, streams)) == 16 and not any(stream.mask[0] for stream in streams)
+    assert [token for stream in streams for token in sampled(stream)] == ids[1:]
+    assert all(one.ids[-1] == other.ids[0] for one, other in pairwise(streams))
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        (None, "messages: expected a list"),
+        ([], "messages: expected a list"),
+        (["hi"], "messages[0]: expected an object"),
+        ([{"role": "robot", "content": "hi"}], "messages[0].role: unknown role 'robot'"),
+        ([CHAT[1]], "the last message must be the assistant's"),
+        ([CHAT[2]], "messages[0].role: a reply must follow"),
+        ([*CHAT[1:3], CHAT[2]], "messages[2].role: a reply must follow"),
+        ([CHAT[1], CHAT[0], CHAT[2]], "messages[1].role: only the first message may be the system's"),
+        ([CHAT[1], {"role": "tool", "content": "3"}, CHAT[2]], "messages[1].role: a tool's result must follow"),
+        ([CHAT[1], {"role": "assistant", "content": 3}], "messages[1].content: expected a list"),
+        ([{"role": "user", "content": [{"type": "image_url"}]}, CHAT[2]], "messages[0].content: the policy cannot"),
+        ([CHAT[1], {"role": "assistant", "tool_calls": [{"function": {"name": "a b"}}]}], "expected a function's name"),
+        ([CHAT[1], {"role": "assistant", "tool_calls": [3]}], "messages[1].tool_calls[0]: only calls of functions"),
+        ([CHAT[1], {"role": "assistant", "tool_calls": "x"}], "messages[1].tool_calls: expected a list"),
+    ],
+)
+def test_malformed_chats_are_refused_in_one_line(messages: Any, why: str) -> None:
+    with pytest.raises(ChatRowError) as caught:
+        chat_stream(NANO, messages)
+    assert why in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_malformed_definitions_and_completions_are_refused() -> None:
+    for tools, why in (
+        ("{", "tools: expected JSON"),
+        ([3], "tools[0]: only functions"),
+        ("3", "tools: expected a list"),
+    ):
+        with pytest.raises(ChatRowError, match=why.replace("[", r"\[")):
+            chat_stream(NANO, CHAT, tools)
+    for prompt, completion, why in (([], CHAT[2:3], "prompt"), (CHAT[:2], [], "completion"), (None, "x", "prompt")):
+        with pytest.raises(ChatRowError, match=f"{why}: expected a text or a list"):
+            completion_stream(NANO, prompt, completion)
+    with pytest.raises(ChatRowError, match="no reply of the assistant to learn"):
+        chat_stream(NANO, CHAT, opening=5)
+
+
+def test_the_chats_of_a_run_are_its_streams(tmp_path: Path) -> None:
+    """Of a run with a nano policy, all of whose replies are spelled as the tokenizer spells them."""
+    run = tmp_path / "run"
+    finished(run, experiment("iterations=1", "play.matches=6", "play.group=1"))
+    assert arena("export", run, "--as", "chats", "--to", tmp_path / "chats").code == 0
+    log = {row["id"]: row for row in RunReader(run).matches()}
+    compared = 0
+    for line in (tmp_path / "chats" / "chats.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        (read,) = log[row["match"]]["streams"][row["seat"]]
+        stream = chat_stream(NANO, row["messages"], row.get("tools"), row["opening"])
+        turns = [turn for turn in log[row["match"]]["turns"] if turn["seat"] == row["seat"]]
+        if all(turn["finish"] == "stop" for turn in turns):
+            assert NANO.decode(stream.ids) == NANO.decode(read["ids"])
+            compared += (stream.ids, stream.mask) == (read["ids"], read["mask"])
+    assert compared

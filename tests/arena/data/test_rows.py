@@ -1,0 +1,195 @@
+"""Readers of data sets: any row by number, one line for what is malformed, and memory for offsets only."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.data import lines
+from arena.data.lines import LONGEST_LINE, LineFile
+from arena.data.rows import MOST_HELD_OUT, DataSet, RowOrder
+from arena.errors import ConfigError, StoreError
+from tests.factories.data_sets import chats, labels, pairs, written
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=8), VALUES, max_size=4), min_size=1, max_size=20), st.booleans())
+def test_what_was_written_is_read_in_any_order(rows: list[dict[str, Any]], is_ended: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.jsonl"
+        text = "\n".join(json.dumps(row, ensure_ascii=False).replace("\ud800", "") for row in rows)
+        path.write_text(text + "\n" * is_ended, encoding="utf-8", errors="replace", newline="")
+        file = LineFile(path)
+        assert len(file) == len(rows)
+        for number in reversed(range(len(rows))):
+            assert file[number].keys() is not None
+            assert json.dumps(file[number]) == json.dumps(json.loads(path.read_bytes().split(b"\n")[number]))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_rows_or_one_line(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.jsonl"
+        path.write_bytes(data)
+        try:
+            file = DataSet(path)
+            file.check()
+        except ConfigError as error:
+            assert str(path) in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 64])
+def test_lines_are_found_across_chunks(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "CHUNK", chunk)
+    rows = [{"text": "x" * length} for length in (0, 1, 5, 40, 2)]
+    file = LineFile(written(tmp_path / "rows.jsonl", rows))
+    assert [file[i] for i in range(len(file))] == rows
+
+
+CHAT = chats(1)[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([], ": it has no rows"),
+        (["", CHAT], ":1: an empty line"),
+        ([CHAT, "{"], ":2: not JSON"),
+        ([CHAT, "[1]"], ":2: expected an object, got list"),
+        ([CHAT, '{"messages": NaN}'], ":2: not JSON: NaN is no number"),
+        ([CHAT, '{"a": 1e999, "messages": []}'], ":2: not JSON: a number is too large"),
+        ([CHAT, '{"messages": [], "messages": []}'], ":2: not JSON: a key is there twice"),
+        ([CHAT, "[" * 100_000], ":2: n"),
+        ([CHAT, {"text": "hi"}], ":2: texts among chats: expected messages or prompt with completion"),
+        ([CHAT, {"a": 1}], ":2: a row among chats"),
+        ([{"a": 1}], ":1: expected messages or prompt with completion, or text, or prompt with chosen with rejected"),
+        ([*pairs(1), {"prompt": "x", "chosen": "y"}], ":2: a row among pairs: expected prompt with chosen"),
+        ([*pairs(1), {"prompt": "x", "chosen": "y", "rejected": []}], ":2: prompt with rejected: completion: expected"),
+        ([*labels(1), {"prompt": "x", "completion": "y", "label": 1}], ":2: label: expected true or false"),
+        ([CHAT, {"messages": [{"role": "king", "content": ""}]}], ":2: messages[0].role: unknown role 'king'"),
+        ([{"text": ""}], ":1: text: expected a text"),
+        ([{**CHAT, "opening": -1}], ":1: opening: expected a number"),
+    ],
+)
+def test_malformed_rows_are_refused_in_one_line(rows: list[Any], why: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(ConfigError) as caught:
+        DataSet(path).check()
+    assert str(caught.value).startswith(f"{path}{why}"), caught.value
+
+
+def test_a_line_of_a_gigabyte_is_refused_in_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    with path.open("wb") as file:
+        file.write(b'{"text": "a"}\n{"text": "')
+        file.truncate(1 << 30)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ConfigError, match=r"rows.jsonl:2: a line of more than 8 MB"):
+        LineFile(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+    path.write_bytes(b'{"text": "' + b"x" * LONGEST_LINE + b'"}\n{}\n')
+    with pytest.raises(ConfigError, match=r"rows.jsonl:1: a line of more than"):
+        LineFile(path)
+
+
+MANY = """
+import resource, sys
+from arena.data.lines import LineFile
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+file = LineFile(__import__("pathlib").Path(sys.argv[1]))
+assert len(file) == 10**6 and file[999_999] == file[0]
+for number in range(0, 10**6, 10):
+    file[number]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_a_million_rows_take_memory_for_their_offsets(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes((json.dumps(CHAT).encode() + b"\n") * 10**6)
+    done = subprocess.run([sys.executable, "-c", MANY, str(path)], capture_output=True, check=True, text=True)
+    assert int(done.stdout) < 48 << 10, "KiB"
+
+
+def test_a_file_that_is_changed_is_not_read_further(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.jsonl", chats(3))
+    file = LineFile(path)
+    assert file[0]
+    with path.open("r+b") as edited:
+        edited.write(b"{ ")
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(StoreError, match="was changed while it is read"):
+        file[0]
+
+
+def test_no_pipe_and_no_missing_file_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name, why in (("pipe", "no regular file"), ("none", "No such file|not there|missing")):
+        with pytest.raises(StoreError, match=why):
+            DataSet(tmp_path / name)
+
+
+def test_folders_of_the_library_are_the_same_rows(tmp_path: Path) -> None:
+    """Arguments of different calls keep their own fields."""
+    datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
+    calls = [{"id": "1", "function": {"name": "f", "arguments": arguments}} for arguments in ({"a": "x"}, {"b": 2})]
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": "go"},
+                {"role": "assistant", "content": "", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "1", "content": "ok"},
+                {"role": "assistant", "content": "done"},
+            ]
+        }
+        for call in calls
+    ]
+    saved = datasets.Dataset.from_list(rows)
+    saved.save_to_disk(str(tmp_path / "saved"))
+    saved.to_parquet(str(tmp_path / "rows.parquet"))
+    for path in (tmp_path / "saved", tmp_path / "rows.parquet"):
+        found = DataSet(path)
+        found.check()
+        assert found.kind == "chats"
+        asked = [found[i]["messages"][1]["tool_calls"][0]["function"]["arguments"] for i in range(2)]
+        assert asked == [{"a": "x"}, {"b": 2}]
+        assert found.rows.sha256 == DataSet(path).rows.sha256
+    datasets.DatasetDict({"train": saved}).save_to_disk(str(tmp_path / "splits"))
+    for name, why in (("splits", "several splits"), ("nothing", "no folder of save_to_disk")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        with pytest.raises(ConfigError, match=why):
+            DataSet(tmp_path / name)
+
+
+def test_each_pass_has_every_row_once_in_an_order_of_its_own() -> None:
+    order = RowOrder(103, seed=7, held_out=0.05)
+    own = sorted({*range(103)} - {*order.held_out})
+    assert len(order.held_out) == 5 and len(own) == 98
+    drawn = [row for k in range(1, 50) for row in order.batch(k, 4)]
+    assert sorted(drawn[:98]) == sorted(drawn[98:196]) == own and drawn[:98] != drawn[98:196]
+    again = RowOrder(103, seed=7, held_out=0.05)
+    assert again.batch(40, 4) == order.batch(40, 4) and order.batch(1, 4) == drawn[:4]
+    assert RowOrder(103, seed=8).batch(1, 103) != RowOrder(103, seed=7).batch(1, 103)
+
+
+def test_passes_end_and_the_last_batch_is_what_is_left() -> None:
+    order = RowOrder(10, seed=0, epochs=3)
+    assert order.batches(4) == 8
+    assert [len(order.batch(k, 4)) for k in range(1, 10)] == [4] * 7 + [2, 0]
+    assert len(RowOrder(10**5, seed=0, held_out=0.5).held_out) == MOST_HELD_OUT
+    assert len(RowOrder(2, seed=0, held_out=0.01).held_out) == 1
+    with pytest.raises(ValueError, match="1 rows leave nothing"):
+        RowOrder(1, seed=0, held_out=0.1)

@@ -1,0 +1,87 @@
+"""A study whose arms are pipelines: run by the command, interrupted and continued, judged by the last stage."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from arena.config.arms import budget, check_arms, with_arm
+from arena.config.pipeline import Pipeline
+from arena.config.recipe import compose_recipe, last_experiment, plain_of
+from arena.config.sources import text_layer
+from arena.errors import ConfigError
+from tests.factories.commands import arena, refused
+from tests.factories.pipelines import CONFIG, STAGES
+
+STUDY = """\
+evaluate: {games: [{name: kuhn_poker, options: {illegal: end, talk: false, penalty: 2}}], against: [random], matches: 8}
+study:
+  replicates: nothing
+  claim: the first stage helps
+  published: nothing
+  family: cards
+  figure: evaluation.payoff
+  also: [payoff.first]
+  arm: all
+  arms:
+    slow: ["stages.last.play.learn.lr=1e-9"]
+  each: ["policies.player.model=nano-{seed}"]
+  verdict: {better_than: [slow]}
+"""
+TEXT = STUDY + CONFIG
+
+
+def recipe(text: str = TEXT) -> Pipeline:
+    found = compose_recipe([text_layer("chain.yaml", text)])
+    assert isinstance(found, Pipeline)
+    return found
+
+
+def test_an_arm_changes_a_stage() -> None:
+    whole = recipe()
+    check_arms(whole)
+    slow = with_arm(whole, "slow", 5)
+    assert last_experiment(slow).learn.lr == 1e-9 and last_experiment(whole).learn.lr == 1e-3
+    assert plain_of(slow)["policies"]["player"]["model"] == "nano-5"
+    assert budget(slow) == ((2, 8), (2, 8), (2, 8))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("learn.lr=1e-9", "iterations=3", "slow: plays 2 × 8 + 2 × 8 + 3 × 8 matches, all 2 × 8 + 2 × 8 + 2 × 8"),
+        ("stages.last.play", "stages.lats.play", "no stage 'lats' — did you mean 'last'?"),
+        ("evaluation.payoff", "evaluation.2.payoff", "names game 2 of `evaluate`"),
+    ],
+)
+def test_a_wrong_arm_is_told(before: str, after: str, says: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check_arms(recipe(TEXT.replace(before, after)))
+    assert says in str(raised.value)
+
+
+@pytest.mark.slow
+def test_a_study_of_pipelines_is_judged_by_the_last_stage(tmp_path: Path) -> None:
+    file, out = tmp_path / "chain.yaml", tmp_path / "study"
+    file.write_text(TEXT)
+    told = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
+    assert told.code == 0, told
+    data = json.loads((out / "study.json").read_text())
+    assert [(run["arm"], run["seed"]) for run in data["runs"]] == [("all", 0), ("slow", 0)] and not data["missing"]
+    assert all(len(run["curve"]) == 2 and len(run["also"]["payoff.first"]) == 2 for run in data["runs"])
+    for arm in ("all", "slow"):
+        last = out / f"{arm}-0" / "stages" / STAGES[2]
+        assert (last / "evaluation.json").exists() and (last / "done.json").exists()
+    assert arena("study", file, "--seeds", "1", "--out", out, "--json").code == 0, "nothing is left to run"
+    compared = json.loads(arena("compare", out / "all-0", out / "slow-0", "--json").out)
+    assert compared["differs"]["stages.last.play.learn.lr"] == ["–", "1e-09"]
+    assert "policies.player.model" not in compared["differs"], "earlier stages' weights have the same names"
+
+
+def test_a_rehearsal_and_a_sweep_say_that_they_take_no_pipeline(tmp_path: Path) -> None:
+    file = tmp_path / "chain.yaml"
+    file.write_text(TEXT)
+    assert "--rehearse: stages of a pipeline" in refused("study", file, "--rehearse", "--json")
+    assert "it has `stages`, and this takes a single experiment" in refused(
+        "sweep", file, "--set", "learn.lr=1e-3,1e-4"
+    )

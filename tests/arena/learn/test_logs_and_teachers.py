@@ -1,0 +1,164 @@
+"""Learning from another's tokens: the on-policy gradient where the weights agree, else importance weights; and the
+gradient of distillation by finite differences."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agents.scoring import StreamScorer, score_streams
+from agents.stream import Stream
+from arena.config.experiment import LearnSpec
+from arena.learn.samples import Sample
+from arena.learn.trainer import PolicyTrainer
+from arena.play.logged import sparse_updates
+from tests.factories.models import VOCABULARY, tiny
+from tests.factories.samples import plain_scores, sample, samples
+from tests.factories.updating import updated
+
+WEIGHTED = {"policy_gradient": {"correction": {"truncated": {"cap": 1e9}}}}
+
+
+def update(model: torch.nn.Module, given: Sequence[Sample], folder: Path, **rule: Any) -> tuple[torch.Tensor, Any]:
+    """The gradient of one step and the metrics; after one step exp_avg is (1 - beta1) times the gradient."""
+    spec = LearnSpec.model_validate({"regularisers": {}, **rule, "grad_clip": 0.0, "betas": (0.5, 0.9), "lr": 0.0})
+    trainer = PolicyTrainer("p", model, spec)
+    told = updated(trainer, given, np.random.default_rng(0))
+    trainer.write(folder)
+    kept = load_file(folder / "optimizer.safetensors")
+    return torch.cat([kept[f"{name}.exp_avg"].flatten() / 0.5 for name, _ in model.named_parameters()]), told
+
+
+def autograd(loss: torch.Tensor, model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+
+
+# -- another run's log -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["policy_gradient", WEIGHTED, "likelihood"], ids=["plain", "weighted", "likelihood"])
+def test_a_log_of_the_same_weights_has_the_on_policy_gradient(tmp_path: Path, loss: Any) -> None:
+    model = tiny()
+    played = samples(model)
+    logged = [replace(s, source="logged") for s in played]
+    on, _ = update(model, played, tmp_path, loss=loss)
+    off, told = update(model, logged, tmp_path, loss=loss)
+    assert on.abs().max() > 0.01
+    torch.testing.assert_close(off, on, atol=1e-6, rtol=1e-6)
+    assert "logprob_gap" not in told
+
+
+def test_a_log_of_other_weights_is_weighted_by_importance(tmp_path: Path) -> None:
+    """The gradient of the mean of -ρ A log p, ρ = p now / p there of each token; without correction ρ = 1."""
+    model, other = tiny(), tiny(1)
+    played = samples(model)
+    behaviour = score_streams(StreamScorer(other), [s.stream for s in played], [s.temperature for s in played])
+    logged = [replace(s, source="logged", behaviour=b) for s, b in zip(played, behaviour, strict=True)]
+    for loss, weighs in ((WEIGHTED, True), ("policy_gradient", False)):
+        total = torch.zeros(())
+        for one in logged:
+            now = plain_scores(model, one)[0]
+            ratio = (now.detach() - torch.from_numpy(one.behaviour)).exp() if weighs else torch.ones(len(now))
+            total = total - (ratio * torch.from_numpy(one.advantages) * now).sum()
+        expected = autograd(total / sum(len(s.advantages) for s in logged), model)
+        found, _ = update(model, logged, tmp_path, loss=loss)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_importance_weights_make_a_log_unbiased(tmp_path: Path) -> None:
+    """Over all replies of one token, as often as other weights give them: the gradient of the expected reward."""
+    model, other = tiny(), tiny(1)
+    prompt, reward = [3, 1, 4], torch.linspace(-1, 1, VOCABULARY)
+    exact = -(torch.softmax(model(input_ids=torch.tensor([prompt])).logits[0, -1], -1) * reward).sum()
+    mixed = torch.zeros(sum(p.numel() for p in model.parameters()))
+    theirs = torch.log_softmax(other(input_ids=torch.tensor([prompt])).logits[0, -1], -1).detach()
+    for token in range(VOCABULARY):
+        one = one_token(prompt, token, float(reward[token]), float(theirs[token]))
+        mixed += theirs[token].exp() * update(model, [one], tmp_path, loss=WEIGHTED)[0]
+    torch.testing.assert_close(mixed, autograd(exact, model), atol=1e-5, rtol=1e-4)
+
+
+def one_token(prompt: list[int], token: int, advantage: float, behaviour: float) -> Sample:
+    stream = Stream()
+    stream.observe(prompt)
+    stream.wrote([token], [behaviour], 0)
+    found = sample(stream, np.array([advantage], np.float32), np.array([behaviour], np.float32), 1.0)
+    return replace(found, source="logged")
+
+
+def test_the_effective_share_by_hand(tmp_path: Path) -> None:
+    """Four tokens of equal probability here and there, so that the weights are |A|."""
+    model = tiny()
+    uniform = [one_token([3, 1, 4], k, 1.0, 0.0) for k in range(4)]
+    now = score_streams(StreamScorer(model), [s.stream for s in uniform], [1.0] * 4)
+    same = [replace(s, behaviour=b) for s, b in zip(uniform, now, strict=True)]
+    for advantages, share in (([1, -1, 1, 1], 1.0), ([2, 0, 0, 0], 0.25), ([3, 1, 0, 0], 16 / 40), ([0, 0, 0, 0], 0.0)):
+        given = [replace(s, advantages=np.array([a], np.float32)) for s, a in zip(same, advantages, strict=True)]
+        for loss in (WEIGHTED, "likelihood"):
+            assert update(model, given, tmp_path, loss=loss)[1]["effective"] == pytest.approx(share, abs=1e-5)
+    rare = [replace(s, behaviour=s.behaviour - np.float32(4 * (k == 0))) for k, s in enumerate(same)]
+    ratios = np.exp([4.0, 0, 0, 0])
+    told = update(model, rare, tmp_path, loss="policy_gradient")[1]
+    assert told["effective"] == pytest.approx(ratios.mean() ** 2 / (ratios**2).mean(), rel=1e-4)
+    played = [replace(s, source="played") for s in same]
+    assert "effective" not in update(model, played, tmp_path, loss=WEIGHTED)[1]
+
+
+def test_a_log_in_which_hardly_anything_is_learned_is_told() -> None:
+    found = sparse_updates({"few": {"effective": 0.021}, "many": {"effective": 0.4}, "played": {}})
+    assert list(found) == ["few"] and found["few"].startswith("policy 'few': 2 % of the log's tokens carry its update")
+
+
+# -- a teacher ---------------------------------------------------------------------------------------------
+
+
+def reverse_kl(model: torch.nn.Module, teacher: torch.nn.Module, prompt: list[int]) -> torch.Tensor:
+    own, theirs = (torch.log_softmax(m(input_ids=torch.tensor([prompt])).logits[0, -1], -1) for m in (model, teacher))
+    return (own.exp() * (own - theirs.detach())).sum()
+
+
+def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Path) -> None:
+    """Over all replies, as often as the student gives them, with advantages of 0; and by finite differences."""
+    model, teacher, prompt = tiny(), tiny(1), [3, 1, 4]
+    scores = [
+        torch.log_softmax(m(input_ids=torch.tensor([prompt])).logits[0, -1], -1).detach() for m in (model, teacher)
+    ]
+    rule = {"regularisers": {"kl": {"weight": 1.0, "estimate": "k2"}}}
+    mean = torch.zeros(sum(p.numel() for p in model.parameters()))
+    for token in range(VOCABULARY):
+        one = one_token(prompt, token, 0.0, float(scores[0][token]))
+        one = one.with_reference(scores[1][token : token + 1].numpy())
+        mean += scores[0][token].exp() * update(model, [one], tmp_path, **rule)[0]
+    torch.testing.assert_close(mean, autograd(reverse_kl(model, teacher, prompt), model), atol=1e-5, rtol=1e-4)
+    double, theirs = tiny().double(), tiny(1).double()
+    direction = torch.randn(len(mean), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    direction /= direction.norm()
+    around = []
+    for step in (3e-3, -3e-3):
+        moved = torch.nn.utils.parameters_to_vector(double.parameters()).detach() + step * direction
+        changed = tiny().double()
+        torch.nn.utils.vector_to_parameters(moved, changed.parameters())
+        with torch.no_grad():
+            around.append(reverse_kl(changed, theirs, prompt))
+    slope = float(around[0] - around[1]) / 6e-3
+    assert float(mean.double() @ direction) == pytest.approx(slope, rel=1e-3)
+
+
+def test_distillation_steps_come_nearer_to_the_teacher() -> None:
+    model, teacher, rng = tiny(), tiny(1), np.random.default_rng(0)
+    rule = LearnSpec.model_validate({"lr": 1e-2, "regularisers": {"kl": {"weight": 1.0, "estimate": "k2"}}})
+    trainer, before = PolicyTrainer("p", model, rule), reverse_kl(model, teacher, [3, 1, 4]).item()
+    for _ in range(30):
+        own = torch.softmax(model(input_ids=torch.tensor([[3, 1, 4]])).logits[0, -1], -1).detach()
+        drawn = torch.multinomial(
+            own, 32, replacement=True, generator=torch.Generator().manual_seed(int(rng.integers(99)))
+        )
+        given = [one_token([3, 1, 4], t, 0.0, float(own[t].log())) for t in drawn.tolist()]
+        seen = score_streams(StreamScorer(teacher), [s.stream for s in given], [1.0] * len(given))
+        updated(trainer, [s.with_reference(r) for s, r in zip(given, seen, strict=True)], rng)
+    assert reverse_kl(model, teacher, [3, 1, 4]).item() < before / 2

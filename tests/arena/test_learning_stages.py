@@ -1,0 +1,184 @@
+"""Stages that learn from a log or a teacher, in a whole pipeline; the reference of a policy; and what is refused."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.cli.loop import wait
+from arena.config.layers import to_yaml
+from arena.config.pipeline import Pipeline, read_pipeline
+from arena.config.sources import text_layer
+from arena.config.staging import plan
+from arena.errors import ConfigError
+from arena.pipelines.running import start_pipeline
+from arena.play.logged import LogSource
+from arena.play.settings import GameSpec, SourceSpec, TableSpec
+from arena.preflight import preflight
+from arena.records import trajectories
+from arena.store.reader import RunReader
+from arena.store.run import RunFolder
+from arena.store.stages import finished as ended
+from tests.factories.labs import Quiet, finished, weight_files
+from tests.factories.labs import experiment as small
+from tests.factories.pipelines import CONFIG
+
+SHARED = CONFIG.partition("stages:")[0]
+STAGES = """\
+stages:
+  - name: sample
+    play: {iterations: 2, learn: {lr: 0.0}}
+  - {name: bc, offline: {log: "stage:sample", method: bc, iterations: 1}}
+  - {name: best, offline: {log: "stage:sample", method: filtered_bc, best: 0.5, iterations: 1, start: base}}
+  - {name: awr, offline: {log: "stage:sample", iterations: 1, beta: 0.5}}
+  - name: mc
+    offline: {log: "stage:sample", method: mc, iterations: 1}
+    with: {credit: {critic: {monte_carlo: {steps: 2}}}}
+  - name: ilql
+    offline: {log: "stage:sample", method: ilql, iterations: 4}
+    with: {credit: {critic: {ilql: {steps: 2}}}}
+  - {name: experts, expert_iteration: {iterations: 1, group: 4, best: 0.25, at_least: 0.0}}
+  - {name: teacher, distil: {mode: sequence, log: "stage:experts", iterations: 1}}
+  - {name: student, distil: {teacher: "stage:awr", iterations: 2}}
+"""
+
+
+def pipeline(stages: str) -> Pipeline:
+    return read_pipeline([text_layer("test", SHARED + stages)])
+
+
+def metrics(run: Path, name: str) -> list[dict[str, Any]]:
+    (folder,) = (run / "stages").glob(f"*-{name}")
+    return [row["learn"]["player"] for row in RunReader(folder).metrics()]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stages") / "run"
+    return wait(start_pipeline(pipeline(STAGES), folder, Quiet()))
+
+
+@pytest.mark.slow
+def test_every_kind_learns(run: Path) -> None:
+    folders = sorted((run / "stages").iterdir())
+    before = weight_files(folders[0], 2, "player")[0]
+    for folder in folders[1:]:
+        done = ended(folder)
+        assert done is not None
+        after = (done.weights["player"] / "model.safetensors").read_bytes()
+        assert after != before, folder
+        before = after
+    for name in ("bc", "best", "awr", "mc", "ilql", "teacher"):
+        assert all(0 < row["effective"] <= 1 for row in metrics(run, name)), name
+    assert metrics(run, "bc")[0]["effective"] == pytest.approx(1), "all turns weigh 1"
+
+
+@pytest.mark.slow
+def test_base_weights_and_folders_of_stages_are_found(run: Path) -> None:
+    def saved(name: str) -> dict[str, Any]:
+        (folder,) = (run / "stages").glob(f"*-{name}")
+        return dict(RunReader(folder).environment()["experiment"])
+
+    assert saved("best")["policies"]["player"]["model"] == "nano" != saved("bc")["policies"]["player"]["model"]
+    assert saved("bc")["source"] == {"log": str((run / "stages/01-sample").resolve()), "iterations": 2, "shuffle": True}
+    student = saved("student")["policies"]["player"]
+    (awr,) = (run / "stages").glob("*-awr")
+    done = ended(awr)
+    assert done is not None and student["reference"] == str(done.weights["player"]) != student["model"]
+
+
+@pytest.mark.slow
+def test_a_student_has_no_advantage_but_comes_to_its_teacher(run: Path) -> None:
+    rows = metrics(run, "student")
+    assert all(row["advantage_size"] == 0 and row["kl_term"] > 0 and row["grad_norm"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        ("offline: {log: /nowhere, iterations: 1, method: bc, beta: 2.0}", "stage offline: .*bc does not use `beta`"),
+        ("offline: {log: /nowhere, iterations: 1, expectile: 0.9}", "awr does not use `expectile`, which is for ilql"),
+        ("offline: {log: /nowhere, iterations: 1, method: dqn}", "'bc', 'filtered_bc', 'awr', 'mc' or 'ilql'"),
+        ("offline: {log: /nowhere, iterations: 1, best: 0.0, method: filtered_bc}", "greater than 0"),
+        ("expert_iteration: {iterations: 3}", "give `at_least`, or `best` below 1"),
+        ("distil: {iterations: 3}", "mode on_policy needs `teacher`"),
+        ("distil: {iterations: 3, mode: sequence}", "mode sequence needs `log`"),
+        ("distil: {iterations: 3, teacher: nano, best: 0.5}", "on_policy does not use `best`"),
+        ("distil: {iterations: 3, teacher: nano, policy: noone}", "noone"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_in_one_line(stage: str, expected: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=expected) as error:
+        plan(pipeline(f"stages:\n  - {stage}\n"), tmp_path, lambda text: None)
+    assert "\n" not in str(error.value)
+
+
+# -- the reference of a policy -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_reference_is_what_the_policy_names(tmp_path: Path) -> None:
+    """The KL at the first step is 0 to the weights after the warm start, and not to those of an update later."""
+    finished(tmp_path / "first", small("iterations=1"))
+    settings = ("iterations=1", "learn.minibatches=1")
+    kl = list[float]()
+    for reference in (f"{tmp_path}/first@1", None):
+        given = small(*settings, f"policies.shared.reference={reference or 'null'}")
+        given = wait(preflight(given, lambda what: None)).experiment
+        watcher = Quiet()
+        finished(tmp_path / str(len(kl)), given, watcher)
+        kl.append(watcher.rows[0]["learn"]["shared"]["kl"])
+    assert kl[0] > 1e-4 and kl[1] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_reference_that_reads_other_tokens_is_refused() -> None:
+    given = small("policies.shared.reference=smollm2-135m-instruct")
+    with pytest.raises(ConfigError, match=r"policies.shared.reference: smollm2-135m-instruct has another tokenizer"):
+        wait(preflight(given, lambda what: None))
+    with pytest.raises(ConfigError, match="a frozen policy is compared with nothing: remove `reference`"):
+        small("policies.shared.reference=nano", "policies.shared.train=false", "policies.shared.imitate=null")
+
+
+# -- a log in random order ---------------------------------------------------------------------------------
+
+
+def test_a_shuffled_log_is_used_whole_in_each_pass(tmp_path: Path) -> None:
+    def key(seed: int, acts: Iterable[str]) -> tuple[int, ...]:
+        return seed, *map(hash, acts)
+
+    given = small("iterations=2", "play.matches=6", "play.group=2", "policies.shared.imitate=null", "learn.lr=0.0")
+    finished(tmp_path / "first", given)
+    rows = [row for k in (1, 2) for row in RunReader(tmp_path / "first").log.read(k)]
+    theirs = sorted(key(row["seed"], (turn["raw"] for turn in row["turns"])) for row in rows)
+    off_policy = wait(preflight(small(f"source.log={tmp_path / 'first'}"), lambda what: None))
+    assert any("replies are another's, without a correction" in note for note in off_policy.notes)
+    spec = SourceSpec(log=str(tmp_path / "first"), iterations=2, shuffle=True)
+
+    def drawn(seed: int) -> list[list[tuple[int, ...]]]:
+        run = RunFolder.create(tmp_path / f"run{seed}", to_yaml(given), {})
+        source = LogSource(run, spec, given.all_tables(), {"shared": 10**6}, Quiet(), seed % 10)
+        parts = [wait(source.matches(k)).records for k in range(1, 5)]
+        assert all(t.trained for part in parts for record in part for t in trajectories(record))
+        return [[key(record.seed, (turn.raw for turn in record.turns)) for record in part] for part in parts]
+
+    found = drawn(1)
+    for one, other in (found[:2], found[2:]):
+        assert sorted([*one, *other]) == theirs and len(one) == len(other) == 6
+    assert found[:2] != found[2:], "a new order"
+    for part in found:
+        seeds = [seed for seed, *_ in part]
+        assert all(seeds.count(seed) == 2 for seed in seeds), "deals stay whole"
+    assert drawn(11) == found != drawn(2), "the order is the seed's"
+
+
+def test_a_log_of_fewer_deals_than_iterations_is_not_shuffled(tmp_path: Path) -> None:
+    finished(
+        tmp_path / "first", small("iterations=1", "play.matches=1", "learn.lr=0.0", "policies.shared.imitate=null")
+    )
+    spec = SourceSpec(log=str(tmp_path / "first"), iterations=1, shuffle=True)
+    other = TableSpec(game=GameSpec(name="kuhn_poker"), seats={})
+    run = RunFolder.create(tmp_path / "run", to_yaml(small()), {})
+    source = LogSource(run, spec, [other], {}, Quiet())
+    with pytest.raises(ConfigError, match="has 0 complete deals of this run's games in 1 iterations"):
+        wait(source.matches(1))

@@ -1,0 +1,207 @@
+"""Runs that learn from data sets: resumed bit by bit, held-out rows without effect, and one line for what fails."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.cli.loop import wait
+from arena.config.layers import compose, to_yaml
+from arena.config.saved_config import experiment_of
+from arena.config.sources import Layer
+from arena.data.rows import DataSet
+from arena.errors import ConfigError, StoreError
+from arena.lab import Lab
+from arena.play.lessons import preferences
+from arena.stages.base import StageContext
+from arena.stages.data import dpo, kto, sft
+from arena.store.reader import RunReader
+from arena.store.run import RunFolder
+from tests.factories.commands import arena
+from tests.factories.data_sets import SOURCE, chats, labels, pairs, taught, written
+from tests.factories.labs import Quiet, experiment, finished, resumed, weight_files
+
+ROWS = {"chats": chats, "pairs": pairs, "labels": labels}
+
+
+def learned(folder: Path) -> list[dict[str, Any]]:
+    return [row["learn"]["doctor"] for row in RunFolder.open(folder).metrics.read()]
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_resumed_run_has_the_same_weights(kind: str, tmp_path: Path) -> None:
+    data = written(tmp_path / "rows.jsonl", ROWS[kind](20))
+    given = taught(data, kind, "iterations=3", "learn.minibatches=2", "source.held_out=0.2", "checkpoint.keep=9")
+    for folder in resumed(given, tmp_path):
+        assert weight_files(folder, 3, "doctor") == weight_files(tmp_path / "whole", 3, "doctor")
+        assert learned(folder) == learned(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_the_held_out_rows_are_learned_too(kind: str, tmp_path: Path) -> None:
+    """What the rows teach holds for rows that no update saw, and their evaluation changes no weight."""
+    data = written(tmp_path / "rows.jsonl", ROWS[kind](60))
+    often = ["iterations=12", "source.batch=16", "source.held_out=0.1", "learn.lr=1e-3"]
+    finished(tmp_path / "often", taught(data, kind, *often, "source.held_out_every=1"))
+    finished(tmp_path / "seldom", taught(data, kind, *often, "source.held_out_every=5"))
+    assert weight_files(tmp_path / "often", 12, "doctor") == weight_files(tmp_path / "seldom", 12, "doctor")
+    rows = learned(tmp_path / "often")
+    name = "held_out_accuracy" if kind == "labels" else "held_out_loss"
+    assert [name in row for row in learned(tmp_path / "seldom")] == [k in (1, 5, 10, 12) for k in range(1, 13)]
+    if kind != "labels":
+        assert rows[-1][name] < 0.7 * rows[0][name]
+    if kind == "chats":
+        assert rows[-1]["held_out_perplexity"] == pytest.approx(np.exp(rows[-1]["held_out_loss"]))
+    else:
+        assert rows[-1]["held_out_accuracy"] == 1
+
+
+def test_accuracy_counts_ties_half() -> None:
+    found = preferences(np.array([1.0, 0.0, 2.0, 2.0]), np.array([1.0, -1.0, 1.0, -1.0]), 0.5, is_paired=True)
+    assert found["held_out_accuracy"] == 0.75
+    assert found["held_out_loss"] == pytest.approx((np.log1p(np.exp(-0.5)) + np.log(2)) / 2)
+    crossed = preferences(np.array([1.0, 0.0, 2.0]), np.array([1.0, -1.0, 1.0]), 0.5, is_paired=False)
+    assert crossed == {"held_out_accuracy": 1.0}
+
+
+def test_texts_are_learned_and_rows_that_are_too_long_are_counted(tmp_path: Path) -> None:
+    long = {"messages": [{"role": "user", "content": "take 1 " * 2000}, {"role": "assistant", "content": "no"}]}
+    finished(tmp_path / "chats", taught(written(tmp_path / "rows.jsonl", [*chats(7), long]), "chats", "iterations=1"))
+    assert (learned(tmp_path / "chats")[0]["too_long"], learned(tmp_path / "chats")[0]["rows"]) == (1, 8)
+    finished(tmp_path / "none", taught(written(tmp_path / "long.jsonl", [long] * 3), "chats", "iterations=1"))
+    assert learned(tmp_path / "none") == [{"rows": 8.0, "too_long": 8.0}]
+    text = written(tmp_path / "texts.jsonl", [{"text": "take 1 hat. " * 1000}])
+    finished(tmp_path / "texts", taught(text, "texts", "iterations=1", "source.batch=1"))
+    assert learned(tmp_path / "texts")[0]["tokens"] > 4000
+
+
+def test_a_file_that_is_edited_during_the_run_ends_it(tmp_path: Path) -> None:
+    data = written(tmp_path / "rows.jsonl", chats(20))
+
+    class Editor(Quiet):
+        def iteration(self, row: Any) -> None:
+            written(data, chats(19))
+            os.utime(data, ns=(1, 1))
+
+    with pytest.raises(StoreError, match="was changed while it is read"):
+        finished(tmp_path / "run", taught(data), Editor())
+
+
+def command(tmp_path: Path, *changes: str, text: str = SOURCE, data: Path | None = None) -> Any:
+    config = tmp_path / "config.yaml"
+    config.write_text(text.replace("DATA", str(data or tmp_path / "rows.jsonl")))
+    flags = [part for change in changes for part in ("--set", change)]
+    return arena("run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json", *flags)
+
+
+def test_the_command_fixes_hash_and_iterations_and_checks_them_at_resume(tmp_path: Path) -> None:
+    data = written(tmp_path / "rows.jsonl", chats(21))
+    done = command(tmp_path, "source.epochs=2", "source.held_out=0.05", "checkpoint.every=2")
+    assert done.code == 0, done
+    saved = experiment_of(tmp_path / "run")
+    assert saved.source and saved.source.sha256 == DataSet(data).rows.sha256
+    assert saved.iterations == 5 and [row["rows"] for row in learned(tmp_path / "run")] == [8, 8, 8, 8, 8]
+    assert "arena eval" not in done.out and arena("show", tmp_path / "run").code == 0
+    written(data, chats(22))
+    assert "rows.jsonl was changed since the run began" in arena("resume", tmp_path / "run", "--iterations", 6).line
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "why"),
+    [
+        (["", *chats(2)], [], "rows.jsonl:1: an empty line"),
+        ([*chats(2), {"text": "x"}], [], "rows.jsonl:3: texts among chats"),
+        (pairs(4), [], "has pairs: set learn.loss: dpo, not likelihood"),
+        (chats(4), ["learn.loss=policy_gradient"], "learn.loss: policy_gradient needs play"),
+        (chats(4), ["policies.doctor.train=false"], "source.data: no policy learns from it"),
+        (chats(4), ["source.log=x"], "give `log: FOLDER` or `data: FILE`"),
+        (chats(1), ["source.held_out=0.5"], "source.held_out: 1 rows leave nothing to learn from"),
+        (labels(4), ["learn.loss=kto"], "kto is a mean over completions"),
+        (labels(4), ["learn.loss=kto", "learn.aggregate=turn_mean", "source.batch=1"], "source.batch: kto compares"),
+        (chats(4), ["evaluate={panel: kuhn_poker}"], "evaluate: needs a game"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(rows: list[Any], changes: list[str], why: str, tmp_path: Path) -> None:
+    written(tmp_path / "rows.jsonl", rows)
+    told = command(tmp_path, *changes)
+    assert told.code == 2 and why in told.line, told
+    assert not (tmp_path / "run").exists()
+
+
+def stage(tmp_path: Path, kind: Any, **settings: Any) -> Any:
+    """The experiment of a stage, over the settings of a game."""
+    shared = {
+        "name": "clinic", "iterations": 9, "threads": 1, "tracker": [], "game": {"name": "haggle"},
+        "policies": {"doctor": {"model": "nano"}, "patient": {"model": "nano-1"}},
+        "seats": {"buyer": {"role": "player", "policy": "doctor"}, "seller": {"role": "player", "policy": "patient"}},
+        "play": {"parts": ["branches"]}, "learn": {"regularisers": {"entropy": {"weight": 0.1}}},
+    }  # fmt: skip
+    context = StageContext(
+        shared=shared, seed=0, folders={"before": tmp_path / "before"}, weights={}, note=lambda line: None
+    )
+    return compose([Layer("shared", "", shared), Layer("stage", "", kind(context, policy="doctor", **settings))])
+
+
+@pytest.mark.parametrize(("kind", "rows"), [(sft, chats(20)), (dpo, pairs(20)), (kto, labels(20))])
+def test_stages_are_experiments_of_one_policy_without_play(kind: Any, rows: list[Any], tmp_path: Path) -> None:
+    data = written(tmp_path / "rows.jsonl", rows)
+    given = stage(tmp_path, kind, data=str(data), epochs=2, batch=8, lr=1e-3)
+    assert not given.all_tables() and [*given.playing()] == ["doctor"] and not given.play.parts
+    assert all(weight.plain() == 0 for one in given.learn.regularisers.values() for weight in one.parts)
+    config = tmp_path / "config.yaml"
+    config.write_text(to_yaml(given))
+    told = arena("run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json")
+    assert told.code == 0, told
+    assert (len(learned(tmp_path / "run")) == 5 and "held_out_loss" in learned(tmp_path / "run")[0]) or kind is kto
+
+
+def test_stages_name_policies_and_earlier_stages(tmp_path: Path) -> None:
+    source = stage(tmp_path, dpo, data="stage:before").source
+    assert source.data.run == str(tmp_path / "before") and source.data.rows == "pairs"
+    assert stage(tmp_path, sft, data=str(tmp_path / "before")).source.data.policies == ["doctor"]
+    context = StageContext(shared={"policies": {}}, seed=0, folders={}, weights={}, note=lambda line: None)
+    for data, why in (("stage:none", "no earlier stage 'none'"), ("rows.jsonl", "policy: there is no 'x'")):
+        with pytest.raises(ConfigError, match=why):
+            sft(context, policy="x", data=data)
+
+
+def test_matches_of_a_run_are_rows_by_a_condition(tmp_path: Path) -> None:
+    played = tmp_path / "played"
+    finished(played, experiment("iterations=2"))
+    text = SOURCE.replace("DATA", f"{{run: {played}, where: iteration = 2}}")
+    told = command(tmp_path, "source.epochs=1", text=text)
+    assert told.code == 0, told
+    rows = [json.loads(line) for line in (tmp_path / "run" / "data" / "rows.jsonl").read_text().splitlines()]
+    wanted = [row for row in RunReader(played).matches() if row["iteration"] == 2]
+    assert {row["match"] for row in rows} == {row["id"] for row in wanted}
+    resumable = Lab.open(RunFolder.open(tmp_path / "run"), experiment_of(tmp_path / "run"), Quiet())
+    assert wait(resumable).done == experiment_of(tmp_path / "run").iterations
+    for where, why in (
+        ("iteration = 7", "no match of"),
+        ("nothing = 1", "source.data.where: "),
+        ("1); copy matches to 'x'; --", "source.data.where|one SELECT|queries"),
+    ):
+        bad = SOURCE.replace("DATA", f"{{run: {played}, where: {json.dumps(where)}}}")
+        with pytest.MonkeyPatch.context():
+            again = command(tmp_path / "run", text=bad)
+        assert again.code == 2 and any(word in again.line for word in why.split("|")), again
+
+
+def test_rows_are_imitated_beside_play(tmp_path: Path) -> None:
+    """With `mixed` the loss of play has the rest of the weight: at 1 nothing but the rows is learned."""
+    data = written(tmp_path / "rows.jsonl", chats(20))
+    base = ["iterations=1", f"learn.demonstrations.data={data}", "learn.demonstrations.matches=4"]
+    runs = {}
+    for name, *more in (
+        ("whole", "weight=1.0", "mixed=true"), ("half", "weight=0.5", "mixed=true"), ("added", "weight=0.5"),
+    ):  # fmt: skip
+        finished(tmp_path / name, experiment(*base, *(f"learn.demonstrations.{each}" for each in more)))
+        runs[name] = RunFolder.open(tmp_path / name).metrics.read()[-1]["learn"]["shared"]
+    assert all("shown_loss" in row for row in runs.values())
+    assert "loss" not in runs["whole"] and "loss" in runs["half"]
+    assert weight_files(tmp_path / "half", 1)[0] != weight_files(tmp_path / "added", 1)[0]
+    with pytest.raises(ConfigError, match="with `mixed` at most 1"):
+        experiment(*base, "learn.demonstrations.weight=1.5", "learn.demonstrations.mixed=true")
