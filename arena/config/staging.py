@@ -2,7 +2,7 @@
 
 A policy starts from the weights of the newest earlier stage that trained a policy of its name, unless the stage's own
 settings name another model. There, `stage:NAME` or `stage:NAME:POLICY` stands for the weights of an earlier stage, and
-under the keys `log`, `data` and `run` for its run folder.
+under the keys `log`, `data` and `run` for its run folder. In `evaluate` it stands for the stage's run with its roles.
 """
 
 import re
@@ -25,6 +25,7 @@ from arena.errors import ConfigError
 from arena.parts.chosen import choose, settings_model, takes_any
 from arena.parts.paths import STAGE
 from arena.stages import PIPELINE_STAGE, StageContext, StageLoop
+from arena.store.files import CONFIG
 from arena.store.stages import stage_folder
 
 DATA = ("log", "data", "run")
@@ -218,6 +219,9 @@ class _Composing:
         if wanted not in trained:
             what = f"trained no policy '{policy[:64]}'" if policy else "has no single policy" if trained else "trained"
             raise ConfigError(f"stage {stage} {what} (it trained: {', '.join(trained) or 'none'})")
+        run = self.earlier.folders[stage]
+        if keys[:1] == ["evaluate"] and (run / CONFIG).is_file():
+            return f"{run}:{wanted}"  # an opponent keeps the role that it learned in
         return trained[wanted]
 
 

@@ -186,3 +186,14 @@ def test_commands_for_single_experiments_say_so(tmp_path: Path) -> None:
     assert file_layer(file).data["stages"]
     for words in (["sweep", file, "--set", "learn.lr=1e-3"], ["check", "experiment", file]):
         assert "it has `stages`, and this takes a single experiment" in refused(*words)
+
+
+def test_an_opponent_from_a_stage_keeps_its_role(tmp_path: Path) -> None:
+    evaluate = "{iterations: 1, evaluate: {games: [{name: kuhn_poker}], against: ['stage:a']}}"
+    given = read_pipeline([text_layer("test", HEAD + FIRST + evaluate + "\n")])
+    run = tmp_path / "stages" / "01-a"
+    run.mkdir(parents=True)
+    (run / "config.yaml").touch()
+    _, second = plan(given, tmp_path, print)
+    assert isinstance(second.made, Experiment) and second.made.evaluate
+    assert second.made.evaluate.against == [f"{run}:player"]
