@@ -86,7 +86,7 @@ class Pipeline:
 
     @property
     def study(self) -> StudySpec | None:
-        """The study that tests a claim about the pipeline, if any."""
+        """Study of a claim about the pipeline, if any."""
         return self.head.study
 
     def plain(self, settle: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a study runs: an experiment, or a pipeline, of which the last stage is evaluated."""
+"""Recipes of studies: an experiment, or a pipeline, whose last stage is evaluated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a kind of pipeline stage is: a function that turns a stage's settings into an experiment, or into a loop.
+"""Interface of kinds of pipeline stages: functions that turn settings into an experiment, or into a loop.
 
 A kind is a function `kind(context, *, settings)` in the table of `arena.stages`. It returns the settings of an
 experiment, which are merged over the pipeline's shared settings and run like any other experiment. A kind that is no
@@ -19,7 +19,7 @@ from arena.play.watchers import Watcher
 
 @dataclass(frozen=True, kw_only=True)
 class StageContext:
-    """What a kind of stage may use.
+    """Context of a stage, given to its kind.
 
     A kind is also called before the first stage runs, to check its settings. Then the folders of earlier stages are
     still missing or empty, and `weights` has the models with which those stages begin. So do not read folders in the
