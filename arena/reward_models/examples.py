@@ -73,8 +73,8 @@ def checked(examples: Examples, objective: Objective) -> Examples:
     for side, name in ((examples.train, "to learn from"), (examples.held_out, "held out")):
         if not side and objective == "bradley_terry":
             raise ConfigError(
-                f"reward_model: no pairs {name}: no two conversations of one deal differ in their outcome "
-                "(`within: game` compares those of all deals)"
+                f"reward_model: no pairs {name}: no two of their conversations that are compared differ in outcome: "
+                "raise held_out, use more matches, or set `within: game`, which compares all deals"
             )
         if not side:
             raise ConfigError(f"reward_model: no conversations {name}: more matches or another held_out are needed")
