@@ -1,5 +1,6 @@
 """Stages that learn from a log or a teacher, in a whole pipeline; the reference of a policy; and what is refused."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -182,3 +183,26 @@ def test_a_log_of_fewer_deals_than_iterations_is_not_shuffled(tmp_path: Path) ->
     source = LogSource(run, spec, [other], {}, Quiet())
     with pytest.raises(ConfigError, match="has 0 complete deals of this run's games in 1 iterations"):
         wait(source.matches(1))
+
+
+def test_a_scripted_player_is_imitated_by_its_chats_and_texts(tmp_path: Path) -> None:
+    """The chats have what a model at the seat would read, and the acts of the log; texts are the same lines."""
+    source = "run: 'stage:cases', policies: [random]"
+    stages = (
+        "stages:\n"
+        "  - {name: cases, play: {iterations: 1, seats: {first: {policy: random}, second: {policy: random}}}}\n"
+        f"  - {{name: texts, sft: {{policy: player, data: {{{source}, as_texts: true}}}}}}\n"
+        f"  - sft: {{policy: player, data: {{{source}}}}}\n"
+    )
+    run = wait(start_pipeline(pipeline(stages), tmp_path / "run", Quiet())) / "stages"
+    chats, texts = (
+        [json.loads(line) for line in (run / name / "data" / "rows.jsonl").read_text().splitlines()]
+        for name in ("03-sft", "02-texts")
+    )
+    for chat, text in zip(chats, texts, strict=True):
+        assert text["text"] == "\n".join(message["content"] for message in chat["messages"])
+        assert chat["policy"] == "random" and chat["match"] == text["match"]
+    said = [message["content"] for chat in chats for message in chat["messages"] if message["role"] == "assistant"]
+    logged = [turn["raw"] for row in RunReader(run / "01-cases").matches() for turn in row["turns"]]
+    assert said and set(said) <= set(logged)
+    assert weight_files(run / "02-texts", 1, "player") != weight_files(run / "03-sft", 1, "player")
