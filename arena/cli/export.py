@@ -19,7 +19,7 @@ def export(
     run: Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.", show_default=False)],
     to: To,
     as_: Annotated[
-        str, typer.Option("--as", help="weights, or matches as csv, parquet, chats, pairs or inspect.")
+        str, typer.Option("--as", help="weights, or matches as csv, parquet, chats, texts, pairs or inspect.")
     ] = "weights",
     policy: Annotated[
         list[str] | None, typer.Option(help="Policy to export; for weights default shared; repeatable.")

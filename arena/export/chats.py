@@ -1,7 +1,7 @@
 """Matches as chats: per seat, the messages as its role rendered them and the model's replies.
 
 The log has no prompts, so each match is replayed from its seed and logged acts, and the role renders each view. Only
-seats of models and endpoints have chats.
+seats of models and endpoints have chats, and scripted players that the selection names.
 """
 
 import json
@@ -42,6 +42,7 @@ CHATS = pa.schema(
 )
 WITH_TOOLS = CHATS.append(pa.field("tools", pa.string()))
 """Columns of chats with native tools: `tools` is a JSON list of definitions."""
+TEXTS = pa.schema([("text", pa.string()), ("match", pa.string())])
 
 
 class Reply(NamedTuple):
@@ -137,6 +138,11 @@ class Chats:
                 row["all_valid"] &= reply.turn["valid"]
             yield rows
 
+    def texts(self) -> Iterator[list[Row]]:
+        """Yield the chats of `rows` as plain texts, rows with the columns of `TEXTS`: all messages, one to a line."""
+        for rows in self.rows():
+            yield [{**row, "text": "\n".join(str(message["content"]) for message in row["messages"])} for row in rows]
+
     def _replies(self, iteration: Iteration, row: Row) -> list[Reply]:
         """Return the model replies of a match, or [] and count it in `left_out` if it cannot be replayed as logged."""
         try:
@@ -198,11 +204,15 @@ class Chats:
             game.step(turn["action"])
 
     def _model_seats(self, row: Row) -> Mapping[str, Mapping[str, Any]]:
-        """Return the log entries, by seat, of the selected players that are models or endpoints."""
+        """Return the log entries, by seat, of the selected players that are models or endpoints, or scripted and named.
+
+        A scripted player's chat is what a model of its role would read and write.
+        """
+        named = [("brain", policy) for policy in self.selection.policies]
         return {
             seat: held
             for seat, held in row["seats"].items()
-            if held["kind"] in ("model", "endpoint")
+            if (held["kind"] in ("model", "endpoint") or (held["kind"], held["policy"]) in named)
             and self.selection.has(held)
             and (row["game"], seat) not in self._harnessed
         }

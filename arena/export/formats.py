@@ -1,17 +1,17 @@
-"""The formats of `arena export --as`: csv, parquet, chats, pairs and inspect."""
+"""The formats of `arena export --as`: csv, parquet, chats, texts, pairs and inspect."""
 
 from pathlib import Path
 
 from arena.errors import StoreError
 from arena.export import inspect_log, tables
-from arena.export.chats import CHATS, WITH_TOOLS, Chats
+from arena.export.chats import CHATS, TEXTS, WITH_TOOLS, Chats
 from arena.export.pairs import PAIRS, pair_rows
 from arena.export.selection import Selection
 from arena.export.training import write_templates
 from arena.export.writers import write_csv, write_json_lines, write_parquet
 from arena.store.reader import RunReader
 
-FORMATS = ("csv", "parquet", "chats", "pairs", "inspect")
+FORMATS = ("csv", "parquet", "chats", "texts", "pairs", "inspect")
 Written = tuple[dict[str, int], list[str]]
 """Number of rows by table or format name, and notes for the user."""
 
@@ -59,7 +59,9 @@ def _write_chats(chats: Chats, name: str, to: Path) -> Written:
         counts = {"samples": inspect_log.write(chats, to)}
     else:
         columns = WITH_TOOLS if chats.has_tools else CHATS
-        schema, batches = (columns, chats.rows()) if name == "chats" else (PAIRS, pair_rows(chats))
+        schema, batches = {
+            "chats": (columns, chats.rows()), "texts": (TEXTS, chats.texts()), "pairs": (PAIRS, pair_rows(chats))
+        }[name]  # fmt: skip
         counts = {name: write_json_lines(to / f"{name}.jsonl", schema, batches)}
     chats.selection.check_met()
     notes = []

@@ -121,10 +121,10 @@ class RunRows(Spec):
     """Folder of the run."""
     where: str = ""
     """SQL condition on the columns of its matches, such as `"report.success" and iteration > 3`."""
-    rows: Literal["chats", "pairs"] = "chats"
-    """Chats of the seats that a model played, or preference pairs."""
+    rows: Literal["chats", "texts", "pairs"] = "chats"
+    """Chats of the seats that a model played, the same as plain texts, or preference pairs."""
     policies: list[Name] = []
-    """Policies whose chats or pairs these are; [] is all."""
+    """Policies whose chats or pairs these are, scripted ones too; [] is all that are models."""
 
 
 class SourceSpec(Spec):

@@ -26,12 +26,21 @@ class Matches(Spec):
     """SQL condition on the columns of its matches, as in `arena export --as parquet`."""
 
 
+class Chats(Matches):
+    """Chats of a run as a data set."""
+
+    policies: list[Name] = []
+    """Policies whose chats these are, scripted ones too; [] is the stage's own."""
+    as_texts: bool = False
+    """Learn the chats as plain texts, in which every token is learned, for continued pre-training."""
+
+
 def sft(
     context: StageContext,
     /,
     *,
     policy: Name,
-    data: Data | Matches,
+    data: Data | Chats,
     epochs: Positive = 1,
     batch: Positive = 32,
     held_out: HeldOut = 0.05,
@@ -40,7 +49,7 @@ def sft(
     """Imitate chats, or continue pre-training on texts: the mean -log p over the assistant's tokens.
 
     Each iteration is one optimiser step on `batch` rows. Of `data` that names a run or stage, the chats of the policy
-    are imitated.
+    are imitated, or those of the policies that it names.
     """
     learn = {"loss": "likelihood", "aggregate": "token_mean"}
     return _experiment(context, policy, _source(context, data, "chats", policy, epochs, batch, held_out), learn, lr)
@@ -96,7 +105,9 @@ def _source(
         run = str(context.folders[stage])
     stages = {str(folder) for folder in context.folders.values()}
     if isinstance(data, Matches) or run in stages:
-        data = {"run": run, "where": where, "rows": rows, "policies": [policy]}
+        chats = data if isinstance(data, Chats) else Chats(run=run)
+        policies = chats.policies or [policy]
+        data = {"run": run, "where": where, "rows": "texts" if chats.as_texts else rows, "policies": policies}
     return {"data": data, "epochs": epochs, "batch": batch, "held_out": held_out}
 
 
