@@ -29,7 +29,7 @@ class Matches(Spec):
 class Chats(Matches):
     """Chats of a run as a data set."""
 
-    policies: list[Name] = []
+    policies: list[Name] = Field(default=[])
     """Policies whose chats these are, scripted ones too; [] is the stage's own."""
     as_texts: bool = False
     """Learn the chats as plain texts, in which every token is learned, for continued pre-training."""
