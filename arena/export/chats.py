@@ -51,7 +51,7 @@ class Reply(NamedTuple):
     row: Row
     """Log row of the match."""
     turn: Row
-    """Log row of the turn; `raw` is the reply's text."""
+    """Log row of the turn; `raw` is the reply's text, of a scripted player in the format of its role."""
     prompt: Chat
     """Messages that the model read before this reply."""
     said: dict[str, Any]
@@ -168,6 +168,8 @@ class Chats:
                 game.step(None)
             seat, source = turn["seat"], turn.get("source", "policy")
             conversation = conversations.get(seat)
+            if conversation and row["seats"][seat]["kind"] == "brain":
+                turn = {**turn, "raw": self._role(name, row["seats"][seat]).write(turn["action"])}
             if source == "summary":
                 if conversation:
                     prompt = conversation.ask_summary()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agents.role import load_role
 from arena.cli.loop import wait
 from arena.config.layers import to_yaml
 from arena.config.pipeline import Pipeline, read_pipeline
@@ -113,6 +114,29 @@ def test_settings_that_do_not_fit_are_refused_in_one_line(stage: str, expected: 
     with pytest.raises(ConfigError, match=expected) as error:
         plan(pipeline(f"stages:\n  - {stage}\n"), tmp_path, lambda text: None)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_traces_of_scripted_policies_are_imitated_in_the_format_of_the_role(tmp_path: Path) -> None:
+    traces = "{name: traces, play: {iterations: 1, seats: {first: {policy: random}, second: {policy: random}}}}"
+    data = '{run: "stage:traces", policies: [random]}'
+    run = wait(start_pipeline(pipeline(f"""\
+stages:
+  - {traces}
+  - sft: {{policy: player, data: {data}, batch: 4}}
+"""), tmp_path / "run", Quiet()))  # fmt: skip
+    rows = [json.loads(line) for line in (run / "stages/02-sft/data/rows.jsonl").read_text().splitlines()]
+    said = {
+        (row["match"], row["seat"]): [m["content"] for m in row["messages"] if m["role"] == "assistant"] for row in rows
+    }
+    role = load_role("nano_kuhn")
+    played = {
+        (match["id"], seat): [role.write(turn["action"]) for turn in match["turns"] if turn["seat"] == seat]
+        for match in RunReader(run / "stages/01-traces").matches()
+        for seat in ("first", "second")
+    }
+    assert said == {key: acts for key, acts in played.items() if acts}
+    assert metrics(run, "sft")[-1]["rows"] > 0
 
 
 # -- the reference of a policy -----------------------------------------------------------------------------

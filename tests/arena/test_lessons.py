@@ -190,6 +190,21 @@ def test_matches_of_a_run_are_rows_by_a_condition(tmp_path: Path) -> None:
         assert again.code == 2 and any(word in again.line for word in why.split("|")), again
 
 
+def test_matches_of_a_run_are_texts_for_continued_pre_training(tmp_path: Path) -> None:
+    """Each chat of the run is one text with the contents of all its messages; nothing else is learned."""
+    played = tmp_path / "played"
+    finished(played, experiment("iterations=1"))
+    text = SOURCE.replace("DATA", f"{{run: {played}, rows: ROWS}}")
+    for kind in ("chats", "texts"):
+        (tmp_path / kind).mkdir()
+        assert command(tmp_path / kind, "source.epochs=1", text=text.replace("ROWS", kind)).code == 0
+    chats, texts = (
+        [json.loads(line) for line in (tmp_path / kind / "run/data/rows.jsonl").read_text().splitlines()]
+        for kind in ("chats", "texts")
+    )
+    assert [row["text"] for row in texts] == ["\n".join(m["content"] for m in row["messages"]) for row in chats]
+
+
 def test_rows_are_imitated_beside_play(tmp_path: Path) -> None:
     """With `mixed` the loss of play has the rest of the weight: at 1 nothing but the rows is learned."""
     data = written(tmp_path / "rows.jsonl", chats(20))
