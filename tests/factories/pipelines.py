@@ -47,7 +47,7 @@ KINDS = (
     CONFIG[: CONFIG.index("stages:")].replace("matches: 8", "matches: 12, group: 4")
     + """\
 stages:
-  - play: {iterations: 1}
+  - play: {iterations: 2}
   - sft: {policy: player, data: "stage:play", batch: 16}
   - reward_model: {policy: player, log: "stage:play", within: game, epochs: 2, batch: 4, iterations: 2}
   - dpo: {policy: player, data: "stage:play", batch: 2, held_out: 0.2}
