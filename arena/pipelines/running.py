@@ -21,7 +21,7 @@ from arena.preflight import model_folder, servers_asked
 from arena.store import checkpoints
 from arena.store.files import CONFIG, STAGES, make_folder
 from arena.store.locks import locked
-from arena.store.reader import ENVIRONMENT, FolderReader
+from arena.store.reader import FolderReader
 from arena.store.run import create_folder, write_environment
 from arena.store.stages import Done, finish, finished, pipeline_of, stage_folder
 from games.adapters import loading
@@ -178,7 +178,7 @@ class _Running:
 
     def _describe(self, place: Path, spec: StageSpec) -> None:
         """Write the `environment.json` of a stage with a loop of its own, or add this command to it."""
-        about = FolderReader(place).environment() if (place / ENVIRONMENT).exists() else environment()
+        about = FolderReader(place).environment() if (place / CONFIG).exists() else environment()
         write_environment(place, with_command(about, {spec.kind: spec.data()}))
 
     def _announce(self, planned: PlannedStage, made: Any) -> None:
