@@ -167,11 +167,8 @@ async def build(
     pool, win_rates, matchmaker = _league(run, experiment, checkpoint, state.get("league", {}), policies)
     critic = await _critic(experiment, checkpoint, policies, engine, roles)
     endpoints, credit = Endpoints(experiment.servers()), state.get("credit", {})
-    context = AskContext(
-        Asker(policies, engine, endpoints), partial(_rules, tables), watcher.note,
-        policies.precision.bf16_products, experiment.learn.token_budget,
-    )  # fmt: skip
-    asking = _asking(experiment, checkpoint, context, credit)
+    asker = Asker(policies, engine, endpoints)
+    asking = _asking(experiment, checkpoint, _ask_context(experiment, policies, asker, tables, watcher), credit)
     crediting = _crediting(run, experiment, credit, tables, policies, critic, asking)
     parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
     lineup = _lineup(experiment, tables, policies, engine, endpoints, parts, watcher)
@@ -195,6 +192,14 @@ async def build(
         source=lessons or _matches(run, experiment, watcher, play),
         ratings=Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1),
     )  # fmt: skip
+
+
+def _ask_context(
+    experiment: Experiment, policies: Policies, asker: Asker, tables: Sequence[Table], watcher: Watcher
+) -> AskContext:
+    """Return what rewards, selectors and the like that ask models may use."""
+    products, budget = policies.precision.bf16_products, experiment.learn.token_budget
+    return AskContext(asker, partial(_rules, tables), watcher.note, products, budget)
 
 
 def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkpoint | None:

@@ -67,8 +67,7 @@ async def begin(experiment: Experiment, out: Path | None, watcher: Watcher, is_s
     copies, known = own_files.gather(prepared.experiment)
     about = environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
-    about = with_command(about, as_plain(prepared.experiment), [])
-    run = RunFolder.create(folder, config, about, copies | rows)
+    run = RunFolder.create(folder, config, with_command(about, as_plain(prepared.experiment)), copies | rows)
     own_files.trust_files(prepared.experiment)
     own_files.trust_servers(servers_asked(prepared.experiment).values())
     if not is_stage:

@@ -71,9 +71,11 @@ def resume(
     (docs/run-folder.md). `trust` allows code and servers from a folder of another origin. `progress`, cancellation and
     errors are as in `run`.
     """
-    path = require_run(Path(expanduser(folder)))
+    path = Path(expanduser(folder))
     if (pipeline := pipeline_of(path)) is not None:
-        raise ConfigError(f"{path} is a stage of the pipeline {pipeline}: arena resume {pipeline}, on the command line")
+        which = "a pipeline" if path.resolve() == pipeline else f"a stage of the pipeline {pipeline}"
+        raise ConfigError(f"{path} is {which}, which Python does not resume: use the command arena resume {pipeline}")
+    path = require_run(path)
     layers = layers_of(overrides)
     layers += [setting("iterations", iterations)] if iterations is not None else []
     asked = kept_experiment(path, layers, trust)

@@ -1,10 +1,13 @@
 """`arena check`: check a role file, a game or an experiment before it plays."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +16,9 @@ from arena.cli.console import PlainConsole
 from arena.cli.evaluate import Json
 from arena.cli.progress import progress
 from arena.cli.tables import say
+
+if TYPE_CHECKING:
+    from arena.config.pipeline import Pipeline
 
 check_app = typer.Typer(help="Check a role file, a game or an experiment before it plays.", no_args_is_help=True)
 
@@ -63,18 +69,25 @@ def check_experiment(
 ) -> None:
     """Run all checks of an experiment that need no weights; write nothing.
 
+    Of a pipeline, all stages are checked that do not depend on the data of an earlier one.
+
     Example: arena check experiment mine.yaml --set play.matches=64
     """
     from arena.cli.loop import wait
     from arena.config.arms import check_arms
-    from arena.config.layers import compose, to_yaml
+    from arena.config.layers import to_yaml
+    from arena.config.pipeline import Pipeline
+    from arena.config.recipe import compose_recipe
     from arena.config.sources import named_layer, set_layer
     from arena.preflight import preflight
 
-    experiment = compose([named_layer(recipe), *map(set_layer, set_ or [])])
+    experiment = compose_recipe([named_layer(recipe), *map(set_layer, set_ or [])])
     if experiment.study:
         check_arms(experiment)
     console = PlainConsole()
+    if isinstance(experiment, Pipeline):
+        _check_pipeline(experiment, console, as_json)
+        return
     prepared = wait(preflight(experiment, lambda what: None))
     if as_json:
         print(json.dumps({"experiment": to_yaml(prepared.experiment), "notes": list(prepared.notes)}))
@@ -86,6 +99,22 @@ def check_experiment(
     for note in prepared.notes:
         say(console, f"! {note}", "yellow")
     say(console, f"{experiment.name}: fit to run", "green")
+
+
+def _check_pipeline(pipeline: Pipeline, console: Console, as_json: bool) -> None:
+    from arena.cli.loop import wait
+    from arena.pipelines.checking import check_recipe
+
+    notes = list[str]()
+    wait(check_recipe(pipeline, lambda what: None, notes.append))
+    if as_json:
+        print(json.dumps({"experiment": pipeline.to_yaml(), "notes": notes}))
+        return
+    for stage in pipeline.stages:
+        say(console, f"stage {stage.number}: {stage.name} ({stage.kind})")
+    for note in notes:
+        say(console, f"! {note}", "yellow")
+    say(console, f"{pipeline.name}: fit to run", "green")
 
 
 @check_app.command("game")

@@ -211,7 +211,7 @@ def _layers(asked: Asked) -> list[Layer]:
         raise ConfigError(f"{complaint} (arena list games)")
     own = [file_layer(asked.config)] if asked.config else []
     whole = not (asked.recipe or asked.game) and any(
-        key in layer.data for layer in own for key in ("game", "tables", "source")
+        key in layer.data for layer in own for key in ("game", "tables", "source", "stages")
     )
     layers = own if whole else [recipe_layer(asked.recipe) if asked.recipe else recipe_of(asked.game), *own]
     if asked.arm:

@@ -74,4 +74,5 @@ def _row(run: Path, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
 def _state(row: Mapping[str, Any]) -> str:
     """Return `running, 3 of 20 iterations`; the state alone before the first iteration."""
     of = f" of {row['planned']}" if row["planned"] else ""
-    return f"{row['state']}, {row['iterations']}{of} iterations" if row["iterations"] else str(row["state"])
+    ending = "" if row["iterations"] == 1 and not of else "s"
+    return f"{row['state']}, {row['iterations']}{of} iteration{ending}" if row["iterations"] else str(row["state"])

@@ -66,7 +66,7 @@ def sweep(
     Example: arena sweep negotiation-nano --set learn.lr=1e-4,3e-4 --set learn.minibatches=2,4 --seeds 3
     """
     from arena.config.arms import check_arms, chosen_arms, study_of
-    from arena.config.layers import compose
+    from arena.config.recipe import compose_recipe
     from arena.config.sources import named_layer
     from arena.evaluate.study.grid import build_grid, count_settings, read_axes, recipe_axes, sweep_experiment
 
@@ -74,7 +74,7 @@ def sweep(
     swept_axes = read_axes(set_) if set_ else recipe_axes(base)
     if not swept_axes:
         raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
-    tuned = [""] if arms is None else chosen_arms(compose([base]), listed(arms))
+    tuned = [""] if arms is None else chosen_arms(compose_recipe([base]), listed(arms))
     settings = count_settings(swept_axes)
     runs = settings * len(tuned) * seeds
     size_line = f"{settings} settings" + (f" of {len(tuned)} arms" if arms else "") + f" × {seeds} seeds"

@@ -54,7 +54,8 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     settings = merged(stack)
     if STAGES in settings:
         source = next(layer.source for layer in reversed(stack) if STAGES in layer.data)
-        raise ConfigError(f"{source}: it has `stages`, and this takes a single experiment, not a pipeline")
+        what = "this takes a single experiment, not a pipeline (arena run selfplay --config runs one)"
+        raise ConfigError(f"{source}: it has `stages`, and {what}")
     try:
         return Experiment.model_validate(merge(nano_defaults(settings), settings))
     except ValidationError as error:

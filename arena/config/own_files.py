@@ -18,6 +18,7 @@ from arena.config.experiment import Experiment
 from arena.errors import ConfigError, StoreError
 from arena.play.settings import GameSpec, TableSpec
 from arena.store.files import explained, inside, make_folder, write_atomic
+from arena.store.manifest import fingerprint
 from arena.store.reader import FolderReader
 from games.adapters import loading
 from games.adapters.loading import file_of
@@ -115,21 +116,22 @@ def trust_code(config: Any) -> None:
 
 
 def source_hashes(experiments: Iterable[Experiment], config: Any) -> dict[str, str]:
-    """Return the SHA-256 by path of the files that experiments name, and of the code files that a config names."""
+    """Return the SHA-256 by path of the files that experiments name, and of a config's code files and data sets."""
     named = [path for experiment in experiments for _, _, path in _named_files(experiment)]
-    hashes = {}
-    for path in dict.fromkeys(map(Path.absolute, [*named, *_code_files(config)])):
-        with explained(path, "reading"):
-            hashes[str(path)] = digest(read_plain(path, LARGEST))
-    return hashes
+    files = dict.fromkeys(map(Path.absolute, [*named, *_code_files(config), *_data_files(config)]))
+    return {str(path): _hash(path) for path in files}
 
 
 def require_unchanged(run: Path, hashes: Mapping[str, str]) -> None:
     """Raise ConfigError if a file in `hashes`, as `source_hashes` returned them, was edited since."""
     for name, known in hashes.items():
-        with explained(Path(name), "reading"):
-            if digest(read_plain(Path(name), LARGEST)) != known:
-                raise ConfigError(f"{name} was edited since {run} began: restore it, or start a new run")
+        if _hash(Path(name)) != known:
+            raise ConfigError(f"{name} was edited since {run} began: restore it, or start a new run")
+
+
+def _hash(path: Path) -> str:
+    with explained(path, "reading"):
+        return str(fingerprint(path)["sha256"])
 
 
 def trust_servers(servers: Iterable[EndpointSpec]) -> None:
@@ -276,6 +278,20 @@ def _part_files(experiment: Experiment) -> list[Path]:
 def _code_files(config: Any) -> list[Path]:
     """Return the distinct paths of all `file.py:name` texts in a config, which may be incomplete or wrong."""
     return list(dict.fromkeys(filter(None, map(file_of, _texts(config)))))
+
+
+def _data_files(value: Any) -> Iterator[Path]:
+    """Yield the files of data sets in a nested config: below each absolute path under a key `data`."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key == "data" and isinstance(item, str) and Path(item).is_absolute():
+                path = Path(item)
+                yield from (file for file in sorted(path.rglob("*")) if file.is_file()) if path.is_dir() else [path]
+            else:
+                yield from _data_files(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _data_files(item)
 
 
 def _texts(value: Any) -> Iterator[str]:

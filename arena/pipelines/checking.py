@@ -16,13 +16,20 @@ _AUTO = {"threads": 1, "precision": "fp32"}
 """Values for checks in place of `auto`."""
 
 
-async def check_recipe(recipe: Recipe, doing: Callable[[str], None]) -> None:
-    """Check an experiment, or all stages of a pipeline as far as possible before any runs, as `preflight` does."""
+async def check_recipe(
+    recipe: Recipe, doing: Callable[[str], None], note: Callable[[str], None] = lambda text: None
+) -> None:
+    """Check an experiment, or all stages of a pipeline as far as possible before any runs, as `preflight` does.
+
+    `note` gets the notes for the user, with the stage's name.
+    """
     if isinstance(recipe, Experiment):
-        await preflight(recipe, doing)
+        for text in (await preflight(recipe, doing)).notes:
+            note(text)
         return
-    for stage in plan(recipe, Path(recipe.name), doing):
-        await check_stage(stage, doing)
+    for stage in plan(recipe, Path(recipe.name), note):
+        for text in await check_stage(stage, doing):
+            note(f"stage {stage.spec.name}: {text}")
 
 
 async def fitted_recipe(recipe: R) -> R:
@@ -32,13 +39,16 @@ async def fitted_recipe(recipe: R) -> R:
     return cast(R, recipe.settled(await fitted_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
 
 
-async def check_stage(stage: PlannedStage, doing: Callable[[str], None]) -> None:
-    """Check a stage's experiment before any stage runs, if it does not depend on an earlier one's data."""
+async def check_stage(stage: PlannedStage, doing: Callable[[str], None]) -> Sequence[str]:
+    """Check a stage's experiment before any stage runs, if it does not depend on an earlier one's data.
+
+    Returns notes for the user.
+    """
     if not isinstance(stage.made, Experiment) or not stage.is_final:
-        return
+        return ()
     auto = {name: value for name, value in _AUTO.items() if getattr(stage.made, name) == "auto"}
     with named(stage.spec.name):
-        await preflight(stage.made.model_copy(update=auto), doing)
+        return (await preflight(stage.made.model_copy(update=auto), doing)).notes
 
 
 async def fitted_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:

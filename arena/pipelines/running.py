@@ -8,7 +8,7 @@ from typing import Any
 
 from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.pipeline import Pipeline, read_pipeline
+from arena.config.pipeline import Pipeline, StageSpec, read_pipeline
 from arena.config.saved_config import as_plain, experiment_of, with_overrides
 from arena.config.sources import Layer, text_layer
 from arena.config.staging import Earlier, PlannedStage, compose_stage, named, plan
@@ -26,8 +26,8 @@ from arena.store.run import create_folder, write_environment
 from arena.store.stages import Done, finish, finished, pipeline_of, stage_folder
 from games.adapters import loading
 
-SOURCES = "sources"
-"""Key of a pipeline's environment: SHA-256 by path of the files that its stages name."""
+SOURCES, FOLDER = "sources", "folder"
+"""Keys of a pipeline's environment: SHA-256 by path of the files that its stages name, and its folder at the start."""
 
 
 async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher) -> Path:
@@ -46,7 +46,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher)
     data = text_layer(str(folder / CONFIG), text).data
     running = _Running(folder, data, watcher)
     experiments = [stage.made for stage in running.planned if isinstance(stage.made, Experiment)]
-    about = environment() | {SOURCES: own_files.source_hashes(experiments, data)}
+    about = environment() | {SOURCES: own_files.source_hashes(experiments, data), FOLDER: str(running.folder)}
     create_folder(folder, text, with_command(about, data), empty=STAGES)
     own_files.trust_code(data)
     for experiment in experiments:
@@ -130,6 +130,9 @@ class _Running:
     async def _run_stage(self, planned: PlannedStage, earlier: Earlier, layers: Sequence[Layer]) -> Done:
         """Run a stage to its end from the results of the earlier ones, and seal its own."""
         spec, place = planned.spec, self._place(planned)
+        for folder in earlier.folders.values():
+            finished(folder)
+        self._check_sources(planned)
         loading.forget()
         own_files.admit_code(self.folder, self.data, self.trusted)
         made = compose_stage(self.pipeline, planned, earlier, self.watcher.note)
@@ -145,6 +148,7 @@ class _Running:
             weights = {folder.name: folder for folder in sorted(newest.iterdir())} if newest.is_dir() else {}
         else:
             with locked(make_folder(place)):
+                self._describe(place, spec)
                 await made.run(place, self.watcher)
             weights = dict(made.weights(place))
         return finish(place, spec.kind, weights)
@@ -153,10 +157,29 @@ class _Running:
         if (place / CONFIG).exists():
             await resume_run(place, self.watcher, layers, self.trusted)
             return
-        own_files.require_unchanged(self.folder, FolderReader(self.folder).environment().get(SOURCES, {}))
         own_files.admit_servers(self.folder, servers_asked(experiment), experiment.servers(), self.trusted)
         own_files.admit_harnesses(self.folder, experiment, experiment, self.trusted)
         await begin(experiment, place, self.watcher, is_stage=True)
+
+    def _check_sources(self, planned: PlannedStage) -> None:
+        """Raise ConfigError if files that stages name were edited, or if the pipeline was moved during this stage.
+
+        An experiment that has begun has its own copies and hashes of files.
+        """
+        place, about = self._place(planned), FolderReader(self.folder).environment()
+        has_begun = (place / CONFIG).exists()
+        if not has_begun or not isinstance(planned.made, Experiment):
+            own_files.require_unchanged(self.folder, about.get(SOURCES, {}))
+        if has_begun and (before := about.get(FOLDER, str(self.folder))) != str(self.folder):
+            raise ConfigError(
+                f"{self.folder} was moved from {before} during stage {planned.spec.name}, which reads folders there: "
+                f"move it back, or remove {place} to begin that stage again"
+            )
+
+    def _describe(self, place: Path, spec: StageSpec) -> None:
+        """Write the `environment.json` of a stage with a loop of its own, or add this command to it."""
+        about = FolderReader(place).environment() if (place / CONFIG).exists() else environment()
+        write_environment(place, with_command(about, {spec.kind: spec.data()}))
 
     def _announce(self, planned: PlannedStage, made: Any) -> None:
         spec = planned.spec

@@ -1,6 +1,7 @@
 """Kinds of stages that learn from a data set: `sft`, `dpo` and `kto`."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from arena.errors import ConfigError
 from arena.parts.paths import Folder
 from arena.parts.spec import Name, Positive, Spec
 from arena.stages.base import StageContext
+from arena.store.files import CONFIG
 
 Data = Folder
 """File or folder of a data set, `stage:NAME` for the matches of an earlier stage, or another run's folder."""
@@ -104,7 +106,7 @@ def _source(
             raise ConfigError(f"data: there is no earlier stage '{stage[:64]}'")
         run = str(context.folders[stage])
     stages = {str(folder) for folder in context.folders.values()}
-    if isinstance(data, Matches) or run in stages:
+    if isinstance(data, Matches) or run in stages or (Path(run) / CONFIG).is_file():
         chats = data if isinstance(data, Chats) else Chats(run=run)
         policies = chats.policies or [policy]
         data = {"run": run, "where": where, "rows": "texts" if chats.as_texts else rows, "policies": policies}

@@ -1,4 +1,4 @@
-"""A pipeline small enough to run in seconds: three stages that learn Kuhn poker, each from the weights before it."""
+"""Pipelines small enough to run in seconds: three stages that learn Kuhn poker, or one of each kind of stage."""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,9 @@ from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import set_layer, text_layer
 from arena.pipelines.running import start_pipeline
 from arena.store import checkpoints
+from arena.store.contents import METRICS
+from arena.store.reader import read_metrics
+from arena.store.stages import begun
 from tests.factories.labs import Quiet, log, weight_files
 
 CONFIG = """\
@@ -40,6 +43,24 @@ stages:
       seats: {second: {policy: old}}
 """
 STAGES = ("01-first", "02-play", "03-last")
+KINDS = (
+    CONFIG[: CONFIG.index("stages:")].replace("matches: 8", "matches: 12, group: 4")
+    + """\
+stages:
+  - play: {iterations: 2}
+  - sft: {policy: player, data: "stage:play", batch: 16}
+  - reward_model: {policy: player, log: "stage:play", within: game, epochs: 2, batch: 4, iterations: 2}
+  - dpo: {policy: player, data: "stage:play", batch: 2, held_out: 0.2}
+  - name: rl
+    play:
+      iterations: 2
+      policies: {player: {reference: "stage:sft"}}
+      credit: {stages: [{reward_model: {model: "stage:reward_model"}}]}
+  - offline: {log: "stage:rl", iterations: 1}
+  - distil: {teacher: "stage:sft", iterations: 1}
+"""
+)
+"""A pipeline in which stages learn from matches, rows, weights and a reward model of earlier ones."""
 
 
 def pipeline(*assignments: str) -> Pipeline:
@@ -52,10 +73,16 @@ def finished(folder: Path, *assignments: str) -> Path:
     return wait(start_pipeline(pipeline(*assignments), folder, Quiet()))
 
 
-def results(folder: Path) -> dict[str, tuple[Any, list[bytes]]]:
-    """The match log of each stage, and the bytes of its newest weights and optimiser."""
+def results(folder: Path) -> dict[str, tuple[Any, Any, list[bytes]]]:
+    """The match log and metrics of each stage, without times, and the bytes of its newest weights and optimiser."""
     found = {}
-    for name in STAGES:
-        stage = folder / "stages" / name
-        found[name] = log(stage), weight_files(stage, checkpoints.newest(stage).iteration, "player")
+    for stage in begun(folder):
+        newest = checkpoints.newest(stage)
+        (policy,) = (path.name for path in (newest.folder / "policies").iterdir())
+        metrics = [{k: v for k, v in row.items() if k not in TIMES} for row in read_metrics(stage / METRICS)]
+        found[stage.name] = log(stage), metrics, weight_files(stage, newest.iteration, policy)
     return found
+
+
+TIMES = ("seconds", "matches_per_second", "tokens_per_second")
+"""Metrics that differ between runs."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from arena.config.arms import budget, study_of, with_arm
 from arena.config.experiment import Experiment
-from arena.config.layers import compose
+from arena.config.recipe import Recipe, compose_recipe, last_experiment, with_study
 from arena.config.sources import Layer, set_layer
 from arena.config.study import TUNING, RuleSpec, StudySpec
 from arena.errors import ConfigError
@@ -110,7 +110,7 @@ def recipe_axes(base: Layer) -> dict[str, list[str]]:
 
     Raises ConfigError for an invalid grid.
     """
-    study = compose([base]).study
+    study = compose_recipe([base]).study
     try:
         return read_axes(study.grid if study else [])
     except ConfigError as error:
@@ -124,26 +124,26 @@ def sweep_experiment(
     figure: str = "",
     lowest: bool = False,
     first_seed: int | None = None,
-) -> Experiment:
-    """Return an experiment whose arms are the points of a grid, and which makes no claim.
+) -> Recipe:
+    """Return a recipe whose arms are the points of a grid, and which makes no claim.
 
     `figure`, `lowest` (less is better) and `first_seed` override those of the recipe's study, if it has one. The number
     of averaged iterations comes from that study. Raises ConfigError for an invalid setting, for one that an arm sets
     itself, and for seeds that the recipe's rule judges.
     """
-    experiment = compose([base])
-    composed = {name: compose([base, *map(set_layer, point.settings)]) for name, point in points.items()}
-    known = experiment.study
+    recipe = compose_recipe([base])
+    composed = {name: compose_recipe([base, *map(set_layer, point.settings)]) for name, point in points.items()}
+    known, judged = recipe.study, last_experiment(recipe)
     tried = [setting for point in points.values() for setting in point.settings]
     same = known is not None and figure in ("", known.figure)
     spec: dict[str, Any] = {
         "replicates": known.replicates if known else "nothing",
         "claim": "none: settings are tried out",
         "published": "nothing",
-        "family": known.family if known else experiment.all_tables()[0].game.name,
+        "family": known.family if known else next((table.game.name for table in judged.all_tables()), "data"),
         "minutes": known.minutes if known else None,
         "figure": figure or (known.figure if known else "mean_payoff"),
-        "last": known.last if known else max(1, experiment.iterations // 4),
+        "last": known.last if known else max(1, judged.iterations // 4),
         "arm": BASE,
         "arms": {name: [*_arm_settings(known, point), *point.settings] for name, point in points.items()},
         "each": without_overridden(known.each, tried) if known else [],
@@ -155,11 +155,14 @@ def sweep_experiment(
     first = usual if first_seed is None else first_seed
     _check_unjudged(known, range(first, first + seeds))
     study = StudySpec(**spec, verdict=rule, first_seed=first)
-    return _mark_uneven(experiment.model_copy(update={"study": study}))
+    return _mark_uneven(with_study(recipe, study))
 
 
-def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: Mapping[str, Experiment]) -> list[str]:
-    """Return the names of points that can share one imitation per seed; [] if a swept key affects imitation."""
+def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: Mapping[str, Recipe]) -> list[str]:
+    """Return the names of points that can share one imitation per seed.
+
+    Returns [] if a swept key affects imitation, and for pipelines.
+    """
     tried: dict[str, set[str]] = {}
     for point in points.values():
         for key, _, value in (setting.partition("=") for setting in point.settings):
@@ -167,8 +170,13 @@ def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: M
     if any(len(values) > 1 and not key.startswith(AFTER_IMITATION) for key, values in tried.items()):
         return []
     warm = ("", *((known.arm, *known.warm) if known else ()))
-    imitating = [name for name, one in composed.items() if any(of.train and of.imitate for of in one.policies.values())]
-    return [name for name in imitating if points[name].arm in warm]
+    return [
+        name
+        for name, one in composed.items()
+        if isinstance(one, Experiment)
+        and any(of.train and of.imitate for of in one.policies.values())
+        and points[name].arm in warm
+    ]
 
 
 def _arm_settings(known: StudySpec | None, point: Point) -> list[str]:
@@ -191,10 +199,10 @@ def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
         raise ConfigError(f"--first-seed: the recipe's study judges seed {both[0]}: choose another")
 
 
-def _mark_uneven(experiment: Experiment) -> Experiment:
+def _mark_uneven(experiment: Recipe) -> Recipe:
     """Return the experiment with all arms `uneven`, of unknown duration, if settings change the number of matches."""
     spec = study_of(experiment)
     if {budget(with_arm(experiment, arm)) for arm in spec.arms} == {budget(experiment)}:
         return experiment
     changed = {"uneven": list(spec.arms), "minutes": None}
-    return experiment.model_copy(update={"study": spec.model_copy(update=changed)})
+    return with_study(experiment, spec.model_copy(update=changed))

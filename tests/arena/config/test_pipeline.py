@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from arena import resume, run
 from arena.config.experiment import Experiment
 from arena.config.pipeline import read_pipeline
 from arena.config.sources import Layer, file_layer, set_layer, text_layer
@@ -11,7 +12,7 @@ from arena.config.staging import Earlier, plan, stage_seed
 from arena.errors import ConfigError
 from arena.parts.chosen import takes_any
 from arena.parts.schedules import SCHEDULE
-from tests.factories.commands import refused
+from tests.factories.commands import arena, refused
 from tests.factories.pipelines import CONFIG, pipeline
 
 HEAD = CONFIG[: CONFIG.index("stages:")]
@@ -180,12 +181,25 @@ def test_other_kinds_of_parts_take_their_own_settings_only() -> None:
     assert not any(takes_any(SCHEDULE, name) for name in SCHEDULE.table)
 
 
-def test_commands_for_single_experiments_say_so(tmp_path: Path) -> None:
+def test_a_pipeline_is_checked_as_a_whole(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
     assert file_layer(file).data["stages"]
-    for words in (["sweep", file, "--set", "learn.lr=1e-3"], ["check", "experiment", file]):
-        assert "it has `stages`, and this takes a single experiment" in refused(*words)
+    told = arena("check", "experiment", file)
+    assert told.code == 0 and "stage 3: last (play)" in told.out and "chain: fit to run" in told.out
+    assert "stage last: " in refused("check", "experiment", file, "--set", "stages.last.play.seats.first.role=none")
+
+
+def test_python_says_that_it_runs_single_experiments(tmp_path: Path) -> None:
+    file = tmp_path / "chain.yaml"
+    file.write_text(CONFIG)
+    with pytest.raises(ConfigError, match=r"takes a single experiment, not a pipeline \(arena run selfplay"):
+        run(file, out=tmp_path / "run")
+    (tmp_path / "run" / "stages" / "01-first").mkdir(parents=True)
+    (tmp_path / "run" / "config.yaml").write_text("stages: []")
+    for folder in (tmp_path / "run", tmp_path / "run" / "stages" / "01-first"):
+        with pytest.raises(ConfigError, match=r"use the command arena resume .*run$"):
+            resume(folder)
 
 
 def test_an_opponent_from_a_stage_keeps_its_role(tmp_path: Path) -> None:

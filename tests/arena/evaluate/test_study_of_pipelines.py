@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from arena.config.arms import budget, check_arms, with_arm
+from arena.config.arms import budget, check_arms, study_of, with_arm
 from arena.config.pipeline import Pipeline
 from arena.config.recipe import compose_recipe, last_experiment, plain_of
 from arena.config.sources import text_layer
 from arena.errors import ConfigError
+from arena.evaluate.study.grid import build_grid, read_axes, sweep_experiment
 from tests.factories.commands import arena, refused
 from tests.factories.pipelines import CONFIG, STAGES
 
@@ -78,10 +79,31 @@ def test_a_study_of_pipelines_is_judged_by_the_last_stage(tmp_path: Path) -> Non
     assert "policies.player.model" not in compared["differs"], "earlier stages' weights have the same names"
 
 
-def test_a_rehearsal_and_a_sweep_say_that_they_take_no_pipeline(tmp_path: Path) -> None:
+def test_a_rehearsal_says_that_it_takes_no_pipeline(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(TEXT)
     assert "--rehearse: stages of a pipeline" in refused("study", file, "--rehearse", "--json")
-    assert "it has `stages`, and this takes a single experiment" in refused(
-        "sweep", file, "--set", "learn.lr=1e-3,1e-4"
-    )
+
+
+@pytest.mark.parametrize("text", [TEXT, CONFIG])
+def test_a_sweep_tries_settings_of_stages(text: str) -> None:
+    points = build_grid(read_axes(["stages.last.play.learn.lr=1e-3,1e-4", "stages.first.play.iterations=1,2"]))
+    swept = sweep_experiment(text_layer("chain.yaml", text), points, 2)
+    check_arms(swept)
+    spec = study_of(swept)
+    assert [last_experiment(with_arm(swept, arm)).learn.lr for arm in spec.arms] == [1e-3, 1e-3, 1e-4, 1e-4]
+    assert spec.uneven == list(spec.arms) and not spec.warm, "the first stages are of unequal length"
+    with pytest.raises(ConfigError, match="no stage 'lats'"):
+        sweep_experiment(text_layer("chain.yaml", text), build_grid(read_axes(["stages.lats.play.seed=1"])), 2)
+
+
+@pytest.mark.slow
+def test_a_sweep_runs_pipelines(tmp_path: Path) -> None:
+    file, out = tmp_path / "chain.yaml", tmp_path / "sweep"
+    file.write_text(CONFIG)
+    told = arena("sweep", file, "--set", "stages.last.play.learn.lr=1e-3,1e-9", "--seeds", "1", "--out", out, "--json")
+    assert told.code == 0, told
+    assert sorted(path.parent.parent.parent.name for path in out.glob("*/stages/03-last/done.json")) == [
+        "setting-1-100", "setting-2-100",
+    ]  # fmt: skip
+    assert len(json.loads((out / "sweep.json").read_text())["ranking"]) == 2

@@ -1,0 +1,156 @@
+"""A pipeline with a stage of each kind: killed anywhere it resumes bit by bit, and nothing it reads changes unseen."""
+
+import json
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from arena.cli.loop import wait
+from arena.config.pipeline import Pipeline, read_pipeline
+from arena.config.sources import text_layer
+from arena.errors import Interrupted, StoreError
+from arena.pipelines.running import start_pipeline
+from arena.store.reader import FolderReader, RunReader
+from arena.store.stages import begun
+from arena.store.stages import finished as ended
+from tests.factories import data_sets
+from tests.factories.children import Child, Hurt, arena_child
+from tests.factories.commands import arena, refused
+from tests.factories.labs import Quiet
+from tests.factories.pipelines import KINDS, results
+from tests.factories.thorough import THOROUGH, cases
+
+STAGES = ("01-play", "02-sft", "03-reward_model", "04-dpo", "05-rl", "06-offline", "07-distil")
+
+
+def read(text: str = KINDS) -> Pipeline:
+    return read_pipeline([text_layer("test", text)])
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("config") / "kinds.yaml"
+    file.write_text(KINDS)
+    return file
+
+
+@pytest.fixture(scope="module")
+def whole(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A pipeline that has run to its end in one process, and the number of its durable steps."""
+    place = tmp_path_factory.mktemp("whole")
+    hurt = Hurt(count_steps=place / "steps")
+    told = arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", hurt=hurt)
+    assert told.code == 0, told
+    return place / "run", int((place / "steps").read_text())
+
+
+@pytest.fixture
+def copy(whole: tuple[Path, int], tmp_path: Path) -> Path:
+    """A copy of the finished pipeline."""
+    return shutil.copytree(whole[0], tmp_path / "copy")
+
+
+def test_each_stage_learns_from_earlier_ones(whole: tuple[Path, int]) -> None:
+    folder = whole[0]
+    assert tuple(stage.name for stage in begun(folder)) == STAGES
+    about = {stage.name[3:]: RunReader(stage).environment()["experiment"] for stage in begun(folder)}
+    weights = {stage.name[3:]: {n: str(p) for n, p in ended(stage).weights.items()} for stage in begun(folder)}  # type: ignore[union-attr]
+    assert about["rl"]["policies"]["player"]["reference"] == weights["sft"]["player"]
+    assert about["rl"]["policies"]["player"]["model"] == weights["dpo"]["player"]
+    (scored,) = about["rl"]["credit"]["stages"]
+    assert scored["reward_model"]["model"] == weights["reward_model"]["reward_model"]
+    assert about["offline"]["source"]["log"] == str(folder / "stages" / "05-rl")
+    assert about["distil"]["policies"]["player"]["reference"] == weights["sft"]["player"]
+    assert about["reward_model"]["reward_model"]["policy"] == "player", "as it was written"
+    assert RunReader(folder / "stages" / "03-reward_model").environment()["commands"]
+    learned = [len(metrics) for _, metrics, _ in results(folder).values()]
+    assert learned[2] == 2 and min(learned) > 0
+    files = [files[0] for _, _, files in results(folder).values()]
+    assert len(set(files)) == len(STAGES), "all learn"
+
+
+@pytest.mark.parametrize("case", range(cases(3, 40)))
+def test_killed_at_any_step_it_resumes_bit_by_bit(
+    whole: tuple[Path, int], config: Path, tmp_path: Path, case: int
+) -> None:
+    """Each case kills the pipeline in its own slice of the steps, and every third one kills the resumed one, too."""
+    (folder, steps), count, draw = whole, cases(3, 40), random.Random(case)
+    at = draw.randint(1 + steps * case // count, steps * (case + 1) // count)
+    start = ["run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json"]
+    killed = arena_child(tmp_path / "child", *start, hurt=Hurt(kill_at_step=at))
+    assert killed.code == -9, killed
+    for again in [*([Hurt(kill_at_step=draw.randint(1, 60))] if case % 3 == 0 and THOROUGH else []), None]:
+        arguments = ["resume", tmp_path / "run", "--json"] if (tmp_path / "run" / "config.yaml").exists() else start
+        told = arena_child(tmp_path / "again", *arguments, hurt=again)
+    assert told.code == 0, told
+    assert results(tmp_path / "run") == results(folder)
+
+
+@pytest.mark.slow
+def test_interrupted_while_a_reward_model_learns_it_goes_on(
+    whole: tuple[Path, int], config: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    child = Child(tmp_path / "child", "run", "selfplay", "--config", config, "--out", folder, "--json")
+    assert child.until((folder / "stages" / STAGES[2] / "config.yaml").exists)
+    child.signal(signal.SIGINT)
+    told = child.end()
+    assert told.code == 130 and f"arena resume {folder} continues" in told.line, told
+    assert not ended(folder / "stages" / STAGES[2])
+    told = arena_child(tmp_path / "again", "resume", folder, "--json")
+    assert told.code == 0 and results(folder) == results(whole[0]), told
+    commands = FolderReader(folder / "stages" / STAGES[2]).environment()["commands"]
+    assert [command["command"][1] for command in commands] == ["run", "resume"]
+
+
+def test_a_damaged_reward_model_is_not_learned_from(copy: Path) -> None:
+    for name in STAGES[3:]:
+        shutil.rmtree(copy / "stages" / name)
+    weights = copy / "stages" / STAGES[2] / "checkpoints/0002/policies/reward_model/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert "model.safetensors is not as it was written, and later stages start from it" in refused("resume", copy)
+    assert not (copy / "stages" / STAGES[3]).exists()
+
+
+@pytest.mark.parametrize("name", [STAGES[2], STAGES[6]])
+def test_a_pipeline_that_was_moved_during_a_stage_says_so(whole: tuple[Path, int], copy: Path, name: str) -> None:
+    for later in STAGES[STAGES.index(name) + 1 :]:
+        shutil.rmtree(copy / "stages" / later)
+    (copy / "stages" / name / "done.json").unlink()
+    line = refused("resume", copy)
+    assert f"was moved from {whole[0]} during stage {name[3:]}" in line and f"remove {copy / 'stages' / name}" in line
+
+
+ROWS = """\
+stages:
+  - sft: {policy: player, data: CHATS, batch: 4}
+  - reward_model: {policy: player, data: PAIRS, batch: 4}
+"""
+
+
+def of_rows(chats: Path, pairs: Path) -> Pipeline:
+    shared = KINDS[: KINDS.index("stages:")]
+    return read(shared + ROWS.replace("CHATS", str(chats)).replace("PAIRS", str(pairs)))
+
+
+def test_a_data_set_that_was_edited_between_stages_is_refused(tmp_path: Path) -> None:
+    chats = data_sets.written(tmp_path / "chats.jsonl", data_sets.chats(8))
+    pairs = data_sets.written(tmp_path / "pairs.jsonl", data_sets.pairs(12))
+    with pytest.raises(Interrupted):
+        stop = Quiet(lambda what, value: (what, value) == ("iteration", 1))
+        wait(start_pipeline(of_rows(chats, pairs), tmp_path / "run", stop))
+    pairs.write_text(pairs.read_text() + json.dumps({"prompt": "take 5", "chosen": "yes", "rejected": "no"}) + "\n")
+    assert f"{pairs} was edited since" in refused("resume", tmp_path / "run")
+    assert ended(tmp_path / "run" / "stages" / "01-sft") and not (tmp_path / "run/stages/02-reward_model").exists()
+    data_sets.written(pairs, data_sets.pairs(12))
+    assert arena("resume", tmp_path / "run").code == 0
+
+
+def test_a_data_set_that_is_not_there_is_told_before_the_first_stage(tmp_path: Path) -> None:
+    chats = data_sets.written(tmp_path / "chats.jsonl", data_sets.chats(8))
+    with pytest.raises(StoreError, match=r"pairs.jsonl cannot be read: No such file"):
+        wait(start_pipeline(of_rows(chats, tmp_path / "pairs.jsonl"), tmp_path / "run", Quiet()))
+    assert not (tmp_path / "run").exists()
