@@ -9,12 +9,11 @@ import numpy as np
 
 from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import View
-from games.families.grid import STEPS, Cell, Door, carve, distances, drawn
+from games.families.grid import STEPS, Cell, Door, Starts, drawn, drawn_walk
 from games.families.locks import State, after_step, lock, steps_left
 from games.families.solitaire import Solitaire
 
-MATCH = "match"
-MOST_LOCKS = 3
+MATCH, MOST_LOCKS = "match", 3
 
 
 class Maze(Solitaire):
@@ -22,14 +21,12 @@ class Maze(Solitaire):
 
     Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at
     most: the default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4.
-    Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map), "place" (the walker's cell and the
-    exits) or "partial" (the exits); layout, seed of the maze and goal of all matches (None: each has its own);
-    starts "any", "near" (in the half of the cells that is nearer to the goal) or "far";
-    locks 0 to 3, fewer than size: so many doors on the way to the goal are locked, and as many keys lie before
+    Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map), "place" (the walker's column and
+    row, and the exits) or "partial" (the exits); layout, seed of a maze and goal that all matches share; starts "any",
+    "near" (among the half of the cells nearer to the goal) or "far", these two and layout without locks; locks 0 to 3, fewer than size: so many doors on the way to the goal are locked, and as many keys lie before
     them. One round along the wall finds a key, another its door: with locks 2 * size^2 * (1 + 2 * locks) turns;
     expert, whether a step that brings the goal nearer pays the part "match" of 1, which `credit.weights: {match: 0}`
     makes a mark of agreement with an expert and no reward (UI-S1's estimator `step_episode` reads it).
-    With locks, layout must be None and starts "any".
     """
 
     name = "maze"
@@ -43,7 +40,7 @@ class Maze(Solitaire):
         size: int = 5,
         view: Literal["full", "place", "partial"] = "full",
         layout: int | None = None,
-        starts: Literal["any", "near", "far"] = "any",
+        starts: Starts = "any",
         locks: int = 0,
         expert: bool = False,
         max_turns: int | None = None,
@@ -55,7 +52,7 @@ class Maze(Solitaire):
         self.layout = None if layout is None else whole_number("layout", layout, least=0)
         self.starts = choice("starts", starts, "any", "near", "far")
         if self.locks and (self.layout is not None or self.starts != "any"):
-            raise ValueError('locks must be 0 with a `layout`, or with `starts` other than "any"')
+            raise ValueError("locks must be 0 with `layout` or `starts`")
         if self.expert:
             self.reward_parts = {**self.reward_parts, MATCH: "1 for a step that brings the goal nearer"}
         enough = 2 * size**2 * (1 + 2 * self.locks)
@@ -63,18 +60,7 @@ class Maze(Solitaire):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Carve a maze, draw start and goal farther apart than there are locks, and place locks and keys."""
-        cells = [(x, y) for x in range(self.size) for y in range(self.size)]
-        layout = rng if self.layout is None else np.random.default_rng(self.layout)
-        self.doors, steps = carve(cells, layout), 0
-        while steps <= self.locks:
-            start, goal = layout.choice(len(cells), size=2, replace=False)
-            self.start, self.goal = cells[start], cells[goal]
-            steps = distances(self.doors, self.start)[self.goal]
-        if self.layout is not None or self.starts != "any":
-            nearest_first = list(distances(self.doors, self.goal))[1:]
-            half = len(nearest_first) // 2
-            among = {"any": nearest_first, "near": nearest_first[:half], "far": nearest_first[half:]}[self.starts]
-            self.start = among[rng.integers(len(among))]
+        self.doors, self.start, self.goal = drawn_walk(self.size, self.locks, rng, self.layout, self.starts)
         locked, keys = lock(self.doors, self.start, self.goal, self.locks, rng)
         self.at = self.begun = State(self.start, keys, 0, locked)
 
@@ -96,10 +82,8 @@ class Maze(Solitaire):
         locked = [way for way in self._exits() if self._door(way) in self.at.locked]
         facts: dict[str, Any] = {"exits": [way for way in self._exits() if way not in locked]}
         facts |= {"locked": locked, "keys": self.at.held} if self.locks else {}
-        facts["turns_left"] = self.turns_left
-        place = "{} {}".format(*self.position)  # column and row
-        shown = {"full": {"map": self.map()}, "place": {"place": place}, "partial": {}}
-        return {**shown[self.view], **facts}
+        shown = {"full": {"map": self.map()}, "place": {"place": "{} {}".format(*self.position)}, "partial": {}}
+        return {**shown[self.view], **facts, "turns_left": self.turns_left}
 
     def situation(self, seat: str) -> str:
         """Return the walker's cell as text; with locks, also the keys held and the cells where keys lie."""
