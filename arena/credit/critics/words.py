@@ -40,7 +40,8 @@ def prompts(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -
     prompts are equal states, whatever came before and however many turns are left. Raises KeyError for a turn without
     tokens.
     """
-    rows = [np.array(t.contexts()[turn.index].ids, np.uint64) for t in trajectories for turn in t.turns]
+    read = [(t.contexts(), t.turns) for t in trajectories]
+    rows = [np.array(contexts[turn.index].ids, np.uint64) for contexts, turns in read for turn in turns]
     whole = [np.array([_hash(row.tobytes().hex())], np.uint64) for row in rows]
     return _normalised(_hashed(rows, "token", features, grams)) + _normalised(_hashed(whole, "prompt", features))
 
