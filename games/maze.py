@@ -9,12 +9,11 @@ import numpy as np
 
 from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import View
-from games.families.grid import STEPS, Cell, Door, carve, distances, drawn
+from games.families.grid import STEPS, Cell, Door, Starts, drawn, drawn_walk
 from games.families.locks import State, after_step, lock, steps_left
 from games.families.solitaire import Solitaire
 
-MATCH = "match"
-MOST_LOCKS = 3
+MATCH, MOST_LOCKS = "match", 3
 
 
 class Maze(Solitaire):
@@ -22,11 +21,13 @@ class Maze(Solitaire):
 
     Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at
     most: the default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4.
-    Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map) or "partial" (the exits here);
-    locks 0 to 3, fewer than size: so many doors on the way to the goal are locked, and as many keys lie before
-    them. One round along the wall finds a key, another its door: with locks 2 * size^2 * (1 + 2 * locks) turns;
-    expert, whether a step that brings the goal nearer pays the part "match" of 1, which `credit.weights: {match: 0}`
-    makes a mark of agreement with an expert and no reward (UI-S1's estimator `step_episode` reads it).
+    Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map), "place" (the walker's column and
+    row, and the exits) or "partial" (the exits); layout, seed of a maze and goal that all matches share; starts "any",
+    "near" (among the half of the cells nearer to the goal) or "far", these two and layout without locks; locks 0 to 3,
+    fewer than size: so many doors on the way to the goal are locked, and as many keys lie before them. One round along
+    the wall finds a key, another its door: with locks 2 * size^2 * (1 + 2 * locks) turns; expert, whether a step that
+    brings the goal nearer pays the part "match" of 1, which `credit.weights: {match: 0}` makes a mark of agreement with
+    an expert and no reward (UI-S1's estimator `step_episode` reads it).
     """
 
     name = "maze"
@@ -38,7 +39,9 @@ class Maze(Solitaire):
         self,
         *,
         size: int = 5,
-        view: Literal["full", "partial"] = "full",
+        view: Literal["full", "place", "partial"] = "full",
+        layout: int | None = None,
+        starts: Starts = "any",
         locks: int = 0,
         expert: bool = False,
         max_turns: int | None = None,
@@ -46,20 +49,18 @@ class Maze(Solitaire):
     ) -> None:
         self.size = whole_number("size", size, least=2, most=20)
         self.locks = whole_number("locks", locks, least=0, most=min(MOST_LOCKS, self.size - 1))
-        self.view, self.expert = choice("view", view, "full", "partial"), flag("expert", expert)
+        self.view, self.expert = choice("view", view, "full", "place", "partial"), flag("expert", expert)
+        self.layout = layout if layout is None else whole_number("layout", layout, least=0)
+        self.starts = choice("starts", starts, "any", "near", "far")
+        if self.locks and (self.layout is not None or self.starts != "any"):
+            raise ValueError("locks must be 0 with `layout` or `starts`")
         if self.expert:
             self.reward_parts = {**self.reward_parts, MATCH: "1 for a step that brings the goal nearer"}
-        enough = 2 * size**2 * (1 + 2 * self.locks)
-        super().__init__(max_turns=enough if max_turns is None else max_turns, **options)
+        super().__init__(max_turns=2 * size**2 * (1 + 2 * self.locks) if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Carve a maze, draw start and goal farther apart than there are locks, and place locks and keys."""
-        cells = [(x, y) for x in range(self.size) for y in range(self.size)]
-        self.doors, steps = carve(cells, rng), 0
-        while steps <= self.locks:
-            start, goal = rng.choice(len(cells), size=2, replace=False)
-            self.start, self.goal = cells[start], cells[goal]
-            steps = distances(self.doors, self.start)[self.goal]
+        self.doors, self.start, self.goal = drawn_walk(self.size, self.locks, rng, self.layout, self.starts)
         locked, keys = lock(self.doors, self.start, self.goal, self.locks, rng)
         self.at = self.begun = State(self.start, keys, 0, locked)
 
@@ -77,12 +78,13 @@ class Maze(Solitaire):
         return f"Find the goal of the maze: {acts}; {self.max_turns} turns in all.{legend}"
 
     def public(self) -> dict[str, Any]:
-        """Return `exits`, `turns_left`, with locks `locked` exits and number of `keys` held, and in full view `map`."""
+        """Return `exits`, `turns_left`, `locked` exits and held `keys` with locks, and `map` or `place` by view."""
         locked = [way for way in self._exits() if self._door(way) in self.at.locked]
-        facts: dict[str, Any] = {"exits": [way for way in self._exits() if way not in locked]}
-        facts |= {"locked": locked, "keys": self.at.held} if self.locks else {}
-        facts["turns_left"] = self.turns_left
-        return {"map": self.map(), **facts} if self.view == "full" else facts
+        exits = [way for way in self._exits() if way not in locked]
+        facts = {"locked": locked, "keys": self.at.held} if self.locks else {}
+        place = "{} {}".format(*self.position)
+        seen = {"full": {"map": self.map()}, "place": {"place": place}, "partial": {}}[self.view]
+        return {**seen, "exits": exits, **facts, "turns_left": self.turns_left}
 
     def situation(self, seat: str) -> str:
         """Return the walker's cell as text; with locks, also the keys held and the cells where keys lie."""

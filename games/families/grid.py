@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 import numpy as np
 
+Starts = Literal["any", "near", "far"]
 Cell = tuple[int, int]  # column from the west, row from the north
 Doors = dict[Cell, dict[str, Cell]]  # for every cell, by direction, the cells next door
 Door = frozenset[Cell]  # the two cells that it joins
@@ -54,6 +56,27 @@ def distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Ce
                 steps[there] = steps[cell] + 1
                 edge.append(there)
     return steps
+
+
+def drawn_walk(
+    size: int, locks: int, rng: np.random.Generator, layout: int | None, starts: Starts
+) -> tuple[Doors, Cell, Cell]:
+    """Draw the doors of a maze, with a start and a goal that are more than `locks` steps apart.
+
+    `layout` is a seed of doors and goal, so that only the start is drawn from `rng`. A start that is "near" or "far" is
+    among the half of the other cells nearer to the goal, or farther from it; that half may be within `locks` steps.
+    """
+    cells = [(x, y) for x in range(size) for y in range(size)]
+    source = rng if layout is None else np.random.default_rng(layout)
+    doors, start, goal = carve(cells, source), cells[0], cells[0]
+    while distances(doors, start)[goal] <= locks:
+        start, goal = (cells[k] for k in source.choice(len(cells), size=2, replace=False))
+    if layout is None and starts == "any":
+        return doors, start, goal
+    nearest_first = list(distances(doors, goal))[1:]
+    half = len(nearest_first) // 2
+    among = {"any": nearest_first, "near": nearest_first[:half], "far": nearest_first[half:]}[starts]
+    return doors, among[rng.integers(len(among))], goal
 
 
 def drawn(doors: Doors, marks: Mapping[Cell, str], shut: Collection[Door] = ()) -> str:

@@ -26,7 +26,7 @@ class SearchPlanner(Search):
     Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's: reader "script" (answers
     what the pages say) or "seat" (a policy at a seat of its own, frozen, say); process: reward for all evidence pages,
     paid by share to the calls that show them; baseline: whether a right answer pays nothing where the scripted reader
-    is right without any page.
+    is right without any page; team: whether the reader's seat is paid for a right answer, too.
 
     Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost`, of each call. After AI-SearchPlanner's
     outcome + lambda process - alpha cost (constants there are not published). `best`, in the report, is what the player
@@ -48,9 +48,13 @@ class SearchPlanner(Search):
         reader: Literal["script", "seat"] = "script",
         process: float = 0.0,
         baseline: bool = False,
+        team: bool = False,
         **options: Any,
     ) -> None:
         self.reads = choice("reader", reader, "script", "seat") == "seat"
+        self.team = flag("team", team)
+        if self.team and not self.reads:
+            raise ValueError('reader must be "seat" where team is true: a script is not paid')
         self.process, self.baseline = number("process", process), flag("baseline", baseline)
         if self.reads:
             self.seats = (PLANNER, READER)
@@ -130,7 +134,8 @@ class SearchPlanner(Search):
     def _answered(self, text: str) -> None:
         right = exact(text, self.question.answers)
         self.said = text
-        self.pay(PLANNER, "answer", float(right and not (self.baseline and self._known())))
+        for seat in self.seats if self.team else (PLANNER,):
+            self.pay(seat, "answer", float(right and not (self.baseline and self._known())))
         self.end("answered", "Right." if right else "Wrong.")
 
     def _known(self) -> bool:

@@ -40,6 +40,27 @@ def test_every_maze_has_exactly_one_way_between_any_two_cells(size):
         assert distances(doors, game.start) == reached and game.shortest() == reached[game.goal]
 
 
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_a_layout_is_shared_by_all_matches_and_near_and_far_starts_are_apart(size):
+    games = {starts: Maze(size=size, layout=5, starts=starts, view="place") for starts in ("any", "near", "far")}
+    met, steps = {starts: set() for starts in games}, {starts: set() for starts in games}
+    for starts, game in games.items():
+        for seed in range(40 * size**2):
+            game.reset(seed=seed)
+            assert game.goal == games["any"].goal and game.doors == games["any"].doors
+            assert game.public()["place"] == f"{game.position[0]} {game.position[1]}" and "map" not in game.public()
+            met[starts].add(game.start)
+            steps[starts].add(game.shortest())
+    assert not met["near"] & met["far"] and met["near"] | met["far"] == met["any"] and len(met["any"]) == size**2 - 1
+    assert max(steps["near"]) <= min(steps["far"])
+
+
+def test_locks_go_with_neither_a_layout_nor_chosen_starts():
+    for wrong in ({"layout": 1}, {"starts": "far"}):
+        with pytest.raises(ValueError, match="locks must be 0"):
+            Maze(locks=1, **wrong)
+
+
 def test_mazes_differ():
     game = Maze()
     assert len({(game.reset(seed=seed), game.map())[1] for seed in range(200)}) == 200

@@ -9,7 +9,7 @@ run's random draws.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,8 @@ from arena.parts.spec import Count, Positive
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Rate = Annotated[float, Field(gt=0)]
+Reads = Literal["words", "prompt"]
+"""State of a turn: words of all messages and own replies so far, or only the policy's prompt."""
 
 
 def critic_for(chosen: Chosen | None, estimator: Chosen, **known: Any) -> Critic | None:
@@ -87,6 +89,7 @@ def archer(
     replay: Annotated[int, Field(ge=0, le=10**8)] = 100_000,
     fresh: Annotated[int, Field(ge=0, le=10**6)] = 0,
     warmup: Positive = 2,
+    reads: Reads = "words",
 ) -> Critic:
     """Create ArCHer's critic: twin Q(s, a) and V(s) of utterances, trained off-policy on replayed turns.
 
@@ -97,7 +100,9 @@ def archer(
 
     Q learns from the newest `replay` turns (0: only this iteration's). V needs replies sampled from π: this iteration's
     own turns, and `fresh` replayed turns per iteration with newly sampled replies. The networks have one layer of
-    `hidden` units, and read text as `features` hashed n-grams (`arena.credit.critics.words`).
+    `hidden` units, and read text as `features` hashed n-grams (`arena.credit.critics.words`): a state's messages and
+    own replies so far with the turn's number, or by `reads: prompt` the tokens of the policy's prompt, public facts
+    included. The latter makes equal prompts equal states, which suits roles with a memory window of 0.
 
     Source: ArCHer (Zhou et al. 2024: 50 such steps, called epochs, 1e5 turns, 20 iterations of warm-up, γ .95). There Q
     and V are heads of a RoBERTa, and every replayed state gets a new reply in every step.
@@ -115,6 +120,7 @@ def archer(
         replay=replay,
         fresh=fresh,
         warmup=warmup,
+        reads=reads,
     )
     return Archer(context, settings)
 
@@ -133,6 +139,7 @@ def ilql(
     batch: Count = 256,
     replay: Annotated[int, Field(ge=0, le=10**8)] = 100_000,
     warmup: Positive = 2,
+    reads: Reads = "words",
 ) -> Critic:
     """Create implicit Q-learning's critic for logs: V(s) is near the best Q(s, a) among replies a that the log has.
 
@@ -151,7 +158,7 @@ def ilql(
 
     settings = ArcherSettings(
         gamma=gamma, features=features, hidden=hidden, lr=lr, polyak=polyak, steps=steps, batch=batch, replay=replay,
-        fresh=0, warmup=warmup,
+        fresh=0, warmup=warmup, reads=reads,
     )  # fmt: skip
     return Ilql(context, settings, expectile)
 
@@ -169,6 +176,7 @@ def monte_carlo(
     batch: Count = 256,
     replay: Annotated[int, Field(ge=0, le=10**8)] = 100_000,
     warmup: Positive = 2,
+    reads: Reads = "words",
 ) -> Critic:
     """Create a critic of the policy that sampled a log: Q(s, a) is the mean return, V(s) the mean of Q.
 
@@ -182,7 +190,7 @@ def monte_carlo(
 
     settings = ArcherSettings(
         gamma=gamma, features=features, hidden=hidden, lr=lr, polyak=polyak, steps=steps, batch=batch, replay=replay,
-        fresh=0, warmup=warmup,
+        fresh=0, warmup=warmup, reads=reads,
     )  # fmt: skip
     return MonteCarlo(context, settings)
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from agents.engines.base import Request
 from arena.credit.batch import Credited, TurnBatch
 from arena.credit.critics.linear import per_trajectory
 from arena.credit.critics.networks import Networks, q_targets, twin_loss
-from arena.credit.critics.words import replies, states, texts
+from arena.credit.critics.words import prompts, replies, states, texts
 from arena.errors import ConfigError
 from arena.learn.divergence import require_finite, step_counts
 from arena.learn.moments import MOMENTS
@@ -80,6 +80,7 @@ class ArcherSettings:
     replay: int
     fresh: int
     warmup: int
+    reads: Literal["words", "prompt"]
 
 
 class Archer:
@@ -178,7 +179,8 @@ class Archer:
 
     def _features(self, trajectories: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
         size = self.settings.features
-        seen, said = states(trajectories, size, _GRAMS), replies(trajectories, size, _GRAMS)
+        read = prompts if self.settings.reads == "prompt" else states
+        seen, said = read(trajectories, size, _GRAMS), replies(trajectories, size, _GRAMS)
         return torch.from_numpy(seen).float(), torch.from_numpy(said).float()
 
     def _buffer_rows(self, credited: Sequence[Credited]) -> TurnBuffer:

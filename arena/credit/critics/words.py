@@ -33,6 +33,19 @@ def states(trajectories: Sequence[Trajectory], features: int, grams: int = 1) ->
     return _normalised(_hashed(facts, "fact", features)) + _normalised(new) + _normalised(_before(batch, past))
 
 
+def prompts(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
+    """Return hashed features of the tokens that the policy read before each turn, [T, features].
+
+    They are the sum of two vectors of length 1: runs of up to `grams` tokens, and the prompt as a whole. So equal
+    prompts are equal states, whatever came before and however many turns are left. Raises KeyError for a turn without
+    tokens.
+    """
+    read = [(t.contexts(), t.turns) for t in trajectories]
+    rows = [np.array(contexts[turn.index].ids, np.uint64) for contexts, turns in read for turn in turns]
+    whole = [np.array([_hash(row.tobytes().hex())], np.uint64) for row in rows]
+    return _normalised(_hashed(rows, "token", features, grams)) + _normalised(_hashed(whole, "prompt", features))
+
+
 def replies(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
     """Return hashed text features of each turn's raw reply, [T, features], rows of length 1."""
     return texts([turn.raw for t in trajectories for turn in t.turns], features, grams)

@@ -17,6 +17,7 @@ from arena.credit.batch import Credited, TurnBatch
 from arena.credit.critics.base import CriticContext
 from arena.credit.critics.ilql import Ilql, MonteCarlo
 from arena.credit.critics.networks import expectile_loss, q_targets
+from arena.credit.critics.words import prompts
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory, Turn
@@ -105,6 +106,27 @@ def test_a_saved_critic_goes_on_as_if_never_stopped(name: str, tmp_path: Path) -
         wait(one.fit(found[2:], np.random.default_rng(4)))
     ours, theirs = (wait(one.predict([c.trajectory for c in found])) for one in (whole, resumed))
     assert all((a == b).all() for key in ours for a, b in zip(ours[key], theirs[key], strict=True))
+
+
+def prompted(*observed: list[int]) -> Trajectory:
+    """A trajectory of one stream per turn (a memory window of 0), whose prompts have these ids."""
+    streams = []
+    for index, ids in enumerate(observed):
+        stream = Stream()
+        stream.observe(ids)
+        stream.wrote([5], [-1.0], index)
+        streams.append(stream)
+    turns = [turn(index, {}, raw="go", action="go") for index in range(len(observed))]
+    return trajectory_of(turns, streams=tuple(streams))
+
+
+def test_equal_prompts_are_equal_states_whenever_they_come() -> None:
+    found = [prompted([1, 2, 3], [4, 2], [1, 2, 3]), prompted([3, 2, 1], [1, 2, 3])]
+    seen = prompts(found, 256, 2)
+    assert (seen[0] == seen[2]).all() and (seen[0] == seen[4]).all(), "whatever came before"
+    assert len({row.tobytes() for row in seen}) == 3, "an order of tokens is another prompt"
+    read = critic("ilql", reads="prompt")._features(found)[0]
+    assert read.numpy() == pytest.approx(prompts(found, 32, 2))
 
 
 # -- weights -----------------------------------------------------------------------------------------------

@@ -30,6 +30,17 @@ def test_it_keeps_them_over_many_seeds(options, capsys) -> None:
     assert kept_over_many(lambda: SearchPlanner(**options), options, capsys)
 
 
+def test_a_team_is_paid_at_both_seats_and_a_script_is_not() -> None:
+    game = SearchPlanner(pages=60, terse=True, hops=1, reader="seat", team=True)
+    game.reset(seed=1)
+    answer = game.question.answer
+    for act in (f"?{next(iter(game.question.evidence))}", ".", f"={answer}"):
+        game.step(act)
+    assert game.payoffs() == {"planner": 1.0, "reader": 1.0}
+    with pytest.raises(ValueError, match="team"):
+        SearchPlanner(pages=60, terse=True, team=True)
+
+
 def test_the_planner_pays_for_calls_and_earns_the_readers_answer() -> None:
     game = SearchPlanner(pages=60, terse=True, hops=2, cost=0.1, process=0.5)
     game.reset(seed=1)
