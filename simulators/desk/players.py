@@ -17,7 +17,6 @@ from simulators.desk.goals import Goal
 from simulators.desk.policy import Rule
 from simulators.desk.world import World
 
-
 FUMBLES = 0.4
 """Chance of a random act of the `fumbler`."""
 
