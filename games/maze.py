@@ -22,12 +22,11 @@ class Maze(Solitaire):
     Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at most: the
     default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4. Options besides
     Solitaire's: size 2 to 20, cells a side; view "full" (the map), "place" (the walker's column and row, and the exits)
-    or "partial" (the exits); layout, seed of a maze and goal that all matches share; starts "any", "near" (among the
-    half of the cells nearer to the goal) or "far", these two and layout without locks; locks 0 to 3, fewer than size:
-    so many doors on the way to the goal are locked, and as many keys lie before them. One round along the wall finds a
-    key, another its door: with locks 2 * size^2 * (1 + 2 * locks) turns; expert, whether a step that brings the goal
-    nearer pays the part "match" of 1, no reward but a mark of agreement (UI-S1's `step_episode`) with `credit.weights:
-    {match: 0}`.
+    or "partial" (the exits); layout, seed of a maze and goal that all matches share; starts "any", "near" (in the half
+    nearer to the goal) or "far", as layout, without locks; locks 0 to 3, fewer than size: so many doors on the way to
+    the goal are locked, and as many keys lie before them. A round along the wall finds a key, another its door: 2 *
+    size^2 * (1 + 2 * locks) turns; expert, whether a step that brings the goal nearer pays the part "match" of 1, no
+    reward but a mark of agreement (UI-S1's `step_episode`) with `credit.weights: {match: 0}`.
     """
 
     name = "maze"
