@@ -19,15 +19,14 @@ MATCH, MOST_LOCKS = "match", 3
 class Maze(Solitaire):
     """Walk through a maze. Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and only loses a turn.
 
-    Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at
-    most: the default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4.
-    Options besides Solitaire's: size 2 to 20, cells a side; view "full" (the map), "place" (the walker's column and
-    row, and the exits) or "partial" (the exits); layout, seed of a maze and goal that all matches share; starts "any",
-    "near" (among the half of the cells nearer to the goal) or "far", these two and layout without locks; locks 0 to 3,
-    fewer than size: so many doors on the way to the goal are locked, and as many keys lie before them. One round along
-    the wall finds a key, another its door: with locks 2 * size^2 * (1 + 2 * locks) turns; expert, whether a step that
-    brings the goal nearer pays the part "match" of 1, which `credit.weights: {match: 0}` makes a mark of agreement with
-    an expert and no reward (UI-S1's estimator `step_episode` reads it).
+    Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at most: the
+    default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4. Options besides
+    Solitaire's: size 2 to 20, cells a side; view "full" (the map), "place" (the walker's column and row, and the exits)
+    or "partial" (the exits); layout, seed of a maze and goal that all matches share; starts "any", "near" (in the half
+    nearer to the goal) or "far", as layout, without locks; locks 0 to 3, fewer than size: so many doors on the way to
+    the goal are locked, and as many keys lie before them. A round along the wall finds a key, another its door: 2 *
+    size^2 * (1 + 2 * locks) turns; expert, whether a step that brings the goal nearer pays the part "match" of 1, no
+    reward but a mark of agreement (UI-S1's `step_episode`) with `credit.weights: {match: 0}`.
     """
 
     name = "maze"
@@ -50,8 +49,8 @@ class Maze(Solitaire):
         self.size = whole_number("size", size, least=2, most=20)
         self.locks = whole_number("locks", locks, least=0, most=min(MOST_LOCKS, self.size - 1))
         self.view, self.expert = choice("view", view, "full", "place", "partial"), flag("expert", expert)
-        self.layout = layout if layout is None else whole_number("layout", layout, least=0)
         self.starts = choice("starts", starts, "any", "near", "far")
+        self.layout = layout if layout is None else whole_number("layout", layout, least=0)
         if self.locks and (self.layout is not None or self.starts != "any"):
             raise ValueError("locks must be 0 with `layout` or `starts`")
         if self.expert:
@@ -80,10 +79,9 @@ class Maze(Solitaire):
     def public(self) -> dict[str, Any]:
         """Return `exits`, `turns_left`, `locked` exits and held `keys` with locks, and `map` or `place` by view."""
         locked = [way for way in self._exits() if self._door(way) in self.at.locked]
-        exits = [way for way in self._exits() if way not in locked]
+        exits, (x, y) = [way for way in self._exits() if way not in locked], self.position
         facts = {"locked": locked, "keys": self.at.held} if self.locks else {}
-        place = "{} {}".format(*self.position)
-        seen = {"full": {"map": self.map()}, "place": {"place": place}, "partial": {}}[self.view]
+        seen = {"full": {"map": self.map()}, "place": {"place": f"{x} {y}"}, "partial": {}}[self.view]
         return {**seen, "exits": exits, **facts, "turns_left": self.turns_left}
 
     def situation(self, seat: str) -> str:
