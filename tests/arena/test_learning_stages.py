@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.role import load_role
+from agents.role import BUILT_IN
 from arena.cli.loop import wait
 from arena.config.layers import to_yaml
 from arena.config.pipeline import Pipeline, read_pipeline
@@ -116,22 +116,26 @@ def test_settings_that_do_not_fit_are_refused_in_one_line(stage: str, expected: 
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.slow
 def test_traces_of_scripted_policies_are_imitated_in_the_format_of_the_role(tmp_path: Path) -> None:
-    traces = "{name: traces, play: {iterations: 1, seats: {first: {policy: random}, second: {policy: random}}}}"
-    data = '{run: "stage:traces", policies: [random]}'
+    own = tmp_path / "tagged_kuhn.yaml"
+    text = (BUILT_IN / "nano_kuhn.yaml").read_text()
+    own.write_text(
+        text.replace("role: nano_kuhn", "role: tagged_kuhn").replace(
+            "format: free", "format: tagged, action: answer, private: think"
+        )
+    )
+    seat = f"{{role: {own}, policy: random}}"
     run = wait(start_pipeline(pipeline(f"""\
 stages:
-  - {traces}
-  - sft: {{policy: player, data: {data}, batch: 4}}
+  - {{name: traces, play: {{iterations: 1, seats: {{first: {seat}, second: {seat}}}}}}}
+  - sft: {{policy: player, data: {{run: "stage:traces", policies: [random]}}, batch: 4}}
 """), tmp_path / "run", Quiet()))  # fmt: skip
     rows = [json.loads(line) for line in (run / "stages/02-sft/data/rows.jsonl").read_text().splitlines()]
     said = {
         (row["match"], row["seat"]): [m["content"] for m in row["messages"] if m["role"] == "assistant"] for row in rows
     }
-    role = load_role("nano_kuhn")
     played = {
-        (match["id"], seat): [role.write(turn["action"]) for turn in match["turns"] if turn["seat"] == seat]
+        (match["id"], seat): [f"<answer>{turn['action']}</answer>" for turn in match["turns"] if turn["seat"] == seat]
         for match in RunReader(run / "stages/01-traces").matches()
         for seat in ("first", "second")
     }
