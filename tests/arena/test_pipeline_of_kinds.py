@@ -72,6 +72,7 @@ def test_each_stage_learns_from_earlier_ones(whole: tuple[Path, int]) -> None:
     assert len(set(files)) == len(STAGES), "all learn"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", range(cases(3, 40)))
 def test_killed_at_any_step_it_resumes_bit_by_bit(
     whole: tuple[Path, int], config: Path, tmp_path: Path, case: int

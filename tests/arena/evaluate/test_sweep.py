@@ -13,7 +13,7 @@ import pytest
 from arena.config.arms import check_arms, chosen_arms, study_of, with_arm
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.recipe import Recipe
+from arena.config.recipe import Recipe, last_experiment
 from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, recipe_layer
 from arena.errors import ConfigError, StoreError
@@ -40,7 +40,7 @@ BASE = recipe_layer("negotiation-nano")
 
 
 def of_grid(*settings: str, seeds: int = 2, **options: Any) -> Experiment:
-    return sweep_experiment(BASE, build_grid(read_axes(settings)), seeds, **options)
+    return last_experiment(sweep_experiment(BASE, build_grid(read_axes(settings)), seeds, **options))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_grid_is_every_combination_and_its_arms_are_whole_experiments() -> Non
 def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
     arms = chosen_arms(compose([BASE]), ["all"])
     points = build_grid(read_axes(["learn.lr=1e-4,3e-4"]), arms)
-    one = sweep_experiment(BASE, points, 2)
+    one = last_experiment(sweep_experiment(BASE, points, 2))
     spec, known = study_of(one), study_of(compose([BASE]))
     assert arms == known.names and len(points) == 2 * len(arms)
     assert [point.arm for point in points.values()] == [arm for arm in arms for _ in range(2)]

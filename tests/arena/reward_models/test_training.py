@@ -115,7 +115,8 @@ def test_data_that_teach_nothing_are_refused_in_one_line(objective: Any, given: 
 def test_a_run_is_not_resumed_with_other_settings_or_examples(tmp_path: Path) -> None:
     given = examples(80)
     wait(training(tmp_path / "run", given, batch=8).run())
-    for changes, told in (({"lr": 1e-2}, "its setting lr changed"), ({}, "the examples changed")):
+    refused: list[tuple[dict[str, Any], str]] = [({"lr": 1e-2}, "its setting lr changed"), ({}, "the examples changed")]
+    for changes, told in refused:
         other = given if changes else examples(80, seed=1)
         with pytest.raises(StoreError, match=told):
             wait(training(tmp_path / "run", other, batch=8, **changes).run())
