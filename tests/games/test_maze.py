@@ -41,9 +41,10 @@ def test_every_maze_has_exactly_one_way_between_any_two_cells(size):
 
 
 @pytest.mark.parametrize("size", [2, 3, 6])
-def test_a_layout_is_shared_by_all_matches_and_near_and_far_starts_are_apart(size):
+def test_a_layout_is_shared_by_all_matches_and_near_and_far_starts_are_apart(size: int) -> None:
     games = {starts: Maze(size=size, layout=5, starts=starts, view="place") for starts in ("any", "near", "far")}
-    met, steps = {starts: set() for starts in games}, {starts: set() for starts in games}
+    met: dict[str, set[Any]] = {starts: set() for starts in games}
+    steps: dict[str, set[int]] = {starts: set() for starts in games}
     for starts, game in games.items():
         for seed in range(40 * size**2):
             game.reset(seed=seed)
