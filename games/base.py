@@ -13,7 +13,7 @@ import functools
 import math
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from gymnasium import spaces
@@ -22,6 +22,7 @@ from pettingzoo import AECEnv
 from games.abilities import Pictures
 from games.contracts import ILLEGAL, MOST_PIXELS, REFEREE, Image, Message, View
 
+Word = TypeVar("Word", bound=str)
 STAKE = "stake"
 ACTION_LENGTH = 4000
 TALK_LENGTH = 200
@@ -108,7 +109,7 @@ def _abbreviated(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def choice(name: str, value: str, *known: str) -> str:
+def choice(name: str, value: Word, *known: str) -> Word:
     """Return an option's value. Raises ValueError, with the option's name, unless it is one of the `known` words."""
     if value not in known:
         words = " or ".join(f'"{word}"' for word in known)

@@ -49,8 +49,7 @@ class Maze(Solitaire):
         self.size = whole_number("size", size, least=2, most=20)
         self.locks = whole_number("locks", locks, least=0, most=min(MOST_LOCKS, self.size - 1))
         self.view, self.expert = choice("view", view, "full", "place", "partial"), flag("expert", expert)
-        choice("starts", starts, "any", "near", "far")
-        self.starts = starts
+        self.starts = choice("starts", starts, "any", "near", "far")
         self.layout = layout if layout is None else whole_number("layout", layout, least=0)
         if self.locks and (self.layout is not None or self.starts != "any"):
             raise ValueError("locks must be 0 with `layout` or `starts`")

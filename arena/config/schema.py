@@ -77,10 +77,12 @@ def text_of(kind: str) -> str:
 
 
 def _experiment() -> Schema:
-    """Return the schema of an experiment with all parts. No key is required, since files override recipes."""
+    """Return the schema of an experiment with all parts. No key that files or stages may override is required."""
     schema = Experiment.model_json_schema(schema_generator=Generator)
     schema.pop("required")
     definitions: Schema = schema["$defs"]
+    for overridden in ("GameSpec", "PolicySpec", "SeatSpec"):
+        definitions[overridden].pop("required")
     for kind in KINDS.values():
         settings = {name: _settings(kind, name, definitions) for name in kind.table}
         definitions[kind.plural] = {"type": "object", "properties": settings, **_OWN_SETTINGS}

@@ -172,15 +172,8 @@ class Chats:
                 turn = {**turn, "raw": self._role(name, row["seats"][seat]).write(turn["action"])}
             if source == "summary":
                 if conversation:
-                    prompt = conversation.ask_summary()
-                    yield Reply(
-                        row=row,
-                        turn=turn,
-                        prompt=prompt,
-                        said=conversation.reply(turn["raw"]),
-                        tools="",
-                        worth=worth[turn["index"]],
-                    )
+                    prompt, said = conversation.ask_summary(), conversation.reply(turn["raw"])
+                    yield Reply(row=row, turn=turn, prompt=prompt, said=said, tools="", worth=worth[turn["index"]])
                     conversation.said(turn["raw"])
                 continue
             if source in ("replaced", "request"):
@@ -194,14 +187,8 @@ class Chats:
                 prompt = conversation.ask(view)
                 if source == "policy":
                     tools = json.dumps(list(view.tools)) if view.tools and conversation.is_native else ""
-                    yield Reply(
-                        row=row,
-                        turn=turn,
-                        prompt=prompt,
-                        said=conversation.reply(turn["raw"]),
-                        tools=tools,
-                        worth=worth[turn["index"]],
-                    )
+                    said = conversation.reply(turn["raw"])
+                    yield Reply(row=row, turn=turn, prompt=prompt, said=said, tools=tools, worth=worth[turn["index"]])
                 conversation.said(turn["raw"])
             game.step(turn["action"])
 
