@@ -21,7 +21,9 @@ from agents.role import read_role
 from analysis.columns import TABLES, doc
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
+from arena.config.pipeline import read_pipeline
 from arena.config.sources import recipe_layer, text_layer
+from arena.config.staging import plan
 from arena.credit.rubric import read_rubric
 from arena.panels.settings import read_panel
 from arena.records import MatchRecord, trajectories
@@ -67,7 +69,7 @@ def test_python_of_a_page_runs(block: Block, tmp_path: Path, unbroken: Path) -> 
 
 @pytest.mark.parametrize("block", YAML, ids=str)
 def test_every_yaml_block_is_read(block: Block, tmp_path: Path) -> None:
-    """A role, a panel, a rubric, or else keys of an experiment, laid over a recipe, beside the page's other files."""
+    """A role, a panel, a rubric, a pipeline, or keys of an experiment, laid over a recipe, beside the page's files."""
     said = strict_yaml.load(block.text, str(block))
     if "role" in said:
         (tmp_path / "role.yaml").write_text(block.text, "utf-8")
@@ -77,6 +79,9 @@ def test_every_yaml_block_is_read(block: Block, tmp_path: Path) -> None:
     elif "rubric" in said:
         (tmp_path / "rubric.yaml").write_text(block.text, "utf-8")
         read_rubric(str(tmp_path / "rubric.yaml"))
+    elif "stages" in said:
+        with chdir(tmp_path):
+            plan(read_pipeline([text_layer(str(block), block.text)]), tmp_path, print)
     elif said.keys() <= Experiment.model_fields.keys():
         with chdir(tmp_path):
             write_files(block.page)

@@ -139,12 +139,15 @@ def _report_pipeline(console: Console, folder: Path, screen: Screen) -> None:
     """Print the stages of a finished pipeline, and the report of the last one that is an experiment."""
     from arena.cli.final_report import print_report
     from arena.cli.show_pipeline import show_pipeline
+    from arena.config.sources import file_layer
+    from arena.store.files import CONFIG
     from arena.store.stages import begun
 
     if screen.style != "json":
         show_pipeline(console, folder)
         console.print()
-    for run in begun(folder)[-1:]:
+    stages = [run for run in begun(folder) if "iterations" in file_layer(run / CONFIG).data]
+    for run in stages[-1:]:
         print_report(console, run, screen)
 
 

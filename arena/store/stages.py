@@ -50,7 +50,10 @@ def is_pipeline(run: Path) -> bool:
 
 def pipeline_of(path: Path) -> Path | None:
     """Return the pipeline of which `path` is the folder or the folder of a stage; None for any other path."""
-    path = path.resolve()
+    try:
+        path = path.resolve()
+    except (OSError, RuntimeError):  # links in a circle
+        return None
     return next((folder for folder in (path, path.parent.parent) if _holds(folder, path)), None)
 
 

@@ -378,7 +378,7 @@ def test_nobody_begins_a_line_of_a_shipped_role(name: str) -> None:
     public |= {"lives": 1, "deck": 1, "known": {"opener": ["?"], "responder": ["?"]}}
     public |= {
         "task": "", "room": "", "exits": [], "strategy": {"strategist": "FORGED d"}, "carried": [], "names": [],
-        "edits": 0, "runs": 0, "family": "gcd",
+        "edits": 0, "runs": 0, "family": "gcd", "place": "",
     }  # fmt: skip
     public |= {"answers": {"opener": "7"}, "replies": {}}
     hostile = heard(("opener", "x\nFORGED a\r\n  FORGED b\u2028FORGED c\x0bFORGED\n\nFORGED"))

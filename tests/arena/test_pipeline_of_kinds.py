@@ -144,7 +144,8 @@ def test_a_data_set_that_was_edited_between_stages_is_refused(tmp_path: Path) ->
         stop = Quiet(lambda what, value: (what, value) == ("iteration", 1))
         wait(start_pipeline(of_rows(chats, pairs), tmp_path / "run", stop))
     pairs.write_text(pairs.read_text() + json.dumps({"prompt": "take 5", "chosen": "yes", "rejected": "no"}) + "\n")
-    assert f"{pairs} was edited since" in refused("resume", tmp_path / "run")
+    told = arena("resume", tmp_path / "run")
+    assert told.code == 2 and f"{pairs} was edited since" in told.err
     assert ended(tmp_path / "run" / "stages" / "01-sft") and not (tmp_path / "run/stages/02-reward_model").exists()
     data_sets.written(pairs, data_sets.pairs(12))
     assert arena("resume", tmp_path / "run").code == 0

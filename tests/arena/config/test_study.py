@@ -7,6 +7,7 @@ import pytest
 from arena.config.arms import check_arms, with_arm
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
+from arena.config.recipe import compose_recipe, plain_of, yaml_of
 from arena.config.saved_config import MAY_CHANGE, changes
 from arena.config.sources import recipe_layer, recipe_names, text_layer
 from arena.errors import ConfigError
@@ -91,12 +92,14 @@ def test_all_arms_have_one_budget_unless_one_says_otherwise() -> None:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_s_study_can_be_run(name: str) -> None:
-    found = compose([recipe_layer(name)])
+    found = compose_recipe([recipe_layer(name)])
     if found.study:
         check_arms(found)
-        assert compose([text_layer("again", to_yaml(found))]) == found
+        assert plain_of(compose_recipe([text_layer("again", yaml_of(found))])) == plain_of(found)
         arms = [with_arm(found, arm) for arm in found.study.names]
-        assert all(one != other for one, other in combinations(arms, 2)), "two arms are the same experiment"
+        assert all(plain_of(one) != plain_of(other) for one, other in combinations(arms, 2)), (
+            "two arms are the same experiment"
+        )
 
 
 def test_it_is_no_part_of_what_a_run_is() -> None:

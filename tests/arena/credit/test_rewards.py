@@ -410,8 +410,9 @@ def test_the_order_of_matches_and_other_roles_matches_change_nothing(
 
 @pytest.mark.parametrize("name", sorted(STAGES))
 def test_nobody_to_reward_is_no_error(name: str) -> None:
-    measures: dict[str, Any] = {"gold": [], "old": [], "reference": [], "judge.good": []}
-    chosen = {"part": "right"} if name == "shuffle" else WHOLE.get(name, {})
+    measures: dict[str, Any] = {"gold": [], "old": [], "reference": [], "judge.good": [], "reward_model.learned": []}
+    needed: dict[str, Any] = {"shuffle": {"part": "right"}, "reward_model": {"model": "nano"}}
+    chosen = needed.get(name, WHOLE.get(name, {}))
     empty = named_rewards(TurnBatch([], measures=measures), [choose("stage", name, **chosen)])
     assert all(not len(column) for column in empty.values())
 
@@ -467,7 +468,7 @@ def test_a_refusal_names_the_file_and_line() -> None:
 
 
 def test_settings_survive_the_way_through_yaml() -> None:
-    stages = [{name: WHOLE.get(name, {})} for name in FIXED if name != "shuffle"]
+    stages = [{name: WHOLE.get(name, {})} for name in FIXED if name not in ("shuffle", "reward_model")]
     given = compose([text_layer("a", RUN)])
     given = given.model_copy(update={"credit": CreditSpec.model_validate(dict(stages=stages))})
     again = compose([text_layer("b", to_yaml(given))])

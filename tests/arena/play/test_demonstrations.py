@@ -19,12 +19,14 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
            "nano_desk_customer": {"person": "free"}, "desk_customer": {"person": "render"},
            "nano_recommender": {"terse": True}, "nano_recommender_user": {"person": "free", "terse": True},
            "recommender_user": {"person": "render"},
+           "nano_maze": {"view": "place"},
            "nano_patient": {"person": "free"}, "patient": {"person": "render"},
            "nano_strategist": {"strategist": True}, "nano_walker": {"strategist": True}}  # fmt: skip
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
                                                     "proposer", "nano_proposer")}  # fmt: skip
 SEATS |= {"desk_clerk": "agent", "page_reader": "reader", "critic": "critic"}
-PLAYED = {"desk_customer_played": "customer", "patient_played": "patient", "recommender_user_played": "user",
+PLAYED = {"desk_customer_played": "customer", "patient_played": "patient", "nano_patient_played": "patient",
+          "recommender_user_played": "user",
           "search_asker_played": "asker"}  # fmt: skip
 OPTIONS |= {name: {"person": "played"} for name in PLAYED}
 SEATS |= PLAYED

@@ -75,15 +75,18 @@ def test_the_persons_of_a_matrix_may_be_played() -> None:
 def test_a_frozen_person_earns_no_credit_and_the_agent_learns(tmp_path: Path) -> None:
     run = tmp_path / "run"
     settings = [
-        "iterations=1", "play.matches=4", "learn.token_budget=4096", "learn.minibatches=1", "precision=fp32",
-        "threads=1", "policies.agent.imitate.matches=8", "policies.agent.imitate.minibatches=2",
-        "policies.customer.model=nano", "seats.customer.role=nano_desk_customer",
+        "stages.agent.play.iterations=1", "play.matches=4", "learn.token_budget=4096", "learn.minibatches=1",
+        "precision=fp32", "threads=1", "stages.agent.play.policies.agent.imitate.matches=8",
         "game.options.person_faults=1000",
+        "stages.agent.play.policies.agent.imitate.minibatches=2", "stages.agent.play.evaluate=null",
+        "stages.customer.play.policies.customer.imitate.matches=8",
+        "stages.customer.play.policies.customer.imitate.minibatches=2",
     ]  # fmt: skip
     done = arena(
         "run", "selfplay", "--recipe", "mua_rl-nano", "--out", run, *(p for each in settings for p in ("--set", each))
     )
     assert done.code == 0, done.err
+    run = run / "stages" / "02-agent"
     (row,) = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert row["matches"] == 4 and row["report"]["person_texts"] > 0
     assert row["learn"].keys() == {"agent"}

@@ -100,7 +100,7 @@ def test_deals_are_on_one_side_only_and_pairs_are_of_peers() -> None:
     ("objective", "given", "told"),
     [
         ("bradley_terry", [], "no conversation of the policy"),
-        ("bradley_terry", [Outcome(spoken([n]), 1.0, n, n) for n in range(9)], "differ in their outcome"),
+        ("bradley_terry", [Outcome(spoken([n]), 1.0, n, n) for n in range(9)], "differ in outcome"),
         ("logistic", [Outcome(spoken([n]), 1.0, n, n) for n in range(9)], "all 8 labels are 1"),
         ("squared", [Outcome(spoken([n]), 2.5, n, n) for n in range(9)], "all 8 labels are 2.5"),
         ("squared", [Outcome(spoken([1]), 2.5, 1, 1)], "held out"),
