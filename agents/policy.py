@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
-from agents.chat import ChatFrame
+from agents.chat import ChatFrame, written
 from agents.chat_images import ImageToken
-from agents.model_config import NO_LIMIT, positions_in, read_json, sees
+from agents.model_config import NO_LIMIT, positions_in, read_json, sees, vocabulary_in
 from agents.model_folder import as_weights_error
 from agents.precision import Precision
 
@@ -210,6 +210,22 @@ def image_token_of(folder: Path) -> ImageToken | None:
 def trainable(model: Any) -> dict[str, Any]:
     """Return the model's parameters that require gradients, by name; an adapter's frozen base is left out."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def check_readable(model: Path, policy: Path) -> None:
+    """Raise ValueError unless a model reads all streams of a policy as the policy does; both are folders.
+
+    They need the same tokenizer and chat format, and the model as many tokens and positions as the policy.
+    """
+    from agents.weights import base_folder
+
+    if written(*tokenizer_and_frame(model)) != written(*tokenizer_and_frame(policy)):
+        raise ValueError(f"{model} has another tokenizer or chat template than {policy}")
+    base, other = base_folder(model), base_folder(policy)
+    if vocabulary_in(base) < vocabulary_in(other):
+        raise ValueError(f"{model} knows {vocabulary_in(base):,} tokens, and {policy} {vocabulary_in(other):,}")
+    if positions_in(base) < positions_in(other):
+        raise ValueError(f"{model} reads {positions_in(base):,} tokens, and {policy} {positions_in(other):,}")
 
 
 def load_module(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:

@@ -1,8 +1,6 @@
 """Build the parts of a run from its experiment and its folder."""
 
-from asyncio import to_thread
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,7 +40,6 @@ from arena.play.match import Limits, MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart
 from arena.play.parts.guard import GuardedPart
 from arena.play.source import Ahead, Play, Source, load_parts
-from arena.play.steps import Steps, stepping
 from arena.play.tables import Table
 from arena.play.watchers import Watcher
 from arena.policies import Policies
@@ -56,7 +53,7 @@ from games.adapters.loading import file_of
 from games.contracts import Game, View
 
 if TYPE_CHECKING:
-    from arena.scale.cluster import Cluster
+    pass
 
 
 @dataclass(frozen=True)
@@ -65,46 +62,6 @@ class Makers:
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine
     trainer: MakeTrainer = local_trainer
-
-
-@asynccontextmanager
-async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIterator[Makers]:
-    """Yield the experiment's factories: local ones, or with `scale` those of a cluster.
-
-    The cluster's trainer processes start before and end after the context. `note` gets messages to the user.
-    """
-    if experiment.scale is None:
-        yield Makers()
-        return
-    from arena.scale.cluster import placed
-    from arena.scale.engines import ScaledEngine
-    from arena.scale.worker import START
-
-    async with placed(experiment.scale, note) as cluster:
-        from arena.scale.ranks import Ranks  # after `placed`, because importing Ray reads settings that it makes
-        from arena.scale.trainer import ScaledTrainer
-
-        stepping_there = await _slow_steps(cluster)
-        each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
-        ranks = await Ranks.start(each, experiment.scale.deadline, START)
-        for rank, actor in enumerate(ranks.actors):
-            cluster.watchdog.watch(f"rank {rank}", actor.ping.remote, ranks.kill)
-        try:
-            with stepping_there:
-                yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
-        finally:
-            await ranks.close()
-
-
-async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
-    """Return a context in which slow steps of games run as tasks of the cluster; an empty one without `scale.tasks`."""
-    from arena.scale.tasks import RayCalls
-
-    if not cluster.spec.tasks:
-        return nullcontext()
-    calls = RayCalls(cluster.task())
-    await to_thread(calls.check)
-    return stepping(Steps(cluster.spec.tasks, calls))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +154,7 @@ async def build(
 def _ask_context(
     experiment: Experiment, policies: Policies, asker: Asker, tables: Sequence[Table], watcher: Watcher
 ) -> AskContext:
-    """Return what rewards, selectors and the like that ask models may use."""
+    """Return the context of the stages of credit that ask models."""
     products, budget = policies.precision.bf16_products, experiment.learn.token_budget
     return AskContext(asker, partial(_rules, tables), watcher.note, products, budget)
 

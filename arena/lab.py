@@ -6,9 +6,8 @@ iteration exactly without saved generator state.
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, Self
@@ -24,29 +23,24 @@ from arena.config.saved_config import identity
 from arena.credit.batch import Credited
 from arena.credit.iteration import Credit
 from arena.credit.samples import TokenFigures, fresh_of, sampled_streams, samples_of, token_figures
-from arena.errors import ConfigError, DivergedError, StoreError
+from arena.errors import ConfigError, DivergedError
 from arena.league.pool import version_name
 from arena.learn.gate import tolerance
-from arena.learn.plan import Plan
 from arena.learn.samples import Sample
+from arena.learn.settings import ImitateSpec
 from arena.metrics import iteration_metrics
 from arena.parts.chance import generator, number
 from arena.parts.schedules import Clock
+from arena.play.imitation import Imitation
 from arena.play.logged import sparse_updates
 from arena.play.source import Played
 from arena.play.staleness import ENOUGH, gate_replies, lags
-from arena.play.watchers import ProgressWatcher, Watcher
+from arena.play.watchers import Watcher
 from arena.records import MatchRecord
 from arena.store import warm_start
 from arena.store.run import RunFolder
 from arena.store.state import STATE
-from arena.store.warm_start import Imitated
 from arena.trackers.threads import Trackers
-
-CHECKPOINT_SECONDS = 300.0
-"""Minimum seconds between two checkpoints of an imitation."""
-CHECKPOINT_PLACES = 100
-"""Number of equally spaced steps of an imitation at which a checkpoint may be saved."""
 
 
 class Examiner(Protocol):
@@ -313,65 +307,21 @@ class Lab:
         self.watcher.iteration(row)
 
     async def imitate(self) -> None:
-        """Warm start: train policies with `imitate` on scripted play, or resume that, and save checkpoint 0."""
+        """Run the warm start of the policies with `imitate`, or resume it, and save checkpoint 0."""
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
-        begun = self.parts.imitated
-        if begun and begun.policy not in specs:
-            raise self._another_imitation(begun)
-        for name, spec in itertools.dropwhile(lambda item: bool(begun and item[0] != begun.policy), specs.items()):
-            self.watcher.phase(0, f"imitate ({name}): matches of {', '.join(spec.scripted)}")
-            ended = self._counted(spec.matches)
-            shown = self.parts.demonstrations
-            samples = await shown.by_scripted(name, 0, spec.scripted, spec.matches, spec.against, ended)
-            self.watcher.phase(0, f"imitate ({name}): learning")
-            plan = self.trainers[name].plan_imitation(samples, spec, self._rng(0, "imitate", name))
-            await self._learn_imitation(name, plan, begun if begun and begun.policy == name else None)
-            await self.policies.serve(name)
+        await self._imitation(specs).run(self.parts.imitated)
         await self.admit(0)
         if specs:
             await self._checkpoint(0)
             warm_start.discard(self.run_folder.path)
             await self.policies.set_references(reference_weights(self.run_folder, self.experiment, self.policies))
 
-    async def _learn_imitation(self, name: str, plan: Plan, begun: Imitated | None) -> None:
-        """Carry out the plan after the steps in `begun`, with checkpoints. Raises StoreError if they do not fit."""
-        total, kept, done, skipped = len(plan.steps), perf_counter(), 0, 0
-        if begun:
-            done = begun.steps
-            if not done < total == begun.total:
-                raise self._another_imitation(begun)
-            self.watcher.note(f"policy '{name}' resumes its imitation after step {done} of {total}")
-        stepped = self._counted(total, done)
-        for part in plan.parts(max(1, total // CHECKPOINT_PLACES), done):
-            skipped += int((await self.trainers[name].update(part, stepped))["skipped"])
-            done += len(part.steps)
-            if part.goes_on and perf_counter() - kept >= CHECKPOINT_SECONDS:
-                await self._checkpoint_imitation(name, done, total)
-                kept = perf_counter()
-        if skipped:
-            self.watcher.note(
-                f"policy '{name}', imitation: {skipped} steps skipped, because their gradient is not finite"
-            )
-
-    def _another_imitation(self, begun: Imitated) -> StoreError:
-        folder, steps = self.run_folder.path / warm_start.FOLDER, f"{begun.total} steps by policy '{begun.policy}'"
-        return StoreError(f"{folder} belongs to another imitation ({steps}): remove it to restart the imitation")
-
-    async def _checkpoint_imitation(self, name: str, done: int, total: int) -> None:
-        policies = await self.policies.snapshot()
-        about = {"experiment": identity(self.run_folder.path), "policy": name, "steps": done, "total": total}
-        about |= {"policies": {each: one.state for each, one in policies.items()}}
-
-        def fill(folder: Path) -> None:
-            self.policies.save(folder / "policies", policies)
-
-        await compute(warm_start.keep, self.run_folder.path, about, fill)
-
-    def _counted(self, total: int, done: int = 0) -> Callable[[], None]:
-        """Return a callback that reports one more of `total` items as done, if the watcher follows progress."""
-        count = itertools.count(done + 1)
-        watcher = self.watcher
-        return lambda: watcher.progress(next(count), total) if isinstance(watcher, ProgressWatcher) else None
+    def _imitation(self, specs: Mapping[str, ImitateSpec]) -> Imitation:
+        settings = identity(self.run_folder.path)
+        return Imitation(
+            specs, self.parts.demonstrations, self.policies, self.watcher,
+            run=self.run_folder.path, seed=self.experiment.seed, settings=settings,
+        )  # fmt: skip
 
     async def _checkpoint(self, k: int) -> None:
         kept = await self.policies.snapshot()

@@ -3,20 +3,21 @@
 import logging
 import os
 import sys
-from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from asyncio import CancelledError, to_thread
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import OutOfMemoryError
 
 from agents.chat_template import CLOCK
 from agents.errors import EnginesLost
 from agents.model_config import first_line
-from arena.build import scaled
+from arena.build import Makers
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml
@@ -29,6 +30,7 @@ from arena.export.run_rows import own_rows
 from arena.lab import Lab
 from arena.play.feed import Feed
 from arena.play.lessons import OWN_ROWS
+from arena.play.steps import Steps, stepping
 from arena.play.watchers import Logged, Watcher
 from arena.preflight import preflight, servers_asked
 from arena.process import ranks
@@ -37,6 +39,9 @@ from arena.store.failures import FAILURES
 from arena.store.run import RunFolder
 from arena.store.runlog import run_log
 from games.adapters import loading
+
+if TYPE_CHECKING:
+    from arena.scale.cluster import Cluster
 
 _LOG = logging.getLogger(__name__)
 RESTARTS = 5
@@ -180,6 +185,46 @@ async def _complete(
             watcher.end()
         finally:
             await lab.close()
+
+
+@asynccontextmanager
+async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIterator[Makers]:
+    """Yield the experiment's factories: local ones, or with `scale` those of a cluster.
+
+    The cluster's trainer processes start before and end after the context. `note` gets messages to the user.
+    """
+    if experiment.scale is None:
+        yield Makers()
+        return
+    from arena.scale.cluster import placed
+    from arena.scale.engines import ScaledEngine
+    from arena.scale.worker import START
+
+    async with placed(experiment.scale, note) as cluster:
+        from arena.scale.ranks import Ranks  # after `placed`, because importing Ray reads settings that it makes
+        from arena.scale.trainer import ScaledTrainer
+
+        stepping_there = await _slow_steps(cluster)
+        each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
+        ranks = await Ranks.start(each, experiment.scale.deadline, START)
+        for rank, actor in enumerate(ranks.actors):
+            cluster.watchdog.watch(f"rank {rank}", actor.ping.remote, ranks.kill)
+        try:
+            with stepping_there:
+                yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
+        finally:
+            await ranks.close()
+
+
+async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
+    """Return a context in which slow steps of games run as tasks of the cluster; an empty one without `scale.tasks`."""
+    from arena.scale.tasks import RayCalls
+
+    if not cluster.spec.tasks:
+        return nullcontext()
+    calls = RayCalls(cluster.task())
+    await to_thread(calls.check)
+    return stepping(Steps(cluster.spec.tasks, calls))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from arena.config.experiment import Experiment
+from arena.config.experiment import MOST_ITERATIONS, Experiment
 from arena.data.rows import DataSet, RowOrder
 from arena.errors import ConfigError
 from arena.play.lessons import LOSS_OF, open_data
@@ -41,9 +41,6 @@ def _with_source(experiment: Experiment, doing: Callable[[str], None], exported:
     if iterations > MOST_ITERATIONS:
         raise ConfigError(f"source.epochs: {iterations:,} iterations: at most {MOST_ITERATIONS:,}; raise source.batch")
     return experiment.model_copy(update={"source": fixed, "iterations": iterations})
-
-
-MOST_ITERATIONS = 10**5
 
 
 def _with_demonstrations(experiment: Experiment, doing: Callable[[str], None]) -> Experiment:

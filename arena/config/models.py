@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from agents.adapter_config import is_adapter
-from agents.chat import written
 from agents.chat_template import CLOCK
-from agents.policy import Policy, tokenizer_and_frame
+from agents.policy import check_readable, tokenizer_and_frame
 from agents.weights import available, check_weights, resolve
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
@@ -40,23 +39,16 @@ def check_models(experiment: Experiment, tables: Sequence[Table], doing: Callabl
 
 
 def _check_references(experiment: Experiment) -> None:
-    """Raise ConfigError unless each `reference` can score what its policy reads and writes: same tokens, as many."""
+    """Raise ConfigError unless each `reference` can score all that its policy reads and writes."""
     for name, policy in experiment.policies.items():
-        if policy.reference is None:
-            continue
-        own, other = (
-            Policy.load(name, folder, folder, train=False) for folder in map(resolve, (policy.model, policy.reference))
-        )
-        if written(own.tokenizer, own.frame) != written(other.tokenizer, other.frame):
-            raise ConfigError(
-                f"policies.{name}.reference: {policy.reference} has another tokenizer or chat template than "
-                f"{policy.model}: it cannot score that model's tokens (learn.demonstrations.run imitates texts)"
-            )
-        if other.positions < own.positions:
-            raise ConfigError(
-                f"policies.{name}.reference: {policy.reference} reads {other.positions:,} tokens, fewer than the "
-                f"{own.positions:,} of {policy.model}"
-            )
+        if policy.reference:
+            try:
+                check_readable(resolve(policy.reference), resolve(policy.model))
+            except ValueError as error:
+                advice = "learn.demonstrations.run imitates a teacher's texts"
+                raise ConfigError(
+                    f"policies.{name}.reference: {error}: it cannot score its tokens ({advice})"
+                ) from None
 
 
 def _check_learners(experiment: Experiment) -> None:

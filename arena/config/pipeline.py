@@ -45,7 +45,7 @@ class Head(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class StageSpec:
-    """A stage as it is written: its name, kind and settings, as layers of which later ones win."""
+    """Name, kind and settings of a stage, not composed yet; later layers of settings override earlier ones."""
 
     number: int
     """Position, from 1."""
@@ -68,7 +68,7 @@ class StageSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Stages with the settings that they share, as layers of which later ones win."""
+    """Stages with the settings that they share; later layers of settings override earlier ones."""
 
     head: Head
     shared: tuple[Layer, ...]

@@ -56,7 +56,7 @@ class Earlier:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedStage:
-    """A stage as it was composed before any stage has run."""
+    """Stage composed before any stage has run: its experiment or loop."""
 
     spec: StageSpec
     made: Experiment | StageLoop
@@ -217,8 +217,10 @@ class _Composing:
         is_policy = len(keys) > 1 and keys[0] == "policies"
         wanted = policy or next((name for name in trained if len(trained) == 1 or (is_policy and name == keys[1])), "")
         if wanted not in trained:
-            what = f"trained no policy '{policy[:64]}'" if policy else "has no single policy" if trained else "trained"
-            raise ConfigError(f"stage {stage} {what} (it trained: {', '.join(trained) or 'none'})")
+            if not trained:
+                raise ConfigError(f"stage {stage} trained no policy")
+            what = f"trained no policy '{policy[:64]}'" if policy else f"trained {len(trained)} policies: name one"
+            raise ConfigError(f"stage {stage} {what} (it trained: {', '.join(trained)})")
         run = self.earlier.folders[stage]
         if keys[:1] == ["evaluate"] and (run / CONFIG).is_file():
             return f"{run}:{wanted}"  # an opponent keeps the role that it learned in

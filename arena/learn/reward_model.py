@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.chat import written
 from agents.errors import WeightsError
-from agents.model_config import positions_in, read_json, sees, vocabulary_in
+from agents.model_config import read_json, sees
 from agents.model_folder import as_weights_error, auto_scorer, load_model, quietly
 from agents.policy import load_module, tokenizer_and_frame
 from agents.scoring import pack
@@ -28,7 +27,7 @@ _ARCHITECTURE = "ForSequenceClassification"
 
 
 class RewardModel:
-    """A model that scores streams by the state after their last token, with its tokenizer."""
+    """Language model with a scalar head, which scores a stream by its last token, and the model's tokenizer."""
 
     def __init__(self, model: Any, tokenizer: Any, bf16: bool = False) -> None:
         """Use a sequence classification model of transformers with one label."""
@@ -87,20 +86,6 @@ def is_reward_model(folder: Path) -> bool:
     """Return True if a folder's config.json is of a sequence classification model. Raises WeightsError without one."""
     kinds = read_json(base_folder(folder), "config.json").get("architectures")
     return isinstance(kinds, list) and any(str(kind).endswith(_ARCHITECTURE) for kind in kinds)
-
-
-def check_readable(model: Path, policy: Path) -> None:
-    """Raise ValueError unless a reward model reads all streams of a policy as the policy does; both are folders.
-
-    They need the same tokenizer and chat format, and the model as many tokens and positions as the policy.
-    """
-    if written(*tokenizer_and_frame(model)) != written(*tokenizer_and_frame(policy)):
-        raise ValueError(f"{model} has another tokenizer or chat template than {policy}")
-    base, other = base_folder(model), base_folder(policy)
-    if vocabulary_in(base) < vocabulary_in(other):
-        raise ValueError(f"{model} knows {vocabulary_in(base):,} tokens, and {policy} {vocabulary_in(other):,}")
-    if positions_in(base) < positions_in(other):
-        raise ValueError(f"{model} reads {positions_in(base):,} tokens, and {policy} {positions_in(other):,}")
 
 
 def bradley_terry(chosen: torch.Tensor, rejected: torch.Tensor, margins: torch.Tensor) -> torch.Tensor:

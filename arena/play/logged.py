@@ -124,7 +124,7 @@ class LogSource:
 
 
 FEW = 0.05
-"""Effective share of a log's tokens below which an update rests on so few of them that the user is told."""
+"""Effective share of a log's tokens below which the run notes that an update rests on few of them."""
 
 
 def sparse_updates(learned: Mapping[str, Mapping[str, float]]) -> dict[str, str]:

@@ -8,9 +8,9 @@ from typing import Literal
 
 from agents.errors import WeightsError
 from agents.names import nearest
+from agents.policy import check_readable
 from agents.weights import resolve
 from arena.errors import ConfigError
-from arena.learn.reward_model import check_readable
 from arena.records import MatchRecord, Trajectory, trajectories
 from arena.reward_models.examples import Outcome
 from arena.store.contents import check_newest

@@ -22,7 +22,7 @@ def expert_iteration(
 
     The return is the sum of all rewards, or of the game's reward `of`. A deal is played `group` times, so `best` of
     1 / group keeps the best one, with ties. Each iteration continues from the weights of the one before. To train the
-    base weights anew on what the newest weights sampled (STaR, Zelikman et al. 2022; BFS-Prover's soft reset, Xin et
+    base weights on what the newest weights sampled (STaR, Zelikman et al. 2022; BFS-Prover's soft reset, Xin et
     al. 2025), write stages in turn: `play` with `learn: {lr: 0.0}`, then `offline` on its log with `method:
     filtered_bc`, `at_least` and `start: base`. Raises ConfigError if all would be kept.
     """

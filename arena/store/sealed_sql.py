@@ -1,4 +1,4 @@
-"""One SELECT in DuckDB, sealed off from files, network and process."""
+"""SQL on tables in memory: run one SELECT in DuckDB without access to files, network or the process."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import arena.lab
+import arena.play.imitation
 from arena.cli.loop import wait
 from arena.store import manifest, warm_start
 from arena.store.run import RunFolder
@@ -20,7 +20,7 @@ from tests.factories.traces import assert_same, flip_a_byte, left
 
 KILLED_AFTER = """
 import os, signal, sys
-import arena.lab
+import arena.play.imitation
 from arena.cli.main import run_cli
 from arena.store import manifest, warm_start
 keep, calls = warm_start.keep, []
@@ -35,7 +35,7 @@ def once_more(run, about, fill):
     if len(calls) == {times}:
         os.kill(os.getpid(), signal.SIGKILL)
 
-warm_start.keep, arena.lab.CHECKPOINT_SECONDS = once_more, 0.0
+warm_start.keep, arena.play.imitation.CHECKPOINT_SECONDS = once_more, 0.0
 sys.exit(run_cli())
 """
 

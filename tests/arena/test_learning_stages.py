@@ -163,7 +163,7 @@ def test_the_reference_is_what_the_policy_names(tmp_path: Path) -> None:
 
 def test_a_reference_that_reads_other_tokens_is_refused() -> None:
     given = small("policies.shared.reference=smollm2-135m-instruct")
-    with pytest.raises(ConfigError, match=r"policies.shared.reference: smollm2-135m-instruct has another tokenizer"):
+    with pytest.raises(ConfigError, match=r"policies.shared.reference: .*smollm2-135m-instruct has another tokenizer"):
         wait(preflight(given, lambda what: None))
     with pytest.raises(ConfigError, match="a frozen policy is compared with nothing: remove `reference`"):
         small("policies.shared.reference=nano", "policies.shared.train=false", "policies.shared.imitate=null")

@@ -131,12 +131,8 @@ def ilql(
     *,
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.99,
     expectile: Annotated[float, Field(gt=0, lt=1)] = 0.7,
-    features: Annotated[int, Field(ge=8, le=4096)] = 256,
-    hidden: Annotated[int, Field(ge=1, le=4096)] = 128,
     lr: Rate = 1e-3,
-    polyak: Share = 0.1,
     steps: Count = 50,
-    batch: Count = 256,
     replay: Annotated[int, Field(ge=0, le=10**8)] = 100_000,
     warmup: Positive = 2,
     reads: Reads = "words",
@@ -146,7 +142,7 @@ def ilql(
     Q_i ← r + γ (1 - d) min V(s'), by squared error; V_i ← the `expectile` of min Q^tgt(s, a) over the log's replies, by
     the loss |expectile - 1(u < 0)| u², u = Q^tgt - V. So Q is never asked about replies that are not in the log, and
     good parts of different matches are stitched. For policies: `estimator: archer` (A = Q - V), the transform
-    `exponential` and `loss: likelihood`, as in IQL. Networks, `steps`, `replay`, `warmup` and the rest are `archer`'s.
+    `exponential` and `loss: likelihood`, as in IQL. Networks and other settings are `archer`'s.
 
     Source: IQL (Kostrikov et al. 2021) and ILQL (Snell et al. 2022). In ILQL every token is an action, Q and V are
     heads of the language model, a CQL term lowers Q of tokens that are not in the data, and β (Q - V) is added to the
@@ -156,10 +152,7 @@ def ilql(
     from arena.credit.critics.archer import ArcherSettings
     from arena.credit.critics.ilql import Ilql
 
-    settings = ArcherSettings(
-        gamma=gamma, features=features, hidden=hidden, lr=lr, polyak=polyak, steps=steps, batch=batch, replay=replay,
-        fresh=0, warmup=warmup, reads=reads,
-    )  # fmt: skip
+    settings = ArcherSettings(gamma=gamma, lr=lr, steps=steps, replay=replay, warmup=warmup, reads=reads)
     return Ilql(context, settings, expectile)
 
 
@@ -168,12 +161,8 @@ def monte_carlo(
     context: CriticContext,
     *,
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.99,
-    features: Annotated[int, Field(ge=8, le=4096)] = 256,
-    hidden: Annotated[int, Field(ge=1, le=4096)] = 128,
     lr: Rate = 1e-3,
-    polyak: Share = 0.1,
     steps: Count = 50,
-    batch: Count = 256,
     replay: Annotated[int, Field(ge=0, le=10**8)] = 100_000,
     warmup: Positive = 2,
     reads: Reads = "words",
@@ -188,10 +177,7 @@ def monte_carlo(
     from arena.credit.critics.archer import ArcherSettings
     from arena.credit.critics.ilql import MonteCarlo
 
-    settings = ArcherSettings(
-        gamma=gamma, features=features, hidden=hidden, lr=lr, polyak=polyak, steps=steps, batch=batch, replay=replay,
-        fresh=0, warmup=warmup, reads=reads,
-    )  # fmt: skip
+    settings = ArcherSettings(gamma=gamma, lr=lr, steps=steps, replay=replay, warmup=warmup, reads=reads)
     return MonteCarlo(context, settings)
 
 

@@ -71,16 +71,16 @@ class ArcherSettings:
     """Settings of the critic `archer`; `arena.credit.critics.archer` documents them."""
 
     gamma: float
-    features: int
-    hidden: int
     lr: float
-    polyak: float
     steps: int
-    batch: int
     replay: int
-    fresh: int
     warmup: int
     reads: Literal["words", "prompt"]
+    features: int = 256
+    hidden: int = 128
+    polyak: float = 0.1
+    batch: int = 256
+    fresh: int = 0
 
 
 class Archer:

@@ -54,7 +54,8 @@ class Scorer:
         self._iteration = 0
         self._scores: dict[tuple[str, str], float] = {}
         """Scores of the iteration's trajectories by match and seat."""
-        self._figures: dict[str, float] = {}
+        self._figures: dict[int, dict[str, float]] = {}
+        """Figures by iteration: a later one may be measured before an earlier one is reported."""
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
         """Return each trajectory's rewards by turn: the score on the last turn. A seat without tokens gets 0."""
@@ -65,7 +66,7 @@ class Scorer:
         if new:
             scores = await compute(self._score, new)
             self._scores |= {(one.match, one.seat): float(s) for one, s in zip(new, scores, strict=True)}
-        self._figures = with_payoffs(mine, [self._scores.get((one.match, one.seat)) for one in mine])
+        self._figures[k] = with_payoffs(mine, [self._scores.get((one.match, one.seat)) for one in mine])
         rewards = [np.zeros(len(one.turns), np.float32) for one in trajectories]
         for one, paid in zip(trajectories, rewards, strict=True):
             paid[-1] = self._scores.get((one.match, one.seat), 0.0)
@@ -73,7 +74,8 @@ class Scorer:
 
     def report(self, k: int) -> dict[str, float]:
         """Return the iteration's figures, and tell the user if the score rises while the payoff falls."""
-        figures, self._figures = self._figures, {}
+        figures = self._figures.pop(k, {})
+        self._figures = {j: own for j, own in self._figures.items() if j > k}
         if warning := self._trend.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
             self._context.note(f"iteration {k}: reward model of {self._pays}: {warning}")
         return figures | {"alarm": float(self._trend.is_raised)}
@@ -117,7 +119,8 @@ def _absolute(model: str) -> str:
 
 def _check(seated: Seated, *, model: str, seats: list[str] | None, **settings: Any) -> None:
     """Raise ValueError unless the seats are trained, and the model reads their policies' tokens as these do."""
-    from arena.learn.reward_model import check_readable, is_reward_model
+    from agents.policy import check_readable
+    from arena.learn.reward_model import is_reward_model
 
     for seat in seats or ():
         if seat not in seated.trained:

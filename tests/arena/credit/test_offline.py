@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from games.families.grid import STEPS
 from games.maze import Maze
 from tests.factories.trajectories import groups, scored, trajectory, trajectory_of, turn
 
-SMALL: dict[str, Any] = {"gamma": 0.5, "features": 32, "hidden": 8, "batch": 32, "steps": 3, "warmup": 1}
+SMALL: dict[str, Any] = {"gamma": 0.5, "steps": 3, "warmup": 1}
 
 
 def critic(name: str, seed: int = 0, **given: Any) -> Ilql:
@@ -126,7 +127,7 @@ def test_equal_prompts_are_equal_states_whenever_they_come() -> None:
     assert (seen[0] == seen[2]).all() and (seen[0] == seen[4]).all(), "whatever came before"
     assert len({row.tobytes() for row in seen}) == 3, "an order of tokens is another prompt"
     read = critic("ilql", reads="prompt")._features(found)[0]
-    assert read.numpy() == pytest.approx(prompts(found, 32, 2))
+    assert read.numpy() == pytest.approx(prompts(found, 256, 2))
 
 
 # -- weights -----------------------------------------------------------------------------------------------
@@ -245,7 +246,8 @@ def test_ilql_stitches_a_way_that_no_walk_took_and_cloning_does_not() -> None:
     best = np.quantile(lengths, 0.1)
     clones = [steps_needed(walks, [np.full(n, float(n <= most)) for n in lengths]) for most in (lengths.max(), best)]
     assert clones == [60, 60], "the walls are never left, in all walks and in the best"
-    settings = critic("ilql", gamma=1.0, lr=1e-2, steps=100, batch=128, features=20, hidden=64, replay=0).settings
+    settings = critic("ilql", gamma=1.0, lr=1e-2, steps=100, replay=0).settings
+    settings = replace(settings, batch=128, features=20, hidden=64)
     found = Tabular(CriticContext(discounts=Discounts()), settings, expectile=0.9)
     for _ in range(4):
         wait(found.fit(walks, rng))

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.errors import WeightsError
+from agents.policy import check_readable
 from agents.stream import MediaSpan, Stream
 from agents.weights import resolve
 from arena.learn.reward_model import (
     RewardModel,
     at_end,
     bradley_terry,
-    check_readable,
     is_reward_model,
     logistic,
     squared,

@@ -1,0 +1,101 @@
+"""The warm start of a run: policies imitate scripted ones before they learn from reward."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import perf_counter
+
+from agents.computing import compute
+from arena.errors import StoreError
+from arena.learn.plan import Plan
+from arena.learn.settings import ImitateSpec
+from arena.parts.chance import generator
+from arena.play.demonstrations import Demonstrations
+from arena.play.watchers import ProgressWatcher, Watcher
+from arena.policies import Policies
+from arena.store import warm_start
+from arena.store.warm_start import Imitated
+
+CHECKPOINT_SECONDS = 300.0
+"""Minimum seconds between two checkpoints of an imitation."""
+CHECKPOINT_PLACES = 100
+"""Number of equally spaced steps of an imitation at which a checkpoint may be saved."""
+
+
+class Imitation:
+    """Warm start of a run's policies, one after the other, with checkpoints to resume from."""
+
+    def __init__(
+        self,
+        specs: Mapping[str, ImitateSpec],
+        demonstrations: Demonstrations,
+        policies: Policies,
+        watcher: Watcher,
+        *,
+        run: Path,
+        seed: int,
+        settings: str,
+    ) -> None:
+        """Prepare the imitation by policy name. `settings` is the hash of the run's settings, for checkpoints in `run`."""
+        self.specs, self.demonstrations, self.policies, self.watcher = specs, demonstrations, policies, watcher
+        self._run, self._seed, self._settings = run, seed, settings
+
+    async def run(self, begun: Imitated | None) -> None:
+        """Train the policies; with `begun`, the progress of an interrupted imitation, those that it did not finish.
+
+        Raises StoreError if the progress belongs to another imitation.
+        """
+        if begun and begun.policy not in self.specs:
+            raise self._unknown(begun)
+        due = itertools.dropwhile(lambda item: bool(begun and item[0] != begun.policy), self.specs.items())
+        for name, spec in due:
+            self.watcher.phase(0, f"imitate ({name}): matches of {', '.join(spec.scripted)}")
+            ended = self._counted(spec.matches)
+            samples = await self.demonstrations.by_scripted(name, 0, spec.scripted, spec.matches, spec.against, ended)
+            self.watcher.phase(0, f"imitate ({name}): learning")
+            rng = generator(self._seed, 0, "imitate", name)
+            plan = self.policies.trainers[name].plan_imitation(samples, spec, rng)
+            await self._learn(name, plan, begun if begun and begun.policy == name else None)
+            await self.policies.serve(name)
+
+    async def _learn(self, name: str, plan: Plan, begun: Imitated | None) -> None:
+        """Carry out the plan after the steps in `begun`, with checkpoints. Raises StoreError if they do not fit."""
+        total, kept, done, skipped = len(plan.steps), perf_counter(), 0, 0
+        if begun:
+            done = begun.steps
+            if not done < total == begun.total:
+                raise self._unknown(begun)
+            self.watcher.note(f"policy '{name}' resumes its imitation after step {done} of {total}")
+        stepped = self._counted(total, done)
+        for part in plan.parts(max(1, total // CHECKPOINT_PLACES), done):
+            skipped += int((await self.policies.trainers[name].update(part, stepped))["skipped"])
+            done += len(part.steps)
+            if part.goes_on and perf_counter() - kept >= CHECKPOINT_SECONDS:
+                await self._checkpoint(name, done, total)
+                kept = perf_counter()
+        if skipped:
+            self.watcher.note(
+                f"policy '{name}', imitation: {skipped} steps skipped, because their gradient is not finite"
+            )
+
+    def _unknown(self, begun: Imitated) -> StoreError:
+        folder, steps = self._run / warm_start.FOLDER, f"{begun.total} steps by policy '{begun.policy}'"
+        return StoreError(f"{folder} belongs to another imitation ({steps}): remove it to restart the imitation")
+
+    async def _checkpoint(self, name: str, done: int, total: int) -> None:
+        policies = await self.policies.snapshot()
+        about = {"experiment": self._settings, "policy": name, "steps": done, "total": total}
+        about |= {"policies": {each: one.state for each, one in policies.items()}}
+
+        def fill(folder: Path) -> None:
+            self.policies.save(folder / "policies", policies)
+
+        await compute(warm_start.keep, self._run, about, fill)
+
+    def _counted(self, total: int, done: int = 0) -> Callable[[], None]:
+        """Return a callback that reports one more of `total` items as done, if the watcher follows progress."""
+        count = itertools.count(done + 1)
+        watcher = self.watcher
+        return lambda: watcher.progress(next(count), total) if isinstance(watcher, ProgressWatcher) else None
