@@ -190,7 +190,7 @@ def describe_hours(minutes: Iterable[float]) -> str:
 
 
 def rehearsed_minutes(row: Row) -> float:
-    """Return the minutes that a study takes on two cores: by its rehearsal (`make suite`), else by its stated minutes."""
+    """Return the minutes of a study on two cores: by its rehearsal (`make suite`), else by the recipe."""
     rehearsal = json.loads((RESULTS / "suite.json").read_text("utf-8"))["studies"].get(row.results.name)
     if rehearsal:
         return float(rehearsal["whole"]) / 60
