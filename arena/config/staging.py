@@ -86,8 +86,10 @@ def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
             playing = made.playing()
             weights = {name: policy.model for name, policy in playing.items() if policy.train}
         else:
-            weights = {name: str(path) for name, path in made.weights(folder).items()}
-            loops.add(spec.name)
+            newest = earlier.newest
+            weights = {name: newest.get(name, str(path)) for name, path in made.weights(folder).items()}
+            if weights.keys() - newest.keys():  # weights of a new kind, such as a reward model's
+                loops.add(spec.name)
         earlier = earlier.plus(spec.name, folder, weights)
     return planned
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from arena.parts.chosen import Kind
+from arena.stages.average import average
 from arena.stages.base import Stage, StageContext, StageLoop
 from arena.stages.data import dpo, kto, sft
 from arena.stages.distil import distil
@@ -11,7 +12,7 @@ from arena.stages.offline import offline
 from arena.stages.play import play
 from arena.stages.reward_model import reward_model
 
-KINDS = (play, sft, dpo, kto, distil, offline, expert_iteration, reward_model)
+KINDS = (play, sft, dpo, kto, distil, offline, expert_iteration, reward_model, average)
 PIPELINE_STAGES: Mapping[str, Stage] = {kind.__name__: kind for kind in KINDS}
 PIPELINE_STAGE = Kind("pipeline_stage", PIPELINE_STAGES)
 

@@ -1,0 +1,83 @@
+"""The stage `average`: means by hand, what cannot be averaged, and a pipeline that goes on from the mean."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from arena.cli.loop import wait
+from arena.config.pipeline import read_pipeline
+from arena.config.sources import text_layer
+from arena.errors import ConfigError
+from arena.pipelines.running import start_pipeline
+from arena.stages.average import mean_weights
+from arena.store.checkpoints import newest
+from tests.factories.labs import Quiet
+
+PIPELINE = """
+name: merged
+precision: fp32
+threads: 1
+game: {name: kuhn_poker, options: {illegal: end, talk: false}}
+policies: {player: {model: nano}}
+seats:
+  first: {role: nano_kuhn, policy: player}
+  second: {role: nano_kuhn, policy: player}
+play: {matches: 32}
+learn: {lr: 1e-3, warmup_steps: 0}
+stages:
+  - {name: base, play: {iterations: 1}}
+  - {name: one, play: {iterations: 1, policies: {player: {model: "stage:base"}}}}
+  - {name: other, play: {iterations: 1, policies: {player: {model: "stage:base"}}, learn: {lr: 1e-2}}}
+  - average: {policy: player, models: ["stage:one", "stage:other"], shares: [3, 1]}
+  - {name: last, play: {iterations: 1, learn: {lr: 0.0}}}
+"""
+
+
+def model(folder: Path, **tensors: list[float]) -> Path:
+    folder.mkdir()
+    save_file({name: torch.tensor(values) for name, values in tensors.items()}, folder / "model.safetensors")
+    save_file({"moment": torch.ones(1)}, folder / "optimizer.safetensors")
+    return folder
+
+
+def test_weights_are_averaged_by_share(tmp_path: Path) -> None:
+    folders = [model(tmp_path / "a", w=[1.0, 2.0]), model(tmp_path / "b", w=[3.0, -2.0])]
+    assert mean_weights(folders, [0.75, 0.25])["w"].tolist() == [1.5, 1.0]
+
+
+@pytest.mark.parametrize("other", [{"w": [1.0]}, {"v": [1.0, 2.0]}, {"w": [1.0, 2.0], "v": [1.0]}])
+def test_models_of_other_shapes_are_refused(tmp_path: Path, other: dict[str, list[float]]) -> None:
+    folders = [model(tmp_path / "a", w=[1.0, 2.0]), model(tmp_path / "b", **other)]
+    with pytest.raises(ConfigError, match="only models of one shape"):
+        mean_weights(folders, [0.5, 0.5])
+
+
+def test_a_pipeline_goes_on_from_the_mean(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    wait(start_pipeline(read_pipeline([text_layer("test", PIPELINE)]), place, Quiet()))
+
+    def weights(stage: str) -> dict[str, torch.Tensor]:
+        return load_file(newest(place / "stages" / stage).folder / "policies" / "player" / "model.safetensors")
+
+    one, other, mean, last = (weights(name) for name in ("02-one", "03-other", "04-average", "05-last"))
+    assert any(not torch.equal(one[name], other[name]) for name in one)
+    for name, tensor in mean.items():
+        assert torch.allclose(tensor, 0.75 * one[name] + 0.25 * other[name], atol=1e-6)
+        assert torch.equal(tensor, last[name])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("policy: player, models", "policy: plyer, models"), "no policy 'plyer' — did you mean 'player'"),
+        (("shares: [3, 1]", "shares: [3, 1, 1]"), "one for each of the 2 models"),
+        (("shares: [3, 1]", "shares: [3, -1]"), "shares"),
+        (('models: ["stage:one", "stage:other"]', 'models: ["stage:one"]'), "models"),
+    ],
+)
+def test_bad_settings_are_refused_before_the_first_stage(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        wait(start_pipeline(read_pipeline([text_layer("test", PIPELINE.replace(*change))]), tmp_path / "run", Quiet()))
+    assert not (tmp_path / "run" / "stages").exists()
