@@ -59,6 +59,7 @@ class SearchPlanner(Search):
         if self.reads:
             self.seats = (PLANNER, READER)
         super().__init__(**options)
+        self.cooperative = self.team and not (self.process or self.cost)
         if self.library.world is None and not self.reads:
             raise ValueError('reader must be "seat" where pages are a file\'s: the script reads generated ones alone')
 

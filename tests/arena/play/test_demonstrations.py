@@ -24,14 +24,14 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
            "nano_strategist": {"strategist": True}, "nano_walker": {"strategist": True}}  # fmt: skip
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
                                                     "proposer", "nano_proposer")}  # fmt: skip
-SEATS |= {"desk_clerk": "agent", "page_reader": "reader", "critic": "critic"}
+SEATS |= {"desk_clerk": "agent", "page_reader": "reader", "nano_page_reader": "reader", "critic": "critic"}
 PLAYED = {"desk_customer_played": "customer", "patient_played": "patient", "nano_patient_played": "patient",
           "recommender_user_played": "user",
           "search_asker_played": "asker"}  # fmt: skip
 OPTIONS |= {name: {"person": "played"} for name in PLAYED}
 SEATS |= PLAYED
 GAMES = {"nano_solver": ["reasoning"], "solver": ["reasoning"], "searcher": ["search"], "nano_searcher": ["search"],
-         "page_reader": ["search_planner"]}  # fmt: skip
+         "page_reader": ["search_planner"], "nano_page_reader": ["search_planner"]}  # fmt: skip
 PUBLISHED = {
     "nano_desk_agent": "b379ac685e4935c9", "nano_desk_customer": "5efe988e45f2015e",
     "nano_doctor": "a28067baf8a91cb4", "nano_kuhn": "0e311f5bf624dda2", "nano_opener": "33ab71c790ec19ba",
