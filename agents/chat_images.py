@@ -89,6 +89,33 @@ def images_of(content: Content) -> list[Image]:
     return [] if isinstance(content, str) else [part for part in content if isinstance(part, Image)]
 
 
+def keep_newest(contents: Sequence[Content], keep: int) -> list[Content]:
+    """Return contents, oldest first, with placeholder texts for all images but the newest `keep`.
+
+    Contents that do not change are returned as they are.
+    """
+    kept: list[Content] = []
+    for content in reversed(contents):
+        count = len(images_of(content))
+        kept.append(content if count <= keep else _without_first(content, count - keep))
+        keep = max(0, keep - count)
+    return kept[::-1]
+
+
+def _without_first(content: Content, count: int) -> Content:
+    """Return a content with placeholder texts for its first `count` images, joined with the texts beside them."""
+    parts: list[ContentPart] = []
+    for part in content:
+        if isinstance(part, Image) and count:
+            part, count = part.text, count - 1
+        if not (isinstance(part, str) and parts and isinstance(before := parts[-1], str)):
+            parts.append(part)
+            continue
+        is_apart = before[-1:].isspace() or part[:1].isspace()
+        parts[-1] = before + part if is_apart else f"{before} {part}"
+    return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else tuple(parts)
+
+
 def spans_in(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: Picture) -> list[MediaSpan]:
     """Return the spans of the images, whose placeholders stand among `ids` in the same order.
 
