@@ -1,8 +1,9 @@
 """Images in a chat: cut from the chat template how a turn shows an image, and find images among a prompt's ids."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from agents.chat_parts import USERS, Parts
@@ -82,6 +83,17 @@ def after_images(images: Sequence[Image], content: Content) -> Content:
 def as_text(content: Content) -> str:
     """Return a content as text, with a placeholder for each image."""
     return "".join(part if isinstance(part, str) else part.text for part in content)
+
+
+def join_parts(parts: Iterable[ContentPart]) -> Content:
+    """Return texts and images as a content: adjacent texts joined, a text if there are no images."""
+    runs = (("".join(map(str, run)),) if is_text else run for is_text, run in groupby(parts, _is_text))
+    joined = tuple(part for run in runs for part in run if part)
+    return as_text(joined) if all(map(_is_text, joined)) else joined
+
+
+def _is_text(part: ContentPart) -> bool:
+    return isinstance(part, str)
 
 
 def images_of(content: Content) -> list[Image]:

@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -29,14 +29,20 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 import games
+from agents.chat import ChatFrame
+from agents.chat_images import Content, as_text, images_of, join_parts, spans_in
 from agents.engines.base import Engine, Request
+from agents.image_parts import ImageParts
 from agents.policy import Policy
 from agents.role import LEAST_TEMPERATURE, Role, Sampling, load_role
+from agents.stream import MediaSpan
 from arena.config.experiment import Experiment
 from arena.play.settings import TableSpec
 from games.contracts import Deal, View
 
 BODY_BYTES = 4 << 20
+"""Maximum size of a request; with images, `BODY_WITH_IMAGES` for servers of a policy that sees."""
+BODY_WITH_IMAGES = 32 << 20
 LARGEST = 2**31 - 1
 """Maximum integer in a request, because engines use 32 bits."""
 PIECE = 16
@@ -70,16 +76,39 @@ class TextPart(BaseModel):
     text: str
 
 
+class ImagePart(BaseModel):
+    """Image of a user's message, as a data URL."""
+
+    type: Literal["image_url"]
+    image_url: dict[str, Any]
+
+
 class ChatMessage(BaseModel):
     """Message of a conversation. Other fields, such as names, are ignored."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: str | list[Annotated[TextPart | ImagePart, Field(discriminator="type")]]
 
     @property
     def text(self) -> str:
         """Message as one text: its content, or its text parts joined."""
-        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> list[ImagePart]:
+        """Images among the parts."""
+        return [] if isinstance(self.content, str) else [p for p in self.content if isinstance(p, ImagePart)]
+
+    def parts(self, images: ImageParts) -> Content:
+        """Return texts and images in order. Raises Refused for an image that is not accepted."""
+        if isinstance(self.content, str):
+            return self.content
+        try:
+            return join_parts(p.text if isinstance(p, TextPart) else images.read(p.model_dump()) for p in self.content)
+        except ValueError as error:
+            raise Refused(f"messages: {error}", code="invalid_image", param="messages") from None
 
 
 class ChatRequest(BaseModel):
@@ -298,7 +327,10 @@ class Service:
         if (length := sum(len(message.text) for message in request.messages)) > held.positions * held.longest:
             raise _too_long(f"{length} characters", held.positions)
         role: Role | None = None
-        system, exchanges, last = _turns(request.messages)
+        images, is_shown = ImageParts(), any(message.images for message in request.messages)
+        if is_shown and not (held.policy.frame.image and self.engine.capabilities.has_vision):
+            raise Refused("the policy cannot see images", code="unsupported_value", param="messages")
+        system, exchanges, last = _turns(request.messages, images)
         sampling = Sampling(max_tokens=PIECE)
         examples: list[tuple[str, str]] = []
         seed = self._chance.spawn(1)[0].generate_state(2).tolist() if request.seed is None else [request.seed % 2**64]
@@ -309,7 +341,7 @@ class Service:
                 system = role.render_system(_first_view(table, seat, seed[0] % 2**31))
                 examples = [(example.see, example.say) for example in role.examples]
         frame = held.policy.frame
-        ids = (*frame.open(system or "", [*examples, *exchanges]), *frame.ask(last))
+        ids, media = _written(frame, system or "", examples, exchanges, last, images.pictures)
         most = request.max_completion_tokens or request.max_tokens or (sampling.max_tokens if role else MOST_TOKENS)
         room = held.positions - len(ids)
         if room < 1:
@@ -320,7 +352,8 @@ class Service:
         self._count += 1
         common: dict[str, Any] = {
             "policy": held.policy.name,
-            "ids": ids,
+            "ids": tuple(ids),
+            "media": tuple(media),
             "max_tokens": min(most, room),
             "temperature": (sampling.temperature if role else 1.0) if given is None else given,
             "top_p": request.top_p or (sampling.top_p if role else 1.0),
@@ -350,7 +383,8 @@ class Service:
             raise Refused(f"a page of {origin[:80]} asks: without a key only this server's own may", 403)
         if asked.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused("the body is JSON: say so, with the header content-type: application/json", 415)
-        return await _body(asked)
+        sees = any(held.policy.frame.image for held in self.served.values())
+        return await _body(asked, BODY_WITH_IMAGES if sees else BODY_BYTES)
 
     def _unknown(self, name: str) -> Refused:
         known = ", ".join(self.names())
@@ -378,12 +412,12 @@ def _too_long(length: str, positions: int) -> Refused:
     )
 
 
-async def _body(asked: Asked) -> ChatRequest:
+async def _body(asked: Asked, most: int) -> ChatRequest:
     body = bytearray()
     async for chunk in asked.stream():
         body += chunk
-        if len(body) > BODY_BYTES:
-            raise Refused(f"the body is larger than {BODY_BYTES >> 20} MB", 413)
+        if len(body) > most:
+            raise Refused(f"the body is larger than {most >> 20} MB", 413)
     try:
         return ChatRequest.model_validate_json(bytes(body))
     except ValidationError as error:
@@ -392,21 +426,52 @@ async def _body(asked: Asked) -> ChatRequest:
         raise Refused(f"{place or 'body'}: {worst['msg']}", param=place or None) from None
 
 
-def _turns(messages: Sequence[ChatMessage]) -> tuple[str | None, list[tuple[str, str]], str]:
-    """Return the system text or None, the past (user, assistant) exchanges, and the last user text.
+def _turns(
+    messages: Sequence[ChatMessage], images: ImageParts
+) -> tuple[str | None, list[tuple[Content, str]], Content]:
+    """Return the system text or None, the past (user, assistant) exchanges, and the last user content.
 
-    Consecutive messages of one role are joined. Raises Refused unless user and assistant alternate, user last.
+    Consecutive messages of one role are joined. Raises Refused unless user and assistant alternate, user last, and for
+    an image that is not accepted or not a user's.
     """
+    if any(message.images for message in messages if message.role != "user"):
+        raise Refused("only a user's message may have images", param="messages")
     neighbours = groupby(messages, lambda message: "system" if message.role == "developer" else message.role)
-    joined = [(role, "\n\n".join(message.text for message in group)) for role, group in neighbours]
-    system = joined.pop(0)[1] if joined[0][0] == "system" else None
+    joined = [(role, _joined([message.parts(images) for message in group])) for role, group in neighbours]
+    system = as_text(joined.pop(0)[1]) if joined[0][0] == "system" else None
     if [role for role, _ in joined] != ["user", "assistant"] * (len(joined) // 2) + ["user"]:
         raise Refused(
             "after a system message at the very beginning, user and assistant take turns, and the user is last",
             param="messages",
         )
-    texts = [text for _, text in joined]
-    return system, list(zip(texts[:-1:2], texts[1::2], strict=True)), texts[-1]
+    contents = [content for _, content in joined]
+    return system, list(zip(contents[:-1:2], map(as_text, contents[1::2]), strict=True)), contents[-1]
+
+
+def _joined(contents: Sequence[Content]) -> Content:
+    """Return contents as one, with an empty line between them."""
+    parts = [("\n\n", *([content] if isinstance(content, str) else content)) for content in contents]
+    return join_parts([*chain.from_iterable(parts)][1:])
+
+
+def _written(
+    frame: ChatFrame,
+    system: str,
+    examples: Sequence[tuple[str, str]],
+    exchanges: Sequence[tuple[Content, str]],
+    last: Content,
+    pictures: Mapping[str, bytes],
+) -> tuple[list[int], list[MediaSpan]]:
+    """Return a conversation's ids up to the head of the reply, and its images. One with images is as in a match."""
+    images = [image for content in (*(seen for seen, _ in exchanges), last) for image in images_of(content)]
+    if not images or frame.image is None:
+        past = [*examples, *((as_text(seen), said) for seen, said in exchanges)]
+        return [*frame.open(system, past), *frame.ask(as_text(last))], []
+    ids = frame.open(system, examples)
+    for seen, said in exchanges:
+        ids += [*frame.ask(seen), *frame.encode(said), frame.stop_id, *frame.close("stop")]
+    ids += frame.ask(last)
+    return ids, spans_in(ids, frame.image, images, pictures.__getitem__)
 
 
 def _next(request: Request, reply: _Reply, piece: int) -> Request:

@@ -34,7 +34,8 @@ def frame() -> ChatFrame:
 FRAME = frame()
 CONTENTS = st.lists(
     st.one_of(
-        st.text(max_size=5), st.lists(st.one_of(st.text(min_size=1, max_size=5), st.sampled_from(IMAGES[:3]))).map(tuple)
+        st.text(max_size=5),
+        st.lists(st.one_of(st.text(min_size=1, max_size=5), st.sampled_from(IMAGES[:3]))).map(tuple),
     )
 )
 
