@@ -44,7 +44,9 @@ def chat_stream(
         raise ChatRowError(f"messages: {error}") from None
 
 
-def parse_chat(messages: Any, tools: Any, images: ImageParts | None) -> tuple[list[ChatMessage], tuple[Definition, ...]]:
+def parse_chat(
+    messages: Any, tools: Any, images: ImageParts | None
+) -> tuple[list[ChatMessage], tuple[Definition, ...]]:
     """Return a chat's messages and definitions of tools. Raises ChatRowError as `chat_stream` does.
 
     `images` reads the images, and then holds their bytes; without it they are refused.

@@ -109,7 +109,8 @@ def inspect_image(data: bytes) -> Image:
             warnings.simplefilter("ignore", Pixels.DecompressionBombWarning)
             with Pixels.open(io.BytesIO(data), formats=tuple(MEDIA)) as file:
                 (width, height), media = file.size, MEDIA[str(file.format)]
-                is_still, turned = getattr(file, "n_frames", 1) == 1, file.getexif().get(ORIENTATION, 1) != 1
+                is_still = getattr(file, "n_frames", 1) == 1
+                turned = Pixels.Image.getexif(file).get(ORIENTATION, 1) != 1  # a PNG's own method decodes it
     except Pixels.DecompressionBombError:
         raise ValueError(f"an image is at most {MOST_SIDE:,} pixels wide and high") from None
     except Exception:  # noqa: BLE001 readers of broken headers raise many kinds
