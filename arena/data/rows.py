@@ -79,7 +79,7 @@ class DataSet:
         return row
 
     def check(self, checked: Callable[[int], None] = lambda number: None) -> None:
-        """Validate every row and hash the images. Raises ConfigError, with file and row, for the first malformed one."""
+        """Validate every row and hash its images. Raises ConfigError, with file and row, for a malformed one."""
         digest, has_files = hashlib.sha256(self.rows.sha256.encode()), False
         for number in range(len(self)):
             images = ImageParts(self.folder)

@@ -42,7 +42,7 @@ def test_hostile_parts_are_refused_in_one_line_and_nothing_is_fetched(
 
     monkeypatch.setattr(socket.socket, "connect", connect)
     part, why = REFUSED[name]
-    with pytest.raises(ValueError, match=".") as error:
+    with pytest.raises(ValueError, match=r".") as error:
         ImageParts().read(part)
     assert why in str(error.value) and "\n" not in str(error.value) and len(str(error.value)) < 300
 
@@ -84,7 +84,7 @@ def test_files_lie_in_the_folder(tmp_path: Path) -> None:
     assert len(images.files) == 2
     outside = ["../secret.png", str(tmp_path / "secret.png"), "link.png", "up/secret.png", "", "\0", "in/\n"]
     for path in outside:
-        with pytest.raises(ValueError, match="not inside the data set's folder|cannot be read") as error:
+        with pytest.raises(ValueError, match=r"not inside the data set's folder|cannot be read") as error:
             images.read({"type": "image", "path": path})
         assert "\n" not in str(error.value)
     for path, why in (("pipe.png", "no regular file"), ("none.png", "No such file"), ("large.png", "larger than 8")):

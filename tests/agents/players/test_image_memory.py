@@ -147,7 +147,7 @@ def test_a_thousand_images_cost_their_limit() -> None:
 
 
 def test_images_that_do_not_fit_end_the_context_with_its_reason() -> None:
-    with pytest.raises(ContextFull, match="positions|tokens"):
+    with pytest.raises(ContextFull, match="tokens"):
         play(role(), [1, 200], positions=400)
     player, _, _ = play(role(images={"keep": 1}), [1, 200, 1], positions=8000)
     assert len(player.streams[-1].media) == 1
