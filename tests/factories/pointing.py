@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import games
 from agents.players.model import ScriptedPlayer
@@ -21,8 +21,8 @@ class Pointing(Colours):
     """A seat points into pictures: two numbers name a point, four a box. The words tell of a picture before it."""
 
     name = "pointing"
-    metadata = {"name": "pointing_v0"}
-    players: Mapping[str, Callable[[Any, int], Callable[[View], str]]] = {}  # noqa: RUF012
+    metadata: ClassVar[dict[str, Any]] = {"name": "pointing_v0"}
+    players: Mapping[str, Callable[[Any, int], Callable[[View], str]]] = {}
 
     def __init__(self, rounds: int = len(ACTS), **options: Any) -> None:
         super().__init__(rounds=rounds, **options)

@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from agents.chat import ChatFrame
-from agents.chat_images import ImageToken
 from agents.chat_messages import ChatMessage, Refused
 from agents.chat_writing import described
 from agents.engines.base import Completion
 from agents.harness.asked import Asked, parse
 from agents.harness.conversations import Conversations, drift
 from agents.tool_formats import ToolCall, ToolResult, call_id
-from agents.weights import load_tokenizer, resolve
 from tests.factories.agent_programs.tools import TOOLS
 from tests.factories.harness import HI, chat, frame
 from tests.factories.image_files import REFUSED, encoded, shown, url_of
@@ -181,10 +178,7 @@ def test_a_call_that_the_format_cannot_express_is_refused() -> None:
 
 
 def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
-    tokenizer = load_tokenizer(resolve("nano"))
-    tokenizer.add_tokens(["<image>"], special_tokens=True)
-    talk = Talk("nano")
-    talk.frame = talk.all.frame = ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), 4))
+    talk = Talk("seeing")
     one, two = (shown(encoded(k)) for k in (1, 2))
 
     def asked(*contents: Any) -> Asked:
