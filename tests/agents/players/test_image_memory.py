@@ -18,7 +18,12 @@ from agents.nano import nano_tokenizer
 from agents.players.model import ChatPlayer
 from agents.reply import ReplySpec
 from agents.role import Role
-from games.contracts import Image, Message, View
+from agents.tool_formats import ToolCall, call_id
+from arena.play.match import Limits, MatchPlan, play_match
+from arena.records import Seating
+from games.contracts import Image, MatchId, Message, View
+from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+from tests.games.gallery import Gallery
 
 TOKENS = 4
 BYTES = {hashlib.sha256(data).hexdigest(): data for data in (b"%d" % k for k in range(1000))}
@@ -157,3 +162,53 @@ def test_the_limit_is_a_number_of_images() -> None:
     assert ImageMemory(keep=1).keep == 1
     with pytest.raises(ValueError, match="greater than or equal to 1"):
         role(images={"keep": 0})
+
+
+@pytest.mark.parametrize("family", TOOL_FAMILIES)
+def test_images_of_native_tools_stand_in_the_users_turn_and_are_dropped_like_others(family: str) -> None:
+    tokenizer = tool_tokenizer(family)
+    tokenizer.add_tokens(["<image>"], special_tokens=True)
+    own = ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), TOKENS))
+    assert own.image and own.tools
+    asked: list[Request] = []
+
+    async def write(view: View, request: Request, summary: bool = False) -> Completion:
+        ids = (*own.write_calls("", [ToolCall(call_id(view.turn), "crop", {"cell": view.turn})]), own.stop_id)
+        asked.append(request)
+        return Completion(ids, (-1.0,) * len(ids), "stop", 0)
+
+    function = {"name": "crop", "description": "Crop.", "parameters": {"type": "object", "properties": {}}}
+    crop = {"type": "function", "function": function}
+    limited = role(reply=ReplySpec(format="native"), images={"keep": 2}, sampling={"max_tokens": 64}, system="")
+    player = ChatPlayer(
+        role=limited, frame=own, policy="p", key="k", seed=(0,), write=write, picture=BYTES.__getitem__
+    )  # fmt: skip
+    views = [(("referee", "Look.", IMAGES[:1]),), *((("tool", "crop", IMAGES[k : k + 2]),) for k in (1, 3))]
+
+    async def run() -> None:
+        for turn, said in enumerate(views):
+            messages = tuple(Message.of(*message) for message in said)
+            await player.act(View("a", turn, messages, "", {}, {}, None, (crop,)))
+
+    asyncio.run(run())
+    shows = own.tools.user_bridge is not None
+    seen = [[span.hash for span in request.media] for request in asked]
+    hashes = [image.hash for image in IMAGES]
+    assert seen == ([hashes[:1], hashes[1:3], hashes[3:5]] if shows else [hashes[:1]] * 3)
+    for request in asked:
+        assert request.ids.count(own.image.id) == TOKENS * len(request.media)
+    texts = own.decode(asked[-1].ids)
+    assert all(IMAGES[k].text in texts for k in (1, 2, 3, 4)) and (IMAGES[0].text in texts) == shows
+
+
+def test_an_image_larger_than_the_context_ends_the_match_with_its_reason() -> None:
+    game = Gallery()
+    large = ChatFrame(FRAME._tokenizer, ImageToken(FRAME.image.id, 500))  # type: ignore[union-attr]
+    player = ChatPlayer(
+        role=role(), frame=large, policy="p", key="k", seed=(0,), write=Writer(role(), 0), positions=256,
+        picture=game.picture,
+    )  # fmt: skip
+    seats = {"visitor": Seating("r", "p", 0, True, "model")}
+    plan = MatchPlan(identity=MatchId(1, 0), game="gallery", options={}, seed=0, seats=seats)
+    record = asyncio.run(play_match(plan, game, {"visitor": player}, Limits()))
+    assert "context" in record.reason and "of 256" in record.reason and "\n" not in record.reason
