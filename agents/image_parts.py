@@ -13,6 +13,7 @@ import re
 import warnings
 from base64 import b64decode
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from games.contracts import Image
@@ -24,6 +25,8 @@ MOST_IMAGES, MOST_BYTES, MOST_SIDE = 1024, 8 << 20, 4096
 """Limits: images of a chat, bytes of an image, and its width and height in pixels."""
 ORIENTATION = 0x0112
 """Exif tag that asks viewers to turn a picture, which models do not."""
+_FILTERING = Lock()
+"""Held while warnings are filtered, which all threads share."""
 _DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,32});base64,")
 
 
@@ -105,7 +108,7 @@ def inspect_image(data: bytes) -> Image:
     if len(data) > MOST_BYTES:
         raise ValueError(f"an image has at most {MOST_BYTES >> 20} MB")
     try:
-        with warnings.catch_warnings():
+        with _FILTERING, warnings.catch_warnings():
             warnings.simplefilter("ignore", Pixels.DecompressionBombWarning)
             with Pixels.open(io.BytesIO(data), formats=tuple(MEDIA)) as file:
                 (width, height), media = file.size, MEDIA[str(file.format)]

@@ -184,7 +184,7 @@ def view(
     program = [sys.executable, "-P", "-m", "arena"]
     services = Services(
         page_data.deal_facts, page_data.theory_values, page_data.compare_estimators, page_data.list_estimators,
-        page_data.token_texts, page_data.find_marks, program,
+        page_data.token_texts, program, page_data.find_marks,
     )  # fmt: skip
     try:
         seat = [str(part) for part in json.loads(play)] if play else []  # only set by `arena play --web`

@@ -129,7 +129,8 @@ class ChatPlayer:
         Images of native results stand at its beginning, because no tool turn can hold them.
         """
         if self.calls is None:
-            results, content = [], self._render(view, first)
+            results: list[ToolResult] = []
+            content = self._render(view, first)
         else:
             results, rest = self.calls.split(view)
             content = after_images(images_from_tools(view) if self.picture else (), self._render(rest, first))

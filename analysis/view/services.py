@@ -39,10 +39,10 @@ class Services(NamedTuple):
     """Returns all estimators with a one-line description each."""
     decode: Decode | None = None
     """Returns the texts of tokens."""
-    marks: FindMarks | None = None
-    """Returns the places in images that acts name."""
     command: Sequence[str] = ()
     """Command line that starts `arena` as a child process; () if the viewer must not start any."""
+    marks: FindMarks | None = None
+    """Returns the places in images that acts name."""
 
 
 class AdvantageCache:

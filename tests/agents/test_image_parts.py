@@ -79,8 +79,8 @@ def test_files_lie_in_the_folder(tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe.png")
     (folder / "large.png").write_bytes(b"\0" * ((8 << 20) + 1))
     images = ImageParts(folder)
-    for part in ({"path": "in/a.png"}, {"path": "in/../in/a.png"}, {"base64": base64.b64encode(data).decode()}):
-        assert images.read({"type": "image", **part}).width == 48
+    for good in ({"path": "in/a.png"}, {"path": "in/../in/a.png"}, {"base64": base64.b64encode(data).decode()}):
+        assert images.read({"type": "image", **good}).width == 48
     assert len(images.files) == 2
     outside = ["../secret.png", str(tmp_path / "secret.png"), "link.png", "up/secret.png", "", "\0", "in/\n"]
     for path in outside:
@@ -90,7 +90,8 @@ def test_files_lie_in_the_folder(tmp_path: Path) -> None:
     for path, why in (("pipe.png", "no regular file"), ("none.png", "No such file"), ("large.png", "larger than 8")):
         with pytest.raises(ValueError, match=why):
             images.read({"type": "image", "path": path})
-    for part in ({}, {"path": 3}, {"path": "in/a.png", "base64": ""}):
+    parts: list[dict[str, Any]] = [{}, {"path": 3}, {"path": "in/a.png", "base64": ""}]
+    for part in parts:
         with pytest.raises(ValueError, match="a `path` or a `base64`"):
             images.read({"type": "image", **part})
     with pytest.raises(ValueError, match="as a data URL"):

@@ -225,14 +225,14 @@ def test_no_page_of_another_site_gets_a_browser_to_ask(running: Running, headers
 def test_others_are_answered_while_a_long_text_is_read(
     running: Running, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entered, leave, read = threading.Event(), threading.Event(), serving._turns
+    entered, leave, read = threading.Event(), threading.Event(), serving.split_turns
 
-    def slow(messages: Any) -> Any:
+    def slow(messages: Any, images: Any) -> Any:
         entered.set()
         assert leave.wait(20)
-        return read(messages)
+        return read(messages, images)
 
-    monkeypatch.setattr(serving, "_turns", slow)
+    monkeypatch.setattr(serving, "split_turns", slow)
     long = threading.Thread(target=lambda: client.chat.completions.create(model="shared", messages=ASK, max_tokens=2))
     long.start()
     assert entered.wait(20)
