@@ -26,6 +26,7 @@ from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.serve import service as serving
+from arena.serve.messages import split_turns
 from arena.serve.service import PIECE, Served, Service, _Reply, _settle, roles_of
 from tests.factories.commands import arena, refused
 
@@ -225,7 +226,7 @@ def test_no_page_of_another_site_gets_a_browser_to_ask(running: Running, headers
 def test_others_are_answered_while_a_long_text_is_read(
     running: Running, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entered, leave, read = threading.Event(), threading.Event(), serving.split_turns
+    entered, leave, read = threading.Event(), threading.Event(), split_turns
 
     def slow(messages: Any, images: Any) -> Any:
         entered.set()
