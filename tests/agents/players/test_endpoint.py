@@ -778,8 +778,8 @@ def test_a_games_pictures_are_sent_where_the_server_sees():
     def played(keep=None, **settings):
         which = role(turn="{% for m in messages %}{{ m.text }}{% endfor %}", images=keep)
         with Server(says(completion("red"))) as server:
-            player = server.endpoint(**settings).player("m", which, 7, picture=game.picture)
             trial = game.clone()
+            player = server.endpoint(**settings).player("m", which, 7, picture=trial.picture)
             for turn in range(3):
                 asyncio.run(player.act(View.of(trial, "viewer", turn)))
                 trial.step("red")
