@@ -1,8 +1,9 @@
 """Images in a chat: cut from the chat template how a turn shows an image, and find images among a prompt's ids."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from agents.chat_parts import USERS, Parts
@@ -84,9 +85,47 @@ def as_text(content: Content) -> str:
     return "".join(part if isinstance(part, str) else part.text for part in content)
 
 
+def join_parts(parts: Iterable[ContentPart]) -> Content:
+    """Return texts and images as a content: adjacent texts joined, a text if there are no images."""
+    runs = (("".join(map(str, run)),) if is_text else run for is_text, run in groupby(parts, _is_text))
+    joined = tuple(part for run in runs for part in run if part)
+    return as_text(joined) if all(map(_is_text, joined)) else joined
+
+
+def _is_text(part: ContentPart) -> bool:
+    return isinstance(part, str)
+
+
 def images_of(content: Content) -> list[Image]:
     """Return the images of a content, in order."""
     return [] if isinstance(content, str) else [part for part in content if isinstance(part, Image)]
+
+
+def keep_newest(contents: Sequence[Content], keep: int) -> list[Content]:
+    """Return contents, oldest first, with placeholder texts for all images but the newest `keep`.
+
+    Contents that do not change are returned as they are.
+    """
+    kept: list[Content] = []
+    for content in reversed(contents):
+        count = len(images_of(content))
+        kept.append(content if count <= keep else _without_first(content, count - keep))
+        keep = max(0, keep - count)
+    return kept[::-1]
+
+
+def _without_first(content: Content, count: int) -> Content:
+    """Return a content with placeholder texts for its first `count` images, joined with the texts beside them."""
+    parts: list[ContentPart] = []
+    for part in content:
+        if isinstance(part, Image) and count:
+            part, count = part.text, count - 1
+        if not (isinstance(part, str) and parts and isinstance(before := parts[-1], str)):
+            parts.append(part)
+            continue
+        is_apart = before[-1:].isspace() or part[:1].isspace()
+        parts[-1] = before + part if is_apart else f"{before} {part}"
+    return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else tuple(parts)
 
 
 def spans_in(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: Picture) -> list[MediaSpan]:

@@ -8,8 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from agents.chat_images import Content, join_parts
+from agents.chat_images import as_text as text_of
+from agents.image_parts import ImageParts
 from agents.tool_formats import ToolCall
 from agents.tool_values import NAME, Definition
+from games.contracts import ContentPart, Image
 from games.untrusted_json import DECODER, is_too_deep
 
 MOST_MESSAGES, MOST_TOOLS = 4096, 128
@@ -40,8 +44,15 @@ class ChatMessage:
     """In a tool's message: id of the call that it answers."""
     name: str = field(default="", compare=False)
     """In a tool's message: name of the tool, if the message says it."""
+    parts: tuple[ContentPart, ...] = ()
+    """Texts and images in order, if there are images; `text` then has placeholders for them."""
     compared: str = field(init=False, repr=False)
     """Text by which messages are compared."""
+
+    @property
+    def content(self) -> Content:
+        """The message's text, or its texts and images in order."""
+        return self.parts or self.text
 
     def __post_init__(self) -> None:
         own = self.role == "assistant"
@@ -49,16 +60,22 @@ class ChatMessage:
         object.__setattr__(self, "compared", compared)
 
 
-def parse_message(entry: Any, place: str) -> ChatMessage:
-    """Return one message of chat completions. Raises Refused, which names `place`, if it is malformed."""
+def parse_message(entry: Any, place: str, images: ImageParts | None = None) -> ChatMessage:
+    """Return one message of chat completions. Raises Refused, which names `place`, if it is malformed.
+
+    `images` reads the images of a user's message; without it they are refused.
+    """
     if not isinstance(entry, dict):
         raise Refused(f"{place}: expected an object", param="messages")
     role, content = entry.get("role"), entry.get("content")
-    text = parse_content(content, f"{place}.content")
+    if images and role != "user" and has_images(content):
+        raise Refused(f"{place}.content: only a user's message may have images", param=f"{place}.content")
+    read = parse_content(content, f"{place}.content", images)
+    text, parts = text_of(read), () if isinstance(read, str) else tuple(read)
     if role in ("system", "developer"):
         return ChatMessage("system", text)
     if role == "user":
-        return ChatMessage("user", text)
+        return ChatMessage("user", text, parts=parts)
     if role == "tool":
         call_id = as_text(entry.get("tool_call_id"), f"{place}.tool_call_id")
         name = entry.get("name")
@@ -90,19 +107,41 @@ def parse_call(id: Any, function: Mapping[str, Any], place: str) -> ToolCall:
     return ToolCall(id, name, values)
 
 
-def parse_content(content: Any, place: str) -> str:
-    """Return a message's content as one text. Null is "". Raises Refused for parts other than text."""
+IMAGES = ("image_url", "input_image", "image")
+"""Types of parts that are images; `image` is that of data sets."""
+
+
+def has_images(content: Any) -> bool:
+    """Return True if a message's content has parts that are images."""
+    return isinstance(content, list) and any(isinstance(p, dict) and p.get("type") in IMAGES for p in content)
+
+
+def parse_content(content: Any, place: str, images: ImageParts | None = None) -> Content:
+    """Return a message's content as one text or, with images, as parts. Null is "".
+
+    Raises Refused for other parts, and for images that are malformed or, without `images`, for all.
+    """
     if content is None or isinstance(content, str):
         return content or ""
-    texts = []
+    parts: list[ContentPart] = []
     for part in as_list(content, place, least=0):
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind in ("image_url", "input_image"):
-            raise Refused(f"{place}: the policy cannot see images", code="unsupported_value", param=place)
-        if kind not in ("text", "input_text", "output_text"):
+        if kind in IMAGES:
+            parts.append(_image(part, place, images))
+        elif kind not in ("text", "input_text", "output_text"):
             raise Refused(f"{place}: parts of type {str(kind)[:40]!r} are not supported", param=place)
-        texts.append(as_text(part.get("text"), f"{place}.text"))
-    return "".join(texts)
+        else:
+            parts.append(as_text(part.get("text"), f"{place}.text"))
+    return join_parts(parts)
+
+
+def _image(part: dict[str, Any], place: str, images: ImageParts | None) -> Image:
+    if images is None:
+        raise Refused(f"{place}: the policy cannot see images", code="unsupported_value", param=place)
+    try:
+        return images.read(part)
+    except ValueError as error:
+        raise Refused(f"{place}: {error}", code="invalid_image", param=place) from None
 
 
 def parse_tools(given: Any, flat: bool = False) -> tuple[Definition, ...]:

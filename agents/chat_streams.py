@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from agents.chat import ChatFrame
 from agents.chat_messages import ChatMessage, Refused, as_list, parse_message, parse_tools
-from agents.chat_writing import write_chat
+from agents.chat_writing import images_in, write_chat
 from agents.errors import ChatError
+from agents.image_parts import ImageParts
 from agents.stream import Stream
 from agents.tool_formats import call_id
 from agents.tool_values import Definition
@@ -20,37 +22,50 @@ class ChatRowError(ValueError):
     """Raised for a chat that cannot be encoded; the message names the field, such as `messages[3].role`."""
 
 
-def chat_stream(frame: ChatFrame, messages: Any, tools: Any = None, opening: int = 0) -> Stream:
+def chat_stream(
+    frame: ChatFrame, messages: Any, tools: Any = None, opening: int = 0, folder: Path | None = None
+) -> Stream:
     """Encode a chat in OpenAI's format as the stream of a policy that wrote the assistant's messages.
 
     The mask covers each reply with the token that ends it, except in the first `opening` messages, which are context.
     Tool calls are written in the model's own format; `tools` are definitions, or JSON text of them. Turn n is the n-th
-    reply. Log-probabilities are 0. Raises ChatRowError for malformed messages, roles in an order that a policy never
-    reads, or a chat without a reply at its end.
+    reply. Log-probabilities are 0. Images in files are read from `folder`. Raises ChatRowError for malformed messages,
+    roles in an order that a policy never reads, a chat without a reply at its end, or images without vision.
     """
-    parsed, definitions = parse_chat(messages, tools)
+    images = ImageParts(folder) if frame.image else None
+    parsed, definitions = parse_chat(messages, tools, images)
     encode = partial(frame.encode_reply, marks=bool(definitions))
     try:
-        return _stream([*write_chat(frame, parsed, definitions, encode=encode)], parsed, opening)
+        stream = _stream([*write_chat(frame, parsed, definitions, encode=encode)], parsed, opening)
+        if images:
+            stream.media = images_in(frame, stream.ids, parsed, images.pictures.__getitem__)
+        return stream
     except ChatError as error:
         raise ChatRowError(f"messages: {error}") from None
 
 
-def parse_chat(messages: Any, tools: Any = None) -> tuple[list[ChatMessage], tuple[Definition, ...]]:
-    """Return a chat's messages and definitions of tools. Raises ChatRowError as `chat_stream` does."""
+def parse_chat(
+    messages: Any, tools: Any, images: ImageParts | None
+) -> tuple[list[ChatMessage], tuple[Definition, ...]]:
+    """Return a chat's messages and definitions of tools. Raises ChatRowError as `chat_stream` does.
+
+    `images` reads the images, and then holds their bytes; without it they are refused.
+    """
     try:
-        return _in_order(_messages(messages)), _definitions(tools)
+        return _in_order(_messages(messages, images)), _definitions(tools)
     except Refused as error:
         raise ChatRowError(str(error)) from None
 
 
-def completion_stream(frame: ChatFrame, prompt: Any, completion: Any, tools: Any = None) -> Stream:
+def completion_stream(
+    frame: ChatFrame, prompt: Any, completion: Any, tools: Any = None, folder: Path | None = None
+) -> Stream:
     """Encode a prompt and its completion, as in `joined`, as a stream that masks the completion's replies as one turn.
 
     Raises ChatRowError as `chat_stream` does.
     """
     messages, opening = joined(prompt, completion)
-    stream = chat_stream(frame, messages, tools, opening)
+    stream = chat_stream(frame, messages, tools, opening, folder)
     stream.turns = [min(turn, 0) for turn in stream.turns]
     return stream
 
@@ -112,7 +127,7 @@ def _definitions(tools: Any) -> tuple[Definition, ...]:
     return tuple(tools or ())
 
 
-def _messages(messages: Any) -> Iterator[ChatMessage]:
+def _messages(messages: Any, images: ImageParts | None) -> Iterator[ChatMessage]:
     """Parse messages. Calls and results without ids are numbered and paired in order. Raises Refused if malformed."""
     pending: list[str] = []
     made = 0
@@ -126,7 +141,7 @@ def _messages(messages: Any) -> Iterator[ChatMessage]:
                 for j, call in enumerate(numbered)
             ]
             entry = {**entry, "tool_calls": calls}
-        message = parse_message(entry, f"messages[{i}]")
+        message = parse_message(entry, f"messages[{i}]", images)
         if message.role == "assistant":
             pending = [call.id for call in message.calls]
             made += len(pending)

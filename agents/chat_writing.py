@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from agents.chat import ChatFrame
+from agents.chat_images import images_of, join_parts, spans_in
 from agents.chat_messages import ChatMessage
+from agents.stream import MediaSpan, Picture
 from agents.tool_formats import ToolResult
 from agents.tool_values import Definition
 
@@ -50,15 +53,22 @@ def write_chat(
 
 
 def _ask(frame: ChatFrame, messages: Sequence[ChatMessage], names: Mapping[str, str], opened: bool) -> list[int]:
-    """Return the ids of tools' results and users' texts, and the head of a reply. `names` are the tools' by call.
+    """Return the ids of tools' results and users' contents, and the head of a reply. `names` are the tools' by call.
 
-    Consecutive texts are one user turn. `opened`: the turn's head is there already.
+    Consecutive contents are one user turn. `opened`: the turn's head is there already.
     """
     results = [ToolResult(m.call_id, m.text, names.get(m.call_id, m.name)) for m in messages if m.role == "tool"]
-    texts = [message.text for message in messages if message.role != "tool"]
-    if results:
-        return frame.answer(results, "\n\n".join(texts))
-    return frame.ask("\n\n".join(texts), opened)
+    asked = [("\n\n", *(m.parts or (m.text,))) for m in messages if m.role != "tool"]
+    content = join_parts([*chain.from_iterable(asked)][1:])
+    return frame.answer(results, content) if results else frame.ask(content, opened)
+
+
+def images_in(
+    frame: ChatFrame, ids: Sequence[int], messages: Iterable[ChatMessage], picture: Picture
+) -> list[MediaSpan]:
+    """Return the spans of the messages' images among their ids. Raises ChatError if a template leaves one out."""
+    images = [image for message in messages for image in images_of(message.parts)]
+    return spans_in(ids, frame.image, images, picture) if images and frame.image else []
 
 
 def _names(reply: ChatMessage | None) -> dict[str, str]:

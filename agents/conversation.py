@@ -1,18 +1,22 @@
 """A seat's observations and replies as chat messages."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 from agents.chat import ChatFrame
+from agents.chat_images import Content, keep_newest
 from agents.chat_parts import ACKNOWLEDGED
+from agents.image_parts import inspect_image
 from agents.memory import plan
 from agents.pending_calls import PendingCalls
 from agents.role import Role
+from agents.stream import Picture
 from agents.tool_formats import read_calls
 from agents.tool_turns import reply_message, result_message
 from agents.tool_values import Definition
-from games.contracts import View
+from games.contracts import ContentPart, View
 
 Chat = list[dict[str, Any]]
 """Messages with `role` (system, user, assistant or tool) and `content`; with native tools as in OpenAI's API."""
@@ -26,8 +30,9 @@ class Conversation:
     role with native tools, calls and results are messages of their own.
     """
 
-    def __init__(self, role: Role, frame: ChatFrame | None = None) -> None:
-        self.role = role
+    def __init__(self, role: Role, frame: ChatFrame | None = None, picture: Picture | None = None) -> None:
+        """Begin a conversation. `picture` returns images' bytes; without it, messages have placeholder texts."""
+        self.role, self._picture = role, picture
         self._frame = frame if frame and role.reply.format == "native" and frame.tools else None
         self._calls = PendingCalls()
         self._opening: Chat | None = None
@@ -62,12 +67,12 @@ class Conversation:
         if self._opening is None or kept is not None:
             self._opening, self._begun = self._opened(view, alone=not kept), taken - (kept or 0)
         self._asked, self._tools = self._observation(view, fresh), view.tools
-        return [*self._opening, *self._kept(), *self._asked]
+        return self._with_images([*self._opening, *self._kept(), *self._asked])
 
     def ask_summary(self) -> Chat:
         """Return the chat messages that ask the seat for a summary of its conversation so far. Call `said` next."""
         self._asked, self._summed_up = [{"role": "user", "content": self.role.memory.ask}], True
-        return [*(self._opening or []), *self._kept(), *self._asked]
+        return self._with_images([*(self._opening or []), *self._kept(), *self._asked])
 
     def said(self, text: str) -> None:
         """Append the last request and this reply to the history, without the private field if the role strips it."""
@@ -83,12 +88,24 @@ class Conversation:
             return reply_message(self._frame.tools, text, self._tools, self._calls.made)
         return {"role": "assistant", "content": text}
 
+    def _with_images(self, chat: Chat) -> Chat:
+        """Return the messages in OpenAI's format, with the images that the role keeps as data URLs."""
+        if self._picture is None:
+            return chat
+        contents: list[Content] = [message["content"] for message in chat]
+        kept = keep_newest(contents, self.role.images.keep) if self.role.images else contents
+        return [
+            {**message, "content": content if isinstance(content, str) else _parts(content, self._picture)}
+            for message, content in zip(chat, kept, strict=True)
+        ]
+
     def _kept(self) -> Chat:
         return [*chain.from_iterable(self._history[self._begun :])]
 
     def _observation(self, view: View, fresh: bool) -> Chat:
         if self._frame is None:
-            return [{"role": "user", "content": self.role.render_turn(view, first=fresh)}]
+            render = self.role.render_parts if self._picture else self.role.render_turn
+            return [{"role": "user", "content": render(view, fresh)}]
         results, rest = self._calls.split(view)
         text = self.role.render_turn(rest, first=fresh)
         if text and results and self._frame.tools and self._frame.tools.user_bridge is None:
@@ -103,6 +120,19 @@ class Conversation:
         if self._frame and not examples and self._frame.opens_turn(view.tools, system):
             examples = [] if alone and not self._calls.split(view)[0] else [("", ACKNOWLEDGED)]
         return opening + _chat(examples)
+
+
+def _parts(content: Sequence[ContentPart], picture: Picture) -> Chat:
+    """Return texts and images as parts of a message. Raises ValueError for an image that servers do not accept."""
+    parts: Chat = []
+    for part in content:
+        if isinstance(part, str):
+            parts.append({"type": "text", "text": part})
+            continue
+        data = picture(part.hash)
+        url = f"data:{inspect_image(data).media};base64,{b64encode(data).decode()}"
+        parts.append({"type": "image_url", "image_url": {"url": url}})
+    return parts
 
 
 def _chat(exchanges: Sequence[tuple[str, str]]) -> Chat:

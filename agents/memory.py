@@ -43,6 +43,17 @@ OF_SUMMARY = frozenset({"context", "tokens", "summaries", "ask"})
 a summary."""
 
 
+class ImageMemory(BaseModel):
+    """A role's memory of images: a context has the newest `keep`, and placeholder texts in place of older ones.
+
+    A model reads a new context whenever an image is replaced, because streams are append-only. Source: UI-TARS, UI-S1.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    keep: Annotated[int, Field(ge=1, le=10_000)]
+
+
 def plan(memory: Memory, taken: int) -> int | None:
     """Return how many of the last exchanges a new stream starts with, or None to continue the present stream.
 

@@ -27,7 +27,7 @@ from pydantic import (
 from agents import strict_yaml
 from agents.chat_images import Content
 from agents.errors import RoleError
-from agents.memory import Memory
+from agents.memory import ImageMemory, Memory
 from agents.names import nearest
 from agents.patterns import Pattern
 from agents.reply import TALK, Reply, ReplySpec, visible
@@ -150,6 +150,8 @@ class Role(Part):
     reply: ReplySpec = ReplySpec()
     sampling: Sampling = Sampling()
     memory: Memory = Memory()
+    images: ImageMemory | None = None
+    """Limit on the images in a context, such as `{keep: 2}`; null keeps all."""
     history: Literal["keep", "strip"] = "keep"
     """Whether later turns show the private field of the seat's earlier replies: `keep` or `strip`. The chat templates
     of many thinking models strip it."""

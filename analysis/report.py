@@ -5,7 +5,9 @@ Texts in it come from models and strangers; `analysis.view.bundle` makes sure th
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,27 @@ from analysis.view.curves import Curves
 from analysis.view.index import Index
 from analysis.view.league import alarm_rows, league_graph
 from analysis.view.match import match
-from analysis.view.services import DealFacts
+from analysis.view.services import DealFacts, FindMarks
 from analysis.view.summary import Theory, summary
-from arena.errors import ConfigError
+from arena.errors import ConfigError, StoreError
+from arena.store.blobs import Blobs, media_of
 
+IMAGE_BYTES = 8 << 20
+"""Maximum bytes of all images on the page."""
 MAX_CHARACTERS, MAX_TURNS = 2000, 100
 """Characters of a text and turns of a match on the page. Browsers fail to open much larger pages."""
 
 
-def report(run: Frames | str | Path, theory: Theory | None = None, deal_facts: DealFacts | None = None) -> str:
+def report(
+    run: Frames | str | Path,
+    theory: Theory | None = None,
+    deal_facts: DealFacts | None = None,
+    find_marks: FindMarks | None = None,
+) -> str:
     """Return a self-contained HTML page of one run, finished or live.
 
-    `theory` maps games to their theory values, `deal_facts` returns the facts of a match's deal; both are optional.
+    `theory` maps games to their theory values, `deal_facts` returns the facts of a match's deal, and `find_marks` the
+    places in images that acts name; all are optional. The page holds its matches' first images, `IMAGE_BYTES` in all.
     Raises StoreError as `load` does, and ConfigError for several runs.
 
     >>> page = report("runs/latest")
@@ -38,11 +49,14 @@ def report(run: Frames | str | Path, theory: Theory | None = None, deal_facts: D
     if len(log.readers) != 1:
         raise ConfigError("a report covers one run: name one, or compare them (arena compare)")
     (name,) = log.readers
-    answers = _answers(name, log, theory or {}, deal_facts)
+    answers = _answers(name, log, theory or {}, deal_facts, find_marks)
+    answers |= _images(log.readers[name].log.blobs, answers)
     return build_page(name, answers["summary"]["sentence"], {"run": name, "answers": answers})
 
 
-def _answers(name: str, log: Frames, theory: Theory, deal_facts: DealFacts | None) -> dict[str, Any]:
+def _answers(
+    name: str, log: Frames, theory: Theory, deal_facts: DealFacts | None, find_marks: FindMarks | None
+) -> dict[str, Any]:
     """Return the JSON values that the viewer's server would send, by path relative to the run, for `build_page`."""
     index = Index(log.readers[name])
     while index.refresh():
@@ -59,10 +73,25 @@ def _answers(name: str, log: Frames, theory: Theory, deal_facts: DealFacts | Non
         "matches": listed | {"rows": [rows[id] for id in chosen], "facets": {"game": [], "status": [], "policy": []}},
         "notes": notes.notes(index),
         **{
-            f"matches/{id}": match(index, id, deal_facts, MAX_CHARACTERS, MAX_TURNS) | {"family": [], "notes": []}
+            f"matches/{id}": match(index, id, deal_facts, MAX_CHARACTERS, MAX_TURNS, find_marks)
+            | {"family": [], "notes": []}
             for id in chosen
         },
     }
+
+
+def _images(blobs: Blobs, answers: Mapping[str, Any]) -> dict[str, str]:
+    """Return the images of the answers' matches as data URLs by path, up to `IMAGE_BYTES`, without damaged ones."""
+    matches = [answer for path, answer in answers.items() if path.startswith("matches/")]
+    messages = [message for one in matches for turn in one["turns"] for message in turn["messages"]]
+    found, left = dict[str, str](), IMAGE_BYTES
+    for name in dict.fromkeys(image["hash"] for message in messages for image in message["images"]):
+        with suppress(StoreError, OSError):
+            data = blobs.get(name)
+            if (media := media_of(data)) and len(data) <= left:
+                found[f"images/{name}"] = f"data:{media};base64,{b64encode(data).decode()}"
+                left -= len(data)
+    return found
 
 
 def _curves(index: Index, theory: Theory) -> Mapping[str, Any]:

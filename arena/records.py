@@ -201,7 +201,7 @@ class MatchRecord:
     """Purpose of the match, such as `train`; "" if unknown."""
     source: MatchSource = "played"
     pictures: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """Images of the messages by hash, only right after play. The log stores them in separate files."""
+    """Images of messages and streams by hash, only right after play. The log stores them in separate files."""
     failure: Failure | None = field(default=None, compare=False)
     """Failure of the match, only right after play. It is stored in failures.jsonl, not in the log."""
 
@@ -372,6 +372,11 @@ def _floats(values: Mapping[str, float], where: str) -> dict[str, float]:
 def images(turns: Iterable[Turn]) -> list[str]:
     """Return the sorted hashes of the images in the turns' messages."""
     return sorted({image.hash for turn in turns for each in turn.messages for image in each.images})
+
+
+def pictures_of(streams: Mapping[str, Iterable[Stream]]) -> dict[str, bytes]:
+    """Return the bytes of the images in the streams by hash."""
+    return {span.hash: span.data for own in streams.values() for stream in own for span in stream.media}
 
 
 def place_of(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from games.contracts import Game, View
 
@@ -69,6 +69,27 @@ class Pictures(Ability, Protocol):
 
     def picture(self, hash: str) -> bytes:
         """Return the bytes of an image in a message of this match by its hash. Raises KeyError if it is unknown."""
+
+
+class Mark(NamedTuple):
+    """Point or box in an image that an act names, in the image's pixels from its upper left corner."""
+
+    image: str
+    """Hash of the image."""
+    left: float
+    top: float
+    right: float
+    """Right edge of a box; a point's is `left`."""
+    bottom: float
+    """Lower edge of a box; a point's is `top`."""
+
+
+@runtime_checkable
+class Marks(Ability, Protocol):
+    """A game whose acts name places in its images, which the viewer draws over them."""
+
+    def marks(self, act: str) -> Sequence[Mark]:
+        """Return the places that an act of the seat to move names; empty if it names none. The game is unchanged."""
 
 
 @runtime_checkable

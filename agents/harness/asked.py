@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from agents.chat_images import as_text as content_text
+from agents.chat_images import images_of
 from agents.chat_messages import (
     ChatMessage,
     Refused,
@@ -21,6 +23,7 @@ from agents.chat_messages import (
     parse_message,
     parse_tools,
 )
+from agents.image_parts import ImageParts
 from agents.tool_values import Definition
 from games.untrusted_json import DECODER
 
@@ -78,19 +81,26 @@ class Asked:
     wants_usage: bool
     sampling: tuple[str, ...]
     """Names of the sampling parameters that were given, which the role's sampling replaces."""
+    pictures: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """Bytes of the messages' images by hash."""
 
     @property
     def key(self) -> str:
         """Text that is equal for a repeated request, however its JSON is written."""
         content = [
-            [m.role, m.text, [[c.id, c.name, c.arguments] for c in m.calls], m.call_id] for m in self.messages
+            [m.role, m.text, [[c.id, c.name, c.arguments] for c in m.calls], m.call_id,
+             [image.hash for image in images_of(m.parts)]]
+            for m in self.messages
         ]  # fmt: skip
         limits = [self.max_tokens, self.seed, self.is_parallel, self.reads_calls]
         return json.dumps([content, list(self.tools), limits], sort_keys=True)
 
 
-def parse(api: Literal["chat", "responses"], body: bytes) -> Asked:
-    """Parse the body of a request. Raises Refused, with OpenAI's error fields, for anything that cannot be answered."""
+def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) -> Asked:
+    """Parse the body of a request. Raises Refused, with OpenAI's error fields, for anything that cannot be answered.
+
+    Images are refused unless the policy `sees`.
+    """
     try:
         data = DECODER.decode(body.decode())
         json.dumps(data)  # decoding allows deeper nesting than what follows
@@ -108,7 +118,8 @@ def parse(api: Literal["chat", "responses"], body: bytes) -> Asked:
         if name not in own and name not in IGNORED and name not in NEUTRAL:
             shown = name[:80].encode("ascii", "replace").decode()
             raise Refused(f"unknown parameter: '{shown}'", param=shown, code="unknown_parameter")
-    messages = _chat_messages(data) if api == "chat" else _response_messages(data)
+    images = ImageParts() if sees else None
+    messages = _chat_messages(data, images) if api == "chat" else _response_messages(data, images)
     _check_order(messages)
     options = data.get("stream_options")
     limits = [_count(data, name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")]
@@ -124,24 +135,25 @@ def parse(api: Literal["chat", "responses"], body: bytes) -> Asked:
         streams=data.get("stream") is True,
         wants_usage=isinstance(options, dict) and options.get("include_usage") is True,
         sampling=tuple(name for name in ("temperature", "top_p") if data.get(name) is not None),
+        pictures=images.pictures if images else {},
     )
 
 
 # -- the messages of both APIs ----------------------------------------------------------------------------------------
 
 
-def _chat_messages(data: Mapping[str, Any]) -> list[ChatMessage]:
+def _chat_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
     listed = as_list(data.get("messages"), "messages")
-    return [_message(entry, f"messages[{i}]") for i, entry in enumerate(listed)]
+    return [_message(entry, f"messages[{i}]", images) for i, entry in enumerate(listed)]
 
 
-def _message(entry: Any, place: str) -> ChatMessage:
+def _message(entry: Any, place: str, images: ImageParts | None) -> ChatMessage:
     """Return a message, with a reply's text stripped, because clients add blanks to it."""
-    message = parse_message(entry, place)
+    message = parse_message(entry, place, images)
     return replace(message, text=message.text.strip()) if message.role == "assistant" else message
 
 
-def _response_messages(data: Mapping[str, Any]) -> list[ChatMessage]:
+def _response_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
     given = data.get("input")
     listed = [{"role": "user", "content": given}] if isinstance(given, str) else as_list(given, "input")
     instructions = data.get("instructions")
@@ -156,10 +168,10 @@ def _response_messages(data: Mapping[str, Any]) -> list[ChatMessage]:
         if kind == "function_call":
             new = ChatMessage("assistant", calls=(parse_call(item.get("call_id"), item, place),))
         elif kind == "function_call_output":
-            text = parse_content(item.get("output"), f"{place}.output")
+            text = content_text(parse_content(item.get("output"), f"{place}.output"))
             new = ChatMessage("tool", text, call_id=as_text(item.get("call_id"), f"{place}.call_id"))
         elif kind == "message":
-            new = _message({"role": item.get("role"), "content": item.get("content")}, place)
+            new = _message({"role": item.get("role"), "content": item.get("content")}, place, images)
         else:
             raise Refused(f"{place}.type: {str(kind)[:40]!r} is not supported", param="input")
         last = messages[-1] if messages else None

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from agents.chat import ChatFrame
+from agents.chat_images import moved
 from agents.chat_messages import ChatMessage, Refused
-from agents.chat_writing import write_chat
+from agents.chat_writing import images_in, write_chat
 from agents.engines.base import Completion
 from agents.errors import ChatError
 from agents.harness.asked import Asked
-from agents.stream import Stream
+from agents.stream import MediaSpan, Stream
 from agents.tool_values import Definition
 
 
@@ -53,11 +54,19 @@ class Continuation:
     conversation: Conversation
     asked: Asked
     new_ids: tuple[int, ...]
+    new_media: tuple[MediaSpan, ...] = ()
+    """Images among the new ids."""
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The full context of the reply."""
         return (*self.conversation.stream.ids, *self.new_ids)
+
+    @property
+    def media(self) -> tuple[MediaSpan, ...]:
+        """The images of the full context."""
+        stream = self.conversation.stream
+        return (*stream.media, *moved(self.new_media, len(stream)))
 
 
 class Conversations:
@@ -80,7 +89,7 @@ class Conversations:
         if not held.marks:
             self.all.append(held)
             held.first_turn = turn
-        held.stream.observe(placed.new_ids)
+        held.stream.observe(placed.new_ids, placed.new_media)
         held.stream.wrote(completion.ids, completion.logprobs, turn, completion.entropy)
         held.messages = [*placed.asked.messages, reply]
         held.marks.append(Mark(len(held.messages), len(held.stream), completion.finish))
@@ -97,16 +106,19 @@ class Conversations:
             if origin and mark:
                 reply, rest = asked.messages[mark.messages - 1], asked.messages[mark.messages :]
                 new = self.frame.close(mark.finish) + self._written(rest, after=reply)
+                media = images_in(self.frame, new, rest, asked.pictures.__getitem__)
                 if mark is origin.marks[-1] and not origin.is_busy:
-                    return Continuation(origin, asked, tuple(new)), ""
-                new = origin.stream.ids[: mark.ids] + new
+                    return Continuation(origin, asked, tuple(new), tuple(media)), ""
+                before = origin.stream.before(mark.ids)
+                new, media = before.ids + new, before.media + moved(media, mark.ids)
             else:
                 new = self._written(asked.messages, asked.tools)
+                media = images_in(self.frame, new, asked.messages, asked.pictures.__getitem__)
         except ChatError as error:
             raise Refused(str(error), param="messages") from None
         why = self._difference(asked.messages, tools)
         self._opened += 1
-        return Continuation(Conversation(f"{self.key}/{self._opened}", tools), asked, tuple(new)), why
+        return Continuation(Conversation(f"{self.key}/{self._opened}", tools), asked, tuple(new), tuple(media)), why
 
     def _origin(self, messages: Sequence[ChatMessage], tools: str) -> tuple[Conversation | None, Mark | None]:
         """Return the conversation, and the place in it, with the longest common beginning that ends in a reply."""

@@ -26,7 +26,8 @@ from agents.harness.session import Session
 from agents.tool_values import NAME
 from games.untrusted_json import DECODER
 
-BODY_BYTES = 4 << 20
+BODY_BYTES, BODY_WITH_IMAGES = 4 << 20, 32 << 20
+"""Maximum size of a request, and of one to a policy that sees."""
 CONNECTIONS = 4096
 FILES = 1 << 16
 """Open files that the process may have, if its hard limit allows: a match needs about six."""
@@ -136,7 +137,8 @@ class HarnessServer:
         return await self._answer(session, request, "responses")
 
     async def _answer(self, session: Session, request: HttpRequest, api: Literal["chat", "responses"]) -> Response:
-        asked = parse(api, await _body(request))
+        body = await _body(request, BODY_WITH_IMAGES if session.sees else BODY_BYTES)
+        asked = await asyncio.to_thread(parse, api, body, session.sees)
         answer = await session.answer(asked)
         if asked.streams:
             return StreamingResponse(iter([*answers.events(asked, answer)]), media_type="text/event-stream")
@@ -155,13 +157,13 @@ class HarnessServer:
         raise Refused(f"no such route: {request.method} {request.url.path[:200]}", 404)
 
 
-async def _body(request: HttpRequest) -> bytes:
+async def _body(request: HttpRequest, most: int = BODY_BYTES) -> bytes:
     """Read a request's body. Raises Refused if it is too large."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > BODY_BYTES:
-            raise Refused(f"the body is larger than {BODY_BYTES >> 20} MB", 413)
+        if len(body) > most:
+            raise Refused(f"the body is larger than {most >> 20} MB", 413)
     return bytes(body)
 
 

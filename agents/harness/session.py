@@ -19,7 +19,7 @@ from agents.harness.asked import Asked
 from agents.harness.conversations import Continuation, Conversations, drift
 from agents.players.model import Writer
 from agents.role import Role
-from agents.stream import Stream
+from agents.stream import Stream, keys_of
 from agents.tool_formats import Reading, ToolCall
 from games.contracts import View
 
@@ -94,11 +94,14 @@ class Session:
         positions: int,
         note: Callable[[str], None],
         score: Callable[[Mapping[str, float]], None],
+        sees: bool = False,
     ) -> None:
         """Create the session. Arguments are as for `ChatPlayer`; `note` shows a line to the user once per run.
 
-        `score` pays rewards that the program posts, and raises ValueError if the game takes none.
+        `score` pays rewards that the program posts, and raises ValueError if the game takes none. `sees` says whether
+        requests may have images.
         """
+        self.sees = sees
         self.role, self.frame, self.policy, self.seed, self.write = role, frame, policy, seed, write
         self.positions, self._note, self.score = positions, note, score
         self.conversations = Conversations(frame, key)
@@ -224,15 +227,16 @@ class Session:
 
     def _request(self, asked: Asked, placed: Continuation) -> Request:
         """Return the engine's request. Raises Refused if the context has no room for a reply."""
-        sampling, ids = self.role.sampling, placed.ids
+        sampling, ids, media = self.role.sampling, placed.ids, placed.media
         room = self.positions - len(ids)
         if room < 1:
             raise self._too_long(asked, f"{len(ids):,} tokens")
-        digest = hashlib.sha256(np.asarray(ids, np.int64).tobytes() + str(asked.seed).encode()).digest()
+        digest = hashlib.sha256(np.asarray(keys_of(ids, media), np.int64).tobytes() + str(asked.seed).encode()).digest()
         drawn = self._drawn[digest] = self._drawn.get(digest, -1) + 1
         return Request(
             policy=self.policy,
             ids=ids,
+            media=media,
             key=placed.conversation.key,
             max_tokens=min(asked.max_tokens or sampling.max_tokens, sampling.max_tokens, room),
             temperature=sampling.temperature,

@@ -24,7 +24,7 @@ from agents.players.connection import make_http_client, proxy_variable, seconds_
 from agents.players.spend import EndpointSpec, Spend, plain_url
 from agents.reply import one_line
 from agents.role import Role, Sampling
-from agents.stream import Stream
+from agents.stream import Picture, Stream
 from games.contracts import Act, View
 
 REPLY_LENGTH = 20_000
@@ -33,6 +33,7 @@ CONNECT_SECONDS = 5.0  # to reach a server; what it answers may take longer
 CHECK_SECONDS = 10.0  # for the list of its models
 PAGE = 10_000  # characters of an error's page that are read
 TOLD = 250  # characters of an error's line
+IMAGE_TOKENS = 1_500  # reserved for an image until the server says what it used
 SECRET_LENGTH = 8  # a shorter key (EMPTY, none) hides nothing, and would blot out plain words
 BACKOFF = 0.5  # seconds before the second attempt; twice that before each further one
 NEWER_LIMIT = "max_completion_tokens"  # which some models demand, and some servers do not know
@@ -117,12 +118,20 @@ class Endpoint:
         missing = [model for model in dict.fromkeys(models) if model not in known]
         return [self._abbreviated(f"{self.name}: {self.url} lists no model '{m}'{nearest(m, known)}") for m in missing]
 
-    def player(self, model: str, role: Role, seed: int, said: Mapping[int, Answer] | None = None) -> EndpointPlayer:
+    def player(
+        self,
+        model: str,
+        role: Role,
+        seed: int,
+        said: Mapping[int, Answer] | None = None,
+        picture: Picture | None = None,
+    ) -> EndpointPlayer:
         """Return a player for one seat in one match. `model` is the server's model, `role` the prompts and parsing.
 
-        `said` holds earlier replies by turn, which are replayed without a request.
+        `said` holds earlier replies by turn, which are replayed without a request. `picture` returns the bytes of the
+        game's images, which are sent if the settings say that the server's models see.
         """
-        return EndpointPlayer(self, model, role, seed, said or {})
+        return EndpointPlayer(self, model, role, seed, said or {}, picture if self.spec.images else None)
 
     async def ask(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
         """Return the model's reply to a chat, with waits between attempts. Raises EndpointError after the last one.
@@ -147,7 +156,7 @@ class Endpoint:
 
         Reserves the tokens first. Raises Unusable for a failure or an unusable reply, EndpointError at a spend limit.
         """
-        read = 8 + sum(8 + len(message["content"].encode("utf-8", "replace")) // 3 for message in chat)
+        read = 8 + sum(8 + _tokens_in(message["content"]) for message in chat)
         while True:
             client, limiter = self._client_and_limiter()
             if limiter:
@@ -260,6 +269,13 @@ class Endpoint:
         return one_line(self.hidden(text), TOLD)
 
 
+def _tokens_in(content: Any) -> int:
+    """Return an estimate of a content's tokens: a third of its bytes, and `IMAGE_TOKENS` per image."""
+    if isinstance(content, str):
+        return len(content.encode("utf-8", "replace")) // 3
+    return sum(_tokens_in(part["text"]) if part["type"] == "text" else IMAGE_TOKENS for part in content)
+
+
 def hider(key: str) -> Callable[[str], str]:
     """Return a function that replaces the key in a text by "(key)", even if blanks separate its letters.
 
@@ -291,12 +307,20 @@ def _refusal_reason(error: Any) -> str:
 class EndpointPlayer:
     """Player of one seat in one match: renders observations, asks the endpoint, and parses the act."""
 
-    def __init__(self, endpoint: Endpoint, model: str, role: Role, seed: int, said: Mapping[int, Answer]) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        model: str,
+        role: Role,
+        seed: int,
+        said: Mapping[int, Answer],
+        picture: Picture | None,
+    ) -> None:
         self.endpoint, self.model, self.role, self.seed, self.said = endpoint, model, role, seed, said
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
         self.version = 0
-        self._conversation = Conversation(role)
+        self._conversation = Conversation(role, picture=picture)
 
     async def act(self, view: View) -> Act:
         """Return the act in the endpoint's or the recorded reply to this view. Raises EndpointError without a reply.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from rich.columns import Columns
@@ -13,12 +17,14 @@ from agents.facts import literal
 from agents.names import nearest
 from agents.reply import one_line, visible
 from agents.stream import Stream
-from games.abilities import Tells
+from games.abilities import Pictures, Tells
 from games.contracts import REFEREE, Act, Game, Message, View
 
 SHOWN = 40  # acts that are listed without being asked
 LISTED = 1000
 TALK_LENGTH = 400
+LARGEST_IMAGE = 2_900_000  # bytes, so that it fits into a line of the page's child process
+SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 HELP = "Type an act or its number. Talk may follow after |, as in `1 | good luck`. ? lists all acts; Ctrl-D leaves."
 TOLD_HELP = "? says it all again and lists all acts; Ctrl-D leaves."
 QUOTES = dict.fromkeys(map(ord, '"“”„‟«»＂'), "'")
@@ -42,6 +48,18 @@ class Human:
         self.stream_keys: list[str] = []
         self.version = 0
         self._begun = False
+        self._folder: Path | None = None
+        """Folder of the images that were shown."""
+
+    def pictures(self, messages: Sequence[Message]) -> dict[str, bytes]:
+        """Return the bytes of the messages' images by hash, without those that are too large or not in the game."""
+        found = {}
+        for name in dict.fromkeys(image.hash for message in messages for image in message.images):
+            with suppress(KeyError):
+                data = self.game.picture(name) if isinstance(self.game, Pictures) else b""
+                if 0 < len(data) <= LARGEST_IMAGE and hashlib.sha256(data).hexdigest() == name:
+                    found[name] = data
+        return found
 
     async def act(self, view: View) -> Act:
         """Show the view, ask until the answer is a legal act, and return it. Raises HumanLeft if the input ends."""
@@ -50,6 +68,7 @@ class Human:
             self._say(f"You are {view.seat}. {TOLD_HELP if self.teller else HELP}", "bold")
             self._say(self.teller.introduction(view.seat) if self.teller else view.rules)
         show_messages(self.console, view.messages, self.teller)
+        self._write_pictures(view.messages)
         self._say(f"\n— turn {view.turn + 1}, {view.seat} —", "bold")
         if self.teller:
             self._say(self.teller.in_words(view.seat))
@@ -60,6 +79,15 @@ class Human:
         action, talk = self._ask_for_act(view)
         written = f"{action} | {talk}" if talk else action
         return Act(written, written, talk, "", "stop")
+
+    def _write_pictures(self, messages: Sequence[Message]) -> None:
+        """Write the messages' images to files of a temporary folder, and print their paths."""
+        media = {image.hash: image for message in messages for image in message.images}
+        for name, data in self.pictures(messages).items():
+            self._folder = self._folder or Path(tempfile.mkdtemp(prefix="arena-images-"))
+            path = self._folder / f"{name[:16]}.{SUFFIXES.get(media[name].media, 'bin')}"
+            path.write_bytes(data)
+            self._say(f"{media[name].text}: {path}", "dim")
 
     def _ask_for_act(self, view: View) -> tuple[str, str]:
         while True:

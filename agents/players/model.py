@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from agents.chat import ChatFrame
-from agents.chat_images import Content, after_images, as_text, images_of, moved, spans_in
+from agents.chat_images import Content, after_images, as_text, images_of, keep_newest, moved, spans_in
 from agents.engines.base import Completion, Engine, Request
 from agents.errors import ChatError, ContextFull, RoleError
 from agents.memory import plan
@@ -14,7 +14,7 @@ from agents.pending_calls import PendingCalls, images_from_tools
 from agents.player import ScriptedPolicy, SumsUp
 from agents.role import Role
 from agents.stream import MediaSpan, Picture, Stream
-from agents.tool_formats import read_calls
+from agents.tool_formats import ToolResult, read_calls
 from games.contracts import Act, TurnSource, View
 
 
@@ -37,14 +37,18 @@ class Exchange:
     """Whether `seen` continues a user turn that the tools' definitions opened."""
     media: tuple[MediaSpan, ...] = ()
     """Images in `seen`."""
+    results: tuple[ToolResult, ...] = ()
+    """Native results of tools in `seen`."""
+    content: Content = ""
+    """Texts and images in `seen` after the results."""
 
 
 class ChatPlayer:
     """Player of one seat in one match through a chat template: renders observations, requests replies, parses acts.
 
     `streams` is the token record: one append-only stream with memory `all`. Memory `window` starts a new stream
-    whenever exchanges leave the window, `summary` after each summary, and history `strip` after a reply with a private
-    part. Every sampled token thus has its true context.
+    whenever exchanges leave the window, `summary` after each summary, history `strip` after a reply with a private
+    part, and `images` when old ones become placeholders. Every sampled token thus has its true context.
     """
 
     def __init__(
@@ -89,16 +93,20 @@ class ChatPlayer:
         Extends `streams`; only sampled ids are marked as the policy's own. Raises ContextFull if the context has no
         room for a reply, RoleError if not even a new one has.
         """
-        if self._is_full(view):
+        history = self._without_old_images(view)
+        if self._is_full(view, history):
             return await self._sum_up(view)
-        stream, closing, fresh = self._stream_for(view)
+        drops, self._history = history is not self._history, history
+        stream, closing, fresh = self._stream_for(view, drops)
         opened = fresh and self._first == len(self._history) and self._opens_turn(view, ())
-        prompt, media = self._prompt(view, fresh, opened)
+        results, content = self._content(view, fresh)
+        prompt, media = self._encode(results, content, opened)
         self._check_room(len(stream) + len(closing), len(prompt), fresh)
         stream.observe((*closing, *prompt), moved(media, len(closing)))
         completion = await self.write(view, self._request(view, stream, self.role.sampling.max_tokens))
         raw = self._wrote(view, stream, completion)
-        self._history.append(replace(self._as_remembered(prompt, completion, raw), opened=opened, media=media))
+        exchange = self._as_remembered(prompt, completion, raw)
+        self._history.append(replace(exchange, opened=opened, media=media, results=results, content=content))
         if self.calls:
             self.calls.said(self.frame.read_calls(completion.ids, view.tools, self.calls.made).calls)
         reply = self.role.parse(raw)
@@ -115,24 +123,50 @@ class ChatPlayer:
             excused=excused,
         )
 
-    def _prompt(self, view: View, first: bool, opened: bool = False) -> tuple[tuple[int, ...], tuple[MediaSpan, ...]]:
-        """Return the ids of the view's turn and the images among them.
+    def _content(self, view: View, first: bool) -> tuple[tuple[ToolResult, ...], Content]:
+        """Return the native results in the view, and the content of its turn: the role's text, and the images.
 
-        These are tool turns with the results if tools are native, and the role's text. Images of native results follow
-        in the user's turn, because no tool turn can hold them.
+        Images of native results stand at its beginning, because no tool turn can hold them.
         """
         if self.calls is None:
+            results: list[ToolResult] = []
             content = self._render(view, first)
-            ids = self.frame.ask(content)
         else:
             results, rest = self.calls.split(view)
             content = after_images(images_from_tools(view) if self.picture else (), self._render(rest, first))
             if results and self.frame.tools and self.frame.tools.user_bridge is None:
                 content = as_text(content)
-            ids = self.frame.answer(results, content) if results else self.frame.ask(content, opened)
+        if self.role.images:
+            (content,) = keep_newest([content], self.role.images.keep)
+        return tuple(results), content
+
+    def _encode(
+        self, results: Sequence[ToolResult], content: Content, opened: bool = False
+    ) -> tuple[tuple[int, ...], tuple[MediaSpan, ...]]:
+        """Return the ids of tool turns and a user's turn up to the head of the reply, and the images among them."""
+        ids = self.frame.answer(results, content) if results else self.frame.ask(content, opened)
         images = images_of(content)
         media = spans_in(ids, self.frame.image, images, self.picture) if self.picture and self.frame.image else ()
         return tuple(ids), tuple(media)
+
+    def _without_old_images(self, view: View) -> list[Exchange]:
+        """Return the exchanges without the images that the view's push out of the context; the same list if none."""
+        if not (self.role.images and self.picture and self.streams):
+            return self._history
+        shown = self._history[self._first :]
+        contents = [exchange.content for exchange in shown]
+        *kept, _ = keep_newest([*contents, self._content(view, False)[1]], self.role.images.keep)
+        if all(one is other for one, other in zip(contents, kept, strict=True)):
+            return self._history
+        return self._history[: self._first] + [
+            exchange if content is exchange.content else self._shown_as(exchange, content)
+            for exchange, content in zip(shown, kept, strict=True)
+        ]
+
+    def _shown_as(self, exchange: Exchange, content: Content) -> Exchange:
+        """Return an exchange with another content."""
+        seen, media = self._encode(exchange.results, content, exchange.opened)
+        return replace(exchange, seen=seen, media=media, content=content)
 
     def _render(self, view: View, first: bool) -> Content:
         return self.role.render_parts(view, first) if self.picture else self.role.render_turn(view, first)
@@ -173,14 +207,15 @@ class ChatPlayer:
             return Exchange(prompt, said, completion.finish, stripped=True)
         return Exchange(prompt, completion.ids, completion.finish)
 
-    def _stream_for(self, view: View) -> tuple[Stream, Sequence[int], bool]:
+    def _stream_for(self, view: View, drops: bool = False) -> tuple[Stream, Sequence[int], bool]:
         """Return (stream to continue or a new one, ids that close its last reply, whether to repeat the match's facts).
 
-        A new stream that repeats the past without private parts keeps the key, so that engines reuse the common prefix.
+        A new stream that repeats the past without private parts, or because it `drops` images, keeps the key, so that
+        engines reuse the common prefix.
         """
         kept = 1 if self._summed_up else plan(self.role.memory, len(self._history))
         self._summed_up = False
-        if self.streams and kept is None and not self._history[-1].stripped:
+        if self.streams and kept is None and not (drops or self._history[-1].stripped):
             return self.streams[-1], self.frame.close(self._history[-1].finish), False
         is_new = not self.streams or kept is not None
         first = len(self._history) - kept if kept is not None else self._first
@@ -230,15 +265,19 @@ class ChatPlayer:
             source="summary",
         )
 
-    def _is_full(self, view: View) -> bool:
-        """Return True if the present stream has no room for this turn. Raises ContextFull if no summary is left."""
+    def _is_full(self, view: View, history: Sequence[Exchange]) -> bool:
+        """Return True if the present stream has no room for this turn, after an equally long `history`.
+
+        Raises ContextFull if no summary is left.
+        """
         memory = self.role.memory
         if memory.kind != "summary" or not self.streams or self._summed_up:
             return False
         last = self._history[-1]
         grown = len(last.said) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
+        grown += sum(len(new.seen) - len(old.seen) for new, old in zip(history, self._history, strict=True))
         closed = len(self.streams[-1]) + grown + len(self.frame.close(last.finish))
-        used = closed + len(self._prompt(view, first=False)[0])
+        used = closed + len(self._encode(*self._content(view, first=False))[0])
         if self._missing(used) <= 0:
             return False
         if self._summaries == memory.summaries:

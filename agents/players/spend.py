@@ -38,6 +38,8 @@ class EndpointSpec(BaseModel):
     """Number of attempts before the match fails."""
     requests_per_minute: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Maximum requests per minute over all matches; null is no limit."""
+    images: bool = False
+    """Whether the server's models see: a game's images are sent as data URLs, not as placeholder texts."""
     seed: bool = True
     """Whether requests carry a seed, for servers that support it."""
     max_tokens: Annotated[int, Field(ge=1, le=10**12)] | None = None

@@ -45,6 +45,7 @@ from analysis.view.services import AdvantageCache, Services
 from analysis.view.summary import summary
 from analysis.view.tokens import tokens
 from arena.errors import ConfigError, StoreError, debugging
+from arena.store.blobs import media_of
 from arena.store.reader import iteration_of
 
 Handler = Callable[..., Any]
@@ -125,7 +126,11 @@ class Viewer:
         index = self.library.run(run)
         unread = index.refresh(0.0)  # the page then asks again
         told = one_match(
-            index, match, self.services.deal_facts, MAX_FULL_CHARACTERS if query.get("whole") else MAX_CHARACTERS
+            index,
+            match,
+            self.services.deal_facts,
+            MAX_FULL_CHARACTERS if query.get("whole") else MAX_CHARACTERS,
+            find_marks=self.services.marks,
         )
         own = [note for note in notes.notes(index) if note["match"] == match]
         return told | {"family": family(index, match), "notes": own, "unread": unread}
@@ -220,6 +225,12 @@ class Viewer:
         """Return the bytes of the logged image with this SHA-256. Raises StoreError if missing or damaged."""
         return self.library.run(run).reader.log.blobs.get(hash)
 
+    def seat_image(self, query: Mapping[str, str], id: str, hash: str) -> Any:
+        """Return the bytes of an image that a human player was shown. Raises StoreError if there is none."""
+        if (data := self.seats.seat(id).images.get(hash)) is None:
+            raise StoreError("there is no such image")
+        return data
+
     def _cache(self, run: str) -> FigureCache:
         index = self.library.run(run)
         return self._caches.setdefault(index, FigureCache(index))
@@ -250,6 +261,7 @@ def application(view: Viewer, token: str, port: int) -> Guard:
         *(Route(path, _handle_get(ask), methods=["GET"]) for path, ask in asked.items()),
         *(Route(path, _handle_post(ask), methods=["POST"]) for path, ask in posted.items()),
         Route("/api/runs/{run}/images/{hash}", _handle_image(view.image), methods=["GET"]),
+        Route("/api/play/{id}/images/{hash}", _handle_image(view.seat_image), methods=["GET"]),
         *(Route(path, _handle_file(data, kind), methods=["GET"]) for path, (data, kind) in _load_static().items()),
     ]
 
@@ -298,9 +310,11 @@ def _handle_image(ask: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             data = await run_in_threadpool(ask, {}, **request.path_params)
-        except (StoreError, OSError):
+        except (StoreError, ConfigError, OSError):
             return complaint("there is no such image", 404)
-        return Response(data, media_type="application/octet-stream")  # the page sets the type
+        if (media := media_of(data)) is None:
+            return complaint("this image is no PNG, JPEG or WebP", 415)
+        return Response(data, media_type=media)
 
     return answer
 

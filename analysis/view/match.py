@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from analysis.view.index import Index
 from analysis.view.json_values import MAX_CHARACTERS, truncate
 from analysis.view.metric_names import name_figure
-from analysis.view.services import DealFacts, Facts
+from analysis.view.services import DealFacts, Facts, FindMarks
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.feed import PLAYING
@@ -47,15 +48,19 @@ def match(
     deal_facts: DealFacts | None,
     max_characters: int = MAX_CHARACTERS,
     max_turns: int = MAX_TURNS,
+    find_marks: FindMarks | None = None,
 ) -> dict[str, Any]:
     """Return all that the page shows of a match except its tokens, as JSON values, with long texts cut.
 
+    `find_marks` returns the places in images that acts name, which each turn has as `marks`.
     At most `max_turns` turns are returned; `left_out` counts the others. Raises StoreError for an unknown id.
     """
     row, cut = row_of(index, id), partial(truncate, max_characters=max_characters)
     credit = {one["turn"]: one for one in index.reader.log.credit_table(row["iteration"], ids=[id]).to_pylist()}
     turns = [_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:max_turns]]
     _returns(turns)
+    if find_marks:
+        _mark(turns, row, find_marks)
     return {
         **{name: row[name] for name in ("id", "iteration", "game", "status", "started", "seconds", "rules")},
         "reason": cut(row["reason"]),
@@ -110,8 +115,47 @@ def _turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[
 
 
 def _message(message: Mapping[str, Any], cut: Any) -> dict[str, Any]:
-    images = [{name: one[name] for name in ("hash", "width", "height")} for one in message.get("images") or ()]
-    return {"sender": message["sender"], "text": cut(message["text"]), "images": images}
+    text = message["text"]
+    images = [
+        {**{name: one[name] for name in ("hash", "width", "height")}, "place": utf16_length(text[: one["place"]])}
+        for one in message.get("images") or ()
+    ]
+    return {"sender": message["sender"], "text": cut(text), "images": images}
+
+
+def utf16_length(text: str) -> int:
+    """Return the length of a text as JavaScript counts it."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _mark(turns: Sequence[dict[str, Any]], row: Mapping[str, Any], find_marks: FindMarks) -> None:
+    """Add to every turn, as `marks`, the images in which its act names places: size, and boxes within it."""
+    sizes = {
+        one["hash"]: (one["width"], one["height"])
+        for turn in row["turns"]
+        for message in turn["messages"]
+        for one in message.get("images") or ()
+    }
+    if not sizes:
+        return
+    acts = [turn["index"] for turn in row["turns"] if turn.get("source") not in UNREAD]
+    found = find_marks(row["game"], json.dumps(row["options"]), row["seed"], _acts(row))
+    marks = dict(zip(acts, found, strict=False))
+    for turn in turns:
+        shown: dict[str, list[list[float]]] = {}
+        for name, *box in marks.get(turn["index"], ()):
+            if name in sizes and all(map(isfinite, box)):
+                width, height = sizes[name]
+                edges = zip(box, (width, height, width, height), strict=True)
+                shown.setdefault(name, []).append([min(max(value, 0), most) for value, most in edges])
+        turn["marks"] = [
+            {"hash": name, "width": sizes[name][0], "height": sizes[name][1], "boxes": boxes}
+            for name, boxes in shown.items()
+        ]
+
+
+def _acts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(turn["seat"], turn["action"]) for turn in row["turns"] if turn.get("source") not in UNREAD]
 
 
 def _returns(turns: Sequence[dict[str, Any]]) -> None:
@@ -123,8 +167,7 @@ def _returns(turns: Sequence[dict[str, Any]]) -> None:
 
 def _deal(row: Mapping[str, Any], deal_facts: DealFacts | None, cut: Any) -> list[tuple[str, list[tuple[str, Any]]]]:
     """Return the deal as [(seat, [(fact, value)])], long values cut; empty if the game's rules are not available."""
-    acts = [(turn["seat"], turn["action"]) for turn in row["turns"] if turn.get("source") not in UNREAD]
-    known = deal_facts(row["game"], json.dumps(row["options"]), row["seed"], acts) if deal_facts else {}
+    known = deal_facts(row["game"], json.dumps(row["options"]), row["seed"], _acts(row)) if deal_facts else {}
     return [
         (who or "all know", [(name, cut(value)) for name, value in facts[:MAX_FACTS]])
         for who, facts in facts_in_lines(known)

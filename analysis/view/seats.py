@@ -7,7 +7,9 @@ import re
 import secrets
 import subprocess
 import tempfile
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import inf
 from threading import Lock, Thread
 from time import monotonic
@@ -16,11 +18,14 @@ from typing import IO, Any
 from analysis.view.index import Index
 from analysis.view.jobs import WHO
 from analysis.view.requests import NewMatchPost, PlayOnPost
-from arena.errors import ConfigError
+from arena.errors import ConfigError, StoreError
 from arena.plain import printable
+from arena.store.blobs import verify_blob
 
 RUNNING, KEPT, LINES, LONGEST = 3, 20, 5000, 4 * 10**6
 """Maximum number of concurrent matches, of stored matches, of lines of one, and of characters of a line."""
+IMAGES = 50
+"""Maximum number of images that are kept for a match."""
 SILENT = 150.0
 """Seconds without a request after which a match ends. Browsers let hidden pages ask once a minute."""
 LEFT = 10.0
@@ -42,6 +47,8 @@ class Seat:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.err, text=True, encoding="utf-8"
         )
         self.lines: list[dict[str, Any]] = []
+        self.images: dict[str, bytes] = {}
+        """Images that the person was shown, by hash."""
         Thread(target=self._read, daemon=True).start()
 
     def is_running(self) -> bool:
@@ -94,10 +101,19 @@ class Seat:
                 value = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(value, dict):
+            if isinstance(value, dict) and isinstance(value.get("image"), str):
+                self._keep(value["image"], value.get("data"))
+            elif isinstance(value, dict):
                 self.lines.append(value)
         if line:
             self.end()  # more output than any match produces
+
+    def _keep(self, name: str, data: Any) -> None:
+        """Keep an image that belongs to its hash, and forget the oldest beyond `IMAGES`."""
+        with suppress(ValueError, TypeError, StoreError):
+            self.images[name] = verify_blob(name, b64decode(data, validate=True))
+            while len(self.images) > IMAGES:
+                self.images.pop(next(iter(self.images)))
 
 
 class Seats:

@@ -19,6 +19,8 @@ WAIT_SECONDS = 0.3
 Facts = Mapping[str, Any]
 DealFacts = Callable[[str, str, int, Sequence[tuple[str, str]]], Mapping[str, Facts]]
 """Maps game, options (JSON), seed and (seat, act) pairs to the initial facts of each seat, and of all seats ("")."""
+FindMarks = Callable[[str, str, int, Sequence[tuple[str, str]]], Sequence[Sequence[tuple[Any, ...]]]]
+"""Maps game, options (JSON), seed and (seat, act) pairs to the marks of each act: hash, left, top, right, bottom."""
 Decode = Callable[[Path, str, Sequence[int]], Sequence[str]]
 """Maps run, policy and token ids to the text of each id. A shorter list means that the tokenizer is unknown."""
 Rows = list[dict[str, Any]]
@@ -39,6 +41,8 @@ class Services(NamedTuple):
     """Returns the texts of tokens."""
     command: Sequence[str] = ()
     """Command line that starts `arena` as a child process; () if the viewer must not start any."""
+    marks: FindMarks | None = None
+    """Returns the places in images that acts name."""
 
 
 class AdvantageCache:

@@ -15,6 +15,7 @@ from typing import Any
 import games
 from arena.errors import StoreError
 from arena.store import checkpoints
+from games.abilities import Mark
 from games.contracts import Deal
 from games.plain_files import read_plain
 
@@ -45,6 +46,18 @@ def deal_facts(game: str, options: str, seed: int, acts: Iterable[tuple[str, str
     return {
         seat: {k: v for k, v in own.items() if k not in TURN_FACTS and v is not None} for seat, own in facts.items()
     }
+
+
+def find_marks(game: str, options: str, seed: int, acts: Iterable[tuple[str, str]]) -> list[list[Mark]]:
+    """Return the places in images that each act names. Arguments and exceptions are as for `deal_facts`; else []."""
+    from arena.evaluate.deal_facts import replay_marks
+
+    if game not in games.GAMES:
+        return []
+    try:
+        return replay_marks(Deal(game, json.loads(options), seed), acts)
+    except (StoreError, ValueError, TypeError):
+        return []
 
 
 def theory_values(game: str) -> Mapping[str, float]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,9 @@ from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, read_act
 from agents.reply import one_line
 from arena.play.contenders import HumanContender
 from arena.play.match import MatchPlan, SeatedPlayer
+from arena.rows import message_row
 from games.abilities import Tells
-from games.contracts import Act, Game, View
+from games.contracts import Act, Game, Message, View
 
 MAX_LINE = 100_000
 """Characters of an input line."""
@@ -29,6 +31,8 @@ class PageSeat(Human):
 
     async def act(self, view: View) -> Act:
         """Ask until a legal act is typed and return it. Raises HumanLeft at the end of the input."""
+        for name, data in self.pictures(view.messages).items():
+            write_line({"image": name, "data": b64encode(data).decode()})
         write_line({"ask": self._question(view)})
         while True:
             line = sys.stdin.readline(MAX_LINE)
@@ -49,7 +53,7 @@ class PageSeat(Human):
         return {
             "seat": view.seat, "turn": view.turn,
             "rules": teller.introduction(view.seat) if teller else view.rules,
-            "messages": [[message.sender, message.text] for message in view.messages],
+            "messages": [_message(message) for message in view.messages],
             "words": teller.in_words(view.seat) if teller else "",
             "facts": [] if teller else [*_facts(view.public), *_facts(view.private)],
             "legal": list(view.legal[:LISTED]) if view.legal is not None and not teller else None,
@@ -69,6 +73,19 @@ def write_line(value: Mapping[str, Any]) -> None:
     """Write the value as one JSON line to stdout and flush."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
+
+
+def _message(message: Message) -> list[Any]:
+    """Return a message's sender, its text and, if it has any, its images with their positions in the text."""
+    if not message.images:
+        return [message.sender, message.text]
+    row = message_row(message)
+    images = [
+        {"hash": one["hash"], "width": one["width"], "height": one["height"],
+         "place": len(row["text"][: one["place"]].encode("utf-16-le", "surrogatepass")) // 2}
+        for one in row["images"]
+    ]  # fmt: skip
+    return [row["sender"], row["text"], images]
 
 
 def _answer(line: str) -> tuple[str, str]:

@@ -131,6 +131,8 @@ def show_match(console: Console, path: Path, match: str) -> None:
         for message in turn["messages"]:
             if message["sender"] not in row["seats"] or message.get("images"):
                 say(console, f"{message['sender']}: {_message_text(message, row['id'])}", "dim", indent=4)
+            for image in message.get("images") or ():
+                say(console, _image_line(reader, image), "dim", indent=8)
         _show_turn(console, turn, credit.get((row["id"], turn["index"])))
     payoffs = ", ".join(f"{seat} {value:g}" for seat, value in row["payoffs"].items())
     say(console, f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold")
@@ -197,6 +199,13 @@ def _message_text(message: Mapping[str, Any], match: str) -> str:
         return read_message(message).text
     except ValueError as error:
         raise StoreError(f"match {match} cannot be shown: {error}: restore the log from a copy") from None
+
+
+def _image_line(reader: RunReader, image: Mapping[str, Any]) -> str:
+    """Return an image's hash, type, size and file, or that the file is missing."""
+    path = reader.log.blobs.folder / image["hash"]
+    place = str(path) if reader.log.blobs.has(image["hash"]) else "not in log/blobs"
+    return f"{image['hash']} {image['media']} {image['width']}x{image['height']}: {place}"
 
 
 def _policy_name(seat: Mapping[str, Any]) -> str:

@@ -36,7 +36,7 @@ def _with_source(experiment: Experiment, doing: Callable[[str], None], exported:
         order = RowOrder(len(rows), experiment.seed, source.held_out, source.epochs)
     except ValueError as error:
         raise ConfigError(f"source.{error}") from None
-    fixed = source.model_copy(update={"sha256": rows.rows.sha256})
+    fixed = source.model_copy(update={"sha256": rows.sha256})
     iterations = order.batches(source.batch) if source.epochs else experiment.iterations
     if iterations > MOST_ITERATIONS:
         raise ConfigError(f"source.epochs: {iterations:,} iterations: at most {MOST_ITERATIONS:,}; raise source.batch")
@@ -50,9 +50,7 @@ def _with_demonstrations(experiment: Experiment, doing: Callable[[str], None]) -
     rows = _checked(Path(given.data), given.sha256, "learn.demonstrations.data", doing)
     if rows.kind not in ("chats", "texts"):
         raise ConfigError(f"learn.demonstrations.data: {given.data} has {rows.kind}: only chats and texts are imitated")
-    learn = experiment.learn.model_copy(
-        update={"demonstrations": given.model_copy(update={"sha256": rows.rows.sha256})}
-    )
+    learn = experiment.learn.model_copy(update={"demonstrations": given.model_copy(update={"sha256": rows.sha256})})
     return experiment.model_copy(update={"learn": learn})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -9,6 +10,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from agents.chat_streams import ChatRowError, joined, parse_chat
+from agents.image_parts import ImageParts
 from arena.data.folders import DatasetFolder
 from arena.data.lines import LineFile
 from arena.errors import ConfigError
@@ -54,12 +56,16 @@ class DataSet:
         Raises ConfigError or StoreError if that is impossible.
         """
         is_folder = path.is_dir() or path.suffix == ".parquet"
+        self.folder = path if path.is_dir() else path.parent
+        """Folder in which the images lie that rows name."""
         self.rows: Rows = DatasetFolder(path) if is_folder else LineFile(path)
         try:
             self.kind = self._kind(0)
         except BaseException:
             self.close()
             raise
+        self.sha256 = self.rows.sha256
+        """Hash of the rows' files; after `check`, of the images' files too, if rows name any."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -73,13 +79,19 @@ class DataSet:
         return row
 
     def check(self, checked: Callable[[int], None] = lambda number: None) -> None:
-        """Validate every row. Raises ConfigError, with file and row, for the first malformed one."""
+        """Validate every row and hash its images. Raises ConfigError, with file and row, for a malformed one."""
+        digest, has_files = hashlib.sha256(self.rows.sha256.encode()), False
         for number in range(len(self)):
+            images = ImageParts(self.folder)
             try:
-                _check(self[number], self.kind)
+                _check(self[number], self.kind, images)
             except ChatRowError as error:
                 raise self.error(number, str(error)) from None
+            for name in images.files:
+                digest.update(name.encode())
+                has_files = True
             checked(number)
+        self.sha256 = digest.hexdigest() if has_files else self.rows.sha256
 
     def error(self, number: int, why: str) -> ConfigError:
         """Return the error of a row, with its file and number."""
@@ -111,20 +123,20 @@ def chat_of(row: dict[str, Any]) -> tuple[list[Any], int]:
     return row["messages"], opening
 
 
-def _check(row: dict[str, Any], kind: RowKind) -> None:
-    """Raise ChatRowError if a row of this kind is malformed."""
+def _check(row: dict[str, Any], kind: RowKind, images: ImageParts) -> None:
+    """Raise ChatRowError if a row of this kind is malformed. `images` reads its images."""
     if kind == "texts":
         if not isinstance(row["text"], str) or not row["text"]:
             raise ChatRowError("text: expected a text")
         return
     if kind == "chats":
-        parse_chat(chat_of(row)[0], row.get("tools"))
+        parse_chat(chat_of(row)[0], row.get("tools"), images)
         return
     if kind == "labels" and not isinstance(row["label"], bool):
         raise ChatRowError("label: expected true or false")
     for name in ("completion",) if kind == "labels" else ("chosen", "rejected"):
         try:
-            parse_chat(joined(row["prompt"], row[name])[0], row.get("tools"))
+            parse_chat(joined(row["prompt"], row[name])[0], row.get("tools"), images)
         except ChatRowError as error:
             raise ChatRowError(str(error) if name == "completion" else f"prompt with {name}: {error}") from None
 

@@ -44,7 +44,7 @@ class RowEncoder:
     def _chats(self, numbers: Sequence[int], source: Source) -> Encoded:
         def encode(row: dict[str, Any]) -> list[Stream]:
             messages, opening = chat_of(row)
-            return [chat_stream(self.frame, messages, row.get("tools"), opening)]
+            return [chat_stream(self.frame, messages, row.get("tools"), opening, self.rows.folder)]
 
         streams = [self._fitting(number, encode) for number in numbers]
         samples = [sample_of(stream, 1.0, source) for each in streams if each for stream in each]
@@ -60,7 +60,7 @@ class RowEncoder:
     def _pairs(self, numbers: Sequence[int], source: Source) -> Encoded:
         def encode(row: dict[str, Any]) -> list[Stream]:
             given = [(row["prompt"], row[name], row.get("tools")) for name in ("chosen", "rejected")]
-            return [completion_stream(self.frame, *each) for each in given]
+            return [completion_stream(self.frame, *each, self.rows.folder) for each in given]
 
         samples, too_long = list[Sample](), 0
         for pair, number in enumerate(numbers):
@@ -72,7 +72,8 @@ class RowEncoder:
 
     def _labels(self, numbers: Sequence[int], source: Source) -> Encoded:
         def encode(row: dict[str, Any]) -> list[Stream]:
-            return [completion_stream(self.frame, row["prompt"], row["completion"], row.get("tools"))]
+            given = row["prompt"], row["completion"], row.get("tools")
+            return [completion_stream(self.frame, *given, self.rows.folder)]
 
         kept = [(number, own[0]) for number in numbers if (own := self._fitting(number, encode))]
         samples = []

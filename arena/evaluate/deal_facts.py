@@ -15,9 +15,12 @@ import games
 from agents.errors import RoleError
 from agents.facts import fact_lines, literal
 from arena.errors import ConfigError, StoreError
+from games.abilities import Mark, Marks
 from games.contracts import UNREAD, Deal, Game, View
 
 _WITHOUT = "what was dealt cannot be shown"
+MOST_MARKS = 100
+"""Maximum marks of one act."""
 _EMPTY = ('""', "[]", "{}")
 
 
@@ -67,6 +70,35 @@ def replay_facts(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
         raise StoreError(f"{_WITHOUT}: {error}") from None
 
 
+def replay_marks(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) -> list[list[Mark]]:
+    """Replay (seat, act) pairs on a deal and return the places in images that each act names, if the game says so.
+
+    Raises StoreError as `replay_facts` does.
+    """
+    try:
+        game = games.deal(deal)
+        if rules not in (0, game.rules_version):
+            raise ValueError(f"the rules of {deal.game} were changed since")
+        if not isinstance(game, Marks):
+            return []
+        found = []
+        for seat, act in acts:
+            _pass_ended(game)
+            if not game.agents or game.agent_selection != seat:
+                break  # the log is of another match
+            found.append([Mark(str(hash), *map(float, place)) for hash, *place in game.marks(act)][:MOST_MARKS])
+            game.step(act)
+        return found
+    except Exception as error:  # noqa: BLE001 as in replay_facts
+        raise StoreError(f"{_WITHOUT}: {error}") from None
+
+
+def _pass_ended(game: Game) -> None:
+    """Step over the seats whose part in the match has ended."""
+    while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
+        game.step(None)
+
+
 def _import_own_game(run: Path, game: str, trust: bool) -> str:
     """Make the game in the run's folder importable and return its name."""
     from arena.config.own_files import same_game, with_own_roles
@@ -84,8 +116,7 @@ def _replay(game: Game, acts: Iterable[tuple[str, str]]) -> DealFacts:
     public: Mapping[str, Any] | None = None
     private: dict[str, dict[str, Any]] = {}
     for seat, act in acts:
-        while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
-            game.step(None)
+        _pass_ended(game)
         if not game.agents or game.agent_selection != seat:
             break  # the log is of another match: return the facts so far
         if seat not in private:

@@ -234,7 +234,8 @@ class EndpointContender:
         turns = plan.branch.turns(seat) if plan.branch else []
         answers = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
         place = chance(seed, plan, seat)
-        return self.endpoint.player(parsed(self.name)[1], self.role(plan.game, seat), number(place), answers)
+        picture = game.picture if isinstance(game, Pictures) else None
+        return self.endpoint.player(parsed(self.name)[1], self.role(plan.game, seat), number(place), answers, picture)
 
     def leave(self, player: SeatedPlayer) -> None:
         """Do nothing: the player holds no resources."""

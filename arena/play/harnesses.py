@@ -60,7 +60,7 @@ class HarnessContender:
         positions = min(self.policy.positions, self.engine.max_context)
         session = Session(
             self.role, self.policy.frame, self.policy.name, f"{plan.id}/{seat}", place, write, positions,
-            self.server.note, score,
+            self.server.note, score, sees=bool(self.policy.frame.image and self.engine.capabilities.has_vision),
         )  # fmt: skip
         return HarnessPlayer(session, self._program(self.server.admit(session)), number(place))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,7 +143,10 @@ def open_rows(spec: SourceSpec, run: Path | None = None) -> DataSet:
 def open_data(path: Path, sha256: str | None, field: str) -> DataSet:
     """Open a data set. Raises ConfigError, naming `field`, if its hash is not `sha256` or if it cannot be read."""
     rows = DataSet(path)
-    if sha256 not in (None, rows.rows.sha256):
+    if sha256 not in (None, rows.sha256):
+        with suppress(ConfigError):  # changed rows may be malformed, too
+            rows.check()  # which hashes the images
+    if sha256 not in (None, rows.sha256):
         rows.close()
         raise ConfigError(f"{field}: {path} was changed since the run began: restore it, or start a new run")
     return rows

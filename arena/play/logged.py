@@ -18,7 +18,7 @@ from arena.parts.chance import generator
 from arena.play.settings import SourceSpec, TableSpec
 from arena.play.source import Played
 from arena.play.watchers import Watcher
-from arena.records import MatchRecord, Seating, images
+from arena.records import MatchRecord, Seating, images, pictures_of
 from arena.store.losses import complete
 from arena.store.matchlog import MatchBatch
 from arena.store.reader import LogReader, RunReader
@@ -54,7 +54,10 @@ class LogSource:
         found = self._drawn(k) if self.spec.shuffle else self._usable(theirs.read(iteration))
         read = [MatchRecord.from_json(row, theirs.blobs.get) for row in found]
         records = [self._as_own(k, number, record) for number, record in enumerate(read)]
-        records = [replace(r, pictures={name: theirs.blobs.get(name) for name in images(r.turns)}) for r in records]
+        records = [
+            replace(r, pictures=pictures_of(r.streams) | {name: theirs.blobs.get(name) for name in images(r.turns)})
+            for r in records
+        ]
         log = MatchBatch(self.run.log)
         for record in records:
             log.add(record)

@@ -18,7 +18,7 @@ from arena.play.failures import LimitReached, failure_of, log_failure, person_fa
 from arena.play.steps import Steps, current, in_time
 from arena.play.texts import clean_act, view_of
 from arena.play.turns import Turns, loggable
-from arena.records import MatchRecord, MatchSource, Seating, Turn, images
+from arena.records import MatchRecord, MatchSource, Seating, Turn, images, pictures_of
 from arena.store.blobs import verify_blob
 from games.abilities import Blocks, Pictures, Situated, Stoppable
 from games.contracts import MOST_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
@@ -138,6 +138,7 @@ async def play_match(
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end other matches
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
+    streams = {seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {}
     record = MatchRecord(
         identity=plan.identity, game=plan.game, options=plan.options, seed=plan.seed,
         seats=_as_played(plan.seats, now.versions),
@@ -146,11 +147,11 @@ async def play_match(
         payoffs=now.payoffs,
         report=now.report,
         turns=turns.taken if turns and keep_turns else (),
-        streams={seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {},
+        streams=streams,
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
         rules=game.rules_version, group=plan.group, stage=plan.stage, source=plan.source,
-        pictures=now.pictures,
+        pictures=now.pictures | pictures_of(streams),
         failure=failure,
     )  # fmt: skip
     log_failure(record)

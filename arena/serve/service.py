@@ -14,8 +14,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -30,13 +29,17 @@ from starlette.routing import Route
 
 import games
 from agents.engines.base import Engine, Request
+from agents.image_parts import ImageParts
 from agents.policy import Policy
 from agents.role import LEAST_TEMPERATURE, Role, Sampling, load_role
 from arena.config.experiment import Experiment
 from arena.play.settings import TableSpec
+from arena.serve.messages import ChatMessage, Refused, split_turns, write_ids
 from games.contracts import Deal, View
 
 BODY_BYTES = 4 << 20
+"""Maximum size of a request; with images, `BODY_WITH_IMAGES` for servers of a policy that sees."""
+BODY_WITH_IMAGES = 32 << 20
 LARGEST = 2**31 - 1
 """Maximum integer in a request, because engines use 32 bits."""
 PIECE = 16
@@ -45,41 +48,8 @@ MOST_TOKENS = 1024
 """Default maximum tokens of a reply, if neither request nor role sets it."""
 
 
-class Refused(Exception):
-    """Raised to refuse a request, with HTTP status, code and parameter name of the API's error."""
-
-    def __init__(self, message: str, status: int = 400, code: str | None = None, param: str | None = None) -> None:
-        super().__init__(message)
-        self.status, self.code, self.param = status, code, param
-
-    def response(self) -> Response:
-        """Return the HTTP response of the refusal, in the API's error format."""
-        kind = "authentication_error" if self.status == 401 else "invalid_request_error"
-        error = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
-        return JSONResponse({"error": error}, self.status)
-
-
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Stop = Annotated[str, Field(max_length=256)]
-
-
-class TextPart(BaseModel):
-    """Text part of a message."""
-
-    type: Literal["text"]
-    text: str
-
-
-class ChatMessage(BaseModel):
-    """Message of a conversation. Other fields, such as names, are ignored."""
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
-
-    @property
-    def text(self) -> str:
-        """Message as one text: its content, or its text parts joined."""
-        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
 class ChatRequest(BaseModel):
@@ -298,7 +268,10 @@ class Service:
         if (length := sum(len(message.text) for message in request.messages)) > held.positions * held.longest:
             raise _too_long(f"{length} characters", held.positions)
         role: Role | None = None
-        system, exchanges, last = _turns(request.messages)
+        images, is_shown = ImageParts(), any(message.images for message in request.messages)
+        if is_shown and not (held.policy.frame.image and self.engine.capabilities.has_vision):
+            raise Refused("the policy cannot see images", code="unsupported_value", param="messages")
+        system, exchanges, last = split_turns(request.messages, images)
         sampling = Sampling(max_tokens=PIECE)
         examples: list[tuple[str, str]] = []
         seed = self._chance.spawn(1)[0].generate_state(2).tolist() if request.seed is None else [request.seed % 2**64]
@@ -309,7 +282,7 @@ class Service:
                 system = role.render_system(_first_view(table, seat, seed[0] % 2**31))
                 examples = [(example.see, example.say) for example in role.examples]
         frame = held.policy.frame
-        ids = (*frame.open(system or "", [*examples, *exchanges]), *frame.ask(last))
+        ids, media = write_ids(frame, system or "", examples, exchanges, last, images.pictures)
         most = request.max_completion_tokens or request.max_tokens or (sampling.max_tokens if role else MOST_TOKENS)
         room = held.positions - len(ids)
         if room < 1:
@@ -320,7 +293,8 @@ class Service:
         self._count += 1
         common: dict[str, Any] = {
             "policy": held.policy.name,
-            "ids": ids,
+            "ids": tuple(ids),
+            "media": tuple(media),
             "max_tokens": min(most, room),
             "temperature": (sampling.temperature if role else 1.0) if given is None else given,
             "top_p": request.top_p or (sampling.top_p if role else 1.0),
@@ -350,7 +324,8 @@ class Service:
             raise Refused(f"a page of {origin[:80]} asks: without a key only this server's own may", 403)
         if asked.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused("the body is JSON: say so, with the header content-type: application/json", 415)
-        return await _body(asked)
+        sees = any(held.policy.frame.image for held in self.served.values())
+        return await _body(asked, BODY_WITH_IMAGES if sees else BODY_BYTES)
 
     def _unknown(self, name: str) -> Refused:
         known = ", ".join(self.names())
@@ -378,35 +353,18 @@ def _too_long(length: str, positions: int) -> Refused:
     )
 
 
-async def _body(asked: Asked) -> ChatRequest:
+async def _body(asked: Asked, most: int) -> ChatRequest:
     body = bytearray()
     async for chunk in asked.stream():
         body += chunk
-        if len(body) > BODY_BYTES:
-            raise Refused(f"the body is larger than {BODY_BYTES >> 20} MB", 413)
+        if len(body) > most:
+            raise Refused(f"the body is larger than {most >> 20} MB", 413)
     try:
         return ChatRequest.model_validate_json(bytes(body))
     except ValidationError as error:
         worst = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, worst["loc"]))
         raise Refused(f"{place or 'body'}: {worst['msg']}", param=place or None) from None
-
-
-def _turns(messages: Sequence[ChatMessage]) -> tuple[str | None, list[tuple[str, str]], str]:
-    """Return the system text or None, the past (user, assistant) exchanges, and the last user text.
-
-    Consecutive messages of one role are joined. Raises Refused unless user and assistant alternate, user last.
-    """
-    neighbours = groupby(messages, lambda message: "system" if message.role == "developer" else message.role)
-    joined = [(role, "\n\n".join(message.text for message in group)) for role, group in neighbours]
-    system = joined.pop(0)[1] if joined[0][0] == "system" else None
-    if [role for role, _ in joined] != ["user", "assistant"] * (len(joined) // 2) + ["user"]:
-        raise Refused(
-            "after a system message at the very beginning, user and assistant take turns, and the user is last",
-            param="messages",
-        )
-    texts = [text for _, text in joined]
-    return system, list(zip(texts[:-1:2], texts[1::2], strict=True)), texts[-1]
 
 
 def _next(request: Request, reply: _Reply, piece: int) -> Request:

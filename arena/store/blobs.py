@@ -10,6 +10,7 @@ from games.plain_files import open_plain
 
 LARGEST = 64 << 20
 """Maximum bytes of a blob, for writing and reading."""
+_HEADS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -55,6 +56,13 @@ class Blobs:
         except StoreError:
             return False
         return True
+
+
+def media_of(data: bytes) -> str | None:
+    """Return the media type of PNG, JPEG and WebP by their first bytes; None for anything else, such as SVG."""
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media for head, media in _HEADS.items() if data.startswith(head)), None)
 
 
 def verify_blob(name: str, data: bytes, prefix: str = "") -> bytes:

@@ -157,6 +157,22 @@ def test_a_stream_of_a_window_keeps_its_images(config: str, tmp_path: Path) -> N
         assert len(second.media) == 2
 
 
+def test_a_limit_on_images_learns_from_each_context_as_it_was_sampled(config: str, tmp_path: Path) -> None:
+    """Each later stream has the newest picture, and a placeholder in place of each older one."""
+    (tmp_path / "roles").mkdir()
+    text = (Path(given(config).roles or "") / "viewer.yaml").read_text()
+    (tmp_path / "roles" / "viewer.yaml").write_text(f"{text}images: {{keep: 1}}\n")
+    finished(tmp_path / "run", given(config, f"roles={tmp_path / 'roles'}", "game.options={rounds: 3}"))
+    assert all(
+        row["learn"]["shared"]["logprob_gap"] < 1e-5 for row in RunFolder.open(tmp_path / "run").reader.metrics()
+    )
+    for record in records(tmp_path / "run"):
+        shown = [image.hash for turn in record.turns for message in turn.messages for image in message.images]
+        streams = record.streams["viewer"]
+        assert [[span.hash for span in stream.media] for stream in streams] == [[hash] for hash in shown]
+        assert [sorted(set(stream.turns) - {-1}) for stream in streams] == [[0], [1], [2]]
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [

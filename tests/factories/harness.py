@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from agents.chat import ChatFrame
-from agents.engines.base import Completion, Request
+from agents.chat_images import ImageToken
+from agents.engines.base import Capabilities, Completion, Request
 from agents.harness.asked import Asked, parse
 from agents.harness.server import HarnessServer
 from agents.players.servers import Endpoints
@@ -42,7 +43,11 @@ def chat(*messages: dict[str, Any], **fields: Any) -> Asked:
 
 @cache
 def frame(family: str) -> ChatFrame:
-    """The chat frame of a tool family, or of `nano`, which has no tool turns."""
+    """The chat frame of a tool family, or of `nano`, which has no tool turns, or of `seeing`, a nano that sees."""
+    if family == "seeing":
+        tokenizer = load_tokenizer(resolve("nano"))
+        tokenizer.add_tokens(["<image>"], special_tokens=True)
+        return ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), 4))
     return ChatFrame(load_tokenizer(resolve("nano")) if family == "nano" else tool_tokenizer(family))
 
 
@@ -50,6 +55,7 @@ class Caller:
     """An engine whose replies are calls or texts, in other tokens than their text would be encoded in."""
 
     max_context = 4000
+    capabilities = Capabilities(has_vision=True)
 
     def __init__(self, of: ChatFrame) -> None:
         self.frame = of

@@ -47,12 +47,39 @@ export async function ask(path, body, lasting = false) {
   return told;
 }
 
-/** An image of the log as an address that only this page can use. */
-export async function image(run, hash) {
+/** An image behind a path as an address that only this page can use; it has the type that the server found. */
+async function image(path) {
+  if (FROZEN) return fromFile(path);
   const headers = { Authorization: `Bearer ${localStorage.getItem(KEY) || ""}` };
-  const answer = await fetch(`${api(run)}/images/${encodeURIComponent(hash)}`, { headers });
+  const answer = await fetch(path, { headers });
   if (!answer.ok) throw new Error("no image");
-  return URL.createObjectURL(new Blob([await answer.blob()], { type: "image/png" }));
+  return URL.createObjectURL(await answer.blob());
+}
+
+const LEAST = 96, WIDEST = 320; // pixels on the page: a small crop is enlarged
+
+/** An image of a run or of a person's match (`from`), with points and boxes over it. */
+export function Picture({ from, hash, width, height, boxes = [] }) {
+  const [source, set] = useState("");
+  useEffect(() => {
+    let url = "", gone = false;
+    image(`${from}/images/${encodeURIComponent(hash)}`).then((found) => { url = found; if (gone) URL.revokeObjectURL(url); else set(found); }, () => set(""));
+    return () => { gone = true; URL.revokeObjectURL(url); };
+  }, [from, hash]);
+  const name = `image ${width} × ${height} ${hash.slice(0, 8)}`, wide = Math.max(LEAST, Math.min(width, WIDEST)), unit = width / wide;
+  if (!source) return html`<span class="chip">${name}</span>`;
+  return html`<span class="picture"><img class=${`shown ${width < wide ? "pixels" : ""}`} src=${source} alt=${name} title=${name} width=${wide} />${boxes.length > 0 &&
+    html`<svg class="marks" viewBox="0 0 ${width} ${height}" role="img" aria-label="${boxes.length} marked">${boxes.map(([left, top, right, bottom]) =>
+      (left === right && top === bottom ? html`<circle cx=${left} cy=${top} r=${5 * unit} />` : html`<rect x=${left} y=${top} width=${Math.max(0, right - left)} height=${Math.max(0, bottom - top)} />`))}</svg>`}</span>`;
+}
+
+/** A message's text with its images in their places. */
+export function Shown({ from, text, images, most }) {
+  const whole = typeof text === "string" ? text : text.text, rest = images.length ? Math.min(images[images.length - 1].place, whole.length) : 0;
+  let at = 0;
+  const parts = images.map((one) => { const before = whole.slice(at, one.place); at = Math.max(at, one.place); return html`${before && html`<${Said} text=${before} most=${most} />`}<${Picture} from=${from} ...${one} />`; });
+  const end = whole.slice(rest), tail = typeof text === "string" ? end : { text: end, of: text.of - rest };
+  return html`${parts}${(end || typeof text !== "string") && html`<${Said} text=${tail} most=${most} />`}`;
 }
 
 export const api = (run) => `/api/runs/${encodeURIComponent(run)}`;

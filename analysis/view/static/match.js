@@ -1,5 +1,5 @@
 // One match as its players saw it: the deal, a lane for each seat, credit under any estimator, tokens, replay.
-import { api, ask, Complaint, count, FROZEN, go, html, image, matchAt, number, Said, short, signed, to, useData, useEffect, useKeys, useMemo, useRef, useState, visible } from "./lib.js";
+import { api, ask, Complaint, count, FROZEN, go, html, matchAt, number, Picture, Said, short, Shown, signed, to, useData, useEffect, useKeys, useMemo, useRef, useState, visible } from "./lib.js";
 import { Tokens, OVERLAYS, byTurn, Legend } from "./tokens.js";
 import { shade } from "./charts.js";
 import { Tree } from "./tree.js";
@@ -47,16 +47,9 @@ function Estimators({ named, estimator, choose, credit }) {
 
 // -- turns -----------------------------------------------------------------------------------------------------------
 
-function Picture({ run, hash, width, height }) {
-  const [source, set] = useState("");
-  useEffect(() => { let url = ""; image(run, hash).then((found) => { url = found; set(found); }, () => set("")); return () => URL.revokeObjectURL(url); }, [hash]);
-  return source ? html`<img class="shown" src=${source} alt="image ${short(hash, 12)}" width=${Math.min(width, 320)} />` : html`<span class="chip">image ${width} × ${height}</span>`;
-}
-
 function Seen({ run, messages }) {
   if (!messages.length) return null;
-  return html`<div class="seen"><span class="tag">saw</span>${messages.map((message) => html`<p><b><bdi>${short(message.sender, 30)}</bdi></b> <${Said} text=${message.text} most=${600} />
-    ${message.images.map((one) => html`<${Picture} run=${run} ...${one} />`)}</p>`)}</div>`;
+  return html`<div class="seen"><span class="tag">saw</span>${messages.map((message) => html`<p><b><bdi>${short(message.sender, 30)}</bdi></b> <${Shown} from=${api(run)} ...${message} most=${600} /></p>`)}</div>`;
 }
 
 const Rewards = ({ turn }) => {
@@ -81,6 +74,7 @@ function Turn({ run, turn, column, lanes, credit, scale, at, choose, seen, overl
       ${said && html`<div class="speech"><span class="tag">said</span><${Said} text=${said} /></div>`}
       ${act && html`<div class="act"><span class="tag">act</span><${Said} text=${act} kind="code" /></div>`}
       ${!turn.private && !said && !act && html`<div class="act"><span class="tag">wrote</span><${Said} text=${turn.raw || "(nothing)"} kind="code" /></div>`}`}
+    ${(turn.marks || []).map((one) => html`<div class="act"><span class="tag">where the act points</span><${Picture} from=${api(run)} ...${one} /></div>`)}
     <footer><${Rewards} turn=${turn} />
       <span class="figure" title="its seat's rewards from here on, undiscounted">return <b>${signed(turn.return)}</b></span>
       <span class="figure advantage">advantage <b>${signed(advantage)}</b></span></footer>

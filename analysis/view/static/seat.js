@@ -1,5 +1,5 @@
 // A person's seat: what they may know, what is said, and the act that is asked for.
-import { api, ask, Complaint, count, focused, go, html, number, Said, short, signed, useEffect, useKeys, useRef, useState, visible } from "./lib.js";
+import { api, ask, Complaint, count, focused, go, html, number, Said, short, Shown, signed, useEffect, useKeys, useRef, useState, visible } from "./lib.js";
 
 const MOST = 60; // acts that are shown as buttons
 
@@ -101,7 +101,7 @@ export function Seat({ route }) {
     <${Complaint} line=${error} />
     ${!id && html`<${Begin} query=${query} begun=${begin} />`}
     ${first && html`<details class="sheetlike" open=${lines.length < 2}><summary>The rules</summary><p><${Said} text=${first.ask.rules} /></p></details>`}
-    <div class="talk" aria-live="polite">${lines.map((line) => (line.ask ? line.ask.messages.map(([sender, text]) => html`<p class="k2"><b class="seat"><bdi>${short(sender, 30)}</bdi></b> <${Said} text=${text} /></p>`)
+    <div class="talk" aria-live="polite">${lines.map((line) => (line.ask ? line.ask.messages.map(([sender, text, images]) => html`<p class="k2"><b class="seat"><bdi>${short(sender, 30)}</bdi></b> <${Shown} from=${`/api/play/${id}`} text=${text} images=${images || []} /></p>`)
       : line.took ? html`<p class="k1 own"><b class="seat">you</b> <${Said} text=${line.talk ? `${line.took} | ${line.talk}` : line.took} kind="code" /></p>` : null))}</div>
     ${id && open && !last && html`<p class="quiet" role="status">the others sit down …</p>`}
     ${last?.took && open && html`<p class="quiet" role="status">the others think …</p>`}

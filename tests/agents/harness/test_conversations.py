@@ -1,5 +1,6 @@
 """Streams of conversations: hand-composed ids, forks, rewritten histories, and every sampled token exactly once."""
 
+import hashlib
 import json
 import random
 from typing import Any
@@ -9,11 +10,12 @@ import pytest
 from agents.chat_messages import ChatMessage, Refused
 from agents.chat_writing import described
 from agents.engines.base import Completion
-from agents.harness.asked import Asked
+from agents.harness.asked import Asked, parse
 from agents.harness.conversations import Conversations, drift
 from agents.tool_formats import ToolCall, ToolResult, call_id
 from tests.factories.agent_programs.tools import TOOLS
 from tests.factories.harness import HI, chat, frame
+from tests.factories.image_files import REFUSED, encoded, shown, url_of
 from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
 
 FAMILIES = [*TOOL_FAMILIES, "nano"]
@@ -173,3 +175,50 @@ def test_a_call_that_the_format_cannot_express_is_refused() -> None:
     result = {"role": "tool", "tool_call_id": call["id"], "content": "1"}
     with pytest.raises(Refused, match="nine letters"):
         Talk("mistral").all.place(chat(HI, {"role": "assistant", "tool_calls": [call]}, result, tools=TOOLS))
+
+
+def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
+    talk = Talk("seeing")
+    one, two = (shown(encoded(k)) for k in (1, 2))
+
+    def asked(*contents: Any) -> Asked:
+        roles = ("user", "assistant")
+        messages = [{"role": roles[i % 2], "content": content} for i, content in enumerate(contents)]
+        return parse("chat", json.dumps({"messages": messages}).encode(), sees=True)
+
+    look = [{"type": "text", "text": "Look:"}, one]
+    talk.say(asked(look), "a cat")
+    talk.say(asked(look, "a cat", [two]), "a dog")
+    _, why = talk.say(asked(look, "a cat", [one, two]), "both")
+    assert why == "rewrites the user's message"
+    hashes = [hashlib.sha256(encoded(k)).hexdigest() for k in (1, 2)]
+    assert [[span.hash for span in stream.media] for stream in talk.all.streams] == [hashes, [hashes[0], *hashes]]
+    for stream in talk.all.streams:
+        for span in stream.media:
+            assert stream.ids[span.start : span.start + 4] == [talk.frame.image.id] * 4  # type: ignore[union-attr]
+            assert hashlib.sha256(span.data).hexdigest() == span.hash
+    keys = {asked(content).key for content in ([one], [two], [one, two], [two, one])}
+    assert len(keys) == 4
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_hostile_images_are_refused_in_one_line(api: Any, name: str) -> None:
+    part, why = REFUSED[name]
+    field = "messages" if api == "chat" else "input"
+    body = json.dumps({field: [{"role": "user", "content": [part]}]}).encode()
+    with pytest.raises(Refused) as caught:
+        parse(api, body, sees=True)
+    assert why in str(caught.value) and "\n" not in str(caught.value) and caught.value.code == "invalid_image"
+    with pytest.raises(Refused, match="cannot see images"):
+        parse(api, body)
+
+
+def test_responses_have_images_in_their_own_form() -> None:
+    part = {"type": "input_image", "image_url": url_of(encoded())}
+    body = {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}, part]}]}
+    (message,) = parse("responses", json.dumps(body).encode(), sees=True).messages
+    assert message.parts[0] == "x" and message.text == f"x{message.parts[1].text}"  # type: ignore[union-attr]
+    for role in ("system", "assistant"):
+        with pytest.raises(Refused, match="only a user's message may have images"):
+            parse("chat", json.dumps({"messages": [{"role": role, "content": [part]}, HI]}).encode(), sees=True)

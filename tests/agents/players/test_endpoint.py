@@ -1,6 +1,8 @@
 """Endpoints as players, against a real server on this machine that answers well, badly, late and too much."""
 
 import asyncio
+import base64
+import hashlib
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -19,6 +21,7 @@ from agents.role import Role, Sampling
 from arena.cli.loop import wait
 from games.contracts import MatchId, Message, View
 from tests.factories import server
+from tests.factories.seeing import Colours
 from tests.factories.server import completion, lists, says
 
 KEY = "sk-very-secret"
@@ -766,3 +769,32 @@ def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatc
     assert {row["seats"]["second"]["kind"] for row in rows} == {"endpoint"}
     (metrics,) = run.metrics.read()
     assert (metrics["matches"], metrics["failed"]) == (5, 1) and metrics["learn"]["shared"]
+
+
+def test_a_games_pictures_are_sent_where_the_server_sees():
+    game = Colours(rounds=3)
+    game.reset(seed=1)
+
+    def played(keep=None, **settings):
+        which = role(turn="{% for m in messages %}{{ m.text }}{% endfor %}", images=keep)
+        with Server(says(completion("red"))) as server:
+            trial = game.clone()
+            player = server.endpoint(**settings).player("m", which, 7, picture=trial.picture)
+            for turn in range(3):
+                asyncio.run(player.act(View.of(trial, "viewer", turn)))
+                trial.step("red")
+        contents = [message["content"] for message in server.asked[-1][2]["messages"] if message["role"] == "user"]
+        return trial, contents
+
+    trial, contents = played(images=True)
+    hashes = [*trial.pictures]
+    for name, content in zip(hashes, contents, strict=True):
+        text, part = content
+        assert text == {"type": "text", "text": "What colour is this? "} and part["type"] == "image_url"
+        data = base64.b64decode(part["image_url"]["url"].removeprefix("data:image/png;base64,"))
+        assert hashlib.sha256(data).hexdigest() == name
+    _, contents = played(keep={"keep": 1}, images=True)
+    assert [isinstance(content, str) for content in contents] == [True, True, False]
+    assert contents[0] == f"What colour is this? [image png 48x48 {hashes[0][:8]}]"
+    _, contents = played()
+    assert all(isinstance(content, str) and "[image png 48x48 " in content for content in contents)

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -12,6 +13,7 @@ from agents.players.human import SHOWN, Human, HumanLeft, read_act
 from games.abilities import Tells
 from games.contracts import Message, View
 from games.nim import Nim
+from tests.factories.seeing import Colours
 
 LEGAL = ("PASS", "BET 2", "BET 3")
 
@@ -198,3 +200,17 @@ def test_a_game_that_cannot_be_tried_asks_again(monkeypatch):
     game.reset(seed=0)
     acts, screen = at_terminal(monkeypatch, "take it all\n1\n", View.of(game, game.agent_selection), game=game)
     assert acts[0].action == game.legal(game.agent_selection)[0] and "is not a legal act" in screen
+
+
+def test_pictures_are_written_to_files_whose_paths_are_printed(monkeypatch):
+    game = Colours(rounds=1)
+    game.reset(seed=0)
+    seen = View.of(game, "viewer")
+    _, screen = at_terminal(monkeypatch, "red\n", seen, game=game)
+    (image,) = seen.messages[0].images
+    path = Path(screen.replace("\n", "").partition(f"{image.text}: ")[2].partition(".png")[0] + ".png")
+    assert path.read_bytes() == game.picture(image.hash) and path.parent.stat().st_mode & 0o077 == 0
+    broken = Colours(rounds=1, fault="none")
+    broken.reset(seed=0)
+    _, screen = at_terminal(monkeypatch, "red\n", View.of(broken, "viewer"), game=broken)
+    assert "arena-images" not in screen

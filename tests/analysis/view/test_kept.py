@@ -80,6 +80,14 @@ def test_an_image_is_had_with_the_token_alone(tmp_path: Path) -> None:
     path = f"/api/runs/run/images/{name}"
     assert asks.client.get(path).status_code == 401
     answer = asks.client.get(path, headers=asks.headers)
-    assert answer.content == data and answer.headers["content-type"] == "application/octet-stream"
+    assert answer.content == data and answer.headers["content-type"] == "image/png"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+    Blobs(tmp_path / "run" / "log" / "blobs").put(hashlib.sha256(svg).hexdigest(), svg)
+    answer = asks.client.get(f"/api/runs/run/images/{hashlib.sha256(svg).hexdigest()}", headers=asks.headers)
+    assert answer.status_code == 415 and svg not in answer.content
+    for bad in ("..%2F..%2Fconfig.yaml", "%2e%2e", "0" * 63, "0" * 64 + "%00", "config.yaml", "A" * 64):
+        answer = asks.client.get(f"/api/runs/run/images/{bad}", headers=asks.headers)
+        assert answer.status_code in (404, 415) and "game" not in answer.text
     (tmp_path / "run" / "log" / "blobs" / name).write_bytes(b"another")
     assert asks.client.get(path, headers=asks.headers).status_code == 404

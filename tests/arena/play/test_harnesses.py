@@ -1,6 +1,7 @@
 """Matches of agent programs: exact tokens, the same match again, every fault its reason, and nothing left running."""
 
 import asyncio
+import hashlib
 import json
 import os
 import threading
@@ -205,3 +206,18 @@ def test_a_program_plays_all_turns_of_a_game_that_has_several() -> None:
         assert len(acts) > 1 and all(turn.messages for turn in acts)
         assert [turn.index for turn in record.turns] == list(range(len(record.turns)))
     assert untimed(records[0]) == untimed(matches(command("graph_loop"), 1, game="desk")[0][0])
+
+
+def test_pictures_of_a_program_stand_in_its_stream_and_are_kept() -> None:
+    (record,), _ = matches(command("looker"), 1, family="seeing")
+    (stream,) = record.streams["agent"]
+    assert len(stream.media) == 3 and set(record.pictures) == {span.hash for span in stream.media}
+    for span in stream.media:
+        assert not any(stream.mask[span.start : span.start + span.length])
+        assert hashlib.sha256(record.pictures[span.hash]).hexdigest() == span.hash
+
+
+def test_a_policy_that_cannot_see_refuses_a_programs_pictures() -> None:
+    on, _, _ = lineup(command("looker"), family="nano")
+    (record,) = asyncio.run(played(on, 1))
+    assert record.status == "failed" and record.pictures == {}

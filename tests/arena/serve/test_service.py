@@ -26,6 +26,7 @@ from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.serve import service as serving
+from arena.serve.messages import split_turns
 from arena.serve.service import PIECE, Served, Service, _Reply, _settle, roles_of
 from tests.factories.commands import arena, refused
 
@@ -155,7 +156,7 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "a heat": ({"temperature": 9}, 400, "temperature"),
     "no tokens": ({"max_tokens": 0}, 400, "max_tokens"),
     "a picture": (
-        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400, "content",
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400, "see images",
     ),
     "the assistant last": ({"messages": [*ASK, {"role": "assistant", "content": "x"}]}, 400, "the user is last"),
     "a system text amid": ({"messages": [*ASK, {"role": "system", "content": "x"}, *ASK]}, 400, "take turns"),
@@ -225,14 +226,14 @@ def test_no_page_of_another_site_gets_a_browser_to_ask(running: Running, headers
 def test_others_are_answered_while_a_long_text_is_read(
     running: Running, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entered, leave, read = threading.Event(), threading.Event(), serving._turns
+    entered, leave, read = threading.Event(), threading.Event(), split_turns
 
-    def slow(messages: Any) -> Any:
+    def slow(messages: Any, images: Any) -> Any:
         entered.set()
         assert leave.wait(20)
-        return read(messages)
+        return read(messages, images)
 
-    monkeypatch.setattr(serving, "_turns", slow)
+    monkeypatch.setattr(serving, "split_turns", slow)
     long = threading.Thread(target=lambda: client.chat.completions.create(model="shared", messages=ASK, max_tokens=2))
     long.start()
     assert entered.wait(20)

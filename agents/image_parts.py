@@ -1,0 +1,127 @@
+"""Images that programs and data sets send: size, type and header are checked before anything is decoded.
+
+Accepted are PNG, JPEG and WebP as base64 or, in data sets, as files. Addresses are never fetched.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import io
+import os
+import re
+import warnings
+from base64 import b64decode
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from games.contracts import Image
+from games.plain_files import read_plain
+
+MEDIA = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+"""Media types by the name of their format in PIL."""
+MOST_IMAGES, MOST_BYTES, MOST_SIDE = 1024, 8 << 20, 4096
+"""Limits: images of a chat, bytes of an image, and its width and height in pixels."""
+ORIENTATION = 0x0112
+"""Exif tag that asks viewers to turn a picture, which models do not."""
+_FILTERING = Lock()
+"""Held while warnings are filtered, which all threads share."""
+_DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,32});base64,")
+
+
+class ImageParts:
+    """Images among the parts of one chat. `pictures` holds their bytes by hash."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Read parts of requests or, with the `folder` of a data set, of its rows, which may name files in it."""
+        self._folder, self._count = folder, 0
+        self.pictures: dict[str, bytes] = {}
+        self.files: list[str] = []
+        """Hashes of the images that came from files."""
+
+    def read(self, part: dict[str, Any]) -> Image:
+        """Return the image of a part and keep its bytes. Raises ValueError for one that is not accepted.
+
+        Types are `image_url` and `input_image` with a data URL, and in a data set also `image` with `path` or `base64`.
+        """
+        self._count += 1
+        if self._count > MOST_IMAGES:
+            raise ValueError(f"a chat has at most {MOST_IMAGES:,} images")
+        is_file = part["type"] == "image" and "path" in part
+        if part["type"] == "image" and self._folder:
+            media, data = "", self._row_bytes(part, self._folder)
+        else:
+            given = part.get("image_url")
+            media, data = _from_url(given.get("url") if isinstance(given, dict) else given)
+        image = inspect_image(data)
+        if media not in ("", image.media):
+            raise ValueError(f"the image is called {media}, and its bytes are {image.media}")
+        self.pictures[image.hash] = data
+        self.files += [image.hash] * is_file
+        return image
+
+    def _row_bytes(self, part: dict[str, Any], folder: Path) -> bytes:
+        path, text = part.get("path"), part.get("base64")
+        if isinstance(text, str) and path is None:
+            return _decode(text)
+        if not isinstance(path, str) or text is not None:
+            raise ValueError("an image has a `path` or a `base64` text")
+        found = Path(os.path.realpath(folder / path)) if path and path.isprintable() else folder
+        if os.path.isabs(path) or not found.is_relative_to(os.path.realpath(folder)):
+            raise ValueError(f"the image {path[:200]!r} is not inside the data set's folder")
+        try:
+            return read_plain(found, MOST_BYTES)
+        except OSError as error:
+            raise ValueError(f"the image {path[:200]!r} cannot be read: {error.strerror or error}") from None
+
+
+def _from_url(url: Any) -> tuple[str, bytes]:
+    """Return media type and bytes of a data URL. Raises ValueError for anything else."""
+    if not isinstance(url, str):
+        raise ValueError("expected an image as a data URL")
+    if not (head := _DATA.match(url)):
+        kind = re.match("[a-zA-Z][a-zA-Z0-9+.-]{0,30}:", url)
+        raise ValueError(f"an image is a data:image/png;base64 URL, and {kind[0] if kind else 'nothing'} else is read")
+    if head[1] not in MEDIA.values():
+        raise ValueError(f"an image is {', '.join(MEDIA.values())}, not {head[1]}")
+    return head[1], _decode(url[head.end() :])
+
+
+def _decode(text: str) -> bytes:
+    if len(text) > MOST_BYTES * 4 // 3 + 4:
+        raise ValueError(f"an image has at most {MOST_BYTES >> 20} MB")
+    try:
+        return b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("the image is not in base64") from None
+
+
+def inspect_image(data: bytes) -> Image:
+    """Return an encoded image's hash, type and size from its header, without decoding its pixels.
+
+    Raises ValueError for other types than `MEDIA`, for too many bytes or pixels, for animations, and for a picture that
+    Exif turns.
+    """
+    from PIL import Image as Pixels
+
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"an image has at most {MOST_BYTES >> 20} MB")
+    try:
+        with _FILTERING, warnings.catch_warnings():
+            warnings.simplefilter("ignore", Pixels.DecompressionBombWarning)
+            with Pixels.open(io.BytesIO(data), formats=tuple(MEDIA)) as file:
+                (width, height), media = file.size, MEDIA[str(file.format)]
+                is_still = getattr(file, "n_frames", 1) == 1
+                turned = Pixels.Image.getexif(file).get(ORIENTATION, 1) != 1  # a PNG's own method decodes it
+    except Pixels.DecompressionBombError:
+        raise ValueError(f"an image is at most {MOST_SIDE:,} pixels wide and high") from None
+    except Exception:  # noqa: BLE001 readers of broken headers raise many kinds
+        raise ValueError("an image is PNG, JPEG or WebP, and these bytes are none of them") from None
+    if max(width, height) > MOST_SIDE:
+        raise ValueError(f"an image is at most {MOST_SIDE:,} pixels wide and high, not {width:,} x {height:,}")
+    if not is_still:
+        raise ValueError("an image must not be animated")
+    if turned:
+        raise ValueError("the image is to be turned, as its Exif says: save it upright")
+    return Image(hashlib.sha256(data).hexdigest(), media, width, height)

@@ -1,0 +1,119 @@
+"""Messages of the served API: parsed, split into turns, and written as a policy's ids with the images among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, groupby
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+from starlette.responses import JSONResponse, Response
+
+from agents.chat import ChatFrame
+from agents.chat_images import Content, as_text, images_of, join_parts, spans_in
+from agents.image_parts import ImageParts
+from agents.stream import MediaSpan
+
+
+class Refused(Exception):
+    """Raised to refuse a request, with HTTP status, code and parameter name of the API's error."""
+
+    def __init__(self, message: str, status: int = 400, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.param = status, code, param
+
+    def response(self) -> Response:
+        """Return the HTTP response of the refusal, in the API's error format."""
+        kind = "authentication_error" if self.status == 401 else "invalid_request_error"
+        error = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
+        return JSONResponse({"error": error}, self.status)
+
+
+class TextPart(BaseModel):
+    """Text part of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ImagePart(BaseModel):
+    """Image of a user's message, as a data URL."""
+
+    type: Literal["image_url"]
+    image_url: dict[str, Any] = {}
+
+
+class ChatMessage(BaseModel):
+    """Message of a conversation. Other fields, such as names, are ignored."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Annotated[TextPart | ImagePart, Field(discriminator="type")]]
+
+    @property
+    def text(self) -> str:
+        """Message as one text: its content, or its text parts joined."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> list[ImagePart]:
+        """Images among the parts."""
+        return [] if isinstance(self.content, str) else [p for p in self.content if isinstance(p, ImagePart)]
+
+    def parts(self, images: ImageParts) -> Content:
+        """Return texts and images in order. Raises Refused for an image that is not accepted."""
+        if isinstance(self.content, str):
+            return self.content
+        try:
+            return join_parts(p.text if isinstance(p, TextPart) else images.read(p.model_dump()) for p in self.content)
+        except ValueError as error:
+            raise Refused(f"messages: {error}", code="invalid_image", param="messages") from None
+
+
+def split_turns(
+    messages: Sequence[ChatMessage], images: ImageParts
+) -> tuple[str | None, list[tuple[Content, str]], Content]:
+    """Return the system text or None, the past (user, assistant) exchanges, and the last user content.
+
+    Consecutive messages of one role are joined. Raises Refused unless user and assistant alternate, user last, and for
+    an image that is not accepted or not a user's.
+    """
+    if any(message.images for message in messages if message.role != "user"):
+        raise Refused("only a user's message may have images", param="messages")
+    neighbours = groupby(messages, lambda message: "system" if message.role == "developer" else message.role)
+    joined = [(role, _joined([message.parts(images) for message in group])) for role, group in neighbours]
+    system = as_text(joined.pop(0)[1]) if joined[0][0] == "system" else None
+    if [role for role, _ in joined] != ["user", "assistant"] * (len(joined) // 2) + ["user"]:
+        raise Refused(
+            "after a system message at the very beginning, user and assistant take turns, and the user is last",
+            param="messages",
+        )
+    contents = [content for _, content in joined]
+    return system, list(zip(contents[:-1:2], map(as_text, contents[1::2]), strict=True)), contents[-1]
+
+
+def _joined(contents: Sequence[Content]) -> Content:
+    """Return contents as one, with an empty line between them."""
+    parts = [("\n\n", *([content] if isinstance(content, str) else content)) for content in contents]
+    return join_parts([*chain.from_iterable(parts)][1:])
+
+
+def write_ids(
+    frame: ChatFrame,
+    system: str,
+    examples: Sequence[tuple[str, str]],
+    exchanges: Sequence[tuple[Content, str]],
+    last: Content,
+    pictures: Mapping[str, bytes],
+) -> tuple[list[int], list[MediaSpan]]:
+    """Return a conversation's ids up to the head of the reply, and its images. One with images is as in a match."""
+    images = [image for content in (*(seen for seen, _ in exchanges), last) for image in images_of(content)]
+    if not images or frame.image is None:
+        past = [*examples, *((as_text(seen), said) for seen, said in exchanges)]
+        return [*frame.open(system, past), *frame.ask(as_text(last))], []
+    ids = frame.open(system, examples)
+    for seen, said in exchanges:
+        ids += [*frame.ask(seen), *frame.encode(said), frame.stop_id, *frame.close("stop")]
+    ids += frame.ask(last)
+    return ids, spans_in(ids, frame.image, images, pictures.__getitem__)

@@ -1,0 +1,71 @@
+"""Images for served policies: in the context as a player's, and refused in one line where they cannot be."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from agents.engines.in_process import InProcessEngine
+from agents.policy import Policy
+from agents.published import FolderWeights
+from agents.weights import resolve
+from arena.cli.loop import wait
+from arena.serve.service import Served, Service
+from tests.factories.image_files import REFUSED, encoded, shown
+from tests.factories.seeing import TOKENS, build_seeing
+
+
+@pytest.fixture(scope="module")
+def asks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A function that sends messages to a policy that sees, or to one that does not."""
+    engine, served = InProcessEngine(), {}
+    for name, folder in (("seeing", build_seeing(tmp_path_factory.mktemp("model"))), ("blind", resolve("nano"))):
+        wait(engine.publish(name, 0, FolderWeights(Path(folder))))
+        policy = Policy.load(name, folder, folder, train=False)
+        served[name] = Served(policy, 256, policy.frame.longest_token, {})
+    with TestClient(Service(engine, served).app(["testserver"]), raise_server_exceptions=False) as client:
+
+        def ask(*contents: Any, model: str = "seeing") -> Any:
+            roles = ("user", "assistant")
+            messages = [{"role": roles[i % 2], "content": content} for i, content in enumerate(contents)]
+            body = json.dumps({"model": model, "messages": messages, "max_tokens": 8, "temperature": 0})
+            return client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+
+        yield ask
+
+
+TEXT = {"type": "text", "text": "What is it?"}
+
+
+def test_replies_depend_on_pictures_and_prompts_count_them(asks: Any) -> None:
+    plain, one, two = (asks([TEXT, *map(shown, map(encoded, seeds))]).json() for seeds in ((), (1,), (1, 2)))
+    tokens = [answer["usage"]["prompt_tokens"] for answer in (plain, one, two)]
+    assert tokens[1] - tokens[0] >= TOKENS and tokens[2] - tokens[1] >= TOKENS
+    answers = {asks([TEXT, shown(encoded(k))]).json()["choices"][0]["message"]["content"] for k in range(12)}
+    assert len(answers) > 1
+    later = asks([shown(encoded(1)), TEXT], "red", [TEXT, shown(encoded(2))])
+    assert later.status_code == 200 and later.json()["usage"]["prompt_tokens"] > tokens[2]
+
+
+def test_a_policy_that_cannot_see_refuses_them(asks: Any) -> None:
+    answer = asks([TEXT, shown(encoded())], model="blind")
+    assert answer.status_code == 400 and answer.json()["error"]["message"] == "the policy cannot see images"
+    assert asks([TEXT], model="blind").status_code == 200
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_hostile_images_are_refused_in_one_line(name: str, asks: Any) -> None:
+    part, why = REFUSED[name]
+    answer = asks([TEXT, part])
+    error = answer.json()["error"]
+    assert answer.status_code == 400 and error["type"] == "invalid_request_error"
+    assert (why in error["message"] or "Field required" in error["message"]) and "\n" not in error["message"]
+
+
+def test_more_pictures_than_the_context_holds_are_refused(asks: Any) -> None:
+    answer = asks([TEXT, *[shown(encoded(size=(8, 8)))] * 40])
+    assert answer.status_code == 400 and answer.json()["error"]["code"] == "context_length_exceeded"
+    assert asks([TEXT], [shown(encoded())], [TEXT]).status_code == 400
