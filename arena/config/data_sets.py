@@ -30,6 +30,8 @@ def _with_source(experiment: Experiment, doing: Callable[[str], None], exported:
     learn, loss = experiment.learn, LOSS_OF[rows.kind]
     if learn.loss.name != loss:
         raise ConfigError(f"source.data: {path} has {rows.kind}: set learn.loss: {loss}, not {learn.loss.name}")
+    if source.units and rows.kind != "chats":
+        raise ConfigError(f"source.units: only the replies of chats are split, and {path} has {rows.kind}: remove it")
     if rows.kind == "labels" and min(source.batch, len(rows)) < 2 * learn.minibatches:
         raise ConfigError("source.batch: kto compares completions of a step: at least 2 for each of learn.minibatches")
     try:

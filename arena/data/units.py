@@ -1,0 +1,48 @@
+"""Units of a reasoning trace: one long reply split into the turns of a chat, each an attempt with an answer of its own.
+
+Source: MinD (multi-turn decomposition, Zeng et al. 2025), where a large model splits the traces.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from agents.chat_streams import ChatRowError
+from agents.errors import PatternError
+from agents.patterns import Pattern
+
+if TYPE_CHECKING:
+    from arena.play.settings import UnitsSpec
+
+
+class Units:
+    """Splitter of the assistant's texts in a chat into units, with a message of the user between two of them."""
+
+    def __init__(self, spec: UnitsSpec) -> None:
+        """Compile the pattern, which the settings have validated."""
+        self._ends, self._between = Pattern(spec.end), {"role": "user", "content": spec.between}
+
+    def split(self, messages: Any, opening: int) -> tuple[list[Any], int]:
+        """Return the messages with each reply as its units. Replies with tool calls, and the opening, stay whole.
+
+        Raises ChatRowError for a text that the pattern takes too long to search.
+        """
+        if not isinstance(messages, list):
+            return messages, opening
+        return [*messages[:opening], *(part for one in messages[opening:] for part in self._parts(one))], opening
+
+    def _parts(self, message: Any) -> Sequence[Any]:
+        is_reply = isinstance(message, dict) and message.get("role") == "assistant" and not message.get("tool_calls")
+        if not is_reply or not isinstance(text := message.get("content"), str):
+            return [message]
+        try:
+            cuts = [0, *self._ends.ends(text), len(text)]
+        except PatternError as error:
+            raise ChatRowError(f"messages: {error}") from None
+        units = [unit for a, b in itertools.pairwise(cuts) if (unit := text[a:b].strip())]
+        if len(units) < 2:
+            return [message]
+        turns = [{**message, "content": unit} for unit in units]
+        return [turns[0], *(part for turn in turns[1:] for part in (self._between, turn))]
