@@ -71,8 +71,8 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
     layer = text_layer(str(config), RunReader(run).config())
     if layer.data.keys() == {WEIGHTS}:
         raise ConfigError(
-            f"{run} trained a reward model, which plays no matches: use it as `credit.stages: [{{reward_model: {{model: "
-            f"{run}}}}}]` or with `arena eval CONTENDER --game NAME --reward-model {run}`, and export its weights with "
+            f"{run} trained a reward model, which plays no matches: use it as `credit.stages: [{{reward_model: "
+            f"{{model: {run}}}}}]` or with `arena eval CONTENDER --game NAME --reward-model {run}`; for its weights, "
             f"`arena export {run} --policy {WEIGHTS} --to FOLDER`"
         )
     own_files.admit_code(run, [layer.data, RunReader(run).environment().get("experiment")], trust)

@@ -204,7 +204,7 @@ def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence
 
 async def _result(
     contender: Contender, other: Contender, tables: Sequence[Lineup], spec: GameSpec, matches: int, seed: int,
-    ended: Callable[[], None], rate: Rate | None,
+    ended: Callable[[], None], rate: Rate | None = None,
 ) -> Result:  # fmt: skip
     seats = tuple(tables[0])
     played, failed = await play(tables, spec, deals_for(matches, len(tables)), seed, ended, rate=rate)

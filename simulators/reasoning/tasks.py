@@ -46,9 +46,9 @@ class Reasoning(Asked):
     wrong, until it is right or after max_turns; UFO), "correct" (two answers, before the second a hint that there might
     be an error; SCoRe), "units" (after a reply that ends with "Wait" another follows, at most max_turns in all, and the
     last answer counts; MinD) or "code" (Python is run and its output shown, max_turns replies; SimpleTIR, ReTool,
-    ARTIST, R1-Code-Interpreter); max_turns; answer "plain", "boxed" or "tag", the format of the answer in an act; code "fence",
-    "code" or "tool_call", the format of code; partial, whether nearly right answers score what the family's scorer
-    gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
+    ARTIST, R1-Code-Interpreter); max_turns; answer "plain", "boxed" or "tag", the format of the answer in an act; code
+    "fence", "code" or "tool_call", the format of code; partial, whether nearly right answers score what the family's
+    scorer gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
 
     Reward part `right`: the score of an answer, on the turn that gave it. Nobody is ever told the right answer.
     """
