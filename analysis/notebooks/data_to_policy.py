@@ -39,7 +39,7 @@ FOLDER = Path(tempfile.mkdtemp())
 # ## The data sets
 #
 # `chats.jsonl` has chats in the usual `messages` format, as the role `nano_solver` reads and writes them. Six answers
-# in ten are wrong. `pairs.jsonl` has a right and a wrong answer to each of its prompts, in no connection with the chats.
+# in ten are wrong. `pairs.jsonl` has a right and a wrong answer to each of its prompts; the chats are not in it.
 
 # %%
 rng = np.random.default_rng(0)

@@ -353,7 +353,7 @@ def test_a_unit_that_ends_with_wait_is_followed_by_another_and_the_last_answer_c
     right, wrong = (f"\\boxed{{{answer}}}" for answer in (game.task.answer, int(game.task.answer) + 1))
     game.step(f"so {right} Wait\n")
     assert not game.terminations["solver"] and game.rewards["solver"] == 0
-    assert game.observe("solver")["messages"][-1].text == "Go on."
+    assert game.observe("solver")["messages"][-1]["text"] == "Go on."
     game.step(f"no, {wrong}. Wait, {wrong}")
     assert game.terminations["solver"] and game.rewards["solver"] == 0 and game.report()["ended"] == "wrong"
     assert (game.report()["first"], game.report()["score"], game.report()["answers"]) == (1, 0, 2)
