@@ -44,8 +44,10 @@ class Pattern:
 
     def ends(self, text: str) -> list[int]:
         """Return the end of each match in `text`, in order. Raises PatternError after `SECONDS`."""
-        found = self._timed(lambda text, timeout: list(self._compiled.finditer(text, timeout=timeout)), text)
-        return [match.end() for match in found]
+        ends: list[int] = self._timed(
+            lambda text, timeout: [match.end() for match in self._compiled.finditer(text, timeout=timeout)], text
+        )
+        return ends
 
     def __contains__(self, text: str) -> bool:
         """Return True if the text has a match. Raises PatternError after `SECONDS`."""

@@ -54,7 +54,7 @@ def draw() -> tuple[list[dict[str, str]], str, str]:
     return prompt, str(answer), str(wrong)
 
 
-def write(name: str, rows: list[dict]) -> None:
+def write(name: str, rows: list[dict[str, object]]) -> None:
     """Write a data set as JSON Lines."""
     (FOLDER / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -153,7 +153,7 @@ plots.curves(rl, ["reward_model.learned.value", "reward_model.learned.payoff", "
 
 # %%
 first, last = rl.matches["iteration"].min(), rl.matches["iteration"].max()
-right = rl.seats.groupby("iteration")["payoff"]
-change = difference_ci(right.get_group(first), right.get_group(last))
+before, after = (rl.seats.loc[rl.seats["iteration"] == k, "payoff"] for k in (first, last))
+change = difference_ci(before, after)
 print(f"right answers, iteration {first} to {last}: {change.estimate:+.2f} [{change.low:+.2f}, {change.high:+.2f}]")
 print(plots.dialogue(rl, rl.matches["match"].iloc[-1]))

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Any
 from agents.chat_streams import ChatRowError
 from agents.errors import PatternError
 from agents.patterns import Pattern
+from arena.data.rows import DataSet, chat_of
 
 if TYPE_CHECKING:
     from arena.play.settings import UnitsSpec
+
+
+MOST = 1000
+"""Maximum number of units of a reply."""
 
 
 class Units:
@@ -27,11 +32,18 @@ class Units:
     def split(self, messages: Any, opening: int) -> tuple[list[Any], int]:
         """Return the messages with each reply as its units. Replies with tool calls, and the opening, stay whole.
 
-        Raises ChatRowError for a text that the pattern takes too long to search.
+        Raises ChatRowError for a text that the pattern splits into over `MOST` units, or takes too long to search.
         """
         if not isinstance(messages, list):
             return messages, opening
         return [*messages[:opening], *(part for one in messages[opening:] for part in self._parts(one))], opening
+
+    def check(self, rows: DataSet, number: int) -> None:
+        """Split a row of chats. Raises ConfigError, with file and row, if that is impossible."""
+        try:
+            self.split(*chat_of(rows[number]))
+        except ChatRowError as error:
+            raise rows.error(number, str(error)) from None
 
     def _parts(self, message: Any) -> Sequence[Any]:
         is_reply = isinstance(message, dict) and message.get("role") == "assistant" and not message.get("tool_calls")
@@ -41,6 +53,8 @@ class Units:
             cuts = [0, *self._ends.ends(text), len(text)]
         except PatternError as error:
             raise ChatRowError(f"messages: {error}") from None
+        if len(cuts) > MOST:
+            raise ChatRowError(f"messages: a reply has over {MOST:,} units: end them at longer words (units.end)")
         units = [unit for a, b in itertools.pairwise(cuts) if (unit := text[a:b].strip())]
         if len(units) < 2:
             return [message]

@@ -379,7 +379,7 @@ def test_the_rethinker_writes_several_attempts_in_one_reply_and_is_right_at_last
     for seed in range(40):
         game = Reasoning(protocol="units", task={"chain_sum": {"min_terms": 2, "max_terms": 2, "max_digits": 1}})
         game.reset(seed=seed)
-        text = game.players["rethinker"](game, seed)(None)
+        text = game.players["rethinker"](game, seed)(conformance.view_of(game))
         attempts = text.split(" Wait\n")
         counts.add(len(attempts))
         assert all("\\boxed{" in attempt for attempt in attempts)
