@@ -94,11 +94,11 @@ policies:
 seats:
   solver: {{role: nano_solver, policy: solver}}
 stages:
-  - sft: {{policy: solver, data: {FOLDER}/chats.jsonl, epochs: 3, batch: 32, lr: 2e-3}}
-  - reward_model: {{policy: solver, data: {FOLDER}/pairs.jsonl, epochs: 3, iterations: 3, lr: 1e-3}}
+  - sft: {{policy: solver, data: {FOLDER}/chats.jsonl, epochs: 3, batch: 64, lr: 3e-3}}
+  - reward_model: {{policy: solver, data: {FOLDER}/pairs.jsonl, epochs: 2, batch: 64, iterations: 2, lr: 2e-3}}
   - name: rl
     play:
-      iterations: 8
+      iterations: 6
       play: {{matches: 96, group: 4, in_flight: 96}}
       policies: {{solver: {{reference: "stage:sft"}}}}
       credit:
@@ -120,8 +120,8 @@ command = [
     "--out",
     str(RUN),
 ]
-done = subprocess.run(command, capture_output=True, text=True)
-print("\n".join(line for line in done.stdout.splitlines() if line.startswith("stage")) or done.stderr)
+told = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+print(told[told.find("stage   kind") :].partition("\n\n")[0])
 
 # %% [markdown]
 # ## Imitation and reward model

@@ -67,7 +67,7 @@ def _checked(
         if units and rows.kind != "chats":
             raise ConfigError(f"source.units: only the replies of chats are split, and {path} has {rows.kind}")
         doing(f"checking {len(rows):,} rows of {path}")
-        rows.check(partial(Units(units).check, rows) if units else lambda number: None)
+        rows.check(partial(Units(units.end, units.between).check, rows) if units else lambda number: None)
     finally:
         rows.close()
     return rows

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents.chat_streams import ChatRowError
 from agents.errors import PatternError
 from agents.patterns import Pattern
 from arena.data.rows import DataSet, chat_of
-
-if TYPE_CHECKING:
-    from arena.play.settings import UnitsSpec
 
 
 MOST = 1000
@@ -25,9 +22,9 @@ MOST = 1000
 class Units:
     """Splitter of the assistant's texts in a chat into units, with a message of the user between two of them."""
 
-    def __init__(self, spec: UnitsSpec) -> None:
-        """Compile the pattern, which the settings have validated."""
-        self._ends, self._between = Pattern(spec.end), {"role": "user", "content": spec.between}
+    def __init__(self, end: str, between: str) -> None:
+        """Split after each match of the regular expression `end`. Raises ValueError if it is invalid."""
+        self._ends, self._between = Pattern(end), {"role": "user", "content": between}
 
     def split(self, messages: Any, opening: int) -> tuple[list[Any], int]:
         """Return the messages with each reply as its units. Replies with tool calls, and the opening, stay whole.

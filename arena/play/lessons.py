@@ -96,7 +96,7 @@ class Lessons:
 
     def _encoder(self, name: str) -> RowEncoder:
         policy = self.policies[name]
-        units = Units(self.spec.units) if self.spec.units else None
+        units = Units(self.spec.units.end, self.spec.units.between) if self.spec.units else None
         return RowEncoder(self.rows, policy.frame, min(policy.positions, self.policies.engine.max_context), units)
 
 

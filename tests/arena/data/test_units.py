@@ -35,7 +35,7 @@ def reply(text: str) -> dict[str, Any]:
 
 
 def split(messages: Any, end: str = "Wait", opening: int = 0) -> list[Any]:
-    return Units(UnitsSpec(end=end, between="go on")).split(messages, opening)[0]
+    return Units(end, "go on").split(messages, opening)[0]
 
 
 def test_a_trace_becomes_turns() -> None:
@@ -64,7 +64,7 @@ def test_no_letter_is_lost(parts: list[str], end: str) -> None:
 
 
 def encoder(path: Path, **settings: str) -> RowEncoder:
-    return RowEncoder(DataSet(path), ChatFrame(nano_tokenizer()), 512, Units(UnitsSpec(**settings)))
+    return RowEncoder(DataSet(path), ChatFrame(nano_tokenizer()), 512, Units(**settings))
 
 
 def test_the_loss_is_on_the_units_alone(tmp_path: Path) -> None:
