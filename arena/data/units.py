@@ -14,7 +14,6 @@ from agents.errors import PatternError
 from agents.patterns import Pattern
 from arena.data.rows import DataSet, chat_of
 
-
 MOST = 1000
 """Maximum number of units of a reply."""
 

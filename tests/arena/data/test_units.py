@@ -11,21 +11,13 @@ from pydantic import ValidationError
 from agents.chat import ChatFrame
 from agents.nano import nano_tokenizer
 from arena.config.data_sets import with_data_sets
-from arena.config.layers import compose
-from arena.config.sources import text_layer
 from arena.data.rows import DataSet
 from arena.data.samples import RowEncoder
 from arena.data.units import Units
 from arena.errors import ConfigError
 from arena.play.settings import SourceSpec, UnitsSpec
-from tests.factories.data_sets import written
+from tests.factories.data_sets import taught, written
 
-SFT = """\
-name: split
-policies: {shared: {model: nano}}
-learn: {loss: likelihood}
-source:
-"""
 ASKED = {"role": "user", "content": "8 + 3 ="}
 GO_ON = {"role": "user", "content": "go on"}
 
@@ -82,13 +74,11 @@ def test_what_cannot_be_split_is_one_line(tmp_path: Path) -> None:
     ) as error:
         encoder(file, end="(a|aa)+$").samples([0])
     assert "\n" not in str(error.value)
-    for end, said in (("(a|aa)+$", "takes over 2 s"), ("", "over 1,000 units")):
-        many = written(
-            tmp_path / "many.jsonl", [{"messages": [ASKED, reply("a" * 60 + "b" * (3000 if not end else 1))]}]
-        )
-        given = text_layer("test", f"{SFT}  data: {many}\n  units: {{end: '{end or 'b'}'}}\n")
+    for end, text, said in (("(a|aa)+$", "a" * 60 + "b", "takes over 2 s"), ("b", "b" * 3000, "over 1,000 units")):
+        many = written(tmp_path / "many.jsonl", [{"messages": [ASKED, reply(text)]}])
+        given = taught(many, "chats", f"source.units={{end: '{end}'}}")
         with pytest.raises(ConfigError, match=rf"many\.jsonl:1: messages: .*{said}"):
-            with_data_sets(compose([given]), lambda step: None)
+            with_data_sets(given, lambda step: None)
     with pytest.raises(ValidationError, match="is no regular expression"):
         UnitsSpec(end="(")
     with pytest.raises(ValidationError, match="`units` splits the chats of `data`"):
