@@ -55,13 +55,13 @@ def test_no_letter_is_lost(parts: list[str], end: str) -> None:
     assert all(unit.strip() == unit and unit for unit in found) or len(found) == 1
 
 
-def encoder(path: Path, **settings: str) -> RowEncoder:
-    return RowEncoder(DataSet(path), ChatFrame(nano_tokenizer()), 512, Units(**settings))
+def encoder(path: Path, end: str) -> RowEncoder:
+    return RowEncoder(DataSet(path), ChatFrame(nano_tokenizer()), 512, Units(end, "go on"))
 
 
 def test_the_loss_is_on_the_units_alone(tmp_path: Path) -> None:
     file = written(tmp_path / "rows.jsonl", [{"messages": [ASKED, reply("a Wait b")]}])
-    (sample,) = encoder(file, end="Wait", between="go on").samples([0]).samples
+    (sample,) = encoder(file, "Wait").samples([0]).samples
     own = [i for i, is_own in zip(sample.stream.ids, sample.stream.mask, strict=True) if is_own]
     assert nano_tokenizer().decode(own, skip_special_tokens=True) == "a Waitb"
     assert sorted(set(sample.places.tolist())) == [0, 1], "two turns"
@@ -72,7 +72,7 @@ def test_what_cannot_be_split_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"rows\.jsonl:1: messages: the regular expression .* takes over 2 s"
     ) as error:
-        encoder(file, end="(a|aa)+$").samples([0])
+        encoder(file, "(a|aa)+$").samples([0])
     assert "\n" not in str(error.value)
     for end, text, said in (("(a|aa)+$", "a" * 60 + "b", "takes over 2 s"), ("b", "b" * 3000, "over 1,000 units")):
         many = written(tmp_path / "many.jsonl", [{"messages": [ASKED, reply(text)]}])
