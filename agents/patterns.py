@@ -42,6 +42,13 @@ class Pattern:
             return None
         return matches[-1] if self._compiled.groups < 2 else matches[-1][0]  # type: ignore[no-any-return]
 
+    def ends(self, text: str) -> list[int]:
+        """Return the end of each match in `text`, in order. Raises PatternError after `SECONDS`."""
+        ends: list[int] = self._timed(
+            lambda text, timeout: [match.end() for match in self._compiled.finditer(text, timeout=timeout)], text
+        )
+        return ends
+
     def __contains__(self, text: str) -> bool:
         """Return True if the text has a match. Raises PatternError after `SECONDS`."""
         return self.first(text) is not None

@@ -25,7 +25,8 @@ from open_spiel.python.policy import UniformRandomPolicy
 from arena.config.study import EVALUATED, PANEL, evaluated_figure
 from arena.doctor import environment
 from arena.errors import ConfigError
-from arena.evaluate.evaluation import Played, make_game, play, require_playable
+from arena.evaluate.evaluation import make_game, play, require_playable
+from arena.evaluate.played import Played
 from arena.play.contenders import ScriptedContender
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci

@@ -43,10 +43,10 @@ KINDS: Mapping[str, str] = {
 
 
 class Series(NamedTuple):
-    """Line of a chart: its label, and its points, each an iteration and a value with interval."""
+    """Line of a chart: its label, and its points, each an x (usually the iteration) and a value with interval."""
 
     label: str
-    points: Sequence[tuple[int, Interval]]
+    points: Sequence[tuple[float, Interval]]
 
 
 class Level(NamedTuple):
@@ -56,10 +56,18 @@ class Level(NamedTuple):
     value: float
 
 
+class Mark(NamedTuple):
+    """Place on the x axis of a chart, drawn as a vertical line with its label."""
+
+    label: str
+    x: float
+
+
 class Curve(NamedTuple):
     """Chart: lines (`series`), theory values (`levels`), their metrics (`keys`) and the y range (`bounds`).
 
-    `still` is True for shares that all move by less than `STILL`.
+    `still` is True for shares that all move by less than `STILL`. x is `along`, "" for the iteration. With `own_scales`
+    each of two lines has a y axis of its own.
     """
 
     title: str
@@ -69,6 +77,9 @@ class Curve(NamedTuple):
     bounds: Bounds
     note: str = ""
     still: bool = False
+    along: str = ""
+    marks: tuple[Mark, ...] = ()
+    own_scales: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the chart as JSON values: the fields, each point as [iteration, value, low, high], and `words`.
@@ -80,6 +91,7 @@ class Curve(NamedTuple):
             "bounds": self.bounds, "note": self.note, "still": self.still,
             "series": [{"label": s.label, "points": [[k, *i] for k, i in s.points]} for s in self.series],
             "levels": [level._asdict() for level in self.levels],
+            "along": self.along, "marks": [mark._asdict() for mark in self.marks], "own_scales": self.own_scales,
         }  # fmt: skip
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any
 
+import pandas as pd
+
 from analysis.frames import Frames, numeric
-from analysis.view.charts import Level, intervals, make_charts, panel_charts, theory_levels
+from analysis.view.charts import Curve, Level, intervals, make_charts, panel_charts, theory_levels
 from analysis.view.index import Index, Stamp
 from analysis.view.learned import comparable_evaluations, is_zero_sum
+from analysis.view.over_optimisation import over_optimisation
 from arena.errors import StoreError
 from arena.statistics import Interval
 
@@ -18,6 +21,8 @@ PATIENCE = 0.4
 """Seconds that a request spends reading."""
 NAME = "run"
 Theory = Callable[[str], Mapping[str, float]]
+CHARTS: Sequence[Callable[[pd.DataFrame], Iterable[Curve]]] = (over_optimisation,)
+"""Charts of several metrics together, each a function of the table of metrics by iteration."""
 KEYS = ("valid_rate", "mean_payoff", "payoff.", "report.", "reward.")
 """Prefixes of metrics whose single values are in the match log."""
 
@@ -45,6 +50,7 @@ class Curves:
         found = make_charts(frame, self._intervals_of, lambda own: [] if first else self._levels(own), nothing_won)
         shown = [
             *panel_charts(comparable_evaluations(self.index.reader)),
+            *(curve for chart in CHARTS for curve in chart(frame)),
             *sorted(found, key=lambda curve: curve.still),
         ]
         return {"iterations": frame["iteration"].tolist(), "unread": unread, "curves": [one.as_json() for one in shown]}

@@ -78,6 +78,10 @@ def eval_(
     before: Annotated[
         bool, typer.Option("--before", help="Also play the run's first weights on the same deals.")
     ] = False,
+    reward_model: Annotated[
+        str,
+        typer.Option(help="Reward model whose scores to report: its folder or stage.", show_default=False),
+    ] = "",
     role: Role = "",
     option: Option = None,
     split: Split = "",
@@ -106,6 +110,7 @@ def eval_(
     asked = panels.EvalOptions(contender, before, trust, out, as_json)
     if panel:
         others = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
+        others |= {"--reward-model": reward_model}
         played = panels.panel_with(panel, deals, seed, others)
         loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
         wait(panels.evaluate_on_panel(asked, played, loader))
@@ -114,7 +119,7 @@ def eval_(
         raise ConfigError("--deals is for --panel: use --matches, or name a panel")
     games = _Games(
         names=listed(game), against=listed(against), options=option or [], split=split, matches=matches or 200,
-        seed=seed or 0,
+        seed=seed or 0, reward_model=reward_model,
     )  # fmt: skip
     games.check()
     loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
@@ -131,6 +136,7 @@ class _Games:
     split: str
     matches: int  # against each other contender
     seed: int
+    reward_model: str  # whose scores are reported; "" for none
 
     def check(self) -> None:
         """Raise ConfigError if no game is named, or one does not exist."""
@@ -150,6 +156,7 @@ async def _evaluate(asked: panels.EvalOptions, games: _Games, loader: Contenders
     from arena.evaluate import specs
     from arena.evaluate.evaluation import check_met, evaluate, matches_of
     from arena.evaluate.held_out import changes
+    from arena.evaluate.rating import Rater
 
     first = [specs.before(asked.who, asked.trust)] if asked.before else []
     who, *rest = await loader.load(asked.who, *first, *games.against, games=games.names)
@@ -160,6 +167,7 @@ async def _evaluate(asked: panels.EvalOptions, games: _Games, loader: Contenders
         opponents = await _opponents(who, rest[len(first) :], spec, loader)
         check_met(who, opponents, spec)
         played.append((spec, opponents))
+    rate = Rater(games.reward_model, players) if games.reward_model else None
     total = sum(matches_of(p, _met_by(p, who, met), spec, games.matches) for p in players for spec, met in played)
     results: list[list[Result]] = []
     with progress(total, asked.as_json, loader.endpoints.status) as step:
@@ -167,7 +175,7 @@ async def _evaluate(asked: panels.EvalOptions, games: _Games, loader: Contenders
             results.append([])
             for spec, met in played:
                 others = _met_by(player, who, met)
-                results[-1] += await evaluate(player, others, spec, games.matches, games.seed, step)
+                results[-1] += await evaluate(player, others, spec, games.matches, games.seed, step, rate)
     *old, after = results
     data = {"contender": asked.who, "seed": games.seed, "results": [r.to_json() for r in after]}
     if old:

@@ -1,13 +1,15 @@
 """Checks of the data sets that an experiment names, and what follows from them: hashes and the number of iterations."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from arena.config.experiment import MOST_ITERATIONS, Experiment
 from arena.data.rows import DataSet, RowOrder
+from arena.data.units import Units
 from arena.errors import ConfigError
 from arena.play.lessons import LOSS_OF, open_data
-from arena.play.settings import RunRows
+from arena.play.settings import RunRows, UnitsSpec
 
 
 def with_data_sets(experiment: Experiment, doing: Callable[[str], None], exported: Path | None = None) -> Experiment:
@@ -26,7 +28,7 @@ def _with_source(experiment: Experiment, doing: Callable[[str], None], exported:
     path = exported if source is None or isinstance(source.data, RunRows | None) else Path(source.data)
     if source is None or path is None:
         return experiment
-    rows = _checked(path, source.sha256, "source.data", doing)
+    rows = _checked(path, source.sha256, "source.data", doing, source.units)
     learn, loss = experiment.learn, LOSS_OF[rows.kind]
     if learn.loss.name != loss:
         raise ConfigError(f"source.data: {path} has {rows.kind}: set learn.loss: {loss}, not {learn.loss.name}")
@@ -54,12 +56,16 @@ def _with_demonstrations(experiment: Experiment, doing: Callable[[str], None]) -
     return experiment.model_copy(update={"learn": learn})
 
 
-def _checked(path: Path, sha256: str | None, field: str, doing: Callable[[str], None]) -> DataSet:
-    """Return a data set with all rows validated; its files are closed."""
+def _checked(
+    path: Path, sha256: str | None, field: str, doing: Callable[[str], None], units: UnitsSpec | None = None
+) -> DataSet:
+    """Return a data set with all rows validated, and their replies split if they have `units`; its files are closed."""
     rows = open_data(path, sha256, field)
     try:
+        if units and rows.kind != "chats":
+            raise ConfigError(f"source.units: only the replies of chats are split, and {path} has {rows.kind}")
         doing(f"checking {len(rows):,} rows of {path}")
-        rows.check()
+        rows.check(partial(Units(units.end, units.between).check, rows) if units else lambda number: None)
     finally:
         rows.close()
     return rows

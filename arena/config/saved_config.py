@@ -12,6 +12,7 @@ from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import Layer, text_layer
+from arena.credit.rewards.reward_model import WEIGHTS
 from arena.errors import ConfigError
 from arena.store.files import CONFIG
 from arena.store.manifest import digest
@@ -62,11 +63,18 @@ class Change(NamedTuple):
 def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) -> Experiment:
     """Load the experiment from a run folder's config.yaml, with the overrides `layers`.
 
+    Raises ConfigError for the folder of a reward model's training, with what it is used for.
     Raises ConfigError if config.yaml was edited, or the overrides change, a setting that may not change. Without
     `trust`, also if the folder has code that no run on this machine was started with.
     """
     config = run / CONFIG
     layer = text_layer(str(config), RunReader(run).config())
+    if layer.data.keys() == {WEIGHTS}:
+        raise ConfigError(
+            f"{run} trained a reward model, which plays no matches: use it as `credit.stages: [{{reward_model: "
+            f"{{model: {run}}}}}]` or with `arena eval CONTENDER --game NAME --reward-model {run}`; for its weights, "
+            f"`arena export {run} --policy {WEIGHTS} --to FOLDER`"
+        )
     own_files.admit_code(run, [layer.data, RunReader(run).environment().get("experiment")], trust)
     saved = compose([layer])
     if refused := [change for change in changes(recorded(run) or saved, saved) if not change.allowed]:

@@ -224,7 +224,7 @@ class _Composing:
             what = f"trained no policy '{policy[:64]}'" if policy else f"trained {len(trained)} policies: name one"
             raise ConfigError(f"stage {stage} {what} (it trained: {', '.join(trained)})")
         run = self.earlier.folders[stage]
-        if keys[:1] == ["evaluate"] and (run / CONFIG).is_file():
+        if keys[:1] == ["evaluate"] and keys[-1] != "reward_model" and (run / CONFIG).is_file():
             return f"{run}:{wanted}"  # an opponent keeps the role that it learned in
         return trained[wanted]
 

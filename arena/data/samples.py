@@ -12,6 +12,7 @@ from agents.chat import ChatFrame
 from agents.chat_streams import ChatRowError, chat_stream, completion_stream, text_streams
 from agents.stream import Stream
 from arena.data.rows import DataSet, chat_of
+from arena.data.units import Units
 from arena.learn.samples import Sample, Source
 
 
@@ -29,6 +30,8 @@ class RowEncoder:
     rows: DataSet
     frame: ChatFrame
     longest: int
+    units: Units | None = None
+    """Splits the replies of chats."""
 
     def samples(self, numbers: Sequence[int], source: Source = "logged") -> Encoded:
         """Encode rows as samples with log-probabilities 0.
@@ -44,6 +47,8 @@ class RowEncoder:
     def _chats(self, numbers: Sequence[int], source: Source) -> Encoded:
         def encode(row: dict[str, Any]) -> list[Stream]:
             messages, opening = chat_of(row)
+            if self.units:
+                messages, opening = self.units.split(messages, opening)
             return [chat_stream(self.frame, messages, row.get("tools"), opening, self.rows.folder)]
 
         streams = [self._fitting(number, encode) for number in numbers]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 import games
 from arena.errors import ConfigError
 from arena.evaluate.casting import Casting
+from arena.evaluate.played import Played, outcome_of
 from arena.play.contenders import Contender, ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
@@ -29,43 +30,14 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, range_of, rate_ci
 from games.abilities import Split
-from games.contracts import UNREAD, Game, MatchId
+from games.contracts import Game, MatchId
 
 IN_FLIGHT = 64
 LIMITS = Limits(turns=1000, seconds=3600.0, turn_seconds=600.0)
+Rate = Callable[[MatchRecord], Awaitable[Mapping[str, float]]]
+"""Function from a finished match to a reward model's scores by seat."""
 Lineup = Mapping[str, Contender]
 """Contender at each seat of a match."""
-
-
-@dataclass(frozen=True)
-class Played:
-    """Outcome of a finished match: payoffs, number of acts and of illegal ones by seat, and the game's report."""
-
-    payoffs: Mapping[str, float]
-    acts: Mapping[str, int]
-    """Number of acts by seat."""
-    invalid: Mapping[str, int]
-    """Number of illegal acts by seat."""
-    offender: str
-    """Seat whose illegal act ended the match; ""."""
-    report: Mapping[str, float | bool | str]
-
-    def score(self, seats: Sequence[str]) -> float:
-        """Return the score of the player at these seats: 1 for a win, 0.5 for a draw, 0 for a loss.
-
-        If an illegal act ended the match, the offender's score is 0 and that of others 0.5.
-        """
-        if self.offender:
-            return 0.0 if self.offender in seats else 0.5
-        best = max(self.payoffs.values())
-        winners = [seat for seat, payoff in self.payoffs.items() if payoff == best]
-        if not set(winners) & set(seats):
-            return 0.0
-        return 1.0 if len(winners) == 1 else 0.5
-
-    def payoff(self, seats: Sequence[str]) -> float:
-        """Return the mean payoff over `seats`, those of the evaluated player."""
-        return float(np.mean([self.payoffs[seat] for seat in seats]))
 
 
 @dataclass(kw_only=True)
@@ -79,8 +51,8 @@ class Result:
     seats: tuple[str, ...]
     matches: int
     figures: dict[str, list[float]]
-    """One value per deal, NaN if unknown: payoff, invalid (share of the contender's acts), win, turns, and the numbers
-    of the game's report."""
+    """One value per deal, NaN if unknown: payoff, invalid (share of the contender's acts), win, `learned` (score of a
+    reward model), turns, and the numbers of the game's report."""
     scored: dict[str, int] | None
     """Matches by outcome: win, draw, loss. None if no outcome is a win: one seat, a cooperative game, self-play, or
     seats that are not rivals."""
@@ -183,16 +155,17 @@ async def evaluate(
     matches: int,
     seed: int,
     ended: Callable[[], None] = lambda: None,
+    rate: Rate | None = None,
 ) -> list[Result]:
     """Play at least `matches` matches with each opponent and return one result per opponent.
 
-    A game of one seat gives one result. `ended` is called after each finished match. Matches that keep failing are left
-    out and counted in `failed`. Raises ConfigError if a player cannot take its seat, and PlayError if most matches
-    fail.
+    A game of one seat gives one result. `ended` is called after each finished match; with `rate` results have the
+    figure `learned`. Matches that keep failing are left out and counted in `failed`. Raises ConfigError if a player
+    cannot take its seat, and PlayError if most matches fail.
     """
     check_met(contender, opponents, game)
     met = _meetings(contender, opponents, game)
-    return [await _result(contender, other, tables, game, matches, seed, ended) for other, tables in met]
+    return [await _result(contender, other, tables, game, matches, seed, ended, rate) for other, tables in met]
 
 
 def matches_of(contender: Contender, opponents: Sequence[Contender], game: GameSpec, matches: int) -> int:
@@ -231,10 +204,10 @@ def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence
 
 async def _result(
     contender: Contender, other: Contender, tables: Sequence[Lineup], spec: GameSpec, matches: int, seed: int,
-    ended: Callable[[], None],
+    ended: Callable[[], None], rate: Rate | None = None,
 ) -> Result:  # fmt: skip
     seats = tuple(tables[0])
-    played, failed = await play(tables, spec, deals_for(matches, len(tables)), seed, ended)
+    played, failed = await play(tables, spec, deals_for(matches, len(tables)), seed, ended, rate=rate)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
     flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
     game = make_game(spec)
@@ -269,15 +242,10 @@ def _figures(
 ) -> tuple[dict[str, list[float]], dict[str, Bounds]]:
     """Return, by figure, its mean over each deal's matches (NaN if one is missing), and its range."""
 
-    def measure(p: Played, own: Sequence[str]) -> dict[str, float | bool]:
-        acts = sum(p.acts[seat] for seat in own)
-        figures = {"payoff": p.payoff(own), "invalid": sum(p.invalid[s] for s in own) / acts if acts else math.nan}
-        figures |= {"win": p.score(own) == 1} if scored else {}
-        figures |= {"turns": float(sum(p.acts.values()))}
-        return figures | {n: v for n, v in p.report.items() if n not in figures and not isinstance(v, str)}
-
     by_deal = zip(*played, strict=True)
-    deals = [[measure(p, own) for p, own in zip(row, held, strict=True) if p] if all(row) else [] for row in by_deal]
+    deals = [
+        [p.figures(own, scored) for p, own in zip(row, held, strict=True) if p] if all(row) else [] for row in by_deal
+    ]
     by_match = [figures for row in deals for figures in row]
     ranges = {
         name: SHARE if name == "invalid" else range_of(name, [row[name] for row in by_match if name in row])
@@ -304,12 +272,13 @@ def deal_seeds(seed: int, deals: int) -> list[int]:
 
 async def play(
     tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None,
-    in_flight: int = IN_FLIGHT,
+    in_flight: int = IN_FLIGHT, rate: Rate | None = None,
 ) -> tuple[list[list[Played | None]], Counter[str]]:  # fmt: skip
     """Play the same deals with every lineup (contender by seat) in `tables`, `in_flight` matches at once.
 
     Returns the outcomes by lineup and deal (None for a match that kept failing) and the failed attempts by reason.
-    `ended` is called after each finished match. Raises PlayError if more matches keep failing than finish.
+    `ended` is called after each finished match, and `rate` scores it. Raises PlayError if more matches keep failing
+    than finish.
     """
     seeds = deal_seeds(seed, deals)
     plans = [
@@ -327,7 +296,7 @@ async def play(
         table, deal = plan.identity.iteration, plan.identity.deal
         record = await play_one(plan, tables[table], seed, LIMITS)
         if record.status == "finished":
-            played[table, deal] = _played(record)
+            played[table, deal] = outcome_of(record, await rate(record) if rate else {})
         return replace(record, turns=(), streams={})  # frees memory
 
     def note(record: MatchRecord) -> None:
@@ -338,11 +307,3 @@ async def play(
 
     await play_all(plans, one, note, in_flight)
     return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(tables))], failed
-
-
-def _played(record: MatchRecord) -> Played:
-    acts = Counter(turn.seat for turn in record.turns if turn.source not in UNREAD)
-    invalid = Counter(turn.seat for turn in record.turns if not turn.valid)
-    last = record.turns[-1] if record.turns else None
-    offender = last.seat if last and not last.valid and record.report["ended"] == "illegal" else ""
-    return Played(record.payoffs, acts, invalid, offender, record.report)

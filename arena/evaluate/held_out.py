@@ -9,8 +9,10 @@ from agents.errors import ScriptedPolicyError
 from agents.names import nearest
 from agents.players.scripted import check_scripted, names_scripted
 from agents.players.servers import Endpoints
+from agents.weights import resolve
 from arena.config.experiment import Experiment
 from arena.config.saved_config import experiment_of
+from arena.credit.rewards.reward_model import require_reader
 from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.evaluation import (
@@ -24,6 +26,7 @@ from arena.evaluate.evaluation import (
     plain,
 )
 from arena.evaluate.examination import check_panel
+from arena.evaluate.rating import Rater
 from arena.panels.settings import EvaluateSpec
 from arena.play.contenders import Contender
 from arena.play.settings import GameSpec
@@ -82,6 +85,11 @@ def check_spec(experiment: Experiment) -> None:
         _check_opponents(spec, n, game, held)
     for name in spec.against if spec.games else ():
         specs.read_spec(name)
+    if spec.reward_model is not None:
+        try:
+            require_reader(spec.reward_model, [resolve(experiment.policies[name].model) for name in trained])
+        except ValueError as error:
+            raise ConfigError(f"evaluate.reward_model: {error}") from None
 
 
 def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collection[str]) -> None:
@@ -113,8 +121,9 @@ async def held_out(
     work = [(who, game, _opponents(who, game, others)) for who in (first, last) for game in games]
     for who, game, opponents in work:
         check_met(who, opponents, game)
+    rate = Rater(spec.reward_model, [who for who, *_ in work]) if spec.reward_model is not None else None
     step = begin(sum(matches_of(who, opponents, game, spec.matches) for who, game, opponents in work))
-    played = [await evaluate(who, opponents, game, spec.matches, seed, step) for who, game, opponents in work]
+    played = [await evaluate(who, opponents, game, spec.matches, seed, step, rate) for who, game, opponents in work]
     half = len(games)
     compared = Compared([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
     write_atomic(run / FILE, json.dumps({"seed": seed, **compared.to_json()}, indent=1) + "\n")

@@ -16,7 +16,8 @@ from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.best_play import BestPlay, best_play
 from arena.evaluate.casting import Casting
-from arena.evaluate.evaluation import IN_FLIGHT, Lineup, Played, deal_seeds, make_game, on_split, own_seats, play
+from arena.evaluate.evaluation import IN_FLIGHT, Lineup, deal_seeds, make_game, on_split, own_seats, play
+from arena.evaluate.played import Played
 from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.play.contenders import Contender, ScriptedContender
 from arena.play.settings import GameSpec

@@ -18,7 +18,8 @@ import pandas as pd
 
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.bradley_terry import elo_intervals
-from arena.evaluate.evaluation import Played, deals_for, make_game, play, require_playable
+from arena.evaluate.evaluation import deals_for, make_game, play, require_playable
+from arena.evaluate.played import Played
 from arena.play.contenders import Contender
 from arena.play.settings import GameSpec
 from arena.statistics import Interval, mean_ci

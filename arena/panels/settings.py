@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 
 from agents import strict_yaml
 from agents.names import nearest
+from arena.credit.rewards.reward_model import ModelFolder
 from arena.errors import ConfigError
 from arena.parts.paths import Anchor, GameName, OptionValue, absolute, absolute_model, absolute_name
 from arena.parts.spec import STRICT, Name, Positive, Spec
@@ -161,6 +162,8 @@ class EvaluateSpec(Spec):
     """Policy that plays `games`, if the run trains several and none has a seat there."""
     against: list[ContenderName] = ["random"]
     """Opponents in `games`, as in `arena eval`. In cooperative games the policy plays with itself instead."""
+    reward_model: ModelFolder | None = None
+    """Reward model, as in `credit.stages`, whose scores in `games` are the figure `learned`."""
     matches: Annotated[int, Field(ge=2, le=10**6)] = 100
     """Number of matches per game and opponent, before and after training each."""
 
@@ -175,7 +178,7 @@ class EvaluateSpec(Spec):
             raise ValueError("give `panel: NAME`, or `games: […]`: what is to be evaluated?")
         if self.panel is None and (self.every or self.deals):
             raise ValueError(f"`{'every' if self.every else 'deals'}` belongs to `panel`: name one, or remove it")
-        for name in ("policy", "summaries"):
+        for name in ("policy", "summaries", "reward_model"):
             if self.games is None and getattr(self, name) is not None:
                 raise ValueError(f"`{name}` belongs to `games`: name some, or remove it")
         return self

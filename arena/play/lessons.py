@@ -11,6 +11,7 @@ import numpy as np
 from agents.computing import compute
 from arena.data.rows import DataSet, RowOrder
 from arena.data.samples import RowEncoder
+from arena.data.units import Units
 from arena.errors import ConfigError
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
@@ -96,7 +97,8 @@ class Lessons:
 
     def _encoder(self, name: str) -> RowEncoder:
         policy = self.policies[name]
-        return RowEncoder(self.rows, policy.frame, min(policy.positions, self.policies.engine.max_context))
+        units = Units(self.spec.units.end, self.spec.units.between) if self.spec.units else None
+        return RowEncoder(self.rows, policy.frame, min(policy.positions, self.policies.engine.max_context), units)
 
 
 def preferences(ratios: np.ndarray, signs: np.ndarray, beta: float, is_paired: bool) -> dict[str, float]:

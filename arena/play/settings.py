@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from agents.patterns import Pattern
 from arena.parts.chosen import Chosen
 from arena.parts.paths import Folder, GameName, Harness, OptionValue, PolicyName, RoleName
 from arena.parts.spec import Matches, Name, Positive, Spec
@@ -127,6 +128,20 @@ class RunRows(Spec):
     """Policies whose chats or pairs these are, scripted ones too; [] is all that are models."""
 
 
+def _readable(pattern: str) -> str:
+    Pattern(pattern)
+    return pattern
+
+
+class UnitsSpec(Spec):
+    """Split of long replies into units, which become the turns of a chat."""
+
+    end: Annotated[str, Field(min_length=1), AfterValidator(_readable)]
+    """Regular expression whose matches end a unit, such as `Wait`; `(?=Wait)` splits before the word."""
+    between: Annotated[str, Field(min_length=1)] = "Go on."
+    """Text of the user between two units; as the role shows it in play."""
+
+
 class SourceSpec(Spec):
     """Source of learning without play: logged matches of another run, or a data set."""
 
@@ -142,6 +157,8 @@ class SourceSpec(Spec):
     data: Folder | RunRows | None = None
     """Data set that every trained policy learns from: a JSON Lines file, a Parquet file, a folder of the `datasets`
     library, or the matches of a run. Rows are chats, texts, preference pairs or labelled completions."""
+    units: UnitsSpec | None = None
+    """Split the replies of chats into units."""
     batch: Matches = 32
     """Rows of `data` per iteration, in a new random order for each pass."""
     epochs: Positive | None = None
@@ -157,4 +174,6 @@ class SourceSpec(Spec):
     def _has_one(self) -> Self:
         if (self.log is None) == (self.data is None):
             raise ValueError("give `log: FOLDER` or `data: FILE`: one of them is the source")
+        if self.units and self.data is None:
+            raise ValueError("`units` splits the chats of `data`: remove it")
         return self

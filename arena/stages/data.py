@@ -9,6 +9,7 @@ from pydantic import Field
 from arena.errors import ConfigError
 from arena.parts.paths import Folder
 from arena.parts.spec import Name, Positive, Spec
+from arena.play.settings import UnitsSpec
 from arena.stages.base import StageContext
 from arena.store.files import CONFIG
 
@@ -43,6 +44,7 @@ def sft(
     *,
     policy: Name,
     data: Data | Chats,
+    units: UnitsSpec | None = None,
     epochs: Positive = 1,
     batch: Positive = 32,
     held_out: HeldOut = 0.05,
@@ -51,10 +53,12 @@ def sft(
     """Imitate chats, or continue pre-training on texts: the mean -log p over the assistant's tokens.
 
     Each iteration is one optimiser step on `batch` rows. Of `data` that names a run or stage, the chats of the policy
-    are imitated, or those of the policies that it names.
+    are imitated, or those of the policies that it names. `units: {end: REGEX}` splits long replies into turns (MinD).
     """
     learn = {"loss": "likelihood", "aggregate": "token_mean"}
-    return _experiment(context, policy, _source(context, data, "chats", policy, epochs, batch, held_out), learn, lr)
+    source = _source(context, data, "chats", policy, epochs, batch, held_out)
+    source |= {"units": units.model_dump()} if units else {}
+    return _experiment(context, policy, source, learn, lr)
 
 
 def dpo(

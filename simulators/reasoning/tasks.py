@@ -20,7 +20,7 @@ from simulators.reasoning.asked import PLAYERS, Asked
 from simulators.reasoning.typed import bare
 from simulators.tools import Tool, read_calls, run
 
-Protocol = Literal["single", "retry", "correct", "code"]
+Protocol = Literal["single", "retry", "correct", "units", "code"]
 SOLVER = "solver"
 RIGHT, WRONG = "right", "wrong"
 AGAIN = "Incorrect. Please think again."
@@ -28,7 +28,9 @@ CORRECT = (
     "There might be an error in the solution above because of lack of understanding of the question. "
     "Please correct the error, if any, and rewrite the solution."
 )
-TURNS: Mapping[str, int] = {"single": 1, "retry": 5, "correct": 2, "code": 5}
+MORE, GO_ON = "Wait", "Go on."
+"""Last word of a reply that another one follows, and what the seat is told then (protocol "units")."""
+TURNS: Mapping[str, int] = {"single": 1, "retry": 5, "correct": 2, "units": 5, "code": 5}
 SUM = re.compile(r"[0-9+*/() -]+")
 """Sums that Python evaluates as the question means them."""
 CALLS = ("gcd", "lcm")
@@ -42,10 +44,11 @@ class Reasoning(Asked):
     reasoning-gym, a list of them, or families with settings (`level` is a step of the curriculum); stage, from how many
     of them, in their order, tasks are drawn, None for all; protocol "single" (one answer), "retry" (told that it is
     wrong, until it is right or after max_turns; UFO), "correct" (two answers, before the second a hint that there might
-    be an error; SCoRe) or "code" (Python is run and its output shown, max_turns replies; SimpleTIR, ReTool, ARTIST,
-    R1-Code-Interpreter); max_turns; answer "plain", "boxed" or "tag", the format of the answer in an act; code "fence",
-    "code" or "tool_call", the format of code; partial, whether nearly right answers score what the family's scorer
-    gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
+    be an error; SCoRe), "units" (after a reply that ends with "Wait" another follows, at most max_turns in all, and the
+    last answer counts; MinD) or "code" (Python is run and its output shown, max_turns replies; SimpleTIR, ReTool,
+    ARTIST, R1-Code-Interpreter); max_turns; answer "plain", "boxed" or "tag", the format of the answer in an act; code
+    "fence", "code" or "tool_call", the format of code; partial, whether nearly right answers score what the family's
+    scorer gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
 
     Reward part `right`: the score of an answer, on the turn that gave it. Nobody is ever told the right answer.
     """
@@ -73,11 +76,12 @@ class Reasoning(Asked):
     ) -> None:
         self.protocol = one_of("protocol", protocol, get_args(Protocol))
         with_code = self.blocks = protocol == "code"  # which runs elsewhere
-        if max_turns is not None and protocol not in ("retry", "code"):
-            raise ValueError(f'max_turns goes with protocol "retry" or "code", not with "{protocol}"')
+        if max_turns is not None and protocol not in ("retry", "units", "code"):
+            raise ValueError(f'max_turns goes with protocol "retry", "units" or "code", not with "{protocol}"')
         self.max_turns = whole_number("max_turns", TURNS[protocol] if max_turns is None else max_turns, least=1)
-        forms = [form for form in replies.ANSWERS if not (with_code and form == "plain")]
-        self.answer = one_of("answer", answer or ("boxed" if with_code else "plain"), forms)
+        marked = protocol in ("units", "code")
+        forms = [form for form in replies.ANSWERS if not (marked and form == "plain")]
+        self.answer = one_of("answer", answer or ("boxed" if marked else "plain"), forms)
         if code is not None and not with_code:
             raise ValueError('code goes with protocol "code"')
         self.code = one_of("code", code or "fence", replies.CODES)
@@ -117,6 +121,8 @@ class Reasoning(Asked):
             return f"{says} If it is wrong, you are told so and may answer again: {self.max_turns} answers in all."
         if self.protocol == "correct":
             return f"{says} Then look at it once more and answer again; only the second answer is final."
+        if self.protocol == "units":
+            return f"{says} End with {MORE} to go on: {self.max_turns} replies in all, and the last answer counts."
         if self.protocol == "code":
             return (
                 f"{says} Before that you may run Python: write\n{replies.SHOWN_CODE[self.code]}\nand you are shown "
@@ -152,7 +158,7 @@ class Reasoning(Asked):
         block = replies.first_block(act, self.code) if self.protocol == "code" else None
         answer = replies.final_answer(act[: block.start] if block else act, self.answer)
         if answer is not None:
-            self._answered(seat, answer)
+            self._answered(seat, answer, wants_more=act.rstrip().endswith(MORE))
         elif block is not None:
             self._run(block.text)
         else:
@@ -160,10 +166,13 @@ class Reasoning(Asked):
             raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}{code}")
         return ""
 
-    def _answered(self, seat: str, answer: str) -> None:
+    def _answered(self, seat: str, answer: str, wants_more: bool) -> None:
         scored = self.task.score(answer)
         self._unreadable += not scored.readable
         self._scores.append(scored.value if self.partial else float(scored.value == 1.0))
+        if self.protocol == "units" and wants_more and self.turns_left > 1:
+            self.tell(GO_ON)
+            return
         self.pay(seat, RIGHT, self._scores[-1])
         solved = self._scores[-1] == 1.0
         if self.protocol == "correct" and self.turns_left > 1:
@@ -259,6 +268,23 @@ def _reckoner(game: Reasoning, seed: int) -> Answer:
     return act
 
 
+def _rethinker(game: Reasoning, seed: int) -> Answer:
+    """Return a player that adds a sum up two to four times in one reply, with "Wait" between two attempts.
+
+    The first attempt is a guess three times in ten; the others are right. It knows the answers of other families.
+    """
+    rng = np.random.default_rng([seed, 2])
+
+    def act(seen: View) -> str:
+        totals, answer = "".join(_totals(game.task)), game.task.answer
+        attempts = [(totals, answer)] * int(rng.integers(2, 5))
+        if rng.random() < 0.3:
+            attempts[0] = "", game.guess(rng)
+        return f" {MORE}\n".join(shown + replies.write_answer(given, game.answer) for shown, given in attempts)
+
+    return act
+
+
 def _totals(task: gym.Task) -> list[str]:
     """Return a chain sum's running totals as text lines such as `8 + 3 = 11`; [] for other tasks."""
     terse = bare(task.family, task.question).split()
@@ -280,4 +306,4 @@ def one_of(name: str, value: object, known: Sequence[str]) -> str:
     return str(value)
 
 
-Reasoning.players = {**PLAYERS, "coder": _coder, "reckoner": _reckoner}
+Reasoning.players = {**PLAYERS, "coder": _coder, "reckoner": _reckoner, "rethinker": _rethinker}

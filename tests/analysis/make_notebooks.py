@@ -31,7 +31,9 @@ def executed(name: str, folder: Path = ROOT, run: str = "") -> Any:
     if run:
         os.environ["ARENA_RUN"] = run
     try:
-        nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+        nbclient.NotebookClient(
+            notebook, timeout=900, startup_timeout=300, resources={"metadata": {"path": str(folder)}}
+        ).execute()
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -4,15 +4,26 @@ import json
 import random
 import shutil
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from arena.cli.loop import wait
+from arena.config.experiment import Experiment
 from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import text_layer
+from arena.config.staging import plan
+from arena.credit.rewards.reward_model import weights_of
 from arena.errors import Interrupted, StoreError
+from arena.evaluate.evaluation import evaluate
+from arena.evaluate.rating import Rater
+from arena.evaluate.specs import Contenders
+from arena.learn.reward_model import RewardModel, is_reward_model
 from arena.pipelines.running import start_pipeline
+from arena.play.settings import GameSpec
+from arena.records import MatchRecord
 from arena.store.reader import FolderReader, RunReader
 from arena.store.stages import begun
 from arena.store.stages import finished as ended
@@ -156,3 +167,65 @@ def test_a_data_set_that_is_not_there_is_told_before_the_first_stage(tmp_path: P
     with pytest.raises(StoreError, match=r"pairs.jsonl cannot be read: No such file"):
         wait(start_pipeline(of_rows(chats, tmp_path / "pairs.jsonl"), tmp_path / "run", Quiet()))
     assert not (tmp_path / "run").exists()
+
+
+# -- what a reward model is for ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", [["eval", "--game", "kuhn_poker"], ["credit"], ["export", "--as", "chats", "--to", "/nowhere/chats"]]
+)
+def test_the_folder_of_a_reward_model_says_what_it_is_for(whole: tuple[Path, int], command: list[str]) -> None:
+    folder = whole[0] / "stages" / STAGES[2]
+    line = refused(command[0], folder, *command[1:])
+    assert f"{folder} trained a reward model, which plays no matches" in line
+    assert f"credit.stages: [{{reward_model: {{model: {folder}}}}}]" in line and f"--reward-model {folder}" in line
+
+
+def test_a_reward_models_weights_are_exported(whole: tuple[Path, int], tmp_path: Path) -> None:
+    told = arena("export", whole[0] / "stages" / STAGES[2], "--policy", "reward_model", "--to", tmp_path / "weights")
+    assert told.code == 0, told.err
+    assert is_reward_model(tmp_path / "weights")
+
+
+def test_a_reward_model_scores_an_evaluation(whole: tuple[Path, int]) -> None:
+    model, asked = whole[0] / "stages" / STAGES[2], ["--game", "kuhn_poker", "--matches", "8", "--json"]
+    told = arena("eval", whole[0] / "stages" / STAGES[4], *asked, "--before", "--reward-model", model)
+    assert told.code == 0, told.err
+    data = json.loads(told.out)
+    for (result,) in (data["results"], data["before"]):
+        estimate, low, high = result["figures"]["learned"]
+        assert low <= estimate <= high
+    plain = json.loads(arena("eval", whole[0] / "stages" / STAGES[4], *asked).out)["results"][0]["figures"]
+    assert {n: v for n, v in data["results"][0]["figures"].items() if n != "learned"} == plain
+    scripted = json.loads(arena("eval", "random", *asked, "--against", "nash", "--reward-model", model).out)
+    assert "learned" not in scripted["results"][0]["figures"], "scripts have no tokens to score"
+    assert "is no reward model" in refused("eval", "nano", *asked, "--reward-model", "nano")
+    assert "--reward-model" in refused("eval", "nano", "--panel", "kuhn_poker", "--reward-model", model)
+
+
+def test_scores_of_an_evaluation_are_the_models(whole: tuple[Path, int]) -> None:
+    """The figure is the mean over deals of the scores of the contender's own streams, by hand."""
+    model = whole[0] / "stages" / STAGES[2]
+    who, other = wait(Contenders().load("nano", "random"))
+    rater, seen = Rater(str(model), [who]), list[float]()
+
+    async def rate(record: MatchRecord) -> Mapping[str, float]:
+        scores = await rater(record)
+        by_hand = RewardModel.load(weights_of(str(model))).score(
+            [own[-1] for own in record.streams.values() if own], 4096
+        )
+        assert [*scores.values()] == pytest.approx(by_hand.tolist(), rel=1e-4, abs=1e-6)
+        seen.extend(scores.values())
+        return scores
+
+    (result,) = wait(evaluate(who, [other], GameSpec(name="kuhn_poker"), 8, 0, rate=rate))
+    assert len(seen) == 8 and result.mean("learned").estimate == pytest.approx(np.mean(seen))
+
+
+def test_an_evaluation_names_the_stage_of_its_reward_model(tmp_path: Path) -> None:
+    evaluated = "      evaluate: {games: [{name: kuhn_poker}], reward_model: 'stage:reward_model', matches: 4}\n"
+    stages = plan(read(KINDS.replace("  - offline:", f"{evaluated}  - offline:")), tmp_path, lambda text: None)
+    made = stages[4].made
+    assert isinstance(made, Experiment) and made.evaluate is not None
+    assert made.evaluate.reward_model == str(tmp_path / "stages" / STAGES[2] / "checkpoints/0000/policies/reward_model")

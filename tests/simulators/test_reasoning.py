@@ -69,7 +69,7 @@ def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["single", "retry", "correct", "code"])
+@pytest.mark.parametrize("protocol", ["single", "retry", "correct", "units", "code"])
 def test_it_keeps_what_simulators_promise_on_a_thousand_seeds(protocol: Any) -> None:
     if protocol == "code" and available():
         pytest.skip(available())
@@ -141,10 +141,11 @@ def test_a_level_of_the_curriculum_and_settings_over_it() -> None:
         ({"task": {"chain_sum": {"level": 99}}}, "from 0 to 10"),
         ({"task": {"acre": {"level": 1}}}, "has no curriculum"),
         ({"task": {"basic_arithmetic": {"allow_parentheses": False}}}, "from left to right"),
-        ({"protocol": "twice"}, "single, retry, correct, code"),
+        ({"protocol": "twice"}, "single, retry, correct, units, code"),
         ({"protocol": "single", "max_turns": 3}, "max_turns goes with"),
         ({"protocol": "retry", "partial": True}, "right from wrong only"),
         ({"protocol": "code", "answer": "plain"}, "answer must be one of boxed, tag"),
+        ({"protocol": "units", "answer": "plain"}, "answer must be one of boxed, tag"),
         ({"code": "fence"}, 'code goes with protocol "code"'),
         ({"split": "dev"}, "split must be"),
         ({"persona": "terse"}, "no person"),
@@ -256,7 +257,7 @@ def test_every_family_that_is_not_refused_can_be_used(tmp_path: Any) -> None:
 # What the solver is told.
 
 
-@pytest.mark.parametrize("protocol", ["single", "retry", "correct"])
+@pytest.mark.parametrize("protocol", ["single", "retry", "correct", "units"])
 def test_nobody_is_told_the_answer(protocol: Any) -> None:
     game = Reasoning(task="spell_backward", protocol=protocol)
     for seed in range(30):
@@ -341,3 +342,47 @@ def test_without_python_the_coder_knows_the_answer() -> None:
     game.reset(seed=1)
     game.step(game.players["coder"](game, 1)(conformance.view_of(game)))
     assert game.report()["success"]
+
+
+# Units.
+
+
+def test_a_unit_that_ends_with_wait_is_followed_by_another_and_the_last_answer_counts() -> None:
+    game = Reasoning(protocol="units", max_turns=3, task={"chain_sum": {"min_terms": 2, "max_terms": 2}})
+    game.reset(seed=1)
+    right, wrong = (f"\\boxed{{{answer}}}" for answer in (game.task.answer, int(game.task.answer) + 1))
+    game.step(f"so {right} Wait\n")
+    assert not game.terminations["solver"] and game.rewards["solver"] == 0
+    assert game.observe("solver")["messages"][-1]["text"] == "Go on."
+    game.step(f"no, {wrong}. Wait, {wrong}")
+    assert game.terminations["solver"] and game.rewards["solver"] == 0 and game.report()["ended"] == "wrong"
+    assert (game.report()["first"], game.report()["score"], game.report()["answers"]) == (1, 0, 2)
+
+
+def test_after_the_last_unit_nothing_follows() -> None:
+    game = Reasoning(protocol="units", max_turns=2)
+    game.reset(seed=1)
+    for _ in range(2):
+        game.step(f"\\boxed{{{game.task.answer}}} Wait")
+    assert game.report()["success"] and game.report()["ended"] == "right"
+
+
+def test_a_unit_without_an_answer_is_illegal() -> None:
+    game = Reasoning(protocol="units", illegal="end")
+    game.reset(seed=1)
+    game.step("hm. Wait")
+    assert game.report()["ended"] == "illegal"
+
+
+def test_the_rethinker_writes_several_attempts_in_one_reply_and_is_right_at_last() -> None:
+    counts = set()
+    for seed in range(40):
+        game = Reasoning(protocol="units", task={"chain_sum": {"min_terms": 2, "max_terms": 2, "max_digits": 1}})
+        game.reset(seed=seed)
+        text = game.players["rethinker"](game, seed)(conformance.view_of(game))
+        attempts = text.split(" Wait\n")
+        counts.add(len(attempts))
+        assert all("\\boxed{" in attempt for attempt in attempts)
+        game.step(text)
+        assert game.report()["success"]
+    assert counts == {2, 3, 4}

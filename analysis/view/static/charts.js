@@ -26,29 +26,48 @@ function columns(curve) {
   return data;
 }
 
+/** Vertical lines at places of the x axis. */
+function mark(u, marks, ink) {
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.strokeStyle = ink;
+  ctx.setLineDash([4, 4]);
+  for (const { x } of marks) {
+    const at = Math.round(u.valToPos(x, "x", true));
+    ctx.beginPath();
+    ctx.moveTo(at, bbox.top);
+    ctx.lineTo(at, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
 function options(curve, width, point, chosen) {
   const share = isShare(curve.bounds), few = curve.series.every((line) => line.points.length < FEW);
   const ink = colour("--soft"), grid = { stroke: colour("--line"), width: 1 }, font = "12px system-ui, sans-serif";
   const series = [{}], bands = [];
   curve.series.forEach((line, k) => {
-    const stroke = colour(`--s${(k % 6) + 1}`), at = series.length;
-    series.push({ label: line.label, stroke, width: 2, dash: DASHES[k % 6], points: { show: few, size: 6, fill: stroke }, spanGaps: true });
-    series.push({ stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } });
+    const stroke = colour(`--s${(k % 6) + 1}`), at = series.length, scale = curve.own_scales && k ? "right" : "y";
+    series.push({ label: line.label, scale, stroke, width: 2, dash: DASHES[k % 6], points: { show: few, size: 6, fill: stroke }, spanGaps: true });
+    series.push({ scale, stroke: "transparent", points: { show: false } }, { scale, stroke: "transparent", points: { show: false } });
     bands.push({ series: [at + 1, at + 2], fill: soften(stroke, 0.15) });
   });
   curve.levels.forEach(() => series.push({ stroke: colour("--ink"), width: 1.2, dash: [5, 4], points: { show: false } }));
   const format = (_, values) => values.map((v) => (v === null ? "" : number(v, share)));
+  const sides = [{ stroke: ink, grid, ticks: { show: false }, font, values: format, size: 52 }];
+  if (curve.own_scales) sides.push({ stroke: ink, grid: { show: false }, ticks: { show: false }, font, values: format, size: 52, side: 1, scale: "right" });
   return {
     width, height: HEIGHT, series, bands, legend: { show: false }, padding: [10, 10, 0, 0],
-    cursor: { sync: { key: "iterations", setSeries: false }, points: { size: 7 }, drag: { x: true, y: false } },
+    cursor: { sync: { key: curve.along || "iterations", setSeries: false }, points: { size: 7 }, drag: { x: true, y: false } },
     scales: { x: { time: false }, y: share ? { range: [-0.02, 1.02] } : {} },
     axes: [
-      { stroke: ink, grid: { show: false }, ticks: grid, font, values: (_, v) => v.map((x) => (Number.isInteger(x) ? x : "")), size: 32 },
-      { stroke: ink, grid, ticks: { show: false }, font, values: format, size: 52 },
+      { stroke: ink, grid: { show: false }, ticks: grid, font, values: (_, v) => v.map((x) => (curve.along ? number(x) : Number.isInteger(x) ? x : "")), size: 32 },
+      ...sides,
     ],
     hooks: {
       setCursor: [(u) => point(u.cursor.idx)],
-      ready: [(u) => u.over.addEventListener("dblclick", () => u.cursor.idx !== null && chosen && chosen(u.data[0][u.cursor.idx]))],
+      draw: [(u) => mark(u, curve.marks || [], ink)],
+      ready: [(u) => u.over.addEventListener("dblclick", () => u.cursor.idx !== null && chosen && !curve.along && chosen(u.data[0][u.cursor.idx]))],
     },
   };
 }
@@ -64,7 +83,7 @@ export function Chart({ curve, chosen }) {
     return () => { removeEventListener("theme", changed); media.removeEventListener("change", changed); };
   }, []);
   useEffect(() => {
-    const now = JSON.stringify([curve.series.map((l) => l.label), curve.levels, curve.bounds, theme, curve.series.every((l) => l.points.length < FEW)]);
+    const now = JSON.stringify([curve.series.map((l) => l.label), curve.levels, curve.bounds, curve.marks, curve.along, theme, curve.series.every((l) => l.points.length < FEW)]);
     if (plot.current && shape.current === now) {
       plot.current.setData(columns(curve));
       return;
@@ -81,13 +100,14 @@ export function Chart({ curve, chosen }) {
   const share = isShare(curve.bounds);
   const xs = columns(curve)[0], x = idx === null || idx === undefined ? xs[xs.length - 1] : xs[idx];
   return html`<figure class="chart">
-    <figcaption><b>${curve.title}</b><span class="quiet"> · iteration ${x}</span></figcaption>
+    <figcaption><b>${curve.title}</b><span class="quiet"> · ${curve.along ? `${curve.along} ${number(x)}` : `iteration ${x}`}</span></figcaption>
     <ul class="legend">${curve.series.map((line, k) => {
       const at = line.points.find((p) => p[0] === x);
       return html`<li class="k${(k % 6) + 1}"><span class="swatch"></span>${line.label || curve.words?.[k] || ""} <b>${at ? number(at[1], share) : "–"}</b>${
         at && at[2] !== null && html` <span class="quiet">${number(at[2], share)} to ${number(at[3], share)}</span>`}</li>`;
-    })}${curve.levels.map((level) => html`<li class="level"><span class="swatch"></span>${level.label} <b>${number(level.value, share)}</b></li>`)}</ul>
-    <div ref=${box} class="plot" role="img" aria-label="${curve.title}, by iteration"></div>
+    })}${curve.levels.map((level) => html`<li class="level"><span class="swatch"></span>${level.label} <b>${number(level.value, share)}</b></li>`)}${
+      (curve.marks || []).map((at) => html`<li class="level"><span class="swatch"></span>${at.label}</li>`)}</ul>
+    <div ref=${box} class="plot" role="img" aria-label="${curve.title}, by ${curve.along || "iteration"}"></div>
     ${curve.note && html`<p class="quiet">${curve.note}</p>`}
   </figure>`;
 }

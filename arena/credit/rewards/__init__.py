@@ -16,6 +16,7 @@ from arena.credit.rewards.process import graded_failure, kl_penalty, pivotal, to
 from arena.credit.rewards.reply import cut_off, format, length, overlong, valid_act
 from arena.credit.rewards.reward_model import reward_model
 from arena.credit.rewards.shaping import clip, dense, gate, outcome_only, shuffle
+from arena.credit.rewards.units import unit
 from arena.parts.chosen import Kind
 
 Stage = Callable[..., dict[str, Floats]]
@@ -24,7 +25,7 @@ Stage = Callable[..., dict[str, Floats]]
 STAGES: dict[str, Stage] = {
     f.__name__: f
     for f in (
-        valid_act, format, cut_off, length, overlong,
+        valid_act, format, cut_off, length, overlong, unit,
         clip, gate, dense, outcome_only, shuffle,
         information_gain, tool_bonus, tool_success, graded_failure, pivotal, kl_penalty,
         unary_decay, repetition, attempts, self_correction, margin, quality, judge, reward_model,

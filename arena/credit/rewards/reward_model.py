@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from os.path import expanduser, isdir
 from pathlib import Path
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 
 WEIGHTS = "reward_model"
 """Name of a reward model's weights in the checkpoints of its training."""
+
+
+def _absolute(model: str) -> str:
+    return absolute(model) if isdir(expanduser(model)) else model
+
+
+ModelFolder = Annotated[str, Field(min_length=1), Anchor(_absolute), AfterValidator(_absolute)]
+"""Folder of a reward model or of its training."""
 
 
 class Scorer:
@@ -99,6 +107,25 @@ class Scorer:
             raise PlayError(f"credit.stages: reward_model: {error}") from None
 
 
+def require_reader(model: str, policies: Iterable[Path]) -> Path:
+    """Return the weights folder of a reward model that reads the tokens of the policies in these folders as they do.
+
+    Raises ValueError if it is no reward model or reads otherwise, ConfigError and StoreError as `weights_of` does.
+    """
+    from agents.policy import check_readable
+    from arena.learn.reward_model import is_reward_model
+
+    folder = weights_of(model)
+    try:
+        if not is_reward_model(folder):
+            raise ValueError(f"{model} is no reward model: its config.json is not of a sequence classification model")
+        for own in policies:
+            check_readable(folder, own)
+    except (WeightsError, ChatError) as error:
+        raise ValueError(str(error)) from None
+    return folder
+
+
 def weights_of(model: str) -> Path:
     """Return the weights folder of a reward model, which is a model folder or the folder of its training.
 
@@ -110,28 +137,18 @@ def weights_of(model: str) -> Path:
     try:
         return resolve(model)
     except WeightsError as error:
-        raise ConfigError(f"credit.stages: reward_model: {error}") from None
-
-
-def _absolute(model: str) -> str:
-    return absolute(model) if isdir(expanduser(model)) else model
+        raise ConfigError(f"reward_model: {error}") from None
 
 
 def _check(seated: Seated, *, model: str, seats: list[str] | None, **settings: Any) -> None:
     """Raise ValueError unless the seats are trained, and the model reads their policies' tokens as these do."""
-    from agents.policy import check_readable
-    from arena.learn.reward_model import is_reward_model
-
     for seat in seats or ():
         if seat not in seated.trained:
             raise ValueError(f"no trained policy has the seat '{seat}'{nearest(seat, seated.trained)}")
-    folder = weights_of(model)
+    names = sorted({one for seat in seats or seated.trained for one in seated.models.get(seat, ())})
     try:
-        if not is_reward_model(folder):
-            raise ValueError(f"{model} is no reward model: its config.json is not of a sequence classification model")
-        for own in sorted({one for seat in seats or seated.trained for one in seated.models.get(seat, ())}):
-            check_readable(folder, resolve(own))
-    except (WeightsError, ChatError) as error:
+        require_reader(model, map(resolve, names))
+    except WeightsError as error:
         raise ValueError(str(error)) from None
 
 
@@ -140,7 +157,7 @@ def reward_model(
     batch: TurnBatch,
     rewards: Columns,
     *,
-    model: Annotated[str, Field(min_length=1), Anchor(_absolute), AfterValidator(_absolute)],
+    model: ModelFolder,
     seats: list[str] | None = None,
     pays: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,63}$")] = "learned",
     window: Annotated[int, Field(ge=4, le=1000)] = 10,

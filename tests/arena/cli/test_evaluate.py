@@ -4,6 +4,7 @@ import io
 import json
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rich.console import Console
 from arena.cli.show_evaluate import shortened, show_exploitabilities
 from arena.evaluate import evaluation
 from arena.evaluate.exploitability import Exploitability
+from arena.evaluate.played import Played, outcome_of
 from arena.play.match import Limits
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
@@ -192,14 +194,14 @@ def test_bad_input_is_one_line(command: list[str], says: str) -> None:
 
 
 def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, kept = iter(range(20)), evaluation._played
+    calls, kept = iter(range(20)), outcome_of
 
-    def interrupted(record: MatchRecord) -> evaluation.Played:
+    def interrupted(record: MatchRecord, learned: Mapping[str, float]) -> Played:
         if next(calls) == 3:
             signal.raise_signal(signal.SIGINT)
-        return kept(record)
+        return kept(record, learned)
 
-    monkeypatch.setattr(evaluation, "_played", interrupted)
+    monkeypatch.setattr(evaluation, "outcome_of", interrupted)
     command = ["eval", "random", "--game", "kuhn_poker", "--against", "nash", "--matches", "20"]
     told = arena(*command, "--out", tmp_path / "o.json")
     assert (told.code, told.err, list(tmp_path.iterdir())) == (130, "arena: interrupted; nothing was written\n", [])

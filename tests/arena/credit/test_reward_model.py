@@ -166,6 +166,20 @@ def test_a_run_has_the_curve_of_over_optimisation_in_its_metrics(model: Path, tm
         assert row["learn"]["shared"]["kl"] >= 0
 
 
+@pytest.mark.slow
+def test_with_weight_0_it_is_a_measure_that_changes_nothing_else(model: Path, tmp_path: Path) -> None:
+    finished(tmp_path / "measured", experiment(model, "iterations=2", "credit.weights={learned: 0.0}"))
+    without = CONFIG.replace("stages: [{reward_model: {model: MODEL}}]", "stages: []")
+    finished(tmp_path / "plain", compose([text_layer("test", without), set_layer("iterations=2")]))
+    rows = [RunFolder.open(tmp_path / name).reader.metrics() for name in ("measured", "plain")]
+    assert all({"value", "payoff", "alarm"} <= row["reward_model.learned"].keys() for row in rows[0])
+    assert [row["learn"] for row in rows[0]] == [row["learn"] for row in rows[1]]
+    one, other = (
+        tmp_path / name / "checkpoints/0002/policies/shared/model.safetensors" for name in ("measured", "plain")
+    )
+    assert one.read_bytes() == other.read_bytes()
+
+
 def refused(given: Experiment) -> str:
     with pytest.raises(ConfigError) as refusal:
         wait(preflight(given, lambda step: None))

@@ -65,6 +65,13 @@ def test_reply_rules_by_hand() -> None:
     assert run([one], {"length": {"penalty": 0.01, "free": 10}})["length"] == pytest.approx([0, -0.2, -0.38])
 
 
+def test_a_turn_with_several_attempts_costs_its_unit() -> None:
+    one = trajectory(4, raw=["\\boxed{1}", "\\boxed{1} Wait \\boxed{2}", "none", "\\boxed{1}" * 3])
+    assert run([one], "unit")["unit"] == [0, -1, 0, -1]
+    assert run([one], {"unit": {"penalty": 0.5, "pattern": "Wait"}})["unit"] == [0, 0, 0, 0]
+    assert run([one], {"unit": {"penalty": 0.5, "pattern": "[01]"}})["unit"] == [0, 0, 0, -0.5]
+
+
 def test_overlong_is_dapos_ramp() -> None:
     # max 48, buffer 16: free up to 32; at 40 half way, (32 - 40)/16 = -0.5; at 48 -1, and no less beyond
     one = trajectory(5, tokens=[1, 32, 40, 48, 90])

@@ -13,7 +13,8 @@ import games
 from arena.cli.loop import wait
 from arena.errors import ConfigError, PlayError
 from arena.evaluate import evaluation
-from arena.evaluate.evaluation import Played, Result, change, evaluate, lineups, matches_of, play
+from arena.evaluate.evaluation import Result, change, evaluate, lineups, matches_of, play
+from arena.evaluate.played import Played
 from arena.evaluate.specs import Contenders
 from arena.play.contenders import Contender
 from arena.play.match import Limits

@@ -12,7 +12,7 @@ import pytest
 from arena.cli.loop import wait
 from arena.errors import ConfigError
 from arena.evaluate.crosstable_plot import draw_tournament
-from arena.evaluate.evaluation import Played
+from arena.evaluate.played import Played
 from arena.evaluate.specs import Contenders
 from arena.evaluate.tournament import (
     Meeting,

@@ -1,0 +1,51 @@
+"""Reward model at evaluation: it scores what policies said in finished matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from agents.computing import compute
+from arena.credit.rewards.reward_model import require_reader
+from arena.errors import ConfigError
+from arena.evaluate.casting import casts
+from arena.play.contenders import Contender
+from arena.records import MatchRecord
+
+if TYPE_CHECKING:
+    from arena.learn.reward_model import RewardModel
+
+TOKENS = 4096
+"""Maximum tokens of a batch."""
+
+
+class Rater:
+    """Reward model that scores the last stream of each seat with weights; scripted players and endpoints have none."""
+
+    def __init__(self, model: str, contenders: Iterable[Contender]) -> None:
+        """Find the reward model, which is loaded at its first match.
+
+        Raises ConfigError unless it is one, and reads the tokens of all contenders with weights as they do.
+        """
+        folders = {policy.source for cast in casts(contenders) for policy in cast.policies.values()}
+        try:
+            self._folder = require_reader(model, sorted(folders))
+        except ValueError as error:
+            raise ConfigError(f"reward model: {error}") from None
+        self._model: RewardModel | None = None
+
+    async def __call__(self, record: MatchRecord) -> Mapping[str, float]:
+        """Return the score of each seat's last stream. Raises ConfigError for streams with images."""
+        return await compute(self._score, record)
+
+    def _score(self, record: MatchRecord) -> dict[str, float]:
+        from arena.learn.reward_model import RewardModel  # loads torch
+
+        if self._model is None:
+            self._model = RewardModel.load(self._folder)
+        streams = {seat: own[-1] for seat, own in record.streams.items() if own}
+        try:
+            scores = self._model.score([*streams.values()], TOKENS)
+        except ValueError as error:
+            raise ConfigError(f"reward model: {error}") from None
+        return dict(zip(streams, map(float, scores), strict=True))
