@@ -194,17 +194,20 @@ def _load_tokenizer_and_frame(folder: Path, changed: int) -> tuple[Any, ChatFram
     return tokenizer, ChatFrame(tokenizer, image_token_of(folder))
 
 
-def image_token_of(folder: Path) -> ImageToken | None:
-    """Return the placeholder of images of a folder's model; None for a model without vision."""
+def image_token_of(folder: Path, most_pixels: int | None = None) -> ImageToken | None:
+    """Return the placeholder of images, of at most `most_pixels`, of a folder's model; None without vision.
+
+    Raises WeightsError if the model cannot have such images.
+    """
     if not (folder / "config.json").exists() or not sees(read_json(folder, "config.json")):
         return None
     from transformers import AutoConfig
 
-    from agents.vision import Vision
+    from agents.eyes.layout import Vision
 
     with as_weights_error(folder):
-        vision = Vision.of(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False))
-    return ImageToken(vision.image_token, vision.tokens) if vision else None
+        vision = Vision.of(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False), folder)
+        return vision.token(most_pixels) if vision else None
 
 
 def trainable(model: Any) -> dict[str, Any]:

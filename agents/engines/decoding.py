@@ -7,7 +7,7 @@ they sample different tokens; then each continues in a row of its own.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from agents.engines.step import step, steps
 from agents.errors import WeightsError
 from agents.packing import Ids, agreement, common_prefix
 from agents.trees import paths_seen, tree_of
-from agents.vision import Features
+from agents.vision import Features, has_vision, layered, text_body, vision_of
 
 _NOTHING = KV((), torch.empty(0))
 
@@ -90,6 +90,9 @@ class Decoder:
         self.replays = replays if replays is not None and self._check_replays(replays) else None
         first = next(self.model.parameters())
         self._features: Features | None = None
+        vision = vision_of(self.model) if has_vision(self.model.config) else None
+        self._joins = vision is not None and vision.is_bidirectional
+        """Whether tokens of one image attend to each other in both directions."""
         self.device, self.dtype = first.device, torch.bfloat16 if bf16 else first.dtype
 
     def decode(self, requests: Sequence[Request]) -> list[Completion]:
@@ -108,7 +111,8 @@ class Decoder:
                     return [row.completion() for row in rows]
                 tokens = torch.tensor([[branch.token] for branch in branches], device=self.device)
                 ones = torch.ones(len(branches), dtype=torch.long, device=self.device)
-                logits = self._forward([branch.policy for branch in branches], batch, tokens, ones)
+                jumps = self._jumps([branch.rows[0].request.keys if branch.rows else () for branch in branches])
+                logits = self._forward([branch.policy for branch in branches], batch, tokens, ones, jumps)
 
     def _check_replays(self, replays: Replays) -> bool:
         """Drop recorded steps of other weights or adapters; return False if several policies share a folder's model."""
@@ -180,13 +184,13 @@ class Decoder:
         batch = BatchKV([opening], room=len(tree.ids))
         tokens = torch.tensor([tree.ids], device=self.device)
         if len(contexts) == 1:
-            self._forward([policy], batch, tokens, torch.tensor([len(tree.ids)], device=self.device))
+            lengths = torch.tensor([len(tree.ids)], device=self.device)
+            self._forward([policy], batch, tokens, lengths, self._jumps([opening.ids]))
             return {contexts[0]: KV(contexts[0], batch.row(0))}
         seen, places = paths_seen([tree], known, len(tree.ids))
         before = seen.new_ones((1, len(tree.ids), known))
-        self._pass(
-            [policy], batch, tokens, torch.cat([before, seen], -1)[:, None].to(self.device), places.to(self.device)
-        )
+        mask, places = torch.cat([before, seen], -1)[:, None].to(self.device), places.to(self.device)
+        self._pass([policy], batch, tokens, mask, places, self._jumps([opening.ids]))
         columns = [torch.tensor([*range(known), *(known + at for at in path)]) for path in tree.paths]
         return {
             ids: KV(ids, batch.data[:, :, 0].index_select(3, own.to(self.device)))
@@ -207,26 +211,47 @@ class Decoder:
         batch = new_batch(pasts, width + room, requests)
         for row in (row for branch in branches for row in branch.rows):
             row.past = _NOTHING
-        return batch, self._forward([branch.policy for branch in branches], batch, tokens.to(self.device), lengths)
+        policies, jumps = [branch.policy for branch in branches], self._jumps([past.ids for past in pasts])
+        return batch, self._forward(policies, batch, tokens.to(self.device), lengths, jumps)
+
+    def _jumps(self, contexts: Sequence[Ids]) -> torch.Tensor | int:
+        """Return how far the positions after each context are from its number of tokens, [B, 1]; 0 if all are equal."""
+        if self._features is None or not self._features.jumps_at_images:
+            return 0
+        return torch.tensor([[self._features.jump(ids)] for ids in contexts], device=self.device)
 
     def _forward(
-        self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor
+        self,
+        policies: list[str],
+        batch: BatchKV,
+        tokens: torch.Tensor,
+        lengths: torch.Tensor,
+        jumps: torch.Tensor | int,
     ) -> torch.Tensor:
-        """Run new tokens [B, W], right-aligned, `lengths` [B] of each; return the logits [B, vocabulary] after them."""
+        """Run new tokens [B, W], right-aligned, `lengths` [B] of each; return the logits [B, vocabulary] after them.
+
+        `jumps` are those of the contexts before them (`_jumps`).
+        """
         width, start = tokens.shape[1], batch.filled
         mask = batch.mask[:, : start + width]
         if width == 1:
             mask[:, start] = True
-            return self._pass(policies, batch, tokens, mask, mask.sum(-1, keepdim=True) - 1)
+            return self._pass(policies, batch, tokens, mask, mask.sum(-1, keepdim=True) - 1, jumps)
         columns = torch.arange(width, device=tokens.device)
         mask[:, start:] = columns >= (width - lengths)[:, None]
-        positions = (mask.long().cumsum(-1) - 1).clamp(min=0)[:, start:]
-        return self._pass(policies, batch, tokens, mask, positions)
+        places = (mask.long().cumsum(-1) - 1).clamp(min=0)[:, start:]
+        return self._pass(policies, batch, tokens, mask, places, jumps)
 
     def _pass(
-        self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
+        self,
+        policies: list[str],
+        batch: BatchKV,
+        tokens: torch.Tensor,
+        mask: torch.Tensor,
+        places: torch.Tensor,
+        jumps: torch.Tensor | int,
     ) -> torch.Tensor:
-        """Run tokens and positions [B, W], extend the batch, and return the logits [B, vocabulary] of the last column.
+        """Run tokens at places [B, W], extend the batch, and return the logits [B, vocabulary] of the last column.
 
         Tokens are ids, and keys of images (`agents.stream.keys_of`).
 
@@ -237,26 +262,46 @@ class Decoder:
         if (lanes := self.served[policies[0]].lanes) is not None:
             lanes.route(policies if replays is None else policies[:1] * rows_for(len(policies)))
         if replays is not None:
-            logits = replays(self.model, batch, tokens[:, 0], positions)
+            logits = replays(self.model, batch, tokens[:, 0], places + jumps)
         elif tokens.shape[1] == 1 and mask.dim() == 2 and not has_images and steps(self.model):
             new = slice(batch.filled, batch.filled + 1)
-            logits = step(self.model, batch.data, tokens[:, 0], positions, batch.within_reach(mask), new)
+            logits = step(self.model, batch.data, tokens[:, 0], places + jumps, batch.within_reach(mask), new)
         else:
-            logits = self.model(
-                **self._inputs(tokens, has_images),
-                attention_mask=mask.long() if mask.dim() == 2 else mask,
-                position_ids=positions,
-                past_key_values=batch,
-                use_cache=True,
-                logits_to_keep=1,
-            ).logits[:, -1]
+            inputs = self._inputs(tokens, mask, places, jumps, has_images)
+            logits = self._logits(inputs | {"past_key_values": batch, "use_cache": True})
         batch.advance(tokens.shape[1])
         return logits.float()
 
-    def _inputs(self, tokens: torch.Tensor, has_images: bool) -> dict[str, torch.Tensor]:
-        if self._features is None or not has_images:
-            return {"input_ids": tokens}
-        return {"inputs_embeds": self._features.embed(tokens)}
+    def _inputs(
+        self,
+        tokens: torch.Tensor,
+        mask: torch.Tensor,
+        places: torch.Tensor,
+        jumps: torch.Tensor | int,
+        has_images: bool,
+    ) -> dict[str, Any]:
+        """Return the model's keyword arguments for a pass; see `_pass`."""
+        seen, rows = self._features.see(tokens) if self._features and has_images else (None, tokens)
+        given: dict[str, Any] = {"attention_mask": mask.long() if mask.dim() == 2 else mask}
+        if self._joins:
+            width, keys = tokens.shape[1], mask.long().cumsum(-1) - 1
+            shown = mask[:, None] & (keys[:, None] <= places[..., None])
+            shown[..., -width:] |= torch.eye(width, dtype=torch.bool, device=mask.device)  # or padding would be NaN
+            if seen is not None:
+                shown[..., -width:] |= seen.joined(places, rows)
+            given["attention_mask"] = layered(self.model, shown, places, keys)
+        if seen is None:
+            return given | {"input_ids": tokens, "position_ids": places + jumps}
+        tree = mask[:, 0, :, -tokens.shape[1] :] if mask.dim() == 4 else None
+        positions = seen.positions(places, rows, jumps, tree)
+        return given | seen.inputs(self.model, tokens.clamp(min=0), rows) | {"position_ids": positions}
+
+    def _logits(self, inputs: dict[str, Any]) -> torch.Tensor:
+        """Run the model and return the logits [B, vocabulary] of the last column."""
+        if "visual_pos_masks" not in inputs:
+            return self.model(**inputs, logits_to_keep=1).logits[:, -1]  # type: ignore[no-any-return]
+        hidden = text_body(self.model)(**inputs).last_hidden_state  # the whole model takes no features of layers
+        return self.model.get_output_embeddings()(hidden[:, -1])  # type: ignore[no-any-return]
 
 
 MOST_AT_ONCE = {"cpu": 512, "cuda": 4096}
