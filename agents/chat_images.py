@@ -10,6 +10,7 @@ from agents.chat_template import CLOCK, Refused, Rendered, time_variables
 from agents.errors import ChatError
 from agents.stream import MediaSpan, Picture
 from games.contracts import ContentPart, Image
+from games.pictures import check_picture
 
 Content = str | Sequence[ContentPart]
 """Text of a turn, or its texts and images in order."""
@@ -118,8 +119,8 @@ def images_of(content: Content) -> list[Image]:
 def spans_in(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: Picture) -> list[MediaSpan]:
     """Return the spans of the images, whose placeholders stand among `ids` in the same order.
 
-    Raises ChatError if there are not as many placeholders as the images need, or if an image does not match its hash,
-    type or size, and KeyError if `picture` lacks one.
+    Raises ChatError if there are not as many placeholders as the images need or an image does not match its hash,
+    ValueError if its file cannot be read or is of another type or size, and KeyError if `picture` lacks one.
     """
     spans, end = list[MediaSpan](), 0
     for image in images:
@@ -130,6 +131,7 @@ def spans_in(ids: Sequence[int], token: ImageToken, images: Sequence[Image], pic
             raise ChatError(f"a prompt has fewer than {fit.tokens} placeholders for image {image.hash}")
         if hashlib.sha256(data).hexdigest() != image.hash:
             raise ChatError(f"image {image.hash} does not match its bytes")
+        check_picture(image, data)
         spans.append(MediaSpan(start, fit.tokens, image.hash, data, fit.size))
     if token.id in ids[end:]:
         raise ChatError(f"a prompt has more placeholders than its {len(images)} images need")

@@ -7,7 +7,7 @@ they sample different tokens; then each continues in a row of its own.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ import torch
 from agents.costs import costs
 from agents.engines.base import Completion, Request
 from agents.engines.graphs import Replays, rows_for
+from agents.engines.inputs import Inputs, last_logits
 from agents.engines.kv import KV, BatchKV, empty_kv
 from agents.engines.sampling import Shape, distributions, drawn
 from agents.engines.served import Served
@@ -22,7 +23,6 @@ from agents.engines.step import step, steps
 from agents.errors import WeightsError
 from agents.packing import Ids, agreement, common_prefix
 from agents.trees import paths_seen, tree_of
-from agents.vision import Features, has_vision, layered, text_body, vision_of
 
 _NOTHING = KV((), torch.empty(0))
 
@@ -37,6 +37,8 @@ class _Row:
     """Cache of the context's computed part; empty once the batch holds it."""
     entropy: list[float] | None
     """Entropy before each id; None if it is not measured."""
+    jump: int = 0
+    """Difference between positions and places after the context's images."""
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish: str = ""
@@ -89,17 +91,14 @@ class Decoder:
         self.model = next(iter(served.values())).model
         self.replays = replays if replays is not None and self._check_replays(replays) else None
         first = next(self.model.parameters())
-        self._features: Features | None = None
-        vision = vision_of(self.model) if has_vision(self.model.config) else None
-        self._joins = vision is not None and vision.is_bidirectional
-        """Whether tokens of one image attend to each other in both directions."""
         self.device, self.dtype = first.device, torch.bfloat16 if bf16 else first.dtype
+        self._inputs = Inputs(self.model, set())
 
     def decode(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a reply for each request; return the completions in order. Caches of finished streams are stored."""
         media = {span for request in requests for span in request.media}
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            self._features = Features(self.model, media) if media else None
+            self._inputs = Inputs(self.model, media)
             rows = self._new_rows(requests)
             branches = _by_context(rows)
             batch, logits = self._prefill(branches, room=max(request.max_tokens for request in requests))
@@ -111,7 +110,7 @@ class Decoder:
                     return [row.completion() for row in rows]
                 tokens = torch.tensor([[branch.token] for branch in branches], device=self.device)
                 ones = torch.ones(len(branches), dtype=torch.long, device=self.device)
-                jumps = self._jumps([branch.rows[0].request.keys if branch.rows else () for branch in branches])
+                jumps = self._inputs.column([branch.rows[0].jump if branch.rows else 0 for branch in branches])
                 logits = self._forward([branch.policy for branch in branches], batch, tokens, ones, jumps)
 
     def _check_replays(self, replays: Replays) -> bool:
@@ -134,6 +133,7 @@ class Decoder:
                 request=request,
                 served=self.served[request.policy],
                 past=past,
+                jump=self._inputs.jump(request.keys),
                 entropy=[] if self.entropy or request.entropy else None,
             )
             for request, past in zip(requests, pasts, strict=True)
@@ -185,12 +185,12 @@ class Decoder:
         tokens = torch.tensor([tree.ids], device=self.device)
         if len(contexts) == 1:
             lengths = torch.tensor([len(tree.ids)], device=self.device)
-            self._forward([policy], batch, tokens, lengths, self._jumps([opening.ids]))
+            self._forward([policy], batch, tokens, lengths, self._inputs.jump(opening.ids))
             return {contexts[0]: KV(contexts[0], batch.row(0))}
         seen, places = paths_seen([tree], known, len(tree.ids))
         before = seen.new_ones((1, len(tree.ids), known))
         mask, places = torch.cat([before, seen], -1)[:, None].to(self.device), places.to(self.device)
-        self._pass([policy], batch, tokens, mask, places, self._jumps([opening.ids]))
+        self._pass([policy], batch, tokens, mask, places, self._inputs.jump(opening.ids))
         columns = [torch.tensor([*range(known), *(known + at for at in path)]) for path in tree.paths]
         return {
             ids: KV(ids, batch.data[:, :, 0].index_select(3, own.to(self.device)))
@@ -211,14 +211,11 @@ class Decoder:
         batch = new_batch(pasts, width + room, requests)
         for row in (row for branch in branches for row in branch.rows):
             row.past = _NOTHING
-        policies, jumps = [branch.policy for branch in branches], self._jumps([past.ids for past in pasts])
+        policies, jumps = (
+            [branch.policy for branch in branches],
+            self._inputs.column([self._inputs.jump(past.ids) for past in pasts]),
+        )
         return batch, self._forward(policies, batch, tokens.to(self.device), lengths, jumps)
-
-    def _jumps(self, contexts: Sequence[Ids]) -> torch.Tensor | int:
-        """Return how far the positions after each context are from its number of tokens, [B, 1]; 0 if all are equal."""
-        if self._features is None or not self._features.jumps_at_images:
-            return 0
-        return torch.tensor([[self._features.jump(ids)] for ids in contexts], device=self.device)
 
     def _forward(
         self,
@@ -230,7 +227,7 @@ class Decoder:
     ) -> torch.Tensor:
         """Run new tokens [B, W], right-aligned, `lengths` [B] of each; return the logits [B, vocabulary] after them.
 
-        `jumps` are those of the contexts before them (`_jumps`).
+        `jumps` are those of the contexts before them (`Inputs.jump`).
         """
         width, start = tokens.shape[1], batch.filled
         mask = batch.mask[:, : start + width]
@@ -257,7 +254,7 @@ class Decoder:
 
         The bool mask marks the real columns, [B, S], or the columns that each token attends to, [B, 1, W, S].
         """
-        has_images = self._features is not None and bool((tokens < 0).any())
+        has_images = self._inputs.has_images and bool((tokens < 0).any())
         replays = self.replays if batch.stays and tokens.shape[1] == 1 and not has_images else None
         if (lanes := self.served[policies[0]].lanes) is not None:
             lanes.route(policies if replays is None else policies[:1] * rows_for(len(policies)))
@@ -267,41 +264,10 @@ class Decoder:
             new = slice(batch.filled, batch.filled + 1)
             logits = step(self.model, batch.data, tokens[:, 0], places + jumps, batch.within_reach(mask), new)
         else:
-            inputs = self._inputs(tokens, mask, places, jumps, has_images)
-            logits = self._logits(inputs | {"past_key_values": batch, "use_cache": True})
+            given = self._inputs(tokens, mask, places, jumps)
+            logits = last_logits(self.model, given | {"past_key_values": batch, "use_cache": True})
         batch.advance(tokens.shape[1])
         return logits.float()
-
-    def _inputs(
-        self,
-        tokens: torch.Tensor,
-        mask: torch.Tensor,
-        places: torch.Tensor,
-        jumps: torch.Tensor | int,
-        has_images: bool,
-    ) -> dict[str, Any]:
-        """Return the model's keyword arguments for a pass; see `_pass`."""
-        seen, rows = self._features.see(tokens) if self._features and has_images else (None, tokens)
-        given: dict[str, Any] = {"attention_mask": mask.long() if mask.dim() == 2 else mask}
-        if self._joins:
-            width, keys = tokens.shape[1], mask.long().cumsum(-1) - 1
-            shown = mask[:, None] & (keys[:, None] <= places[..., None])
-            shown[..., -width:] |= torch.eye(width, dtype=torch.bool, device=mask.device)  # or padding would be NaN
-            if seen is not None:
-                shown[..., -width:] |= seen.joined(places, rows)
-            given["attention_mask"] = layered(self.model, shown, places, keys)
-        if seen is None:
-            return given | {"input_ids": tokens, "position_ids": places + jumps}
-        tree = mask[:, 0, :, -tokens.shape[1] :] if mask.dim() == 4 else None
-        positions = seen.positions(places, rows, jumps, tree)
-        return given | seen.inputs(self.model, tokens.clamp(min=0), rows) | {"position_ids": positions}
-
-    def _logits(self, inputs: dict[str, Any]) -> torch.Tensor:
-        """Run the model and return the logits [B, vocabulary] of the last column."""
-        if "visual_pos_masks" not in inputs:
-            return self.model(**inputs, logits_to_keep=1).logits[:, -1]  # type: ignore[no-any-return]
-        hidden = text_body(self.model)(**inputs).last_hidden_state  # the whole model takes no features of layers
-        return self.model.get_output_embeddings()(hidden[:, -1])  # type: ignore[no-any-return]
 
 
 MOST_AT_ONCE = {"cpu": 512, "cuda": 4096}

@@ -42,6 +42,14 @@ class Vision:
     is_bidirectional: ClassVar[bool] = False
     """Whether tokens of one image attend to each other in both directions. Its contexts form no trees then."""
 
+    expands_alone: ClassVar[bool] = False
+    """Whether a processor writes only placeholders in place of an image's one, and nothing around them."""
+
+    @property
+    def side(self) -> int:
+        """Width and height in pixels of a token; 0 if tokens are no squares of the image."""
+        return 0
+
     @staticmethod
     def of(config: Any, folder: Path | None = None) -> Vision | None:
         """Return the vision of a model's config; None for a text model. `folder` has the image processor's settings.
@@ -122,11 +130,3 @@ class Vision:
         except ValueError as error:
             raise WeightsError(str(error)) from None
         return ImageToken(self.image_token, self.tokens)
-
-    def prompt(self, ids: Sequence[int], media: Sequence[MediaSpan]) -> list[int]:
-        """Return a context's ids as vLLM takes them beside the images: one placeholder per image."""
-        kept, end = list[int](), 0
-        for span in media:
-            kept += [*ids[end : span.start], self.image_token]
-            end = span.start + span.length
-        return [*kept, *ids[end:]]

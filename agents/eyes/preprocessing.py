@@ -6,6 +6,7 @@ each image is one tile (`do_image_splitting`, `crop_to_patches` and `do_pan_and_
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -59,6 +60,14 @@ def read_preprocessing(folder: Path, defaults: Preprocessing) -> Preprocessing:
             if settings:
                 return _parse(settings, defaults, f"{folder}/{file}")
     return defaults
+
+
+def limit_pixels(folder: Path, most: int) -> None:
+    """Write the maximum pixels of an image to a model folder's image processor, whose minimum is lowered to it."""
+    settings = read_json(folder, FILES[0]) if (folder / FILES[0]).is_file() else {}
+    held = _parse(settings, Preprocessing(), str(folder))
+    settings |= {"min_pixels": min(held.least, most), "max_pixels": min(held.most, most)}
+    (folder / FILES[0]).write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 
 def _parse(settings: Any, defaults: Preprocessing, source: str) -> Preprocessing:

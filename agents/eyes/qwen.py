@@ -38,6 +38,7 @@ class Qwen2(Vision):
         mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711), resample=3
     )
     has_grid_positions: ClassVar[bool] = True
+    expands_alone: ClassVar[bool] = True
 
     @classmethod
     def create(cls, config: Any, folder: Path | None) -> Self:
