@@ -53,6 +53,8 @@ class ImageMarkup(NamedTuple):
     before: str
     after: str
     user_head: str
+    trims: bool = False
+    """Whether the template strips every text of a turn with an image, not only the turn's ends."""
 
 
 class _Turn(NamedTuple):
@@ -67,7 +69,7 @@ class _Turn(NamedTuple):
         return {"messages": messages, "add_generation_prompt": True, **time_variables(CLOCK)}
 
 
-INSIDE, FIRST = _Turn(USERS[0]), _Turn("")
+INSIDE, FIRST, SPACED = _Turn(USERS[0]), _Turn(""), _Turn(f"{USERS[0]}  ")
 FRAMED = ("<fake_token_around_image>", "<global-img>")
 """Tokens with which the processors of Idefics3 and SmolVLM frame a whole image, if the vocabulary has them."""
 
@@ -80,7 +82,7 @@ def cut_images(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
     framed = set(FRAMED) <= set(tokenizer.get_vocab())
     left, right = image.edges or (("".join(FRAMED), FRAMED[0]) if framed else ("", ""))
     token = image.mark or tokenizer.convert_ids_to_tokens(image.id)
-    rendered = Rendered(tokenizer, (INSIDE, FIRST))
+    rendered = Rendered(tokenizer, (INSIDE, FIRST, SPACED))
     try:
         inside = rendered.text(INSIDE).split(USERS[0])[-1].split(USERS[1])[0]
         head = rendered.text(FIRST).split(inside)[0].removeprefix(parts.default)
@@ -89,7 +91,7 @@ def cut_images(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
     if inside.count(token) != 1:
         return ImageMarkup(left, right, parts.user_head)
     before, after = inside.split(token)
-    return ImageMarkup(before + left, right + after, head)
+    return ImageMarkup(before + left, right + after, head, f"{USERS[0]}  " not in rendered.text(SPACED))
 
 
 def after(text: str, content: Content) -> Content:
@@ -104,6 +106,18 @@ def after_images(images: Sequence[Image], content: Content) -> Content:
     if not images:
         return content
     return (*images, *(([content] if content else []) if isinstance(content, str) else content))
+
+
+def trimmed(content: Content, everywhere: bool) -> Content:
+    """Return a content without blanks at its ends or, if `everywhere`, at the ends of each of its texts."""
+    if isinstance(content, str):
+        return content.strip()
+    parts = list(content)
+    for place, part in enumerate(parts):
+        if isinstance(part, str):
+            part = part.lstrip() if everywhere or place == 0 else part
+            parts[place] = part.rstrip() if everywhere or place == len(parts) - 1 else part
+    return parts
 
 
 def as_text(content: Content) -> str:

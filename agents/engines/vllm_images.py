@@ -24,7 +24,7 @@ def image_prompt(vision: Vision | None, request: Request) -> dict[str, Any]:
     with its hash, for an image that cannot be read or does not fit the model.
     """
     if vision is None or not vision.expands_alone:
-        raise EngineError("vLLM would write this model's images in its own way: set engine.kind to in-process")
+        raise EngineError("vLLM would write this model's images in its own way: set engine.kind to in_process")
     pictures, kept, end = list[Any](), list[int](), 0
     for span in request.media:
         height, width = (length * vision.side for length in vision.grid(span))

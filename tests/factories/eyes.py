@@ -71,16 +71,23 @@ PROCESSOR = {"size": {"shortest_edge": 64, "longest_edge": 4096}, "image_mean": 
 BYTES: dict[str, bytes] = {}
 
 
-def make_eyes(family: str, seed: int = 0, **more: Any) -> Any:
-    """Return a random model of a family: three or four layers of width 64, some hundred thousand parameters."""
-    from transformers import AutoConfig, AutoModelForImageTextToText
+def config_of(family: str, words: int = WORDS, image: int = IMAGE, end: int = 2, pad: int = 0) -> Any:
+    """Return the config of a family's small model, with this vocabulary and these ids."""
+    from transformers import AutoConfig
 
-    config = AutoConfig.for_model(
-        family, **SETTINGS[family], image_token_id=IMAGE, tie_word_embeddings=False, initializer_range=0.1, **more
-    )
+    settings = {"image_token_id": image, "tie_word_embeddings": False, "initializer_range": 0.1, **SETTINGS[family]}
+    ends = {"eos_token_id": end, "pad_token_id": pad}
+    settings["text_config"] = settings["text_config"] | {"vocab_size": words, **ends}
+    return AutoConfig.for_model(family, **settings, **ends)
+
+
+def make_eyes(family: str, seed: int = 0, config: Any = None) -> Any:
+    """Return a random model of a family: three or four layers of width 64, some hundred thousand parameters."""
+    from transformers import AutoModelForImageTextToText
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForImageTextToText.from_config(config).eval()
+        model = AutoModelForImageTextToText.from_config(config or config_of(family)).eval()
         for name, parameter in model.named_parameters():
             if any(part in name for part in ("position_embedding", "lambda", "mm_input_projection")):  # they are zeros
                 torch.nn.init.normal_(parameter, 0.5, 0.3)
@@ -126,13 +133,15 @@ def stream(vision: Vision, turns: Sequence[Sequence[Image]], seed: int = 0) -> S
     return made
 
 
-def bare_inputs(vision: Vision, ids: Sequence[int], media: Sequence[MediaSpan]) -> dict[str, torch.Tensor]:
+def bare_inputs(
+    vision: Vision, ids: Sequence[int], media: Sequence[MediaSpan], image: int = IMAGE
+) -> dict[str, torch.Tensor]:
     """Return the keyword arguments of transformers' own forward pass over a whole context."""
     given = {"input_ids": torch.tensor([list(ids)])}
     if not media:
         return given
     pixels = [vision.pixels_of(one) for one in media]
-    kinds = (given["input_ids"] == IMAGE).int()
+    kinds = (given["input_ids"] == image).int()
     if vision.has_grid_positions:
         patches, grids = vision.patches(pixels)  # type: ignore[attr-defined]  # Qwen's
         return given | {"pixel_values": patches, "image_grid_thw": grids, "mm_token_type_ids": kinds}
@@ -142,10 +151,10 @@ def bare_inputs(vision: Vision, ids: Sequence[int], media: Sequence[MediaSpan]) 
     return given | {"pixel_values": stacked[None] if type(vision).__name__ == "Idefics" else stacked}
 
 
-def bare_scores(model: Any, vision: Vision, one: Stream) -> torch.Tensor:
+def bare_scores(model: Any, vision: Vision, one: Stream, image: int = IMAGE) -> torch.Tensor:
     """Return the log-probabilities of a stream's sampled tokens by transformers' own forward pass."""
     inner = model.base_model
-    logits = model(**bare_inputs(vision, one.ids, one.media)).logits[0]
+    logits = model(**bare_inputs(vision, one.ids, one.media, image)).logits[0]
     if hasattr(inner, "rope_deltas"):
         inner.rope_deltas = None  # what it keeps of one pass would spoil the next
     own = [i for i, sampled in enumerate(one.mask) if sampled]
@@ -157,13 +166,9 @@ def build_eyes(folder: Path, family: str, seed: int = 0) -> Path:
     """Write a random model of a family with nano's tokenizer and a small image processor to a folder."""
     tokenizer = nano_tokenizer()
     tokenizer.add_tokens(["<image>"], special_tokens=True)
-    id, end, pad = tokenizer.convert_tokens_to_ids("<image>"), tokenizer.eos_token_id, tokenizer.pad_token_id
-    model = make_eyes(family, seed)
-    model.resize_token_embeddings(len(tokenizer))
-    for config in (model.config, model.config.get_text_config()):
-        config.eos_token_id, config.pad_token_id, config.bos_token_id = end, pad, None
-    model.config.image_token_id = id
-    model.save_pretrained(folder)
+    image = tokenizer.convert_tokens_to_ids("<image>")
+    config = config_of(family, len(tokenizer), image, tokenizer.eos_token_id, tokenizer.pad_token_id)
+    make_eyes(family, seed, config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR if family in QWENS else {}))
     return folder
