@@ -43,7 +43,8 @@ def decode_picture(data: bytes) -> "Pixels":
     rotated by EXIF.
     """
     with _opened(data) as image:
-        return image.convert("RGB")
+        found: Pixels = image.convert("RGB")
+        return found
 
 
 @contextmanager
