@@ -16,6 +16,7 @@ from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
 from agents.chat import ChatFrame, written
 from agents.chat_images import ImageToken
 from agents.errors import WeightsError
+from agents.eyes.kinds import WHOLE, Sight
 from agents.model_config import NO_LIMIT, positions_in, read_json, sees, vocabulary_in
 from agents.model_folder import as_weights_error
 from agents.precision import Precision
@@ -44,16 +45,6 @@ class NewAdapter(NamedTuple):
     seed: int
     base: str
     """Name of the base."""
-
-
-@dataclass(frozen=True)
-class Sight:
-    """Settings of a policy's vision."""
-
-    most_pixels: int | None = None
-    """Maximum pixels of an image after scaling; None for the model's own."""
-    frozen: bool = False
-    """Whether the vision tower is not trained; the connector is."""
 
 
 class Bases:
@@ -88,7 +79,7 @@ class Policy:
     version: int = 0
     positions: int = NO_LIMIT
     """Maximum tokens of a context with its reply."""
-    sight: Sight = Sight()
+    sight: Sight = WHOLE
     base: OnBase | None = None
     """Base of a trained adapter."""
 
@@ -101,7 +92,7 @@ class Policy:
         adapter: NewAdapter | None = None,
         bases: Callable[[Path], Any] | None = None,
         precision: Precision = Precision.FP32,
-        sight: Sight = Sight(),
+        sight: Sight = WHOLE,
     ) -> "Policy":
         """Load a policy's tokenizer and, if `train`, its weights from `folder`. `source` is the folder it started from.
 

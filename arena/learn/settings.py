@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from agents.adapter_config import AdapterSpec
-from agents.policy import Sight
+from agents.eyes.kinds import Sight
 from arena.learn.aggregates import AGGREGATE
 from arena.learn.divergence import Nonfinite
 from arena.learn.losses import LOSS
