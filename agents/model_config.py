@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
-from agents.eyes.kinds import LAYOUTS
+from agents.layouts import LAYOUTS
 from games.plain_files import read_plain
 
 MOST_BYTES = 64 * 10**6

@@ -16,7 +16,7 @@ from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
 from agents.chat import ChatFrame, written
 from agents.chat_images import ImageToken
 from agents.errors import WeightsError
-from agents.eyes.kinds import WHOLE, Sight
+from agents.layouts import WHOLE, Sight
 from agents.model_config import NO_LIMIT, positions_in, read_json, sees, vocabulary_in
 from agents.model_folder import as_weights_error
 from agents.precision import Precision

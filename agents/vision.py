@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from agents.eyes.kinds import LAYOUTS
 from agents.eyes.layout import Vision
+from agents.layouts import LAYOUTS
 from agents.stream import MediaSpan, Stream
 
 MOST_IMAGES = 32

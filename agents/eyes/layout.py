@@ -13,8 +13,8 @@ import torch
 
 from agents.chat_images import Fit, ImageToken
 from agents.errors import WeightsError
-from agents.eyes.kinds import LAYOUTS
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
+from agents.layouts import LAYOUTS
 from agents.stream import MediaSpan
 from games.pictures import decode_picture
 

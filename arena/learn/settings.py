@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from agents.adapter_config import AdapterSpec
-from agents.eyes.kinds import Sight
+from agents.layouts import Sight
 from arena.learn.aggregates import AGGREGATE
 from arena.learn.divergence import Nonfinite
 from arena.learn.losses import LOSS

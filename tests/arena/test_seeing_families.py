@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.eyes.kinds import Sight
+from agents.layouts import Sight
 from agents.policy import Policy, load_module, tokenizer_and_frame, trainable
 from agents.vision import vision_of
 from arena.cli.loop import wait
