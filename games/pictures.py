@@ -70,9 +70,10 @@ def _opened(data: bytes) -> Iterator[Any]:
 def _check(image: Any) -> None:
     if max(image.size) > LARGEST:
         raise _Refused(f"an image of {image.width} x {image.height} pixels is too large")
-    if getattr(image, "n_frames", 1) > 1:
+    if getattr(image, "is_animated", False):
         raise _Refused("the image is animated: choose one of its frames")
-    if image.getexif().get(_ORIENTATION, 1) != 1:
+    has_exif = image.format != "PNG" or "exif" in image.info  # or the whole PNG would be decoded to look for it
+    if has_exif and image.getexif().get(_ORIENTATION, 1) != 1:
         raise _Refused("the image is rotated by its EXIF data: save it upright")
 
 

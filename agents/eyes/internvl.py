@@ -19,13 +19,13 @@ class InternVL(Vision):
 
     @classmethod
     def measure(cls, config: Any) -> tuple[int, int]:
-        """Return the number of tokens per image and its width and height in pixels; -1 for images that are no squares.
+        """Return the number of tokens per image and its width and height in pixels; 0 for images that are no squares.
 
         An odd number of patches per side cannot be joined.
         """
         (height, width), (patch, other) = config.vision_config.image_size, config.vision_config.patch_size
         side, factor = height // patch, round(1 / config.downsample_ratio)
-        return (-1, -1) if height != width or patch != other or side % factor else ((side // factor) ** 2, height)
+        return (0, 0) if height != width or patch != other or side % factor else ((side // factor) ** 2, height)
 
     def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
         """Return the features [M * tokens, width] of images [3, size, size]."""

@@ -15,8 +15,8 @@ from agents.chat_images import Fit, ImageToken
 from agents.errors import WeightsError
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
 from agents.layouts import LAYOUTS
-from agents.stream import MediaSpan
-from games.pictures import decode_picture
+from agents.stream import OFFSETS, MediaSpan
+from games.pictures import LARGEST, decode_picture
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Vision:
         """
         settings = read_preprocessing(folder, cls.defaults) if folder else cls.defaults
         tokens, size = cls.measure(config)
-        if tokens < 0 or size < 0:
-            raise WeightsError(f"a model of type {config.model_type} with images of {tokens} tokens cannot be used")
+        if not 0 < tokens <= OFFSETS or not 0 < size <= LARGEST:
+            raise WeightsError(f"a {config.model_type} with images of {size} pixels and {tokens} tokens cannot be used")
         return cls(int(config.image_token_id), tokens, size, settings)
 
     @classmethod

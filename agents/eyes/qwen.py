@@ -18,6 +18,7 @@ from agents.errors import WeightsError
 from agents.eyes.layout import Vision
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
 from agents.stream import OFFSETS, MediaSpan
+from games.pictures import LARGEST, decode_picture
 
 STRETCH = 200
 """Maximum ratio of an image's sides."""
@@ -54,6 +55,8 @@ class Qwen2(Vision):
             merge=vision.spatial_merge_size,
             frames=vision.temporal_patch_size,
         )
+        if min(made.patch, made.merge, made.frames) < 1:
+            raise WeightsError(f"a {config.model_type} with patches of {made.patch} pixels cannot be used")
         if made.preprocessing.least > made.most(None):
             raise WeightsError(f"{folder}: min_pixels is more than max_pixels")
         return made
@@ -65,7 +68,7 @@ class Qwen2(Vision):
 
     def most(self, most_pixels: int | None) -> int:
         """Return the maximum pixels of an image, so that it has at most `OFFSETS` tokens."""
-        return min(self.preprocessing.most, OFFSETS * self.side**2, most_pixels or 1 << 62)
+        return min(self.preprocessing.most, OFFSETS * self.side**2, LARGEST**2, most_pixels or LARGEST**2)
 
     def fit(self, height: int, width: int, most_pixels: int | None = None) -> Fit:
         """Return the tokens and the scaled size of an image of these pixels, with at most `most_pixels` after scaling.
@@ -102,8 +105,6 @@ class Qwen2(Vision):
     def pixels(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:
         """Decode an image and scale it to `size` (height, width), or as `fit` does: float32 [3, height, width]."""
         if size is None:
-            from games.pictures import decode_picture
-
             image = decode_picture(data)
             size = self.fit(image.height, image.width).size
         return super().pixels(data, size)
