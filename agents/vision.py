@@ -101,19 +101,22 @@ class Seen:
         """
         if not self.vision.has_grid_positions:
             return places
-        shown, (height, width, place) = rows >= 0, self.grids[rows.clamp(min=0)].unbind(-1)
-        ends = torch.where(shown & (place == height * width - 1), torch.maximum(height, width) - height * width, 0)
-        passed = ends.cumsum(-1) if tree is None else (tree.float() @ ends.float()[..., None])[..., 0].long()
-        start = places + before + passed - ends
-        place = torch.where(shown, place, 0)
-        start = start - place
+        _, width, place = self.grids[rows.clamp(min=0)].unbind(-1)
+        ends, place = self._ends(rows), torch.where(rows >= 0, place, 0)
+        with torch.autocast(rows.device.type, enabled=False):  # bfloat16 would round the sums
+            passed = ends.cumsum(-1) if tree is None else (tree.float() @ ends.float()[..., None])[..., 0].long()
+        start = places + before + passed - ends - place
         return torch.stack([start, start + place // width, start + place % width])
 
     def jumps(self, rows: torch.Tensor) -> torch.Tensor:
         """Return how far positions after tokens [..., L] are from their number, over their images; [...] int64."""
+        return self._ends(rows).sum(-1) if self.vision.has_grid_positions else torch.zeros_like(rows[..., 0])
+
+    def _ends(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the jump of each image at its last token, and 0 at all other tokens."""
         height, width, place = self.grids[rows.clamp(min=0)].unbind(-1)
         is_end = (rows >= 0) & (place == height * width - 1)
-        return torch.where(is_end, torch.maximum(height, width) - height * width, 0).sum(-1)
+        return torch.where(is_end, torch.maximum(height, width) - height * width, 0)
 
     def joined(self, places: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Return which tokens [B, L] belong to the same image: [B, L, L] bool.
