@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,21 @@ from agents.eyes.layout import Vision
 from agents.packing import Costs, passes
 from agents.published import ModuleWeights
 from agents.scoring import StreamScorer, batch_of, score_streams
-from agents.stream import Stream
-from tests.factories.eyes import BYTES, FAMILIES, WORDS, bare_scores, make_eyes, picture, span, stream, vision_of_family
+from agents.stream import MediaSpan, Stream
+from agents.vision import Seen, jump
+from tests.factories.eyes import (
+    BYTES,
+    FAMILIES,
+    QWENS,
+    WORDS,
+    bare_inputs,
+    bare_scores,
+    make_eyes,
+    picture,
+    span,
+    stream,
+    vision_of_family,
+)
 
 NEAR = 1e-5
 
@@ -156,3 +170,31 @@ def test_patches_have_their_places_in_bfloat16_too() -> None:
         theirs = model.model.get_image_features(pixels[None].bfloat16(), return_dict=True).pooler_output.float()
     assert (ours - exact).norm() < 0.03 * exact.norm()
     assert (theirs.reshape(ours.shape) - exact).norm() > 3 * (ours - exact).norm()
+
+
+@pytest.mark.parametrize("family", QWENS)
+def test_positions_are_those_of_the_whole_history(family: str, tmp_path: Path) -> None:
+    """As get_rope_index gives them, in one piece or from any place on, and as a tree under bfloat16."""
+    model = make_eyes(family)
+    vision = vision_of_family(model, tmp_path)
+    one = stream(vision, [[SMALL], [TALL, WIDE], [], [TALL]] * 40)
+    given = bare_inputs(vision, one.ids, one.media)
+    wanted, _ = model.model.get_rope_index(
+        given["input_ids"], mm_token_type_ids=given["mm_token_type_ids"], image_grid_thw=given["image_grid_thw"]
+    )
+    media = list({each.hash: each for each in one.media}.values())
+    grids = [(*vision.grid(each), place) for each in media for place in range(each.length)]
+    seen = Seen(vision, torch.zeros((len(grids), 1)), torch.tensor(grids))
+    rows = torch.tensor([[-1 if key >= 0 else _row(media, key) for key in one.keys]])
+    places = torch.arange(len(one))[None]
+    assert len(one) > 600 and torch.equal(seen.positions(places, rows), wanted)
+    with torch.autocast("cpu", torch.bfloat16):
+        tree = torch.ones((1, len(one), len(one)), dtype=torch.bool).tril()
+        assert torch.equal(seen.positions(places, rows, tree=tree), wanted)
+    for cut in (1, 3, 4, 11, 300, len(one) - 1):
+        before = sum(jump(vision, each) for each in one.media if each.start + each.length <= cut)
+        assert torch.equal(seen.positions(places[:, cut:], rows[:, cut:], before), wanted[:, :, cut:])
+
+
+def _row(media: Sequence[MediaSpan], key: int) -> int:
+    return [key for each in media for key in each.token_keys()].index(key)
