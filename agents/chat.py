@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from tokenizers import Tokenizer
 
-from agents.chat_images import Content, ImageToken, after, as_text, cut_images
+from agents.chat_images import Content, ImageMarkup, ImageToken, after, as_text, cut_images, images_of, trimmed
 from agents.chat_parts import ACKNOWLEDGED, LATER, LATER_UNLED, MARKED, UNLED, cut, rewrites_thoughts
 from agents.content_tokenizer import bare_blueprint, blank_tokens, with_added
 from agents.errors import ChatError
@@ -88,14 +88,11 @@ class ChatFrame:
         """Ids that end a sampled reply: the template's end of turn and the end of text."""
 
     @cached_property
-    def _images(self) -> tuple[list[int], Head]:
-        """Ids of an image with what the template puts around it, and the head of a turn that begins with one."""
+    def _images(self) -> ImageMarkup:
+        """How the template shows an image."""
         if self.image is None:
             raise ChatError("a content has images, and the model has no vision")
-        token = self._tokenizer.convert_ids_to_tokens(self.image.id)
-        left, right, head = cut_images(self._tokenizer, self.parts, token)
-        ids = [*self._frame(left), *[self.image.id] * self.image.tokens, *self._frame(right)]
-        return ids, self._head(head)
+        return cut_images(self._tokenizer, self.parts, self.image)
 
     @cached_property
     def longest_token(self) -> int:
@@ -166,7 +163,7 @@ class ChatFrame:
         `opened`: the turn's head is there already. Images need a model with vision (`image`).
         """
         begins_with_image = bool(content) and isinstance(content[0], Image)
-        user = self._images[1] if begins_with_image else self._user
+        user = self._head(self._images.user_head) if begins_with_image else self._user
         return self._after(Head([], "") if opened else user, content) + self._prompt
 
     def answer(self, results: Sequence[ToolResult], text: Content = "") -> list[int]:
@@ -303,17 +300,19 @@ class ChatFrame:
         return [token for ids in letters for token in ids if token not in self.control_ids]
 
     def _after(self, head: Head, content: Content) -> list[int]:
-        if isinstance(content, str):
-            return head.ids + self.encode(head.lead + (content.strip() if self.parts.trims else content))
-        ids, lead, last = list(head.ids), head.lead, len(content) - 1
-        for place, part in enumerate(content):
-            if isinstance(part, Image):
-                ids, lead = ids + self.encode(lead) + self._images[0], ""
-                continue
-            trims = self.parts.trims
-            text = part.lstrip() if trims and place == 0 else part
-            ids, lead = ids + self.encode(lead + (text.rstrip() if trims and place == last else text)), ""
+        if self.parts.trims:
+            content = trimmed(content, bool(images_of(content)) and self._images.trims)
+        ids, lead = list(head.ids), head.lead
+        for part in [content] if isinstance(content, str) else content:
+            shown = self.encode(lead) + self._show(part) if isinstance(part, Image) else self.encode(lead + part)
+            ids, lead = ids + shown, ""
         return ids
+
+    def _show(self, image: Image) -> list[int]:
+        """Return the placeholders of an image, with what the template and the processor put around them."""
+        token, markup = self.image, self._images
+        ids = [token.id] * token.fitted(image).tokens if token else []
+        return self._frame(markup.before) + ids + self._frame(markup.after)
 
     def _head(self, text: str) -> Head:
         frame = text.rstrip(" ")

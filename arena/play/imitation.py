@@ -38,7 +38,7 @@ class Imitation:
         seed: int,
         settings: str,
     ) -> None:
-        """Prepare the imitation by policy name. `settings` is the hash of the run's settings, for checkpoints in `run`."""
+        """Prepare the imitation by policy name. `settings` is the hash of the run's settings, for checkpoints."""
         self.specs, self.demonstrations, self.policies, self.watcher = specs, demonstrations, policies, watcher
         self._run, self._seed, self._settings = run, seed, settings
 

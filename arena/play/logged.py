@@ -55,7 +55,7 @@ class LogSource:
         read = [MatchRecord.from_json(row, theirs.blobs.get) for row in found]
         records = [self._as_own(k, number, record) for number, record in enumerate(read)]
         records = [
-            replace(r, pictures=pictures_of(r.streams) | {name: theirs.blobs.get(name) for name in images(r.turns)})
+            replace(r, pictures=pictures_of(r.streams) | {i.hash: theirs.blobs.get(i.hash) for i in images(r.turns)})
             for r in records
         ]
         log = MatchBatch(self.run.log)

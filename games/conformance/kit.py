@@ -26,6 +26,7 @@ from games.base import TextGame
 from games.conformance.fuzz import ENOUGH, LONGEST, Broken, Make, Unchecked, error_line, fuzz, plain
 from games.conformance.openness import hides_nothing
 from games.conformance.random_acts import TALK, find_legal_acts, legal_act
+from games.pictures import check_picture
 
 STARTS = 20
 """Seeds whose first views are compared if there are no twin deals."""
@@ -310,8 +311,13 @@ def _harmless(game: TextGame, where: str) -> None:
             if bad or (message.sender in game.seats and "\n" in message.text):
                 raise Broken(f"{where}: {seat} reads control characters or forged lines: {message.text[:80]!r}")
             for image in message.images:
-                if not isinstance(game, Pictures) or hashlib.sha256(game.picture(image.hash)).hexdigest() != image.hash:
+                data = game.picture(image.hash) if isinstance(game, Pictures) else b""
+                if hashlib.sha256(data).hexdigest() != image.hash:
                     raise Broken(f"{where}: {seat} is shown {image.text}, of which picture() has other bytes")
+                try:
+                    check_picture(image, data)
+                except ValueError as error:
+                    raise Broken(f"{where}: {seat} is shown {image.text}: {error}") from None
 
 
 PROMISES = {

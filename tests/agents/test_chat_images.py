@@ -1,14 +1,17 @@
 """Images in prompts: as the chat templates of three families write them, in order, and never by a text's doing."""
 
 import hashlib
+import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image as Pixels
 
 from agents.chat import ChatFrame
-from agents.chat_images import ImageToken, after_images, as_text, images_of, spans_in
+from agents.chat_images import Fit, ImageToken, after_images, as_text, images_of, spans_in
 from agents.errors import ChatError
 from agents.nano import nano_tokenizer
 from agents.role import Role
@@ -30,6 +33,22 @@ QWEN = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 """Chat template of Qwen2-VL, without its default system text and counters of images."""
+GEMMA = (
+    "{% for message in messages %}{% if message['role'] == 'assistant' %}{% set role = 'model' %}{% else %}"
+    "{% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' }}"
+    "{% if message['content'] is string %}{{ message['content'] | trim }}{% else %}"
+    "{% for item in message['content'] %}{% if item['type'] == 'image' %}"
+    "{{ '<start_of_image>' }}{% else %}{{ item['text'] | trim }}{% endif %}{% endfor %}{% endif %}"
+    "{{ '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"
+)
+"""Chat template of Gemma 3, without the joining of system and user."""
+INTERNVL = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}{% if message['content'] is string %}"
+    "{{ message['content'] }}{% else %}{% for content in message['content'] %}{% if content['type'] == 'image' %}"
+    "{{ '<image>\n' }}{% elif content['type'] == 'text' %}{{ content['text'] }}{% endif %}{% endfor %}{% endif %}"
+    "{{'<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}{{'<|im_start|>assistant\n' }}{% endif %}"
+)
+"""Chat template of InternVL3, whose placeholder is <IMG_CONTEXT>."""
 TOKENS = 4
 FAMILIES = {
     "smolvlm": (
@@ -38,16 +57,33 @@ FAMILIES = {
         f"<fake_token_around_image><global-img>{'<image>' * TOKENS}<fake_token_around_image>",
     ),
     "qwen": (QWEN, ("<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<image>"), "<image>" * TOKENS),
+    "gemma": (
+        GEMMA,
+        ("<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image>"),
+        f"\n\n<start_of_image>{'<image>' * TOKENS}<end_of_image>\n\n",
+    ),
+    "internvl": (INTERNVL, ("<|im_start|>", "<img>", "</img>", "<image>"), f"<img>{'<image>' * TOKENS}</img>"),
+}
+EDGES: dict[str, dict[str, Any]] = {
+    "gemma": {"mark": "<start_of_image>", "edges": ("\n\n<start_of_image>", "<end_of_image>\n\n")},
+    "internvl": {"edges": ("<img>", "</img>")},
 }
 """Template, added tokens, and what the family's processor writes for `<image>`."""
 
 
-def image(letter: str) -> Image:
-    return Image(hashlib.sha256(letter.encode()).hexdigest(), "image/png", 4, 4)
+FILES: dict[str, bytes] = {}
 
 
-A, B = image("a"), image("b")
-picture = {A.hash: b"a", B.hash: b"b"}.__getitem__
+def image(colour: str) -> Image:
+    file = io.BytesIO()
+    Pixels.new("RGB", (4, 4), colour).save(file, "PNG")
+    name = hashlib.sha256(file.getvalue()).hexdigest()
+    FILES[name] = file.getvalue()
+    return Image(name, "image/png", 4, 4)
+
+
+A, B = image("red"), image("blue")
+picture = FILES.__getitem__
 
 
 def tokenizer_of(family: str = "") -> Any:
@@ -59,8 +95,9 @@ def tokenizer_of(family: str = "") -> Any:
     return tokenizer
 
 
-def frame_of(tokenizer: Any) -> ChatFrame:
-    return ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), TOKENS))
+def frame_of(tokenizer: Any, family: str = "") -> ChatFrame:
+    token = ImageToken(tokenizer.convert_tokens_to_ids("<image>"), TOKENS)
+    return ChatFrame(tokenizer, token._replace(**EDGES.get(family, {})))
 
 
 def parts(content: Any) -> list[dict[str, str]]:
@@ -75,10 +112,11 @@ BARE = frame_of(tokenizer_of())
     "content", [("Look: ", A, " and ", B, " now"), (A, "What is it?"), ("Once more ", A), ("Hm.",)]
 )
 def test_prompts_are_those_of_the_template_and_the_processor(family: str, content: Any) -> None:
-    tokenizer, frame = tokenizer_of(family), frame_of(tokenizer_of(family))
+    tokenizer, frame = tokenizer_of(family), frame_of(tokenizer_of(family), family)
     chat = [{"role": "system", "content": parts(["Be brief."])}, {"role": "user", "content": parts(content)}]
     text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-    wanted = tokenizer(text.replace("<image>", FAMILIES[family][2]), add_special_tokens=False)["input_ids"]
+    mark = EDGES.get(family, {}).get("mark", "<image>")
+    wanted = tokenizer(text.replace(mark, FAMILIES[family][2]), add_special_tokens=False)["input_ids"]
     assert [*frame.open("Be brief."), *frame.ask(content)] == wanted
 
 
@@ -106,12 +144,28 @@ def test_spans_are_of_the_images_in_order() -> None:
     assert [span.hash for span in spans] == [A.hash, B.hash, A.hash]
     assert [span.data for span in spans] == [picture(A.hash), picture(B.hash), picture(A.hash)]
     assert spans[1].start == spans[0].start + TOKENS
-    with pytest.raises(ChatError, match="placeholders of 3 images, and 2 images"):
+    with pytest.raises(ChatError, match="more placeholders than its 2 images need"):
         spans_in(frame.ask(content), frame.image, [A, B], picture)
+    with pytest.raises(ChatError, match=f"fewer than 4 placeholders for image {B.hash}"):
+        spans_in(frame.ask(content), frame.image, [*images_of(content), B], picture)
+    with pytest.raises(ValueError, match="the file has 4 x 4 pixels, not 4 x 5"):
+        spans_in(frame.ask((A,)), frame.image, [replace(A, height=5)], picture)
     with pytest.raises(ChatError, match="does not match its bytes"):
         spans_in(frame.ask(content), frame.image, images_of(content), lambda name: b"a")
     with pytest.raises(ChatError, match="fewer than 4 placeholders"):
         spans_in([frame.image.id] * 6, frame.image, [A], picture)
+
+
+def test_the_number_of_placeholders_depends_on_the_image() -> None:
+    tokenizer = tokenizer_of("qwen")
+    token = ImageToken(tokenizer.convert_tokens_to_ids("<image>"), 0, lambda height, width: Fit(height, (height, 8)))
+    frame, wide = ChatFrame(tokenizer, token), replace(A, height=2)
+    ids = frame.ask((A, "or", wide))
+    assert ids.count(token.id) == 6
+    with pytest.raises(ValueError, match="pixels"):
+        spans_in(ids, token, [A, wide], picture)
+    (span,) = spans_in(frame.ask((A,)), token, [A], picture)
+    assert (span.length, span.size) == (4, (4, 8))
 
 
 def test_images_stand_before_a_content() -> None:

@@ -39,6 +39,7 @@ from games.contracts import Image, MatchId, Message
 from games.negotiation import Negotiation
 from tests.factories.commands import arena
 from tests.factories.labs import Quiet, started_warm, weight_files
+from tests.factories.pictures import png_of
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Deeper(Play):
         return [*records, *more], [*failures, *failed]
 
 
-PNG = b"\x89PNG: a picture of the goods"
+PNG = png_of(64, 48)
 IMAGE = Image(hashlib.sha256(PNG).hexdigest(), "image/png", 64, 48)
 
 

@@ -107,9 +107,9 @@ sampling: {max_tokens: 6, temperature: 1.0}
 """
 
 
-def seeing_config(folder: Path, seed: int = 0) -> str:
-    """Write a model that sees and a role to a folder; return the YAML of an experiment with them."""
-    build_seeing(folder / "model", seed)
+def seeing_config(folder: Path, seed: int = 0, build: Callable[[Path, int], object] = build_seeing) -> str:
+    """Write a model that sees, by `build`, and a role to a folder; return the YAML of an experiment with them."""
+    build(folder / "model", seed)
     (folder / "roles").mkdir(exist_ok=True)
     (folder / "roles" / "viewer.yaml").write_text(ROLE)
     return f"""\

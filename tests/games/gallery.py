@@ -8,9 +8,9 @@ import numpy as np
 
 from games.base import IllegalAct, TextGame
 from games.contracts import Image
+from tests.factories.pictures import png_of
 
-PIXELS = bytes(range(48))
-"""What stands for an image's bytes: nobody decodes them."""
+PIXELS = png_of(4, 4)
 IMAGE = Image(hashlib.sha256(PIXELS).hexdigest(), "image/png", 4, 4)
 
 

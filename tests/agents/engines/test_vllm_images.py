@@ -1,0 +1,74 @@
+"""vLLM's image prompts: one placeholder and one scaled picture per image, beside the tokens as they are."""
+
+from pathlib import Path
+
+import pytest
+
+from agents.engines.base import Request
+from agents.engines.vllm import VLLMEngine
+from agents.engines.vllm_images import copy_processor, image_prompt
+from agents.errors import EngineError
+from agents.eyes.layout import Vision
+from tests.factories.eyes import BYTES, FAMILIES, IMAGE, QWENS, config_of, picture, span, stream
+
+
+def request(vision: Vision) -> Request:
+    one = stream(vision, [[picture(1)], [picture(2, 300, 500), picture(3, 40, 24)]])
+    return Request(
+        policy="p", ids=tuple(one.ids), media=tuple(one.media), key="k", max_tokens=1, temperature=1.0, top_p=1.0,
+        top_k=0, stop_ids=frozenset(), seed=(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("family", QWENS)
+def test_a_prompt_has_a_placeholder_and_a_picture_per_image(family: str) -> None:
+    vision = Vision.of(config_of(family))
+    assert vision and VLLMEngine.capabilities.has_vision
+    asked = request(vision)
+    prompt = image_prompt(vision, asked)
+    assert prompt.keys() == {"prompt_token_ids", "multi_modal_data"}, "vllm.inputs.TokensPrompt"
+    ids, pictures = prompt["prompt_token_ids"], prompt["multi_modal_data"]["image"]
+    assert ids.count(IMAGE) == len(pictures) == 3
+    assert [id for id in ids if id != IMAGE] == [id for id in asked.ids if id != IMAGE]
+    for found, one in zip(pictures, asked.media, strict=True):
+        assert (found.height, found.width) == one.size and found.mode == "RGB"
+        assert vision.fit(found.height, found.width) == (one.length, one.size), "its processor keeps the size"
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in QWENS])
+def test_other_families_are_refused_in_one_line(family: str) -> None:
+    vision = Vision.of(config_of(family))
+    assert vision
+    with pytest.raises(EngineError, match=r"set engine\.kind to in_process"):
+        image_prompt(vision, request(vision))
+
+
+def test_an_image_that_cannot_be_read_is_named() -> None:
+    vision = Vision.of(config_of("qwen2_vl"))
+    assert vision
+    image = picture(1)
+    data, BYTES[image.hash] = BYTES[image.hash], b"https://example.org/cat.png"
+    asked = request(vision)
+    BYTES[image.hash] = data
+    with pytest.raises(ValueError, match=f"image {image.hash}: the image cannot be read: its format is unknown"):
+        image_prompt(vision, asked)
+    assert span(vision, image, 0).data == data
+
+
+def test_a_server_gets_the_files_of_tokenizer_and_processor(tmp_path: Path) -> None:
+    source, folder = tmp_path / "source", tmp_path / "export"
+    source.mkdir()
+    folder.mkdir()
+    for name in (
+        "config.json",
+        "tokenizer.json",
+        "preprocessor_config.json",
+        "chat_template.jinja",
+        "model.safetensors",
+    ):
+        (source / name).write_text("theirs")
+    (folder / "config.json").write_text("ours")
+    copy_processor(source, folder)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"config.json", "tokenizer.json", "preprocessor_config.json", "chat_template.jinja"}
+    assert (folder / "config.json").read_text() == "ours"

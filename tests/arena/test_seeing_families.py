@@ -1,0 +1,117 @@
+"""Policies of each family of vision-language models play, learn and are saved, with frozen towers and budgets."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agents.layouts import Sight
+from agents.policy import Policy, load_module, tokenizer_and_frame, trainable
+from agents.vision import vision_of
+from arena.cli.loop import wait
+from arena.config.experiment import Experiment
+from arena.config.layers import compose
+from arena.config.sources import set_layer, text_layer
+from arena.errors import ConfigError
+from arena.preflight import preflight
+from arena.records import MatchRecord
+from arena.store.run import RunFolder
+from tests.factories.eyes import FAMILIES, bare_scores, build_eyes
+from tests.factories.labs import finished
+from tests.factories.seeing import seeing_config
+
+Configs = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Configs:
+    made: dict[str, str] = {}
+
+    def of(family: str) -> str:
+        if family not in made:
+            folder = tmp_path_factory.mktemp(family)
+            made[family] = seeing_config(folder, 0, lambda path, seed: build_eyes(path, family, seed))
+        return made[family]
+
+    return of
+
+
+def given(config: str, *assignments: str) -> Experiment:
+    plain = ("policies.shared.imitate=null", "iterations=1", "play.matches=4", "play.group=2")
+    return compose([text_layer("test", config), *map(set_layer, (*plain, *assignments))])
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(load_module(folder, frozen=True).named_parameters())
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "smolvlm"])
+def test_a_family_plays_as_transformers_computes_and_learns(family: str, config: Configs, tmp_path: Path) -> None:
+    finished(tmp_path / "run", given(config(family)))
+    run = RunFolder.open(tmp_path / "run")
+    (row,) = run.reader.metrics()
+    assert row["learn"]["shared"]["logprob_gap"] < 1e-5 and row["learn"]["shared"]["grad_norm"] > 0
+    model = load_module(Path(given(config(family)).policies["shared"].model), frozen=True)
+    vision: Any = vision_of(model)
+    for found in run.reader.log.read(1):
+        (stream,) = MatchRecord.from_json(found, run.reader.log.blobs.get).streams["viewer"]
+        assert len(stream.media) == 2
+        wanted = bare_scores(model, vision, stream, vision.image_token).numpy()
+        assert np.array(stream.logprobs)[stream.mask] == pytest.approx(wanted, abs=2e-5)
+
+
+def test_a_frozen_tower_is_not_trained_but_its_connector_is(config: Configs, tmp_path: Path) -> None:
+    experiment = given(config("qwen2_5_vl"), "policies.shared.freeze=[vision]")
+    finished(tmp_path / "run", experiment)
+    before = weights(Path(experiment.policies["shared"].model))
+    after = weights(tmp_path / "run" / "checkpoints" / "0001" / "policies" / "shared")
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert not {name for name in changed if "visual" in name and "merger" not in name}
+    assert any("visual.merger" in name for name in changed) and any("language_model" in name for name in changed)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_tower_is_all_of_the_vision_but_its_connector(family: str, tmp_path: Path) -> None:
+    folder = build_eyes(tmp_path / "model", family)
+    policy = Policy.load("p", folder, folder, train=True, sight=Sight(frozen=True))
+    learned = {name for name in trainable(policy.model) if "language_model" not in name and "text_model" not in name}
+    assert learned and all(
+        any(part in name for part in ("merger", "connector", "projector", "lm_head")) for name in learned
+    )
+
+
+def test_a_budget_of_pixels_makes_images_smaller(config: Configs, tmp_path: Path) -> None:
+    experiment = given(config("qwen2_vl"), "policies.shared.images={pixels: 300}")
+    finished(tmp_path / "run", experiment)
+    for found in RunFolder.open(tmp_path / "run").reader.log.read(1):
+        (stream,) = MatchRecord.from_json(found).streams["viewer"]
+        assert [(span.length, span.size) for span in stream.media] == [(4, (16, 16))] * 2
+    saved = tmp_path / "run" / "checkpoints" / "0001" / "policies" / "shared"
+    token = tokenizer_and_frame(saved)[1].image
+    assert token and token.fit and token.fit(48, 48).tokens == 4
+
+
+@pytest.mark.parametrize(
+    ("family", "assignment", "reason"),
+    [
+        ("qwen2_vl", "images={pixels: 10}", "a token has 64 pixels, so an image cannot have 10"),
+        ("gemma3", "images={pixels: 100}", "the model scales every image to 32 x 32 pixels"),
+        ("gemma3", "model=nano", ""),
+    ],
+)
+def test_settings_that_do_not_fit_the_model_are_refused(
+    family: str, assignment: str, reason: str, config: Configs
+) -> None:
+    more = [] if reason else ["policies.shared.freeze=[vision]"]
+    with pytest.raises(ConfigError, match=reason or r"policies\.shared\.freeze: nano has no vision") as error:
+        wait(preflight(given(config(family), f"policies.shared.{assignment}", *more), lambda what: None))
+    assert "\n" not in str(error.value)
+
+
+def test_an_adapter_learns_on_a_model_of_another_family(config: Configs, tmp_path: Path) -> None:
+    finished(tmp_path / "run", given(config("qwen3_vl"), "policies.shared.adapter={rank: 2}"))
+    (row,) = RunFolder.open(tmp_path / "run").reader.metrics()
+    assert row["learn"]["shared"]["logprob_gap"] < 1e-5 and row["learn"]["shared"]["grad_norm"] > 0

@@ -1,0 +1,97 @@
+"""Hostile picture files: each is refused in one line before it costs memory or starts anything."""
+
+import hashlib
+import io
+import struct
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as Pixels
+
+from games.contracts import Image
+from games.pictures import LARGEST, check_picture, decode_picture
+
+
+def written(kind: str = "PNG", size: tuple[int, int] = (6, 4), **options: Any) -> bytes:
+    file = io.BytesIO()
+    Pixels.new("RGB", size, (200, 10, 10)).save(file, kind, **options)
+    return file.getvalue()
+
+
+def png(width: int, height: int) -> bytes:
+    """Return a PNG whose header promises this size, and that holds a few bytes."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = b"IDAT" + zlib.compress(b"\0" * 64)
+    chunks = b"".join(struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in (header, data))
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+def rotated() -> bytes:
+    exif = Pixels.Exif()
+    exif[0x0112] = 6
+    return written("JPEG", exif=exif)
+
+
+def animated(kind: str) -> bytes:
+    file = io.BytesIO()
+    frames = [Pixels.new("RGB", (4, 4), (level, 0, 0)) for level in (0, 120, 250)]
+    frames[0].save(file, kind, save_all=True, append_images=frames[1:])
+    return file.getvalue()
+
+
+HOSTILE = {
+    "bomb": (lambda: png(60_000, 60_000), "bomb|too large"),
+    "long": (lambda: png(100_000, 1), "100000 x 1 pixels is too large"),
+    "large": (lambda: png(LARGEST + 1, 1), "too large"),
+    "svg": (lambda: b"<svg xmlns='http://www.w3.org/2000/svg'/>", "format is unknown"),
+    "eps": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "format is unknown"),
+    "tiff": (lambda: written("TIFF"), "format is unknown"),
+    "page": (lambda: b"<html></html>", "format is unknown"),
+    "empty": (lambda: b"", "format is unknown"),
+    "exif": (rotated, "rotated by its EXIF data"),
+    "gif": (lambda: animated("GIF"), "animated"),
+    "apng": (lambda: animated("PNG"), "animated"),
+    "webp": (lambda: animated("WEBP"), "animated"),
+    "torn": (lambda: written(size=(300, 300))[:-60], "cannot be read"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_refused_in_one_line(name: str) -> None:
+    make, reason = HOSTILE[name]
+    with pytest.raises(ValueError, match=reason) as error:
+        decode_picture(make())
+    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
+def test_pictures_of_the_usual_formats_are_read(kind: str) -> None:
+    assert decode_picture(written(kind)).size == (6, 4)
+    data = written(kind)
+    check_picture(Image(hashlib.sha256(data).hexdigest(), f"image/{kind.lower()}", 6, 4), data)
+
+
+def test_a_file_of_another_type_or_size_than_its_image_is_refused() -> None:
+    data = written()
+    name = hashlib.sha256(data).hexdigest()
+    with pytest.raises(ValueError, match=f"image {name}: the file is image/png, not image/jpeg"):
+        check_picture(Image(name, "image/jpeg", 6, 4), data)
+    with pytest.raises(ValueError, match="the file has 6 x 4 pixels, not 4 x 6"):
+        check_picture(Image(name, "image/png", 4, 6), data)
+    with pytest.raises(ValueError, match=f"image {name}: the image cannot be read"):
+        check_picture(Image(name, "image/png", 4, 6), b"https://example.org/a.png")
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 70), st.binary(min_size=1, max_size=4), st.sampled_from(["PNG", "GIF", "BMP"]))
+def test_any_damage_gives_a_picture_or_one_line(at: int, change: bytes, kind: str) -> None:
+    data = bytearray(written(kind))
+    data[at : at + len(change)] = change
+    try:
+        assert max(decode_picture(bytes(data)).size) <= LARGEST
+    except ValueError as error:
+        assert "\n" not in str(error)
