@@ -71,14 +71,6 @@ def digit_mask(digit: int) -> NDArray[np.bool_]:
     return lit
 
 
-def read_digit(text: str) -> int | None:
-    """Return the digit that a text names in a figure or a word, with or without "answer:" before it; None if none."""
-    word = text.strip().lower().removeprefix("answer:").strip()
-    if word in DIGITS:
-        return DIGITS.index(word)
-    return int(word) if len(word) == 1 and word in "0123456789" else None
-
-
 def put_form(
     pixels: Pixels, form: str, colour: str, centre: tuple[int, int], radius: int, rng: np.random.Generator
 ) -> None:

@@ -48,10 +48,8 @@ class Picture:
 
     @property
     def is_upright(self) -> bool:
-        """Whether it is neither turned nor mirrored."""
-        return bool(self.rows[-1, 0] >= self.rows[0, 0] and self.columns[0, -1] >= self.columns[0, 0]) and not (
-            self.rows[0, -1] != self.rows[0, 0] or self.columns[-1, 0] != self.columns[0, 0]
-        )
+        """Whether it is neither turned nor mirrored, as far as it has two pixels of the untouched picture to tell."""
+        return bool(self.rows[-1, 0] > self.rows[0, 0] and self.columns[0, -1] > self.columns[0, 0])
 
     @property
     def box(self) -> Box:

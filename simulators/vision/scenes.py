@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulators.vision.boxes import Box
-from simulators.vision.drawing import COLOURS, FORMS, ground, pick, put_digit, put_form, reduce
+from simulators.vision.drawing import COLOURS, FORMS, crop, ground, pick, put_digit, put_form, reduce
 from simulators.vision.png import Pixels
 
 CELL = 48
@@ -101,6 +101,11 @@ def middle(pixels: Pixels, cell: int) -> Pixels:
     return cell_of(pixels, cell, CELL)[edge : edge + TILE, edge : edge + TILE]
 
 
+def look(pixels: Pixels, cell: int, is_tiled: bool) -> Pixels:
+    """Return what a look at a cell of a scene's picture shows: the cell at full size, or its middle alone."""
+    return middle(pixels, cell) if is_tiled else cell_of(pixels, cell, CELL)
+
+
 def overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[str | Pixels]:
     """Return what a viewer sees of a scene's picture: its overview, or the overview of each cell before its name."""
     whole = reduce(pixels)
@@ -118,6 +123,11 @@ def mark_corner(pixels: Pixels) -> Pixels:
     """Draw a yellow mark at a picture's top left, whose longer arm lies along the top. Returns the same pixels."""
     pixels[:MARK, : CELL * 3 // 2] = pixels[: CELL * 3 // 4, :MARK] = COLOURS["yellow"]
     return pixels
+
+
+def fit(pixels: Pixels) -> Pixels:
+    """Return a picture of any size as `CELL` x `CELL` pixels, the nearest ones."""
+    return crop(pixels, (0, 0, pixels.shape[1], pixels.shape[0]), CELL, CELL)
 
 
 def cell_box(cell: int, side: int) -> Box:

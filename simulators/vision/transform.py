@@ -9,11 +9,11 @@ import numpy as np
 
 from games.base import whole_number
 from games.contracts import TOOL
-from simulators.vision.drawing import DIGITS, crop, pick, read_digit
+from simulators.vision.drawing import pick
 from simulators.vision.image_code import OPERATIONS, CodeError, Picture, run
 from simulators.vision.png import Pixels
-from simulators.vision.scenes import CELL, Scene, cell_box, draw_scene, mark_corner, overlap, paint
-from simulators.vision.seeing import Seeing
+from simulators.vision.scenes import Scene, cell_box, draw_scene, fit, mark_corner, overlap, paint
+from simulators.vision.seeing import JUDGED, DigitWorld, read_digit
 from simulators.vision.transform_players import PLAYERS
 
 RIGHT, FORMAT, RECALL, BONUS, OVERUSE, SPURIOUS = "right", "format", "recall", "bonus", "overuse", "spurious"
@@ -21,10 +21,12 @@ DIM = 8
 """Divisor of a dimmed picture's levels."""
 SPARE = 2
 """Runs beyond the number of mandatory operations that are no overuse."""
+BRIGHT = 127
+"""Level that a brightened picture exceeds somewhere, and a dimmed one nowhere."""
 BRIGHTER = ("brighten", "contrast")
 
 
-class Transform(Seeing):
+class Transform(DigitWorld):
     """Game of one viewer, who mends a scene's picture by code and says the digit in the wanted object's cell.
 
     The scene is one of `zoom`, with a yellow mark at its top left. Its picture may be turned, mirrored and dimmed, and
@@ -45,19 +47,17 @@ class Transform(Seeing):
         RIGHT: "the target's digit", FORMAT: "0.1 if all code ran", RECALL: "share of mandatory operations",
         BONUS: "0.2 for another useful operation", OVERUSE: "-0.5 for too many runs", SPURIOUS: "-0.5 for a wrong turn",
     }  # fmt: skip
-    theory: ClassVar[Mapping[str, float]] = {"blind": 0.1}
     players = PLAYERS
-    floor = 0.1
 
     def __init__(self, *, max_turns: int = 6, **options: Any) -> None:
         self.max_turns = whole_number("max_turns", max_turns, least=2, most=32)
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a scene and what was done to its picture. The reset option `judged` replaces the digit that is right."""
-        self.scene: Scene = self.draw_entity(lambda: draw_scene(rng, 3, True), repr)
-        self.digit = int(options.get("judged", self.scene.digits[self.scene.target]))
-        self.turned, self.flipped, self.dimmed = pick(rng, (0, 90, 180, 270)), *(rng.integers(2, size=2) > 0).tolist()
+        """Draw a scene and what was done to its picture."""
+        self.scene = self.draw_scene(rng)
+        self.digit = int(options.get(JUDGED, self.scene.digits[self.scene.target]))
+        self.turned, self.flipped, self.dimmed = self.draw_damage(rng)
         self.image = self.newest = self._damage(mark_corner(paint(self.scene, rng)))
         self.runs = self.errors = 0
         self.called: set[str] = set()
@@ -67,7 +67,15 @@ class Transform(Seeing):
         if self.dimmed:
             self.done["brighten"] = 0.0
         self.right = False
-        self.show(f"find {self.scene.wanted}", _shown(self.image))
+        self.show(f"find {self.scene.wanted}", fit(self.image.pixels))
+
+    def draw_scene(self, rng: np.random.Generator) -> Scene:
+        """Draw a scene of the game's split."""
+        return self.draw_entity(lambda: draw_scene(rng, 3, True), repr)  # type: ignore[no-any-return]
+
+    def draw_damage(self, rng: np.random.Generator) -> tuple[int, bool, bool]:
+        """Draw the degrees by which a picture is turned, whether it is mirrored before that, and whether dimmed."""
+        return pick(rng, (0, 90, 180, 270)), bool(rng.integers(2)), bool(rng.integers(2))
 
     def _damage(self, pixels: Pixels) -> Picture:
         """Return the picture mirrored, then turned counter-clockwise, and dimmed, as drawn for this match."""
@@ -96,14 +104,14 @@ class Transform(Seeing):
             return self._answer(seat, digit)
         self.runs += 1
         try:
-            self.newest, called = run(act, {"image": self.image, "last": self.last})
+            self.newest, called = run(act, {"image": self.image, "last": self.newest})
         except CodeError as why:
             self.errors += 1
             self.show(f"Error: {why}", sender=TOOL)
             called = ()
         else:
             self._count(called)
-            self.show(_shown(self.newest), sender=TOOL)
+            self.show(fit(self.newest.pixels), sender=TOOL)
         if self.turns == self.max_turns - 1:
             self.end("turns", "No turns are left, and nothing was answered.")
         return " ".join(called) or "nothing"
@@ -113,7 +121,7 @@ class Transform(Seeing):
         found = {
             "crop": overlap(self.newest.box, cell_box(self.scene.target, 3)),
             "upright": float(self.newest.is_upright),
-            "brighten": float(self.newest.pixels.max() > 255 // 2 and bool(self.called & {*BRIGHTER})),
+            "brighten": float(self.newest.pixels.max() > BRIGHT),
         }
         self.done = {name: max(value, found[name]) for name, value in self.done.items()}
 
@@ -144,18 +152,3 @@ class Transform(Seeing):
         damage = {"turned": self.turned, "flipped": self.flipped, "dimmed": self.dimmed}
         did = {"recall": self.recall, "runs": self.runs, "errors": self.errors, "spurious": self.spurious}
         return {"score": float(self.right), "success": self.right, **did, **damage}
-
-    def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that reveal the digit."""
-        return {"digit": (f"digit {self.digit}", DIGITS[self.digit])}
-
-    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options of the same scene with two digits that count as right, which the seat never learns."""
-        one, two = rng.permutation(10)[:2].tolist()
-        return {"judged": one}, {"judged": two}
-
-
-def _shown(picture: Picture) -> Pixels:
-    """Return a picture as the viewer sees it: `CELL` x `CELL` pixels, the nearest ones."""
-    height, width = picture.pixels.shape[:2]
-    return crop(picture.pixels, (0, 0, width, height), CELL, CELL)

@@ -11,16 +11,17 @@ import numpy as np
 from games.abilities import GroundingLesson
 from games.base import IllegalAct, choice, flag, whole_number
 from simulators.vision.boxes import read_box
-from simulators.vision.drawing import DIGITS, crop, read_digit
-from simulators.vision.scenes import CELL, NAMES, Scene, cell_of, draw_scene, middle, overview, paint, shows_digit
-from simulators.vision.seeing import VIEWER, Seeing
+from simulators.vision.drawing import crop
+from simulators.vision.png import Pixels
+from simulators.vision.scenes import CELL, NAMES, Scene, cells_of_colour, draw_scene, look, overview, paint, shows_digit
+from simulators.vision.seeing import JUDGED, DigitWorld, read_digit
 from simulators.vision.zoom_lessons import KINDS, draw_lesson
 from simulators.vision.zoom_players import PLAYERS
 
 RIGHT, HIT, FORMAT = "right", "hit", "format"
 
 
-class Zoom(Seeing):
+class Zoom(DigitWorld):
     """Game of one viewer, who sees a scene's overview, looks closer, and says the digit in the wanted object's cell.
 
     Acts: a cell's letter or, with act "box", `x0 y0 x1 y1` in thousandths of the scene, as long as looks remain; after
@@ -39,10 +40,9 @@ class Zoom(Seeing):
     reward_parts: Mapping[str, str] = {
         RIGHT: "the target's digit", HIT: "a look at the target", FORMAT: "every look was readable",
     }  # fmt: skip
-    theory: ClassVar[Mapping[str, float]] = {"blind": 0.1}
+    measured = (HIT, FORMAT)
     players = PLAYERS
     lesson_kinds = KINDS
-    floor = 0.1
 
     def __init__(
         self,
@@ -64,13 +64,16 @@ class Zoom(Seeing):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a scene and show its overview. The reset option `judged` replaces the digit that counts as right."""
+        """Draw a scene and show its overview."""
         self.scene = self.draw_scene(rng)
-        self.digit = int(options.get("judged", self.scene.digits[self.scene.target]))
+        self.digit = int(options.get(JUDGED, self.scene.digits[self.scene.target]))
         self.pixels = paint(self.scene, rng)
         self.looks = self.unreadable = 0
         self.hit = self.right = self.same_colour = False
-        self._show_overview(f"find {self.scene.wanted}")
+        self.show(f"find {self.scene.wanted}", *self._overview())
+
+    def _overview(self) -> list[str | Pixels]:
+        return overview(self.pixels, self.names, self.layout == "tiles")
 
     def draw_scene(self, rng: np.random.Generator) -> Scene:
         """Draw a scene of the game's split."""
@@ -112,9 +115,8 @@ class Zoom(Seeing):
         if name not in self.names:
             return self._show_whole()
         cell = self.names.index(name)
-        self.show(middle(self.pixels, cell) if self.layout == "tiles" else cell_of(self.pixels, cell, CELL))
-        thing = self.scene.things[cell]
-        self._count(seat, cell == self.scene.target, bool(thing and thing.colour == self.scene.wanted.colour))
+        self.show(look(self.pixels, cell, self.layout == "tiles"))
+        self._count(seat, {cell})
         return name
 
     def _look_at_box(self, seat: str, text: str) -> str:
@@ -122,42 +124,25 @@ class Zoom(Seeing):
         if box is None:
             return self._show_whole()
         self.show(crop(self.pixels, box, CELL, CELL))
-        seen = [cell for cell in range(self.cells**2) if shows_digit(box, cell, self.cells)]
-        coloured = [cell for cell in seen if (it := self.scene.things[cell]) and it.colour == self.scene.wanted.colour]
-        self._count(seat, self.scene.target in seen, bool(coloured))
+        self._count(seat, {cell for cell in range(self.cells**2) if shows_digit(box, cell, self.cells)})
         return " ".join(map(str, box))
 
     def _show_whole(self) -> str:
         self.unreadable += 1
-        self._show_overview("")
+        self.show(*self._overview())
         return "whole"
 
-    def _show_overview(self, text: str) -> None:
-        self.show(*([text] if text else []), *overview(self.pixels, self.names, self.layout == "tiles"))
-
-    def _count(self, seat: str, hit: bool, same_colour: bool) -> None:
-        if hit and not self.hit:
+    def _count(self, seat: str, cells: set[int]) -> None:
+        """Record a look that shows the digits of these cells."""
+        if self.scene.target in cells and not self.hit:
             self.pay(seat, HIT, 1.0)
-        self.hit, self.same_colour = self.hit or hit, self.same_colour or same_colour
-
-    def payoffs(self) -> dict[str, float]:
-        """Return the payoffs without the parts "hit" and "format"."""
-        own = self._totals[VIEWER]
-        return {VIEWER: super().payoffs()[VIEWER] - own.get(HIT, 0.0) - own.get(FORMAT, 0.0)}
+        self.hit |= self.scene.target in cells
+        self.same_colour |= not cells.isdisjoint(cells_of_colour(self.scene))
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success` and `right` (the digit was), `looks`, `unreadable`, `hit` and `same_colour`."""
         looked = {"hit": self.hit, "right": self.right, "looks": self.looks, "unreadable": self.unreadable}
         return {"score": float(self.right), "success": self.right, **looked, "same_colour": self.same_colour}
-
-    def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that reveal the digit."""
-        return {"digit": (f"digit {self.digit}", DIGITS[self.digit])}
-
-    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options of the same scene with two digits that count as right, which the seat never learns."""
-        one, two = rng.permutation(10)[:2].tolist()
-        return {"judged": one}, {"judged": two}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson; see `zoom_lessons` for the kinds. Raises ValueError for another kind."""
