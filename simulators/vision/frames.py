@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -11,16 +10,12 @@ import numpy as np
 from games.base import choice, flag, whole_number
 from games.contracts import REFEREE, TOOL
 from simulators.vision.clips import LONGEST, SHORTEST, Clip, draw_clip, sample
+from simulators.vision.frames_acts import USAGE, Answer, Choose, LookUp, clock, read_act
 from simulators.vision.frames_players import PLAYERS
 from simulators.vision.png import Pixels
-from simulators.vision.seeing import JUDGED, DigitWorld, read_digit
+from simulators.vision.seeing import JUDGED, DigitWorld
 
 RIGHT, SPOTLIGHT, LOOKUP = "right", "spotlight", "lookup"
-USAGE = "choose frames between a and b, get frame number at time m:ss, or output answer: X"
-CHOOSE = re.compile(r"choose frames between ([0-9]{1,9}) and ([0-9]{1,9})", re.IGNORECASE)
-TIME = re.compile(r"get frame number at time ([0-9]{1,4}):([0-5][0-9])", re.IGNORECASE)
-ACTION = re.compile(r"<action>([^<>]{0,200})</action>\s*", re.IGNORECASE)
-INTERVAL = re.compile(r"([0-9]{1,9}) ?(?:and|to|-) ?([0-9]{1,9})")
 
 
 class Frames(DigitWorld):
@@ -68,7 +63,7 @@ class Frames(DigitWorld):
         self.pending: int | None = None
         self.is_looked_up = self.right = False
         self.errors, self.faults = 0, set[str]()
-        when = f"at {_clock(self.clip.wanted.second)}" if self.is_timed else "when the lamp changes"
+        when = f"at {clock(self.clip.wanted.second)}" if self.is_timed else "when the lamp changes"
         self.question = f"Which digit is shown {when}?"
         self._show_frames(0, self.clip.length - 1, self.question, sender=REFEREE)
 
@@ -85,43 +80,39 @@ class Frames(DigitWorld):
 
     def play(self, seat: str, act: str) -> str:
         """Choose frames, look up a time, or answer. Returns the action."""
-        marked = ACTION.search(act)
-        action = (marked[1] if marked else act).strip()
-        digit = read_digit(action.lower().removeprefix("output "))
-        if digit is not None:
-            self._answer(seat, digit)
-            return f"output answer: {digit}"
-        if found := CHOOSE.fullmatch(action):
-            self._choose(int(found[1]), int(found[2]), act[: marked.start()] if marked else "")
-        elif found := TIME.fullmatch(action):
-            self._look_up(60 * int(found[1]) + int(found[2]))
+        done = read_act(act)
+        if isinstance(done, Answer):
+            self._answer(seat, done.digit)
+            return str(done)
+        if isinstance(done, Choose):
+            self._choose(done)
+        elif isinstance(done, LookUp):
+            self._look_up(done.second)
         else:
             self._fail(f"write {USAGE}")
         if self.turns == self.max_turns - 1:
             self.end("turns", "No turns are left, and nothing was answered.")
-        return found[0].lower() if found else "nothing"
+        return str(done) if done else "nothing"
 
-    def _choose(self, first: int, last: int, thought: str) -> None:
-        thoughts = INTERVAL.findall(thought)
-        if thoughts and (int(thoughts[-1][0]), int(thoughts[-1][1])) != (first, last):
+    def _choose(self, act: Choose) -> None:
+        if not act.agrees:
             self.faults.add("disagreed")
-        first, last = (min(frame, self.clip.length - 1) for frame in (first, last))
+        first, last = (min(frame, self.clip.length - 1) for frame in (act.first, act.last))
         if first > last:
             self._fail("the first frame comes after the last one")
             return
         if (first, last) in self.chosen:
             self.faults.add("repeated")
-        if self.pending is not None:
-            if not first <= self.pending <= last:
-                self.faults.add("ignored")
-            self.pending = None
+        if self.pending is not None and not first <= self.pending <= last:
+            self.faults.add("ignored")
+        self.pending = None
         self.chosen.append((first, last))
         self._show_frames(first, last, f"Frames {first} to {last}.", sender=TOOL)
 
     def _look_up(self, second: int) -> None:
         frame = self.clip.frame_at(second)
         if frame is None:
-            self._fail(f"the clip ends at {_clock((self.clip.length - 1) // self.clip.rate)}")
+            self._fail(f"the clip ends at {clock((self.clip.length - 1) // self.clip.rate)}")
             return
         self.pending = frame
         self.is_looked_up |= self.is_timed and second == self.clip.wanted.second
@@ -154,8 +145,3 @@ class Frames(DigitWorld):
         used = {"frames": len(self.shown), "intervals": len(self.chosen), "errors": self.errors, **faults}
         asked = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
         return {"score": float(self.right), "success": self.right, **used, **asked}
-
-
-def _clock(second: int) -> str:
-    """Return seconds as m:ss."""
-    return f"{second // 60}:{second % 60:02d}"

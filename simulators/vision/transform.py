@@ -9,20 +9,15 @@ import numpy as np
 
 from games.base import whole_number
 from games.contracts import TOOL
-from simulators.vision.drawing import pick
-from simulators.vision.image_code import OPERATIONS, CodeError, Picture, run
-from simulators.vision.png import Pixels
+from simulators.vision.damage import BRIGHT, Damage
+from simulators.vision.image_code import OPERATIONS, CodeError, run
 from simulators.vision.scenes import Scene, cell_box, draw_scene, fit, mark_corner, overlap, paint
 from simulators.vision.seeing import JUDGED, DigitWorld, read_digit
 from simulators.vision.transform_players import PLAYERS
 
 RIGHT, FORMAT, RECALL, BONUS, OVERUSE, SPURIOUS = "right", "format", "recall", "bonus", "overuse", "spurious"
-DIM = 8
-"""Divisor of a dimmed picture's levels."""
 SPARE = 2
 """Runs beyond the number of mandatory operations that are no overuse."""
-BRIGHT = 127
-"""Level that a brightened picture exceeds somewhere, and a dimmed one nowhere."""
 BRIGHTER = ("brighten", "contrast")
 
 
@@ -57,14 +52,14 @@ class Transform(DigitWorld):
         """Draw a scene and what was done to its picture."""
         self.scene = self.draw_scene(rng)
         self.digit = int(options.get(JUDGED, self.scene.digits[self.scene.target]))
-        self.turned, self.flipped, self.dimmed = self.draw_damage(rng)
-        self.image = self.newest = self._damage(mark_corner(paint(self.scene, rng)))
+        self.damage = Damage.draw(rng)
+        self.image = self.newest = self.damage.apply(mark_corner(paint(self.scene, rng)))
         self.runs = self.errors = 0
         self.called: set[str] = set()
         self.done: dict[str, float] = {"crop": 0.0}
         if not self.image.is_upright:
             self.done["upright"] = 0.0
-        if self.dimmed:
+        if self.damage.dimmed:
             self.done["brighten"] = 0.0
         self.right = False
         self.show(f"find {self.scene.wanted}", fit(self.image.pixels))
@@ -72,17 +67,6 @@ class Transform(DigitWorld):
     def draw_scene(self, rng: np.random.Generator) -> Scene:
         """Draw a scene of the game's split."""
         return self.draw_entity(lambda: draw_scene(rng, 3, True), repr)  # type: ignore[no-any-return]
-
-    def draw_damage(self, rng: np.random.Generator) -> tuple[int, bool, bool]:
-        """Draw the degrees by which a picture is turned, whether it is mirrored before that, and whether dimmed."""
-        return pick(rng, (0, 90, 180, 270)), bool(rng.integers(2)), bool(rng.integers(2))
-
-    def _damage(self, pixels: Pixels) -> Picture:
-        """Return the picture mirrored, then turned counter-clockwise, and dimmed, as drawn for this match."""
-        levels = pixels // DIM if self.dimmed else pixels
-        picture = Picture.of(levels)
-        picture = picture.moved(lambda array: array[:, ::-1]) if self.flipped else picture
-        return picture.moved(lambda array: np.rot90(array, self.turned // 90))
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""
@@ -130,7 +114,7 @@ class Transform(DigitWorld):
         self.pay(seat, RIGHT, float(self.right))
         self.pay(seat, FORMAT, 0.0 if self.errors else 0.1)
         self.pay(seat, RECALL, self.recall)
-        useful = {"resize", *(() if self.dimmed else BRIGHTER)}
+        useful = {"resize", *(() if self.damage.dimmed else BRIGHTER)}
         self.pay(seat, BONUS, 0.2 if self.right and self.called & useful else 0.0)
         self.pay(seat, OVERUSE, -0.5 if self.runs > len(self.done) + SPARE else 0.0)
         self.pay(seat, SPURIOUS, -0.5 if self.spurious else 0.0)
@@ -149,6 +133,5 @@ class Transform(DigitWorld):
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `recall`, `runs`, `errors`, `spurious`, and `turned`, `flipped` and `dimmed`."""
-        damage = {"turned": self.turned, "flipped": self.flipped, "dimmed": self.dimmed}
         did = {"recall": self.recall, "runs": self.runs, "errors": self.errors, "spurious": self.spurious}
-        return {"score": float(self.right), "success": self.right, **did, **damage}
+        return {"score": float(self.right), "success": self.right, **did, **self.damage._asdict()}

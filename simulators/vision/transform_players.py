@@ -41,9 +41,9 @@ def _mender(choose: Choose) -> Callable[[Transform, int], Answer]:
 def mending(game: Transform, cell: int) -> str:
     """Return code that makes the picture upright and bright, and crops a cell."""
     code = "image"
-    code += f".rotate({360 - game.turned})" if game.turned else ""
-    code += ".flip()" if game.flipped else ""
-    code += ".brighten(8)" if game.dimmed else ""
+    code += f".rotate({360 - game.damage.turned})" if game.damage.turned else ""
+    code += ".flip()" if game.damage.flipped else ""
+    code += ".brighten(8)" if game.damage.dimmed else ""
     edges = (cell % 3, cell // 3, cell % 3 + 1, cell // 3 + 1)
     left, top, right, bottom = (edge * SCALE // 3 for edge in edges)
     return f"{code}.crop({left}, {top}, {right - 1}, {bottom - 1})"
