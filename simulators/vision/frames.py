@@ -62,7 +62,7 @@ class Frames(DigitWorld):
         self.shown: set[int] = set()
         self.pending: int | None = None
         self.is_looked_up = self.right = False
-        self.errors, self.faults = 0, set[str]()
+        self.errors, self.slips = 0, set[str]()
         when = f"at {clock(self.clip.wanted.second)}" if self.is_timed else "when the lamp changes"
         self.question = f"Which digit is shown {when}?"
         self._show_frames(0, self.clip.length - 1, self.question, sender=REFEREE)
@@ -96,15 +96,15 @@ class Frames(DigitWorld):
 
     def _choose(self, act: Choose) -> None:
         if not act.agrees:
-            self.faults.add("disagreed")
+            self.slips.add("disagreed")
         first, last = (min(frame, self.clip.length - 1) for frame in (act.first, act.last))
         if first > last:
             self._fail("the first frame comes after the last one")
             return
         if (first, last) in self.chosen:
-            self.faults.add("repeated")
+            self.slips.add("repeated")
         if self.pending is not None and not first <= self.pending <= last:
-            self.faults.add("ignored")
+            self.slips.add("ignored")
         self.pending = None
         self.chosen.append((first, last))
         self._show_frames(first, last, f"Frames {first} to {last}.", sender=TOOL)
@@ -130,9 +130,9 @@ class Frames(DigitWorld):
 
     def _answer(self, seat: str, digit: int) -> None:
         if self.pending is not None:
-            self.faults.add("ignored")
+            self.slips.add("ignored")
         self.right = digit == self.digit
-        if self.right and not (self.gates and self.faults):
+        if self.right and not (self.gates and self.slips):
             is_useful = self.is_looked_up and any(map(self.clip.wanted.holds, self.shown))
             self.pay(seat, RIGHT, 1.0)
             self.pay(seat, SPOTLIGHT, 0.02 if self.chosen else 0.0)
@@ -140,8 +140,8 @@ class Frames(DigitWorld):
         self.end("answered", "That is right." if self.right else "That is wrong.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, `frames` shown, `intervals` chosen, `errors`, `looked_up`, `asked` and faults."""
-        faults = {name: name in self.faults for name in ("repeated", "disagreed", "ignored")}
-        used = {"frames": len(self.shown), "intervals": len(self.chosen), "errors": self.errors, **faults}
+        """Return `score`, `success`, `frames` shown, `intervals` chosen, `errors`, `looked_up`, `asked` and slips."""
+        slips = {name: name in self.slips for name in ("repeated", "disagreed", "ignored")}
+        used = {"frames": len(self.shown), "intervals": len(self.chosen), "errors": self.errors, **slips}
         asked = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
         return {"score": float(self.right), "success": self.right, **used, **asked}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -46,7 +47,7 @@ class Scene(NamedTuple):
     @property
     def cells(self) -> int:
         """Number of cells on a side."""
-        return round(len(self.digits) ** 0.5)
+        return math.isqrt(len(self.digits))
 
     @property
     def wanted(self) -> Thing:

@@ -50,7 +50,7 @@ class Transform(DigitWorld):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a scene and what was done to its picture."""
-        self.scene = self.draw_scene(rng)
+        self.scene: Scene = self.draw_scene(rng)
         self.digit = int(options.get(JUDGED, self.scene.digits[self.scene.target]))
         self.damage = Damage.draw(rng)
         self.image = self.newest = self.damage.apply(mark_corner(paint(self.scene, rng)))

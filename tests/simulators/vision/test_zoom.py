@@ -200,7 +200,7 @@ def test_lessons_label_each_cell_of_their_pictures(kind: str, layout: Any) -> No
 def test_an_attribute_lesson_tells_what_a_probe_sees() -> None:
     """Labels lie where their objects are: a probe trained on a cell's pixels reads its colour."""
     game, rng = Zoom(), random.Random(1)
-    pixels, colours = [], []
+    pixels, colours = list[np.ndarray](), list[int]()
     names = ["none", *("red", "green", "blue", "yellow", "purple", "cyan")]
     while len(colours) < 1800:
         lesson = game.lesson(rng, "attribute")
