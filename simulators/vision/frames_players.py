@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from games.contracts import View
 from simulators.base import Answer
-from simulators.vision.clips import WINDOW
+from simulators.vision.clips import WINDOW, Clip
 
-if TYPE_CHECKING:
-    from simulators.vision.frames import Frames
+
+class Played(Protocol):
+    """What players read of a match of `frames`."""
+
+    clip: Clip
+    chosen: list[tuple[int, int]]
+    shown: set[int]
+    is_timed: bool
+    is_looked_up: bool
+
 
 GUESS = "output answer: 7"
 QUARTERS = 4
 
 
-def _oracle(game: Frames, seed: int) -> Answer:
+def _oracle(game: Played, seed: int) -> Answer:
     """Return a player that looks up an asked time, shows the event, and answers."""
 
     def act(seen: View) -> str:
@@ -32,7 +40,7 @@ def _oracle(game: Frames, seed: int) -> Answer:
     return act
 
 
-def _finder(game: Frames, seed: int) -> Answer:
+def _finder(game: Played, seed: int) -> Answer:
     """Return a player that narrows the lamp's change down by the frames it is shown; it looks up asked times."""
     oracle = _oracle(game, seed)
 
@@ -50,7 +58,7 @@ def _finder(game: Frames, seed: int) -> Answer:
     return act
 
 
-def _uniform(game: Frames, seed: int) -> Answer:
+def _uniform(game: Played, seed: int) -> Answer:
     """Return a player that looks at 32 frames, evenly spread, and guesses if the event is not among them."""
 
     def act(seen: View) -> str:
@@ -64,7 +72,7 @@ def _uniform(game: Frames, seed: int) -> Answer:
     return act
 
 
-def _random(game: Frames, seed: int) -> Answer:
+def _random(game: Played, seed: int) -> Answer:
     """Return a player that chooses random frames, or none, before it says a random digit."""
     rng = np.random.default_rng([seed, 1])
 
@@ -77,7 +85,7 @@ def _random(game: Frames, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Frames, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": lambda game, seed: lambda seen: "",
     "random": _random,
     "oracle": _oracle,

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.boxes import SCALE
+from simulators.vision.damage import Damage
 from simulators.vision.drawing import pick
-from simulators.vision.scenes import cells_of_colour
-
-if TYPE_CHECKING:
-    from simulators.vision.transform import Transform
-
-Choose = Callable[["Transform", np.random.Generator], int]
+from simulators.vision.scenes import Scene, cells_of_colour
 
 
-def _mender(choose: Choose) -> Callable[[Transform, int], Answer]:
+class Played(Protocol):
+    """What players read of a match of `transform`."""
+
+    scene: Scene
+    damage: Damage
+
+
+Choose = Callable[[Played, np.random.Generator], int]
+
+
+def _mender(choose: Choose) -> Callable[[Played, int], Answer]:
     """Return a factory of players that mend the picture, crop one chosen cell, and say its digit."""
 
-    def make(game: Transform, seed: int) -> Answer:
+    def make(game: Played, seed: int) -> Answer:
         rng = np.random.default_rng([seed, 1])
         chosen = 0
 
@@ -38,7 +44,7 @@ def _mender(choose: Choose) -> Callable[[Transform, int], Answer]:
     return make
 
 
-def mending(game: Transform, cell: int) -> str:
+def mending(game: Played, cell: int) -> str:
     """Return code that makes the picture upright and bright, and crops a cell."""
     code = "image"
     code += f".rotate({360 - game.damage.turned})" if game.damage.turned else ""
@@ -49,7 +55,7 @@ def mending(game: Transform, cell: int) -> str:
     return f"{code}.crop({left}, {top}, {right - 1}, {bottom - 1})"
 
 
-def _random(game: Transform, seed: int) -> Answer:
+def _random(game: Played, seed: int) -> Answer:
     """Return a player that runs random code, or none, before it says a random digit."""
     rng = np.random.default_rng([seed, 1])
     codes = ["image.rotate(90)", "last.flip()", "image.brighten(4)", "last.crop(0, 0, 332, 332)"]
@@ -62,7 +68,7 @@ def _random(game: Transform, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Transform, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": lambda game, seed: lambda seen: "",
     "random": _random,
     "oracle": _mender(lambda game, rng: game.scene.target),

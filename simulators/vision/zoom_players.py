@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -11,19 +11,26 @@ from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.boxes import SCALE
 from simulators.vision.drawing import pick
-from simulators.vision.scenes import cells_of_colour
+from simulators.vision.scenes import Scene, cells_of_colour
 
-if TYPE_CHECKING:
-    from simulators.vision.zoom import Zoom
 
-Choose = Callable[["Zoom", np.random.Generator], int]
+class Played(Protocol):
+    """What players read of a match of `zoom`."""
+
+    act: str
+    cells: int
+    names: tuple[str, ...]
+    scene: Scene
+
+
+Choose = Callable[[Played, np.random.Generator], int]
 """Choice of a cell to look at."""
 
 
-def _looker(choose: Choose) -> Callable[[Zoom, int], Answer]:
+def _looker(choose: Choose) -> Callable[[Played, int], Answer]:
     """Return a factory of players that look at one chosen cell and say its digit."""
 
-    def make(game: Zoom, seed: int) -> Answer:
+    def make(game: Played, seed: int) -> Answer:
         rng = np.random.default_rng([seed, 1])
         chosen = 0
 
@@ -39,7 +46,7 @@ def _looker(choose: Choose) -> Callable[[Zoom, int], Answer]:
     return make
 
 
-def _look(game: Zoom, cell: int) -> str:
+def _look(game: Played, cell: int) -> str:
     """Return the act that shows exactly a cell, rounded to thousandths in a box."""
     if game.act == "cell":
         return game.names[cell]
@@ -49,15 +56,15 @@ def _look(game: Zoom, cell: int) -> str:
     return f"{left} {top} {right - 1} {bottom - 1}"
 
 
-def _target(game: Zoom, rng: np.random.Generator) -> int:
+def _target(game: Played, rng: np.random.Generator) -> int:
     return game.scene.target
 
 
-def _of_colour(game: Zoom, rng: np.random.Generator) -> int:
+def _of_colour(game: Played, rng: np.random.Generator) -> int:
     return pick(rng, cells_of_colour(game.scene))
 
 
-def _random(game: Zoom, seed: int) -> Answer:
+def _random(game: Played, seed: int) -> Answer:
     """Return a player that picks any listed act, and boxes and digits at random."""
     rng = np.random.default_rng([seed, 1])
 
@@ -71,12 +78,12 @@ def _random(game: Zoom, seed: int) -> Answer:
     return act
 
 
-def _blind(game: Zoom, seed: int) -> Answer:
+def _blind(game: Played, seed: int) -> Answer:
     """Return a player that reads texts alone: without a picture all cells, and all digits, are alike."""
     return lambda seen: "7" if seen.public["looks"] else _look(game, 0)
 
 
-PLAYERS: Mapping[str, Callable[[Zoom, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": lambda game, seed: lambda seen: "",
     "random": _random,
     "oracle": _looker(_target),
