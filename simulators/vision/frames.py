@@ -1,0 +1,147 @@
+"""A long clip of which few frames are shown: choose frames, look up times, then answer (FrameThinker)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.base import choice, flag, whole_number
+from games.contracts import REFEREE, TOOL
+from simulators.vision.clips import LONGEST, SHORTEST, Clip, draw_clip, sample
+from simulators.vision.frames_acts import USAGE, Answer, Choose, LookUp, clock, read_act
+from simulators.vision.frames_players import PLAYERS
+from simulators.vision.png import Pixels
+from simulators.vision.seeing import JUDGED, DigitWorld
+
+RIGHT, SPOTLIGHT, LOOKUP = "right", "spotlight", "lookup"
+
+
+class Frames(DigitWorld):
+    """Game of one viewer, who is asked which digit a clip shows at a time, or when its lamp changes.
+
+    A clip has 400 to `longest` frames, and shows digits for ten frames each. The viewer is shown eight frames, and none
+    of them has a digit. Acts, alone or after a thought as <action>…</action>: `choose frames between a and b` shows
+    eight frames, evenly spread; frames beyond the end count as the last one. `get frame number at time m:ss` gives the
+    number. `output answer: X`, or the digit alone, ends the match. Anything else is answered by an error. Options
+    besides Simulator's: longest 400 to 2,000; asked "time", "lamp" or "mixed"; max_turns 2 to 32; gates, see below.
+
+    FrameThinker's rewards, paid for a right answer: "right", 1; "spotlight", 0.02 if frames were chosen; "lookup", 0.5
+    if the asked time was looked up and the frame then shown. With `gates` nothing is paid if an interval was chosen
+    twice, differed from the last one in its thought, or left out the frame that was looked up before.
+    """
+
+    name = "frames"
+    metadata: ClassVar[dict[str, Any]] = {"name": "frames_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        RIGHT: "the digit", SPOTLIGHT: "0.02 for chosen frames", LOOKUP: "0.5 for the asked time, looked up and shown",
+    }  # fmt: skip
+    players = PLAYERS
+
+    def __init__(
+        self,
+        *,
+        longest: int = LONGEST,
+        asked: Literal["time", "lamp", "mixed"] = "mixed",
+        max_turns: int = 5,
+        gates: bool = True,
+        **options: Any,
+    ) -> None:
+        self.longest = whole_number("longest", longest, least=SHORTEST, most=LONGEST)
+        self.asked, self.gates = choice("asked", asked, "time", "lamp", "mixed"), flag("gates", gates)
+        self.max_turns = whole_number("max_turns", max_turns, least=2, most=32)
+        super().__init__(**options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draw a clip and a question, and show frames from the whole clip."""
+        self.is_timed = bool(rng.integers(2)) if self.asked == "mixed" else self.asked == "time"
+        self.clip: Clip = self.draw_entity(lambda: draw_clip(rng, self.longest, self.is_timed), repr)
+        self.digit = int(options.get(JUDGED, self.clip.wanted.digit))
+        self.chosen: list[tuple[int, int]] = []
+        self.shown: set[int] = set()
+        self.pending: int | None = None
+        self.is_looked_up = self.right = False
+        self.errors, self.slips = 0, set[str]()
+        when = f"at {clock(self.clip.wanted.second)}" if self.is_timed else "when the lamp changes"
+        self.question = f"Which digit is shown {when}?"
+        self._show_frames(0, self.clip.length - 1, self.question, sender=REFEREE)
+
+    def rules(self) -> str:
+        """Return the task and the acts, as text."""
+        return (
+            f"Answer the question about a clip. {self.max_turns} turns in all, each one of: {USAGE}. Frames that you "
+            "choose are shown: eight, evenly spread, each after its number."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """Return the `question`, the number of `frames` of the clip, and `turns_left`."""
+        return {"question": self.question, "frames": self.clip.length, "turns_left": self.max_turns - self.turns}
+
+    def play(self, seat: str, act: str) -> str:
+        """Choose frames, look up a time, or answer. Returns the action."""
+        done = read_act(act)
+        if isinstance(done, Answer):
+            self._answer(seat, done.digit)
+            return str(done)
+        if isinstance(done, Choose):
+            self._choose(done)
+        elif isinstance(done, LookUp):
+            self._look_up(done.second)
+        else:
+            self._fail(f"write {USAGE}")
+        if self.turns == self.max_turns - 1:
+            self.end("turns", "No turns are left, and nothing was answered.")
+        return str(done) if done else "nothing"
+
+    def _choose(self, act: Choose) -> None:
+        if not act.agrees:
+            self.slips.add("disagreed")
+        first, last = (min(frame, self.clip.length - 1) for frame in (act.first, act.last))
+        if first > last:
+            self._fail("the first frame comes after the last one")
+            return
+        if (first, last) in self.chosen:
+            self.slips.add("repeated")
+        if self.pending is not None and not first <= self.pending <= last:
+            self.slips.add("ignored")
+        self.pending = None
+        self.chosen.append((first, last))
+        self._show_frames(first, last, f"Frames {first} to {last}.", sender=TOOL)
+
+    def _look_up(self, second: int) -> None:
+        frame = self.clip.frame_at(second)
+        if frame is None:
+            self._fail(f"the clip ends at {clock((self.clip.length - 1) // self.clip.rate)}")
+            return
+        self.pending = frame
+        self.is_looked_up |= self.is_timed and second == self.clip.wanted.second
+        self.show(f"Frame {frame}.", sender=TOOL)
+
+    def _fail(self, why: str) -> None:
+        self.errors += 1
+        self.show(f"Error: {why}", sender=TOOL)
+
+    def _show_frames(self, first: int, last: int, text: str, sender: str) -> None:
+        numbers = sample(first, last)
+        self.shown.update(numbers)
+        named: list[str | Pixels] = [part for n in numbers for part in (str(n), self.clip.frame(n))]
+        self.show(text, *named, sender=sender)
+
+    def _answer(self, seat: str, digit: int) -> None:
+        if self.pending is not None:
+            self.slips.add("ignored")
+        self.right = digit == self.digit
+        if self.right and not (self.gates and self.slips):
+            is_useful = self.is_looked_up and any(map(self.clip.wanted.holds, self.shown))
+            self.pay(seat, RIGHT, 1.0)
+            self.pay(seat, SPOTLIGHT, 0.02 if self.chosen else 0.0)
+            self.pay(seat, LOOKUP, 0.5 if is_useful else 0.0)
+        self.end("answered", "That is right." if self.right else "That is wrong.")
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `score`, `success`, `frames` shown, `intervals` chosen, `errors`, `looked_up`, `asked` and slips."""
+        slips = {name: name in self.slips for name in ("repeated", "disagreed", "ignored")}
+        used = {"frames": len(self.shown), "intervals": len(self.chosen), "errors": self.errors, **slips}
+        asked = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
+        return {"score": float(self.right), "success": self.right, **used, **asked}

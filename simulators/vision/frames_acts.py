@@ -1,0 +1,64 @@
+"""Acts of `frames`, as texts are read."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from simulators.vision.seeing import read_digit
+
+USAGE = "choose frames between a and b, get frame number at time m:ss, or output answer: X"
+_CHOOSE = re.compile(r"choose frames between ([0-9]{1,9}) and ([0-9]{1,9})", re.IGNORECASE)
+_TIME = re.compile(r"get frame number at time ([0-9]{1,4}):([0-5][0-9])", re.IGNORECASE)
+_ACTION = re.compile(r"<action>([^<>]{0,200})</action>", re.IGNORECASE)
+_INTERVAL = re.compile(r"([0-9]{1,9}) ?(?:and|to|-) ?([0-9]{1,9})")
+
+
+class Choose(NamedTuple):
+    """Choice of an interval of frames, both ends included."""
+
+    first: int
+    last: int
+    agrees: bool
+    """Whether the last interval in the thought, if there is any, is the same."""
+
+    def __str__(self) -> str:
+        return f"choose frames between {self.first} and {self.last}"
+
+
+class LookUp(NamedTuple):
+    """Question for the frame at a second of the clip."""
+
+    second: int
+
+    def __str__(self) -> str:
+        return f"get frame number at time {clock(self.second)}"
+
+
+class Answer(NamedTuple):
+    """Answer to the question."""
+
+    digit: int
+
+    def __str__(self) -> str:
+        return f"output answer: {self.digit}"
+
+
+def read_act(text: str) -> Choose | LookUp | Answer | None:
+    """Return the act in a text, alone or as <action>…</action> after a thought; None if there is none."""
+    marked = _ACTION.search(text)
+    action = (marked[1] if marked else text).strip()
+    digit = read_digit(action.lower().removeprefix("output "))
+    if digit is not None:
+        return Answer(digit)
+    if found := _TIME.fullmatch(action):
+        return LookUp(60 * int(found[1]) + int(found[2]))
+    if not (found := _CHOOSE.fullmatch(action)):
+        return None
+    thoughts = _INTERVAL.findall(text[: marked.start()]) if marked else []
+    return Choose(int(found[1]), int(found[2]), not thoughts or thoughts[-1] == found.groups())
+
+
+def clock(second: int) -> str:
+    """Return seconds as m:ss."""
+    return f"{second // 60}:{second % 60:02d}"

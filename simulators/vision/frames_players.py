@@ -1,0 +1,96 @@
+"""Reference players of `frames`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from games.contracts import View
+from simulators.base import Answer
+from simulators.vision.clips import WINDOW, Clip
+
+
+class Played(Protocol):
+    """What players read of a match of `frames`."""
+
+    clip: Clip
+    chosen: list[tuple[int, int]]
+    shown: set[int]
+    is_timed: bool
+    is_looked_up: bool
+
+
+GUESS = "output answer: 7"
+QUARTERS = 4
+
+
+def _oracle(game: Played, seed: int) -> Answer:
+    """Return a player that looks up an asked time, shows the event, and answers."""
+
+    def act(seen: View) -> str:
+        event = game.clip.wanted
+        if game.is_timed and not game.is_looked_up:
+            return f"get frame number at time {event.second // 60}:{event.second % 60:02d}"
+        if not game.chosen:
+            return f"choose frames between {event.start} and {event.start + WINDOW - 1}"
+        return f"output answer: {event.digit}"
+
+    return act
+
+
+def _finder(game: Played, seed: int) -> Answer:
+    """Return a player that narrows the lamp's change down by the frames it is shown; it looks up asked times."""
+    oracle = _oracle(game, seed)
+
+    def act(seen: View) -> str:
+        if game.is_timed:
+            return oracle(seen)
+        if any(map(game.clip.wanted.holds, game.shown)):
+            return oracle(seen) if game.chosen else GUESS
+        if seen.public["turns_left"] == 1:
+            return GUESS
+        first = max((frame for frame in game.shown if frame < game.clip.change), default=0)
+        last = min((frame for frame in game.shown if frame >= game.clip.change), default=game.clip.length - 1)
+        return f"choose frames between {first} and {last}"
+
+    return act
+
+
+def _uniform(game: Played, seed: int) -> Answer:
+    """Return a player that looks at 32 frames, evenly spread, and guesses if the event is not among them."""
+
+    def act(seen: View) -> str:
+        done = len(game.chosen)
+        if done == QUARTERS or seen.public["turns_left"] == 1:
+            is_seen = any(map(game.clip.wanted.holds, game.shown))
+            return f"output answer: {game.clip.wanted.digit}" if is_seen else GUESS
+        first, last = (game.clip.length * part // QUARTERS for part in (done, done + 1))
+        return f"choose frames between {first} and {last - 1}"
+
+    return act
+
+
+def _random(game: Played, seed: int) -> Answer:
+    """Return a player that chooses random frames, or none, before it says a random digit."""
+    rng = np.random.default_rng([seed, 1])
+
+    def act(seen: View) -> str:
+        if seen.public["turns_left"] > 1 and rng.integers(2):
+            first, last = sorted(rng.integers(seen.public["frames"], size=2).tolist())
+            return f"choose frames between {first} and {last}"
+        return f"output answer: {rng.integers(10)}"
+
+    return act
+
+
+PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
+    "noop": lambda game, seed: lambda seen: "",
+    "random": _random,
+    "oracle": _oracle,
+    "blind": lambda game, seed: lambda seen: GUESS,
+    "finder": _finder,
+    "uniform": _uniform,
+}
+"""`finder` reads what it is shown; `uniform` is the baseline that ignores the question."""

@@ -1,0 +1,91 @@
+"""Base class of visual worlds: a store of the match's pictures, and messages with images among their texts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.contracts import REFEREE, ContentPart, Image, Message
+from simulators.base import Simulator
+from simulators.vision.drawing import DIGITS
+from simulators.vision.png import Pixels, encode
+
+VIEWER = "viewer"
+JUDGED = "judged"
+
+
+class Album:
+    """Pictures of a match or a lesson, by hash."""
+
+    def __init__(self) -> None:
+        self.pictures: dict[str, bytes] = {}
+
+    def add(self, pixels: Pixels) -> Image:
+        """Keep RGB pixels as a PNG file, and return the image part that names it."""
+        data = encode(pixels)
+        image = Image(hashlib.sha256(data).hexdigest(), "image/png", pixels.shape[1], pixels.shape[0])
+        self.pictures[image.hash] = data
+        return image
+
+
+class Seeing(Simulator):
+    """Base class of visual worlds with one seat. Nobody else is there to talk to."""
+
+    seats = (VIEWER,)
+    measured: ClassVar[tuple[str, ...]] = ()
+    """Reward parts that serve credit assignment only and are no part of the payoff."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(talk=False, **options)
+
+    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """Start a match without pictures of an earlier one."""
+        self.album = Album()
+        super().reset(seed, options)
+
+    def picture(self, hash: str) -> bytes:
+        """Return a picture of this match. Raises KeyError for another hash."""
+        return self.album.pictures[hash]
+
+    def show(self, *parts: str | Pixels, sender: str = REFEREE) -> None:
+        """Send the seat a message of texts and pictures in order."""
+        shown: Sequence[ContentPart] = [part if isinstance(part, str) else self.album.add(part) for part in parts]
+        self._tell(Message(sender, tuple(shown)), ())
+
+    def payoffs(self) -> dict[str, float]:
+        """Return the payoff without the parts in `measured`."""
+        own = self._totals[VIEWER]
+        return {VIEWER: super().payoffs()[VIEWER] - sum(own.get(part, 0.0) for part in self.measured)}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return {}: the seat has no private facts."""
+        return {}
+
+
+class DigitWorld(Seeing):
+    """Base class of visual worlds in which the viewer says one digit; a subclass's `set_up` draws `digit`."""
+
+    theory: ClassVar[Mapping[str, float]] = {"blind": 0.1}
+    floor = 0.1
+    digit: int
+    """Digit that counts as right, which the reset option `judged` replaces."""
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """Return texts that reveal the digit."""
+        return {"digit": (f"digit {self.digit}", DIGITS[self.digit])}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return reset options of one world with two digits that count as right, which the seat never learns."""
+        one, two = rng.permutation(10)[:2].tolist()
+        return {JUDGED: one}, {JUDGED: two}
+
+
+def read_digit(text: str) -> int | None:
+    """Return the digit that a text names in a figure or a word, with or without "answer:" before it; None if none."""
+    word = text.strip().lower().removeprefix("answer:").strip()
+    if word in DIGITS:
+        return DIGITS.index(word)
+    return int(word) if len(word) == 1 and word in "0123456789" else None

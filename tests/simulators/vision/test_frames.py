@@ -1,0 +1,182 @@
+"""Frames: clips show their digits for a moment, times are looked up, and gates take FrameThinker's reward."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulators import conformance
+from simulators.vision import Frames
+from simulators.vision.clips import APART, SHOWN, WINDOW, draw_clip, sample
+from simulators.vision.frames_acts import Answer, Choose, LookUp, read_act
+from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.vision.probes import decoded
+
+
+def started(seed: int = 3, **options: Any) -> Frames:
+    game = Frames(**options)
+    game.reset(seed=seed)
+    return game
+
+
+def play(game: Frames, *acts: str) -> dict[str, float]:
+    """The rewards of the last act, each of which must be legal."""
+    for act in acts:
+        game.step(act)
+        assert game.infos["viewer"]["valid"]
+    rewards: dict[str, float] = game.infos["viewer"]["rewards"]
+    return rewards
+
+
+def asked_time(game: Frames) -> str:
+    second = game.clip.wanted.second
+    return f"get frame number at time {second // 60}:{second % 60:02d}"
+
+
+@pytest.mark.parametrize("options", [{}, {"asked": "time", "split": "test", "longest": 400}], ids=str)
+def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+    assert broken(lambda: Frames(**options), seeds=3, acts=60) == []
+
+
+@pytest.mark.slow
+def test_it_keeps_its_promises_over_many_seeds(capsys: Any) -> None:
+    assert kept_over_many(Frames, {}, capsys)
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_clips_have_their_events_apart_and_none_among_the_first_frames(is_timed: bool) -> None:
+    for seed in range(200):
+        clip = draw_clip(np.random.default_rng(seed), 400 if seed % 2 else 2000, is_timed)
+        starts = sorted(event.start for event in clip.events)
+        assert len(starts) == 4 and min(np.diff(starts)) >= WINDOW + APART and (clip.target > 0) == is_timed
+        assert starts[0] >= 0 and starts[-1] + WINDOW <= clip.length
+        assert all(event.holds(event.second * clip.rate) for event in clip.events)
+        assert not any(event.holds(frame) for event in clip.events for frame in sample(0, clip.length - 1))
+
+
+def test_frames_are_drawn_alone_as_in_any_order() -> None:
+    clip = draw_clip(np.random.default_rng(1), 2000, False)
+    one = [clip.frame(number) for number in range(clip.length)[:40]]
+    assert all((clip.frame(number) == frame).all() for number, frame in reversed([*enumerate(one)]))
+
+
+def test_only_an_events_frames_depend_on_its_digit_and_its_lamp_changes_in_the_middle() -> None:
+    clip = draw_clip(np.random.default_rng(1), 400, False)
+    first = clip.events[0]
+    other = clip._replace(events=(first._replace(digit=(first.digit + 1) % 10), *clip.events[1:]))
+    differs = [n for n in range(clip.length) if (clip.frame(n) != other.frame(n)).any()]
+    assert differs == [*range(first.start, first.start + WINDOW)]
+    red = [n for n in range(clip.length) if clip.frame(n)[4, 27, 0] > clip.frame(n)[4, 27, 1]]
+    assert red == [*range(first.start + WINDOW // 2)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "frames"),
+    [((0, 0), [0]), ((3, 7), [3, 4, 5, 6, 7]), ((0, 15), [1, 3, 5, 7, 9, 11, 13, 15]), ((0, 7), [*range(8)])],
+)
+def test_eight_frames_are_spread_evenly(ends: tuple[int, int], frames: list[int]) -> None:
+    assert sample(*ends) == frames
+
+
+@given(st.integers(0, 1999), st.integers(0, 1999))
+def test_frames_lie_in_their_interval(one: int, two: int) -> None:
+    first, last = sorted((one, two))
+    frames = sample(first, last)
+    assert frames == sorted(set(frames)) and first <= frames[0] and frames[-1] <= last
+    assert len(frames) == min(SHOWN, last - first + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "act"),
+    [
+        ("choose frames between 3 and 9", Choose(3, 9, True)), ("Choose Frames Between 3 And 9", Choose(3, 9, True)),
+        ("It is in 3 to 9. <action>choose frames between 3 and 9</action>", Choose(3, 9, True)),
+        ("It is in 3-8 <action>choose frames between 3 and 9</action>", Choose(3, 9, False)),
+        ("get frame number at time 1:05", LookUp(65)), ("get frame number at time 1:65", None),
+        ("output answer: 7", Answer(7)), ("<action>output answer: seven</action>", Answer(7)), ("7", Answer(7)),
+        ("output answer: 77", None), ("choose frames between 1e9 and 2e9", None), ("", None), ("<action>", None),
+        ("choose frames between -1 and 5", None), ("choose frames between nan and inf", None), ("٧", None),
+        ("choose frames between 9999999999 and 9999999999", None), ("<action>" * 500, None), ("3 and " * 600, None),
+    ],
+)  # fmt: skip
+def test_acts_are_read(text: str, act: Any) -> None:
+    assert read_act(text) == act
+
+
+@given(st.text(alphabet="<action>/choose frames between 0123456789:", max_size=60))
+def test_any_text_is_an_act_or_none(text: str) -> None:
+    assert read_act(str(read_act(text) or "")) == read_act(text) or "action" in text
+
+
+def test_a_careful_match_by_hand() -> None:
+    game = started(asked="time")
+    event = game.clip.wanted
+    frame = event.second * game.clip.rate
+    play(game, asked_time(game))
+    assert game.messages("viewer")[-1].text == f"Frame {frame}."
+    play(game, f"choose frames between {frame} and {frame}")
+    (message,) = game.messages("viewer")
+    assert message.parts[:2] == (f"Frames {frame} to {frame}.", str(frame)) and message.sender == "tool"
+    assert (decoded(game.picture(message.images[0].hash)) == game.clip.frame(frame)).all()
+    assert play(game, str(event.digit)) == {"right": 1.0, "spotlight": 0.02, "lookup": 0.5}
+    assert game.payoffs() == {"viewer": 1.52}
+
+
+def test_the_first_frames_are_eight_and_alike_in_size() -> None:
+    sizes = set()
+    for seed in range(20):
+        game = started(seed)
+        (message,) = game.messages("viewer")
+        assert [int(part) for part in message.parts[1:] if isinstance(part, str)] == sample(0, game.clip.length - 1)
+        sizes |= {(image.width, image.height, len(game.picture(image.hash))) for image in message.images}
+    assert len(sizes) == 1
+
+
+def faulty(game: Frames, fault: str) -> list[str]:
+    start = game.clip.wanted.start
+    whole = f"choose frames between {start} and {start + 9}"
+    return {
+        "repeated": [whole, whole],
+        "disagreed": [f"between 1 and 2 <action>{whole}</action>"],
+        "ignored": [asked_time(game), "choose frames between 0 and 1", whole],
+    }[fault]
+
+
+@pytest.mark.parametrize("fault", ["repeated", "disagreed", "ignored"])
+def test_gates_take_all_of_the_reward_and_without_them_it_is_paid(fault: str) -> None:
+    for gates in (True, False):
+        game = started(asked="time", gates=gates)
+        paid = play(game, *faulty(game, fault), f"output answer: {game.digit}")
+        assert bool(paid) is not gates and game.report()[fault] and game.report()["success"]
+
+
+def test_looking_a_time_up_and_answering_at_once_ignores_it() -> None:
+    game = started(asked="time")
+    assert play(game, asked_time(game), str(game.digit)) == {} and game.report()["ignored"]
+
+
+def test_errors_are_observations_and_numbers_are_clamped() -> None:
+    game = started(max_turns=6)
+    for act, said in [
+        ("choose frames between 9 and 3", "Error: the first frame comes after"),
+        ("get frame number at time 9999:59", "Error: the clip ends at "), ("what", "Error: write choose frames"),
+        ("choose frames between 999999999 and 999999999", f"Frames {game.clip.length - 1} to {game.clip.length - 1}."),
+    ]:  # fmt: skip
+        play(game, act)
+        assert game.messages("viewer")[-1].text.startswith(said)
+    play(game, "what", "what")
+    assert game.ended == "turns" and game.report()["errors"] == 5 and game.payoffs() == {"viewer": 0.0}
+
+
+def test_yardsticks_stand_in_order() -> None:
+    game = Frames()
+    scores = {
+        name: np.mean([conformance.play(game, seed, name)["score"] for seed in range(40)])
+        for name in ("oracle", "finder", "uniform")
+    }
+    assert scores["oracle"] == 1.0 and scores["finder"] >= 0.85 and 0.1 <= scores["uniform"] <= 0.6
+    digits = [draw_clip(np.random.default_rng(seed), 2000, True).wanted.digit for seed in range(2000)]
+    assert {game.players["blind"](game, seed)(None) for seed in range(9)} == {"output answer: 7"}  # type: ignore[arg-type]
+    assert max(np.bincount(digits)) / len(digits) <= 0.12
