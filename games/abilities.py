@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from games.contracts import Game, View
+from games.contracts import ContentPart, Game, View
 
 
 class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export it
@@ -69,6 +70,39 @@ class Pictures(Ability, Protocol):
 
     def picture(self, hash: str) -> bytes:
         """Return the bytes of an image in a message of this match by its hash. Raises KeyError if it is unknown."""
+
+
+Labels = tuple[tuple[tuple[str, ...], ...], ...]
+"""Grid of labels over an image: rows of cells, top row first, each with its words; () is a cell without a label.
+
+A cell's words belong, in order, to the image tokens that lie in it. They are bare, without blanks around them.
+"""
+
+
+class GroundingLesson(NamedTuple):
+    """Prompt whose images have labels, which connects a model's image tokens with words."""
+
+    parts: tuple[ContentPart, ...]
+    """Texts and images in order, as in a `Message`."""
+    pictures: Mapping[str, bytes]
+    """Bytes of the images by hash."""
+    labels: tuple[Labels, ...]
+    """Grid of each image, in the order of the images."""
+    answer: str = ""
+    """Text that follows the prompt. "" if only labels are learned."""
+
+
+@runtime_checkable
+class Grounds(Ability, Protocol):
+    """A game that draws labelled images of its world, to be learned before it is played."""
+
+    lesson_kinds: Sequence[str]
+
+    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
+        """Draw a lesson of a kind in `lesson_kinds`, from the game's split, without a match.
+
+        Raises ValueError for another kind.
+        """
 
 
 @runtime_checkable

@@ -1,0 +1,94 @@
+"""Drawing in whole numbers, so that every processor gives the same pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulators.vision.png import Pixels
+
+COLOURS: Mapping[str, tuple[int, int, int]] = {
+    "red": (225, 50, 50), "green": (50, 190, 70), "blue": (60, 90, 235),
+    "yellow": (235, 215, 60), "purple": (165, 65, 200), "cyan": (70, 210, 220),
+}  # fmt: skip
+FORMS = ("circle", "square", "triangle", "cross")
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+REDUCTION = 3
+"""Ratio of a picture's size to its overview's."""
+GROUND, PLATE, INK = 24, 40, 240
+GRAIN, TINT = 12, 18
+"""Levels by which the ground's pixels, and an object's colour, vary, so that no two pictures are the same."""
+SEGMENTS = ("abcdef", "bc", "abged", "abgcd", "fgbc", "afgcd", "afgedc", "abc", "abcdefg", "abcdfg")
+"""Lit segments of each digit in a seven-segment display, by their usual letters."""
+DIGIT_WIDTH, DIGIT_HEIGHT = 8, 14
+_BARS: Mapping[str, tuple[slice, slice]] = {
+    "a": (slice(0, 2), slice(0, 8)), "g": (slice(6, 8), slice(0, 8)), "d": (slice(12, 14), slice(0, 8)),
+    "f": (slice(0, 8), slice(0, 2)), "b": (slice(0, 8), slice(6, 8)),
+    "e": (slice(6, 14), slice(0, 2)), "c": (slice(6, 14), slice(6, 8)),
+}  # fmt: skip
+
+
+def ground(rng: np.random.Generator, height: int, width: int) -> Pixels:
+    """Draw a dark grey ground with grain, [height, width, 3]."""
+    grain = rng.integers(0, GRAIN, (height, width, 1), dtype=np.uint8)
+    return np.repeat(grain + np.uint8(GROUND), 3, axis=2)
+
+
+@cache
+def mask(form: str, radius: int) -> NDArray[np.bool_]:
+    """Return the pixels of a form in `FORMS`, [2 * radius + 1, 2 * radius + 1]."""
+    y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1]
+    bar = radius // 3
+    masks: Mapping[str, NDArray[np.bool_]] = {
+        "circle": x * x + y * y <= radius * radius,
+        "square": np.maximum(abs(x), abs(y)) <= radius * 7 // 8,
+        "triangle": 2 * abs(x) <= y + radius,
+        "cross": np.minimum(abs(x), abs(y)) <= bar,
+    }
+    return masks[form]
+
+
+@cache
+def digit_mask(digit: int) -> NDArray[np.bool_]:
+    """Return the pixels of a digit as a seven-segment display of two-pixel strokes, [14, 8].
+
+    No stroke has a pixel whose row and column are both 2 modulo 3. So an overview (`reduce`) is the same for every
+    digit whose corner has a row and a column that are 2 modulo 3, as the pixels that it keeps are 1 modulo 3.
+    """
+    lit = np.zeros((DIGIT_HEIGHT, DIGIT_WIDTH), bool)
+    for segment in SEGMENTS[digit]:
+        lit[_BARS[segment]] = True
+    return lit
+
+
+def put_form(
+    pixels: Pixels, form: str, colour: str, centre: tuple[int, int], radius: int, rng: np.random.Generator
+) -> None:
+    """Draw a form around a centre (row, column), in a tint of its colour."""
+    row, column = centre
+    tint = np.array(COLOURS[colour]) + rng.integers(-TINT, TINT + 1, 3)
+    area = pixels[row - radius : row + radius + 1, column - radius : column + radius + 1]
+    area[mask(form, radius)] = tint.clip(0, 255).astype(np.uint8)
+
+
+def put_digit(pixels: Pixels, digit: int, row: int, column: int) -> None:
+    """Draw a digit on a dark plate that is a pixel larger on each side. `row` and `column` are the digit's corner."""
+    pixels[row - 1 : row + DIGIT_HEIGHT + 1, column - 1 : column + DIGIT_WIDTH + 1] = PLATE
+    pixels[row : row + DIGIT_HEIGHT, column : column + DIGIT_WIDTH][digit_mask(digit)] = INK
+
+
+def crop(pixels: Pixels, box: tuple[int, int, int, int], height: int, width: int) -> Pixels:
+    """Cut a box (left, top, right, bottom) and scale it by taking the nearest pixel, the middle one of each block."""
+    left, top, right, bottom = box
+    rows = top + (2 * np.arange(height) + 1) * (bottom - top) // (2 * height)
+    columns = left + (2 * np.arange(width) + 1) * (right - left) // (2 * width)
+    return pixels[rows[:, None], columns]
+
+
+def reduce(pixels: Pixels) -> Pixels:
+    """Return the overview of a picture: the middle pixel of each block of `REDUCTION` x `REDUCTION`."""
+    height, width = pixels.shape[:2]
+    return crop(pixels, (0, 0, width, height), height // REDUCTION, width // REDUCTION)

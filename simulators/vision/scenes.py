@@ -1,0 +1,115 @@
+"""Scenes of `zoom`: a grid of cells, some with a coloured form, each with a small digit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from simulators.vision.boxes import Box
+from simulators.vision.drawing import COLOURS, FORMS, ground, put_digit, put_form, reduce
+from simulators.vision.png import Pixels
+
+CELL = 48
+"""Width and height of a cell in pixels."""
+TILE = 16
+"""Width and height of a cell's overview, and of the middle of a cell, which holds its digit."""
+NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXY"
+"""Names of cells, row by row."""
+NONE = "none"
+RADII, SHIFT = (17, 20), 2
+"""Limits of an object's radius, and the largest shift of its centre, in pixels."""
+DIGIT_ROW, DIGIT_COLUMNS = 17, (17, 20, 23)
+"""Places of a digit's corner in its cell."""
+
+
+class Thing(NamedTuple):
+    """Object of a scene."""
+
+    colour: str
+    form: str
+
+    def __str__(self) -> str:
+        return f"{self.colour} {self.form}"
+
+
+class Scene(NamedTuple):
+    """Content of a scene: the object in each cell, or None, the digits, and the cell of the target."""
+
+    things: tuple[Thing | None, ...]
+    digits: tuple[int, ...]
+    target: int
+
+    @property
+    def cells(self) -> int:
+        """Number of cells on a side."""
+        return round(len(self.digits) ** 0.5)
+
+    @property
+    def wanted(self) -> Thing:
+        """The target."""
+        thing = self.things[self.target]
+        assert thing is not None
+        return thing
+
+
+def draw_scene(rng: np.random.Generator, cells: int, distractors: bool) -> Scene:
+    """Draw a scene with objects in two thirds of the cells.
+
+    Exactly one other object has the target's colour if `distractors`, in another form; otherwise none has.
+    """
+    colour, form = str(rng.choice(list(COLOURS))), str(rng.choice(FORMS))
+    others = [one for one in COLOURS if one != colour]
+    things = [Thing(colour, form)]
+    if distractors:
+        things.append(Thing(colour, str(rng.choice([one for one in FORMS if one != form]))))
+    while len(things) < 2 * cells**2 // 3:
+        things.append(Thing(str(rng.choice(others)), str(rng.choice(FORMS))))
+    places = rng.permutation(cells**2)[: len(things)].tolist()
+    held = dict(zip(places, things, strict=True))
+    digits = rng.integers(10, size=cells**2).tolist()
+    return Scene(tuple(held.get(cell) for cell in range(cells**2)), tuple(digits), places[0])
+
+
+def paint(scene: Scene, rng: np.random.Generator) -> Pixels:
+    """Draw a scene's picture, `CELL` pixels per cell. The draws do not depend on the digits."""
+    side = scene.cells
+    pixels = ground(rng, side * CELL, side * CELL)
+    for cell, (thing, digit) in enumerate(zip(scene.things, scene.digits, strict=True)):
+        top, left = cell // side * CELL, cell % side * CELL
+        row, column = (rng.integers(-SHIFT, SHIFT + 1, 2) + CELL // 2).tolist()
+        radius, offset = int(rng.integers(RADII[0], RADII[1] + 1)), int(rng.choice(DIGIT_COLUMNS))
+        if thing:
+            put_form(pixels, thing.form, thing.colour, (top + row, left + column), radius, rng)
+        put_digit(pixels, digit, top + DIGIT_ROW, left + offset)
+    return pixels
+
+
+def cell_of(pixels: Pixels, cell: int, size: int) -> Pixels:
+    """Return a cell of a picture with cells of `size` pixels, counted row by row."""
+    side = pixels.shape[1] // size
+    top, left = cell // side * size, cell % side * size
+    return pixels[top : top + size, left : left + size]
+
+
+def middle(pixels: Pixels, cell: int) -> Pixels:
+    """Return the middle of a cell of a scene's picture at full size, `TILE` x `TILE`: the plate with its digit."""
+    edge = (CELL - TILE) // 2
+    return cell_of(pixels, cell, CELL)[edge : edge + TILE, edge : edge + TILE]
+
+
+def overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[str | Pixels]:
+    """Return what a viewer sees of a scene's picture: its overview, or the overview of each cell before its name."""
+    whole = reduce(pixels)
+    if not is_tiled:
+        return [whole]
+    return [part for cell, name in enumerate(names) for part in (cell_of(whole, cell, TILE), name)]
+
+
+def shows_digit(box: Box, cell: int, side: int) -> bool:
+    """Return True if a box holds the whole middle of a cell and is at most two cells wide and high."""
+    left, top, right, bottom = box
+    column, row = cell % side * CELL + (CELL - TILE) // 2, cell // side * CELL + (CELL - TILE) // 2
+    is_inside = left <= column and top <= row and column + TILE <= right and row + TILE <= bottom
+    return is_inside and max(right - left, bottom - top) <= 2 * CELL

@@ -1,0 +1,111 @@
+"""Lessons of `zoom`, by kind.
+
+`attribute`: the overview after the word `colour` or `form`; labels are the objects' colours or forms, or `none`.
+`glyph`: digits at full size after the word `read`; labels are the digits, or `none`.
+`find`: the overview after `find red any` or `find any circle`; each matching cell's label is its name, the others' is
+`none`, and the answer is a matching cell.
+`words`: labels complete the sentences `red circle is in A` and `digit is seven` of each cell's overview and middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from games.abilities import GroundingLesson, Labels
+from simulators.vision.drawing import DIGITS, ground
+from simulators.vision.png import Pixels
+from simulators.vision.scenes import NONE, TILE, Scene, Thing, middle, overview, paint
+from simulators.vision.seeing import Album
+
+EMPTY = 0.2
+"""Share of places without a digit on a sheet of digits."""
+NOTHING = "nothing"
+
+
+class SceneGame(Protocol):
+    """A game that draws scenes."""
+
+    names: tuple[str, ...]
+    layout: str
+
+    def draw_scene(self, rng: np.random.Generator) -> Scene: ...
+
+
+Words = tuple[str, ...]
+
+
+def draw_lesson(game: SceneGame, rng: np.random.Generator, kind: str) -> GroundingLesson:
+    """Draw a lesson of a kind in `KINDS` about a scene of the game. Raises ValueError for another kind."""
+    if kind not in LESSONS:
+        raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(LESSONS)}")
+    scene = game.draw_scene(rng)
+    return LESSONS[kind](game, scene, paint(scene, rng), rng)
+
+
+def _attribute(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+    field = "colour" if rng.integers(2) else "form"
+    words = [(_value(thing, field),) for thing in scene.things]
+    return _over_cells(game, [field, *overview(pixels, game.names, game.layout == "tiles")], words)
+
+
+def _glyph(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+    is_empty = rng.random(len(scene.digits)) < EMPTY
+    places = [
+        ground(rng, TILE, TILE) if empty else middle(pixels, cell) for cell, empty in enumerate(is_empty.tolist())
+    ]
+    words = [(NONE if empty else str(digit),) for empty, digit in zip(is_empty, scene.digits, strict=True)]
+    return _over_cells(game, ["read", *(places if game.layout == "tiles" else [_sheet(places)])], words)
+
+
+def _find(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+    things = [thing for thing in scene.things if thing]
+    field = "colour" if rng.integers(2) else "form"
+    value = _value(things[int(rng.integers(len(things)))], field)
+    fits = [_value(thing, field) == value for thing in scene.things]
+    words = [(name if fit else NONE,) for name, fit in zip(game.names, fits, strict=True)]
+    text = f"find {value} any" if field == "colour" else f"find any {value}"
+    answer = str(rng.choice([name for name, fit in zip(game.names, fits, strict=True) if fit]))
+    return _over_cells(game, [text, *overview(pixels, game.names, game.layout == "tiles")], words, answer)
+
+
+def _words(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+    shown = overview(pixels, game.names, game.layout == "tiles")
+    things = [(*(thing or (NOTHING, NOTHING)), "is", "in") for thing in scene.things]
+    digits = [("digit", "is", DIGITS[digit]) for digit in scene.digits]
+    middles = [middle(pixels, cell) for cell in range(len(digits))]
+    if game.layout == "tiles":
+        return _over_cells(game, [*shown, *middles], [*things, *digits])
+    return _over_cells(game, [*shown, _sheet(middles)], [*things, *digits])
+
+
+LESSONS: Mapping[str, Callable[[SceneGame, Scene, Pixels, np.random.Generator], GroundingLesson]] = {
+    "attribute": _attribute, "glyph": _glyph, "find": _find, "words": _words,
+}  # fmt: skip
+KINDS = tuple(LESSONS)
+
+
+def _value(thing: Thing | None, field: str) -> str:
+    return str(getattr(thing, field)) if thing else NONE
+
+
+def _sheet(places: Sequence[Pixels]) -> Pixels:
+    """Return square pictures of equal size as one picture, row by row."""
+    side = round(len(places) ** 0.5)
+    return np.concatenate([np.concatenate(places[row * side : (row + 1) * side], axis=1) for row in range(side)])
+
+
+def _over_cells(
+    game: SceneGame, shown: Sequence[str | Pixels], words: Sequence[Words], answer: str = ""
+) -> GroundingLesson:
+    """Return a lesson of texts and pictures, whose cells have these words: one per picture, or a whole grid each."""
+    album, side = Album(), round(len(game.names) ** 0.5)
+    parts = tuple(part if isinstance(part, str) else album.add(part) for part in shown)
+    size = 1 if game.layout == "tiles" else side
+    grids = [words[start : start + size**2] for start in range(0, len(words), size**2)]
+    labels: tuple[Labels, ...] = tuple(
+        tuple(tuple(grid[row * size : (row + 1) * size]) for row in range(size)) for grid in grids
+    )
+    return GroundingLesson(parts, album.pictures, labels, answer)
