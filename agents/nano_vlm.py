@@ -13,7 +13,7 @@ from typing import Any
 from agents.nano import ROLES, ids_of, tokenizer_of
 
 NAME = "nano-vlm"
-PARAMETERS = 0
+PARAMETERS = 1_197_824
 IMAGE = "<image>"
 TEMPLATE = (
     "{% for message in messages %}"
@@ -31,8 +31,8 @@ WORDS = """
 find look crop zoom read answer query colour form digit cell none any empty nothing
 red green blue yellow purple cyan orange pink brown white black grey
 circle square triangle cross star ring diamond bar heart
-is in at on of the a and or not no yes what which where there with see shows target object scene picture image frame page
-go move stop done left right up down turn forward top bottom middle near far first last second next take play act
+is in at on of the a and or not no yes what which where there with see shows target object scene picture image frame
+page go move stop done left right up down turn forward top bottom middle near far first last second next take play act
 rotate flip dim bright crop choose between search time start end good bad wrong true false
 zero one two three four five six seven eight nine
 """
