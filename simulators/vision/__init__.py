@@ -1,5 +1,6 @@
 """Visual worlds drawn from a seed, whose answers need a closer look."""
 
+from simulators.vision.transform import Transform
 from simulators.vision.zoom import Zoom
 
-__all__ = ["Zoom"]
+__all__ = ["Transform", "Zoom"]

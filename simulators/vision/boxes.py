@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 Box = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels; right and bottom are not included."""
@@ -18,10 +19,18 @@ def read_box(text: str, width: int, height: int) -> Box | None:
     0, and above 999 as 999. A box whose right or bottom edge is not beyond its left or top edge is none.
     """
     found = _BOX.fullmatch(text.strip())
-    if not found:
-        return None
-    left, top, right, bottom = (min(max(int(number), 0), SCALE - 1) for number in found.groups())
+    return clamped_box([int(number) for number in found.groups()], width, height) if found else None
+
+
+def clamped_box(edges: Sequence[int], width: int, height: int) -> Box | None:
+    """Return left, top, right and bottom in thousandths as pixels of a picture, by the rule of `read_box`."""
+    left, top, right, bottom = (min(max(edge, 0), SCALE - 1) for edge in edges)
     if right <= left or bottom <= top:
         return None
-    ends = (-(-(right + 1) * width // SCALE), -(-(bottom + 1) * height // SCALE))
-    return left * width // SCALE, top * height // SCALE, *ends
+    starts = (min(_pixel(left, width), width - 1), min(_pixel(top, height), height - 1))
+    return *starts, max(_pixel(right + 1, width), starts[0] + 1), max(_pixel(bottom + 1, height), starts[1] + 1)
+
+
+def _pixel(thousandths: int, size: int) -> int:
+    """Return thousandths of a size, rounded to the nearest pixel."""
+    return (2 * thousandths * size + SCALE) // (2 * SCALE)

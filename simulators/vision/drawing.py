@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulators.vision.png import Pixels
 
+Kind = TypeVar("Kind")
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (225, 50, 50), "green": (50, 190, 70), "blue": (60, 90, 235),
     "yellow": (235, 215, 60), "purple": (165, 65, 200), "cyan": (70, 210, 220),
@@ -29,6 +31,11 @@ _BARS: Mapping[str, tuple[slice, slice]] = {
     "f": (slice(0, 8), slice(0, 2)), "b": (slice(0, 8), slice(6, 8)),
     "e": (slice(6, 14), slice(0, 2)), "c": (slice(6, 14), slice(6, 8)),
 }  # fmt: skip
+
+
+def pick(rng: np.random.Generator, options: Sequence[Kind]) -> Kind:
+    """Draw one of these options uniformly; faster than the generator's own `choice`."""
+    return options[int(rng.integers(len(options)))]
 
 
 def ground(rng: np.random.Generator, height: int, width: int) -> Pixels:
@@ -62,6 +69,14 @@ def digit_mask(digit: int) -> NDArray[np.bool_]:
     for segment in SEGMENTS[digit]:
         lit[_BARS[segment]] = True
     return lit
+
+
+def read_digit(text: str) -> int | None:
+    """Return the digit that a text names in a figure or a word, with or without "answer:" before it; None if none."""
+    word = text.strip().lower().removeprefix("answer:").strip()
+    if word in DIGITS:
+        return DIGITS.index(word)
+    return int(word) if len(word) == 1 and word in "0123456789" else None
 
 
 def put_form(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulators.vision.boxes import Box
-from simulators.vision.drawing import COLOURS, FORMS, ground, put_digit, put_form, reduce
+from simulators.vision.drawing import COLOURS, FORMS, ground, pick, put_digit, put_form, reduce
 from simulators.vision.png import Pixels
 
 CELL = 48
@@ -20,6 +20,8 @@ NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXY"
 NONE = "none"
 RADII, SHIFT = (17, 20), 2
 """Limits of an object's radius, and the largest shift of its centre, in pixels."""
+MARK = 4
+"""Width of a corner mark's arms in pixels."""
 DIGIT_ROW, DIGIT_COLUMNS = 17, (17, 20, 23)
 """Places of a digit's corner in its cell."""
 
@@ -59,13 +61,13 @@ def draw_scene(rng: np.random.Generator, cells: int, distractors: bool) -> Scene
 
     Exactly one other object has the target's colour if `distractors`, in another form; otherwise none has.
     """
-    colour, form = str(rng.choice(list(COLOURS))), str(rng.choice(FORMS))
+    colour, form = pick(rng, [*COLOURS]), pick(rng, FORMS)
     others = [one for one in COLOURS if one != colour]
     things = [Thing(colour, form)]
     if distractors:
-        things.append(Thing(colour, str(rng.choice([one for one in FORMS if one != form]))))
+        things.append(Thing(colour, pick(rng, [one for one in FORMS if one != form])))
     while len(things) < 2 * cells**2 // 3:
-        things.append(Thing(str(rng.choice(others)), str(rng.choice(FORMS))))
+        things.append(Thing(pick(rng, others), pick(rng, FORMS)))
     places = rng.permutation(cells**2)[: len(things)].tolist()
     held = dict(zip(places, things, strict=True))
     digits = rng.integers(10, size=cells**2).tolist()
@@ -79,7 +81,7 @@ def paint(scene: Scene, rng: np.random.Generator) -> Pixels:
     for cell, (thing, digit) in enumerate(zip(scene.things, scene.digits, strict=True)):
         top, left = cell // side * CELL, cell % side * CELL
         row, column = (rng.integers(-SHIFT, SHIFT + 1, 2) + CELL // 2).tolist()
-        radius, offset = int(rng.integers(RADII[0], RADII[1] + 1)), int(rng.choice(DIGIT_COLUMNS))
+        radius, offset = int(rng.integers(RADII[0], RADII[1] + 1)), pick(rng, DIGIT_COLUMNS)
         if thing:
             put_form(pixels, thing.form, thing.colour, (top + row, left + column), radius, rng)
         put_digit(pixels, digit, top + DIGIT_ROW, left + offset)
@@ -105,6 +107,32 @@ def overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[str |
     if not is_tiled:
         return [whole]
     return [part for cell, name in enumerate(names) for part in (cell_of(whole, cell, TILE), name)]
+
+
+def cells_of_colour(scene: Scene) -> list[int]:
+    """Return the cells whose objects have the target's colour, the target's among them."""
+    return [cell for cell, thing in enumerate(scene.things) if thing and thing.colour == scene.wanted.colour]
+
+
+def mark_corner(pixels: Pixels) -> Pixels:
+    """Draw a yellow mark at a picture's top left, whose longer arm lies along the top. Returns the same pixels."""
+    pixels[:MARK, : CELL * 3 // 2] = pixels[: CELL * 3 // 4, :MARK] = COLOURS["yellow"]
+    return pixels
+
+
+def cell_box(cell: int, side: int) -> Box:
+    """Return the box of a cell in a scene's picture."""
+    column, row = cell % side, cell // side
+    return column * CELL, row * CELL, (column + 1) * CELL, (row + 1) * CELL
+
+
+def overlap(one: Box, two: Box) -> float:
+    """Return the intersection over union of two boxes, each with an area."""
+    width = min(one[2], two[2]) - max(one[0], two[0])
+    height = min(one[3], two[3]) - max(one[1], two[1])
+    shared = max(width, 0) * max(height, 0)
+    areas = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (one, two))
+    return shared / (areas - shared)
 
 
 def shows_digit(box: Box, cell: int, side: int) -> bool:

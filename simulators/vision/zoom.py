@@ -11,7 +11,7 @@ import numpy as np
 from games.abilities import GroundingLesson
 from games.base import IllegalAct, choice, flag, whole_number
 from simulators.vision.boxes import read_box
-from simulators.vision.drawing import DIGITS, crop
+from simulators.vision.drawing import DIGITS, crop, read_digit
 from simulators.vision.scenes import CELL, NAMES, Scene, cell_of, draw_scene, middle, overview, paint, shows_digit
 from simulators.vision.seeing import VIEWER, Seeing
 from simulators.vision.zoom_lessons import KINDS, draw_lesson
@@ -96,9 +96,8 @@ class Zoom(Seeing):
 
     def play(self, seat: str, act: str) -> str:
         """Look or answer, and return the act in normal form. Raises IllegalAct for no digit when no looks are left."""
-        word = act.strip().lower()
-        digit = DIGITS.index(word) if word in DIGITS else int(word) if word in [*"0123456789"] else -1
-        if self.looks and digit >= 0:
+        digit = read_digit(act)
+        if self.looks and digit is not None:
             self.right = digit == self.digit
             self.pay(seat, RIGHT, float(self.right))
             self.pay(seat, FORMAT, float(not self.unreadable))
@@ -107,7 +106,7 @@ class Zoom(Seeing):
         if self.looks == self.max_looks:
             raise IllegalAct("no looks are left: say the digit")
         self.looks += 1
-        return self._look_at_cell(seat, word.upper()) if self.act == "cell" else self._look_at_box(seat, word)
+        return self._look_at_cell(seat, act.strip().upper()) if self.act == "cell" else self._look_at_box(seat, act)
 
     def _look_at_cell(self, seat: str, name: str) -> str:
         if name not in self.names:

@@ -10,6 +10,8 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.boxes import SCALE
+from simulators.vision.drawing import pick
+from simulators.vision.scenes import cells_of_colour
 
 if TYPE_CHECKING:
     from simulators.vision.zoom import Zoom
@@ -52,9 +54,7 @@ def _target(game: Zoom, rng: np.random.Generator) -> int:
 
 
 def _of_colour(game: Zoom, rng: np.random.Generator) -> int:
-    """Return a random cell whose object has the wanted colour."""
-    colour = game.scene.wanted.colour
-    return int(rng.choice([cell for cell, thing in enumerate(game.scene.things) if thing and thing.colour == colour]))
+    return pick(rng, cells_of_colour(game.scene))
 
 
 def _random(game: Zoom, seed: int) -> Answer:

@@ -1,0 +1,178 @@
+"""Image code that models write, such as `image.rotate(90).crop(0, 0, 332, 332)`: parsed, checked and interpreted.
+
+Nothing of it is executed as Python. A program is at most `MOST_STATEMENTS` lines `name = IMAGE`, of which the last may
+be an expression; an image is a known name with calls of `OPERATIONS`, whose arguments are numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulators.vision.boxes import Box, clamped_box
+from simulators.vision.drawing import crop
+from simulators.vision.png import Pixels
+
+LONGEST, MOST_STATEMENTS, MOST_CALLS, LARGEST = 400, 8, 12, 256
+"""Maximum characters and statements of a program, its calls, and the side of an image in pixels."""
+BRIGHTEST = 16
+
+
+class CodeError(Exception):
+    """Raised for code that cannot be run. The message tells its author why, in one line."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Image with the place in the untouched picture from which each pixel was taken."""
+
+    pixels: Pixels
+    rows: NDArray[np.int64]
+    """[height, width], row in the untouched picture."""
+    columns: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, pixels: Pixels) -> Picture:
+        """Return an untouched picture."""
+        rows, columns = np.mgrid[: pixels.shape[0], : pixels.shape[1]]
+        return cls(pixels, rows, columns)
+
+    def moved(self, move: Callable[[NDArray[Any]], NDArray[Any]]) -> Picture:
+        """Return the picture with its pixels moved by a function of arrays."""
+        return Picture(move(self.pixels), move(self.rows), move(self.columns))
+
+    @property
+    def is_upright(self) -> bool:
+        """Whether it is neither turned nor mirrored."""
+        return bool(self.rows[-1, 0] >= self.rows[0, 0] and self.columns[0, -1] >= self.columns[0, 0]) and not (
+            self.rows[0, -1] != self.rows[0, 0] or self.columns[-1, 0] != self.columns[0, 0]
+        )
+
+    @property
+    def box(self) -> Box:
+        """Part of the untouched picture that it shows."""
+        return (
+            int(self.columns.min()), int(self.rows.min()), int(self.columns.max()) + 1, int(self.rows.max()) + 1,
+        )  # fmt: skip
+
+
+def _rotate(picture: Picture, angle: float) -> Picture:
+    if angle % 90:
+        raise CodeError("rotate takes 90, 180 or 270, counter-clockwise")
+    return picture.moved(lambda array: np.rot90(array, int(angle) // 90 % 4))
+
+
+def _flip(picture: Picture) -> Picture:
+    return picture.moved(lambda array: array[:, ::-1])
+
+
+def _crop(picture: Picture, *edges: float) -> Picture:
+    height, width = picture.pixels.shape[:2]
+    box = clamped_box([int(edge) for edge in edges], width, height)
+    if box is None:
+        raise CodeError("crop takes x0, y0, x1, y1 from 0 to 999, with x0 < x1 and y0 < y1")
+    left, top, right, bottom = box
+    return picture.moved(lambda array: array[top:bottom, left:right])
+
+
+def _brighten(picture: Picture, factor: float) -> Picture:
+    return replace(picture, pixels=_scaled(picture.pixels, factor, 0))
+
+
+def _contrast(picture: Picture, factor: float) -> Picture:
+    return replace(picture, pixels=_scaled(picture.pixels, factor, 128))
+
+
+def _scaled(pixels: Pixels, factor: float, about: int) -> Pixels:
+    if not 0 < factor <= BRIGHTEST:
+        raise CodeError(f"a factor is above 0 and at most {BRIGHTEST}")
+    levels = about + (pixels.astype(np.int64) - about) * round(factor * 100) // 100
+    return levels.clip(0, 255).astype(np.uint8)
+
+
+def _resize(picture: Picture, width: float, height: float) -> Picture:
+    if not (1 <= width <= LARGEST and 1 <= height <= LARGEST):
+        raise CodeError(f"an image is 1 to {LARGEST} pixels wide and high")
+    whole = (0, 0, picture.pixels.shape[1], picture.pixels.shape[0])
+    return picture.moved(lambda array: crop(array, whole, int(height), int(width)))
+
+
+OPERATIONS: Mapping[str, tuple[int, Callable[..., Picture]]] = {
+    "rotate": (1, _rotate), "flip": (0, _flip), "crop": (4, _crop), "brighten": (1, _brighten),
+    "contrast": (1, _contrast), "resize": (2, _resize),
+}  # fmt: skip
+"""Number of arguments and function of each operation."""
+
+
+def run(code: str, images: Mapping[str, Picture]) -> tuple[Picture, tuple[str, ...]]:
+    """Interpret code on images by name, and return the image of its last line and the names of the operations called.
+
+    Raises CodeError for code that breaks a rule.
+    """
+    if len(code) > LONGEST:
+        raise CodeError(f"code has at most {LONGEST} characters")
+    try:
+        body = ast.parse(code.strip()).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise CodeError("this is no code: write one like image.rotate(90)") from None
+    if not 0 < len(body) <= MOST_STATEMENTS:
+        raise CodeError(f"code is 1 to {MOST_STATEMENTS} lines")
+    program = _Program(dict(images))
+    return [program.execute(statement) for statement in body][-1], tuple(program.called)
+
+
+class _Program:
+    """Names and calls of a running program."""
+
+    def __init__(self, images: dict[str, Picture]) -> None:
+        self.images, self.called = images, list[str]()
+
+    def execute(self, statement: ast.stmt) -> Picture:
+        if isinstance(statement, ast.Expr):
+            return self.evaluate(statement.value)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+            if isinstance(target, ast.Name):
+                self.images[target.id] = self.evaluate(statement.value)
+                return self.images[target.id]
+        raise CodeError("a line is an image or name = image")
+
+    def evaluate(self, node: ast.expr) -> Picture:
+        """Return the image of an expression. Its depth is bounded by the length of the code."""
+        if isinstance(node, ast.Name):
+            if node.id not in self.images:
+                raise CodeError(f"there is no image {node.id[:40]}; there are: {', '.join(self.images)[:200]}")
+            return self.images[node.id]
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)) or node.keywords:
+            raise CodeError("only images and calls such as image.rotate(90) are allowed")
+        name = node.func.attr
+        if name not in OPERATIONS:
+            raise CodeError(f"there is no operation {name[:40]}; there are: {', '.join(OPERATIONS)}")
+        arity, operate = OPERATIONS[name]
+        numbers = _numbers(node.args)
+        if len(numbers) != arity:
+            raise CodeError(f"{name} takes {arity} numbers")
+        picture = self.evaluate(node.func.value)
+        self.called.append(name)
+        if len(self.called) > MOST_CALLS:
+            raise CodeError(f"code has at most {MOST_CALLS} calls")
+        return operate(picture, *numbers)
+
+
+def _numbers(nodes: Sequence[ast.expr]) -> list[float]:
+    """Return the values of number literals with or without a sign. Raises CodeError for anything else."""
+    numbers = []
+    for node in nodes:
+        sign = 1
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            node, sign = node.operand, -1
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
+            raise CodeError("arguments are numbers")
+        numbers.append(sign * value)
+    return numbers

@@ -1,0 +1,76 @@
+"""Pictures are the same everywhere: bytes that depend on pixels alone, sizes that tell nothing, boxes read safely."""
+
+import hashlib
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulators.vision.boxes import read_box
+from simulators.vision.drawing import FORMS, crop, digit_mask, mask, reduce
+from simulators.vision.png import BLOCK, encode
+from tests.simulators.vision.probes import decoded
+
+
+@pytest.mark.parametrize("size", [(1, 1), (16, 16), (48, 48), (3, 70), (200, 150)])
+def test_a_file_is_read_back_to_the_pixel(size: tuple[int, int]) -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (*size, 3), dtype=np.uint8)
+    assert (decoded(encode(pixels)) == pixels).all()
+
+
+def test_bytes_do_not_depend_on_a_compressor_and_length_does_not_depend_on_pixels() -> None:
+    one, two = np.zeros((150, 150, 3), np.uint8), np.random.default_rng(1).integers(0, 256, (150, 150, 3), np.uint8)
+    assert BLOCK < 150 * 451, "two blocks"
+    assert len(encode(one)) == len(encode(two))
+    assert hashlib.sha256(encode(one)).hexdigest()[:16] == "ecdf8eced5e0f86b"
+    data = encode(two)
+    start = data.index(b"IDAT") + 4
+    assert len(zlib.decompress(data[start : data.index(b"IEND") - 8])) == 150 * 451
+
+
+@pytest.mark.parametrize("pixels", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((4, 4, 4), np.uint8)])
+def test_only_rgb_levels_are_encoded(pixels: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="pixels are uint8"):
+        encode(pixels)
+
+
+def test_digits_differ_by_hand_and_no_overview_keeps_a_pixel_of_them() -> None:
+    assert len({digit_mask(digit).tobytes() for digit in range(10)}) == 10
+    assert digit_mask(1).sum() == 28 and digit_mask(8).sum() == 80, "two sides of 2 x 14, three bars of 4 x 2 between"
+    rows, columns = np.nonzero(digit_mask(8))
+    assert not ((rows % 3 == 2) & (columns % 3 == 2)).any()
+
+
+def test_an_overview_is_the_middle_pixel_of_each_block() -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+    assert (reduce(pixels) == pixels[1::3, 1::3]).all()
+    assert (crop(pixels, (2, 1, 6, 5), 4, 4) == pixels[1:5, 2:6]).all()
+
+
+def test_forms_are_whole_and_differ() -> None:
+    masks = [mask(form, 20) for form in FORMS]
+    assert all(one.shape == (41, 41) and 300 < one.sum() < 1400 for one in masks)
+    assert min(int((a ^ b).sum()) for n, a in enumerate(masks) for b in masks[:n]) > 150
+
+
+@pytest.mark.parametrize(
+    ("text", "box"),
+    [
+        ("0 0 999 999", (0, 0, 144, 144)), ("[0, 0, 499, 499]", (0, 0, 72, 72)), ("(333,0,665,332)", (48, 0, 96, 48)),
+        ("  500.7  500 999.0 2000 ", (72, 72, 144, 144)), ("-5 -5 10 10", (0, 0, 2, 2)),
+        ("999 999 0 0", None), ("5 5 5 5", None), ("nan nan nan nan", None), ("1e9 0 1 1", None), ("1 2 3", None),
+        ("1 2 3 4 5", None), ("9999999999 0 1 1", None), ("0 0 99999999 99999999", (0, 0, 144, 144)), ("", None),
+        ("١ ٢ ٣ ٤", None), ("[" * 2000, None), ("1" * 4000, None), ("inf 0 1 1", None), ("0x1 0 9 9", None),
+    ],
+)  # fmt: skip
+def test_boxes_are_read_by_the_stated_rule(text: str, box: tuple[int, ...] | None) -> None:
+    assert read_box(text, 144, 144) == box
+
+
+@given(st.text(max_size=60) | st.lists(st.integers(-(10**12), 10**12), min_size=3, max_size=5).map(str))
+def test_any_text_is_a_box_in_the_picture_or_none(text: str) -> None:
+    if box := read_box(text, 144, 96):
+        left, top, right, bottom = box
+        assert 0 <= left < right <= 144 and 0 <= top < bottom <= 96
