@@ -40,9 +40,15 @@ class Lesson:
 class Lessons:
     """Lessons of a game, drawn by kind and number, as a policy's tokens."""
 
-    def __init__(self, game: GameSpec, kinds: Sequence[str], frame: ChatFrame, loss: Loss, positions: int) -> None:
-        """Prepare to draw. Raises ConfigError if the game has no lessons of these kinds, or the policy no vision."""
+    def __init__(
+        self, game: GameSpec, kinds: Sequence[str], frame: ChatFrame, loss: Loss, system: str, positions: int
+    ) -> None:
+        """Prepare to draw. `system` is the system text before each lesson, `positions` the longest context.
+
+        Raises ConfigError if the game has no lessons of these kinds, or the policy no vision.
+        """
         self.name, self.frame, self.loss, self.positions = game.name, frame, loss, positions
+        self._opening = frame.open(system)
         if frame.image is None:
             raise ConfigError("ground: the policy's model has no vision: choose one that sees, such as nano-vlm")
         self._game = _grounding(game)
@@ -77,7 +83,7 @@ class Lessons:
         images = [part for part in lesson.parts if isinstance(part, Image)]
         if len(images) != len(lesson.labels):
             raise ValueError(f"{len(lesson.labels)} grids of labels for {len(images)} images")
-        ids = [*frame.open(""), *frame.ask(lesson.parts)]
+        ids = [*self._opening, *frame.ask(lesson.parts)]
         spans = spans_in(ids, token, images, lesson.pictures.__getitem__)
         said = [*frame.encode(lesson.answer), frame.stop_id] if lesson.answer else []
         if len(ids) + len(said) > self.positions:

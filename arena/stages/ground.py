@@ -49,6 +49,7 @@ def ground(
     kinds: Kind | Annotated[dict[Kind, Share], Field(min_length=1, max_length=64)],
     game: GameSpec | None = None,
     loss: Literal["tokens", "words"] = "tokens",
+    system: Annotated[str, Field(max_length=4000)] = "",
     steps: Positive,
     batch: Annotated[Positive, Field(le=10**4)] = 32,
     lessons: Matches = 2048,
@@ -63,7 +64,7 @@ def ground(
     """Teach a policy that sees which words its image tokens stand for, by lessons that a game draws (`Grounds`).
 
     `kinds` is a kind of the game's lessons, or several with their shares of a batch. `lessons` of each are drawn, and
-    every step takes `batch` random ones. `game` is by default the shared one.
+    every step takes `batch` random ones. `game` is by default the shared one, and `system` the text before each lesson.
 
     `tokens`: at each image token in a labelled cell the language model is to say the cell's word, and after the prompt
     the answer; all weights learn. `words`: the features of these tokens are to equal the language model's embeddings of
