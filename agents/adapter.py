@@ -18,6 +18,7 @@ from agents.half import Half
 from agents.model_config import first_line
 from agents.model_folder import load_model, load_tokenizer, quietly
 from agents.names import nearest
+from agents.vision import text_body
 from agents.weights import base_folder
 from games.plain_files import open_plain
 
@@ -149,8 +150,7 @@ def _linears(base: Any) -> Iterator[tuple[str, Any]]:
     once per image, whatever policy the rows of a batch have.
     """
     head = base.get_output_embeddings()
-    body = getattr(base.base_model, "text_model", base)
-    own = set(body.modules())
+    own = set(text_body(base).modules())
     for name, layer in base.named_modules():
         if layer in own and layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Half)):
             yield name, layer

@@ -88,14 +88,18 @@ class ChatFrame:
         """Ids that end a sampled reply: the template's end of turn and the end of text."""
 
     @cached_property
-    def _images(self) -> tuple[list[int], Head]:
-        """Ids of an image with what the template puts around it, and the head of a turn that begins with one."""
+    def _images(self) -> tuple[list[int], list[int], Head]:
+        """Ids before and after an image's placeholders, and the head of a turn that begins with an image."""
         if self.image is None:
             raise ChatError("a content has images, and the model has no vision")
-        token = self._tokenizer.convert_ids_to_tokens(self.image.id)
-        left, right, head = cut_images(self._tokenizer, self.parts, token)
-        ids = [*self._frame(left), *[self.image.id] * self.image.tokens, *self._frame(right)]
-        return ids, self._head(head)
+        left, right, head = cut_images(self._tokenizer, self.parts, self.image)
+        return self._frame(left), self._frame(right), self._head(head)
+
+    def _show(self, image: Image) -> list[int]:
+        """Return the ids of an image: its placeholders with what the template and the processor put around them."""
+        left, right, _ = self._images
+        assert self.image
+        return [*left, *[self.image.id] * self.image.fitted(image).tokens, *right]
 
     @cached_property
     def longest_token(self) -> int:
@@ -166,7 +170,7 @@ class ChatFrame:
         `opened`: the turn's head is there already. Images need a model with vision (`image`).
         """
         begins_with_image = bool(content) and isinstance(content[0], Image)
-        user = self._images[1] if begins_with_image else self._user
+        user = self._images[2] if begins_with_image else self._user
         return self._after(Head([], "") if opened else user, content) + self._prompt
 
     def answer(self, results: Sequence[ToolResult], text: Content = "") -> list[int]:
@@ -308,7 +312,7 @@ class ChatFrame:
         ids, lead, last = list(head.ids), head.lead, len(content) - 1
         for place, part in enumerate(content):
             if isinstance(part, Image):
-                ids, lead = ids + self.encode(lead) + self._images[0], ""
+                ids, lead = ids + self.encode(lead) + self._show(part), ""
                 continue
             trims = self.parts.trims
             text = part.lstrip() if trims and place == 0 else part

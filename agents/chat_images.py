@@ -1,7 +1,7 @@
 """Images in a chat: cut from the chat template how a turn shows an image, and find images among a prompt's ids."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,9 +10,19 @@ from agents.chat_template import CLOCK, Refused, Rendered, time_variables
 from agents.errors import ChatError
 from agents.stream import MediaSpan, Picture
 from games.contracts import ContentPart, Image
+from games.pictures import check_picture
 
 Content = str | Sequence[ContentPart]
 """Text of a turn, or its texts and images in order."""
+
+
+class Fit(NamedTuple):
+    """How an image enters a context."""
+
+    tokens: int
+    """Number of placeholder tokens."""
+    size: tuple[int, int] | None
+    """Height and width in pixels to which the image is scaled; None if all images of the model are scaled alike."""
 
 
 class ImageToken(NamedTuple):
@@ -20,6 +30,21 @@ class ImageToken(NamedTuple):
 
     id: int
     tokens: int
+    fit: Callable[[int, int], Fit] | None = None
+    """Function from an image's height and width to its `Fit`, in place of `tokens` for all. Raises ValueError."""
+    mark: str = ""
+    """Text that the chat template writes for an image; "" for the placeholder's own."""
+    edges: tuple[str, str] | None = None
+    """Texts that the processor writes before and after the placeholders; None for those of Idefics3, if known."""
+
+    def fitted(self, image: Image) -> Fit:
+        """Return how an image enters a context. Raises ChatError, with its hash, if the model cannot have it."""
+        if self.fit is None:
+            return Fit(self.tokens, None)
+        try:
+            return self.fit(image.height, image.width)
+        except ValueError as error:
+            raise ChatError(f"image {image.hash}: {error}") from None
 
 
 class ImageMarkup(NamedTuple):
@@ -47,12 +72,14 @@ FRAMED = ("<fake_token_around_image>", "<global-img>")
 """Tokens with which the processors of Idefics3 and SmolVLM frame a whole image, if the vocabulary has them."""
 
 
-def cut_images(tokenizer: Any, parts: Parts, token: str) -> ImageMarkup:
-    """Return how a tokenizer's chat template shows an image, whose placeholder has the text `token`.
+def cut_images(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
+    """Return how a tokenizer's chat template shows an image, with what the family's processor adds.
 
-    If the template shows no images, nothing stands around the placeholders.
+    If the template shows no images, only the processor's texts stand around the placeholders.
     """
-    edges = ("".join(FRAMED), FRAMED[0]) if set(FRAMED) <= set(tokenizer.get_vocab()) else ("", "")
+    framed = set(FRAMED) <= set(tokenizer.get_vocab())
+    left, right = image.edges or (("".join(FRAMED), FRAMED[0]) if framed else ("", ""))
+    token = image.mark or tokenizer.convert_ids_to_tokens(image.id)
     rendered = Rendered(tokenizer, (INSIDE, FIRST))
     try:
         inside = rendered.text(INSIDE).split(USERS[0])[-1].split(USERS[1])[0]
@@ -60,9 +87,9 @@ def cut_images(tokenizer: Any, parts: Parts, token: str) -> ImageMarkup:
     except (Refused, ValueError):
         inside, head = "", ""
     if inside.count(token) != 1:
-        return ImageMarkup(*edges, parts.user_head)
+        return ImageMarkup(left, right, parts.user_head)
     before, after = inside.split(token)
-    return ImageMarkup(before + edges[0], edges[1] + after, head)
+    return ImageMarkup(before + left, right + after, head)
 
 
 def after(text: str, content: Content) -> Content:
@@ -92,33 +119,25 @@ def images_of(content: Content) -> list[Image]:
 def spans_in(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: Picture) -> list[MediaSpan]:
     """Return the spans of the images, whose placeholders stand among `ids` in the same order.
 
-    Raises ChatError if the placeholders are not of as many images, or if an image does not match its hash, and KeyError
-    if `picture` lacks one.
+    Raises ChatError if there are not as many placeholders as the images need or an image does not match its hash,
+    ValueError if its file cannot be read or is of another type or size, and KeyError if `picture` lacks one.
     """
-    starts = list(_starts(ids, token))
-    if len(starts) != len(images):
-        raise ChatError(f"a prompt has placeholders of {len(starts)} images, and {len(images)} images")
-    spans = []
-    for start, image in zip(starts, images, strict=True):
-        data = picture(image.hash)
+    spans, end = list[MediaSpan](), 0
+    for image in images:
+        data, fit = picture(image.hash), token.fitted(image)
+        start = next((at for at in range(end, len(ids)) if ids[at] == token.id), len(ids))
+        end = start + fit.tokens
+        if any(id != token.id for id in ids[start:end]) or end > len(ids):
+            raise ChatError(f"a prompt has fewer than {fit.tokens} placeholders for image {image.hash}")
         if hashlib.sha256(data).hexdigest() != image.hash:
             raise ChatError(f"image {image.hash} does not match its bytes")
-        spans.append(MediaSpan(start, token.tokens, image.hash, data))
+        check_picture(image, data)
+        spans.append(MediaSpan(start, fit.tokens, image.hash, data, fit.size))
+    if token.id in ids[end:]:
+        raise ChatError(f"a prompt has more placeholders than its {len(images)} images need")
     return spans
 
 
 def moved(media: Sequence[MediaSpan], by: int) -> list[MediaSpan]:
     """Return the spans at positions that are larger by so many tokens."""
     return [replace(span, start=span.start + by) for span in media]
-
-
-def _starts(ids: Sequence[int], token: ImageToken) -> Iterator[int]:
-    at = 0
-    while at < len(ids):
-        if ids[at] != token.id:
-            at += 1
-            continue
-        if any(id != token.id for id in ids[at : at + token.tokens]) or at + token.tokens > len(ids):
-            raise ChatError(f"an image has fewer than {token.tokens} placeholders")
-        yield at
-        at += token.tokens

@@ -8,6 +8,7 @@ import torch
 from agents.packing import Costs, Pass, Row
 from agents.scoring import batch_of, predictors
 from agents.stream import Stream
+from agents.vision import has_vision, vision_of
 
 
 def costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
@@ -46,8 +47,10 @@ def sees_paths(model: Any, bf16: bool = False) -> bool:
     """Test if a model supports tree attention: a token tree in one row gives the results of its separate paths.
 
     Runs small forward passes; False if they fail. Also False for sliding-window or chunked attention in any layer,
-    because such models build their own masks.
+    because such models build their own masks, and for models whose images attend in both directions.
     """
+    if has_vision(model.config) and (vision := vision_of(model)) and vision.is_bidirectional:
+        return False
     config = model.config.get_text_config(decoder=True)
     near = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])

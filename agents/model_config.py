@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
+from agents.eyes.kinds import LAYOUTS
 from games.plain_files import read_plain
 
 MOST_BYTES = 64 * 10**6
@@ -89,13 +90,9 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
                 )
 
 
-VISION_TYPES = ("idefics3", "smolvlm")
-"""Values of `model_type` of the models with vision that can be loaded."""
-
-
 def sees(settings: Mapping[str, Any]) -> bool:
     """Return True if these settings of a config.json are of a model with vision that can be loaded."""
-    return settings.get("model_type") in VISION_TYPES
+    return settings.get("model_type") in LAYOUTS
 
 
 POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")

@@ -116,6 +116,11 @@ def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
     faults = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
     if faults:
         raise WeightsError(f"{path} lacks weights its config.json asks for ({faults[0]}): fetch it again")
+    if not scores and sees(read_json(path, "config.json")):
+        from agents.eyes.layout import Vision
+
+        with as_weights_error(path):
+            model.vision = Vision.of(model.config, path)
     for name, parameter in model.named_parameters():
         if not all(end.isfinite() for end in torch.aminmax(parameter.detach())):  # 0.02 s for 135 million numbers
             raise WeightsError(f"{path}: {name} holds numbers that are not finite (NaN or infinite): fetch it again")

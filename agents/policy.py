@@ -10,14 +10,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
 from agents.chat import ChatFrame, written
 from agents.chat_images import ImageToken
+from agents.errors import WeightsError
 from agents.model_config import NO_LIMIT, positions_in, read_json, sees, vocabulary_in
 from agents.model_folder import as_weights_error
 from agents.precision import Precision
+
+if TYPE_CHECKING:
+    from agents.eyes.layout import Vision
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,16 @@ class NewAdapter(NamedTuple):
     seed: int
     base: str
     """Name of the base."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Settings of a policy's vision."""
+
+    most_pixels: int | None = None
+    """Maximum pixels of an image after scaling; None for the model's own."""
+    frozen: bool = False
+    """Whether the vision tower is not trained; the connector is."""
 
 
 class Bases:
@@ -74,6 +88,7 @@ class Policy:
     version: int = 0
     positions: int = NO_LIMIT
     """Maximum tokens of a context with its reply."""
+    sight: Sight = Sight()
     base: OnBase | None = None
     """Base of a trained adapter."""
 
@@ -86,13 +101,15 @@ class Policy:
         adapter: NewAdapter | None = None,
         bases: Callable[[Path], Any] | None = None,
         precision: Precision = Precision.FP32,
+        sight: Sight = Sight(),
     ) -> "Policy":
         """Load a policy's tokenizer and, if `train`, its weights from `folder`. `source` is the folder it started from.
 
         The policy is an adapter if `source` is one, or if `adapter` describes a new one, created unless `folder` has
-        it. `bases` loads its base; `precision` sets the dtype of full weights. Raises WeightsError or ChatError.
+        it. `bases` loads its base; `precision` sets the dtype of full weights; `sight` are the settings of its vision.
+        Raises WeightsError or ChatError.
         """
-        tokenizer, frame = tokenizer_and_frame(source)
+        tokenizer, frame = tokenizer_and_frame(source, sight.most_pixels)
         policy = Policy(
             name=name,
             source=source,
@@ -101,11 +118,14 @@ class Policy:
             frame=frame,
             trained=train,
             positions=positions_of(source),
+            sight=sight,
         )
         if not train:
             return policy
         if adapter is None and not is_adapter(source):
             policy.model = load_module(folder, bf16_weights=precision.bf16_weights)
+            if sight.frozen:
+                freeze_tower(policy.model)
             return policy
         from agents.adapter import adapted, load_adapter
         from agents.weights import base_folder
@@ -162,6 +182,10 @@ class Policy:
         for name in ("preprocessor_config.json", "processor_config.json"):  # of images, for other programs
             if (self.source / name).is_file():
                 shutil.copyfile(self.source / name, folder / name)
+        if self.sight.most_pixels is not None:
+            from agents.eyes.preprocessing import limit_pixels
+
+            limit_pixels(folder, self.sight.most_pixels)
 
 
 def positions_of(folder: Path) -> int:
@@ -174,8 +198,10 @@ def positions_of(folder: Path) -> int:
     return positions_in(base_folder(folder))
 
 
-def tokenizer_and_frame(folder: Path) -> tuple[Any, ChatFrame]:
+def tokenizer_and_frame(folder: Path, most_pixels: int | None = None) -> tuple[Any, ChatFrame]:
     """Return the tokenizer and the chat format of a model folder, or of an adapter's base.
+
+    An image has at most `most_pixels` in it, by default the model's own maximum.
 
     Cached until the folder's JSON or Jinja files change. Raises WeightsError or ChatError.
     """
@@ -183,28 +209,47 @@ def tokenizer_and_frame(folder: Path) -> tuple[Any, ChatFrame]:
 
     folder = base_folder(folder)
     files = [path for path in folder.glob("*") if path.suffix in (".json", ".jinja")]
-    return _load_tokenizer_and_frame(folder, max((path.stat().st_mtime_ns for path in files), default=0))
+    return _load_tokenizer_and_frame(folder, most_pixels, max((path.stat().st_mtime_ns for path in files), default=0))
 
 
 @lru_cache(maxsize=8)
-def _load_tokenizer_and_frame(folder: Path, changed: int) -> tuple[Any, ChatFrame]:
+def _load_tokenizer_and_frame(folder: Path, most_pixels: int | None, changed: int) -> tuple[Any, ChatFrame]:
     from agents.weights import load_tokenizer
 
     tokenizer = load_tokenizer(folder)
-    return tokenizer, ChatFrame(tokenizer, image_token_of(folder))
+    return tokenizer, ChatFrame(tokenizer, image_token_of(folder, most_pixels))
 
 
-def image_token_of(folder: Path) -> ImageToken | None:
-    """Return the placeholder of images of a folder's model; None for a model without vision."""
+def image_token_of(folder: Path, most_pixels: int | None = None) -> ImageToken | None:
+    """Return the placeholder of images, of at most `most_pixels`, of a folder's model; None without vision.
+
+    Raises WeightsError if the model cannot have such images.
+    """
+    vision = vision_in(folder)
+    return vision.token(most_pixels) if vision else None
+
+
+def vision_in(folder: Path) -> "Vision | None":
+    """Return the vision of a folder's model; None for a text model. Raises WeightsError for invalid settings."""
     if not (folder / "config.json").exists() or not sees(read_json(folder, "config.json")):
         return None
     from transformers import AutoConfig
 
-    from agents.vision import Vision
+    from agents.eyes.layout import Vision
 
     with as_weights_error(folder):
-        vision = Vision.of(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False))
-    return ImageToken(vision.image_token, vision.tokens) if vision else None
+        return Vision.of(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False), folder)
+
+
+def freeze_tower(model: Any) -> None:
+    """Exclude a model's vision tower from training. Raises WeightsError if it has none."""
+    from agents.vision import vision_of
+
+    vision = vision_of(model)
+    if vision is None:
+        raise WeightsError("freeze: [vision] needs a model with vision")
+    for part in vision.tower(model):
+        part.requires_grad_(False)
 
 
 def trainable(model: Any) -> dict[str, Any]:

@@ -61,7 +61,8 @@ class ArrayWeights:
         module = load_module(self.folder, frozen=True)
         with torch.no_grad():
             for name, parameter in module.named_parameters():
-                parameter.copy_(torch.tensor(self.arrays[name]))
+                if name in self.arrays:  # parts that are not trained are the folder's
+                    parameter.copy_(torch.tensor(self.arrays[name]))
         return module
 
 

@@ -16,7 +16,7 @@ import torch
 from agents.packing import ROWS, Costs, Pass, passes
 from agents.stream import Stream
 from agents.trees import checkpointed, paths_seen, prefix_cache, tree_of
-from agents.vision import Images, Vision, embed, images_in, text_body
+from agents.vision import Images, Seen, images_in, layered, text_body
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,26 +83,13 @@ class StreamScorer(torch.nn.Module):
         recompute = self.gradient_checkpointing and torch.is_grad_enabled()
         precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
         with precision, checkpointed(self.model) if recompute else nullcontext():
-            features = self._features(batch)
-            body = self.model.base_model if features is None else text_body(self.model)
+            seen = batch.images and batch.images.see(self.model)
+            body = self.model.base_model if seen is None else text_body(self.model)
             if self.plain_head:
-                logits = self.model.get_output_embeddings()(predictors(body, batch, features))
+                logits = self.model.get_output_embeddings()(predictors(body, batch, seen))
             else:
-                logits = self.model(**_inputs(body, batch, features)).logits[batch.rows, batch.columns]
+                logits = self.model(**_inputs(body, batch, seen)).logits[batch.rows, batch.columns]
         return Scores(*_TokenScores.apply(logits, batch.targets, batch.temperatures))  # type: ignore[no-untyped-call]
-
-    def _features(self, batch: StreamBatch) -> torch.Tensor | None:
-        """Return the features [M * tokens, width] of the batch's images; None without images.
-
-        Raises ValueError if the model has no vision, or if an image is missing or cannot be read, and WeightsError if
-        the model's layout is not supported.
-        """
-        if batch.images is None:
-            return None
-        vision = Vision.of(_config(self.model))
-        if vision is None:
-            raise ValueError("streams have images, and the model has no vision")
-        return vision.features(self.model, batch.images.load(vision))
 
 
 class _TokenScores(torch.autograd.Function):
@@ -149,34 +136,66 @@ def _few_rows(logits: torch.Tensor) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, len(logits), step))
 
 
-def predictors(body: Any, batch: StreamBatch, features: torch.Tensor | None = None) -> torch.Tensor:
+def predictors(body: Any, batch: StreamBatch, seen: Seen | None = None) -> torch.Tensor:
     """Run a model's body; return the hidden states [N, width] at the positions that predict the sampled tokens.
 
-    `features` [M * tokens, width] are those of the batch's images.
+    `seen` are the batch's images. Then the body is the language model.
     """
-    hidden: torch.Tensor = body(**_inputs(body, batch, features)).last_hidden_state
+    hidden: torch.Tensor = body(**_inputs(body, batch, seen)).last_hidden_state
     return hidden[batch.rows, batch.columns]
 
 
-def _inputs(body: Any, batch: StreamBatch, features: torch.Tensor | None) -> dict[str, Any]:
+def _inputs(body: Any, batch: StreamBatch, seen: Seen | None) -> dict[str, Any]:
     """Return the keyword arguments of a forward pass over the suffixes. Runs the shared prefix first, if any."""
-    if batch.images is None or features is None:
-        prefix, suffix, name = batch.prefix, batch.suffix, "input_ids"
-    else:
-        prefix = embed(body, batch.prefix, features, batch.images.prefix)
-        suffix, name = embed(body, batch.suffix, features, batch.images.suffix), "inputs_embeds"
-    past = prefix_cache(body, **{name: prefix[None]}) if len(batch.prefix) else None
-    given = {name: suffix, "past_key_values": past, "use_cache": past is not None}
-    if batch.tree is not None:
+    if batch.images is None or seen is None:
+        past = prefix_cache(body, input_ids=batch.prefix[None]) if len(batch.prefix) else None
+        return {"input_ids": batch.suffix, "past_key_values": past, "use_cache": past is not None} | _rows(batch)
+    past, before = None, 0
+    if len(batch.prefix):
+        rows = batch.images.prefix[None]
+        past = prefix_cache(body, **seen.inputs(body, batch.prefix[None], rows), **_prefix_rows(body, seen, rows))
+        before = seen.jumps(rows)[:, None]
+    given = seen.inputs(body, batch.suffix, batch.images.suffix)
+    given |= {"past_key_values": past, "use_cache": past is not None} | _rows(batch)
+    places = given["position_ids"]
+    if seen.vision.is_bidirectional:
+        given["attention_mask"] = _joined(body, seen, places, batch.images.suffix, given["attention_mask"].bool())
+    return given | {"position_ids": seen.positions(places, batch.images.suffix, before, batch.tree)}
+
+
+def _rows(batch: StreamBatch) -> dict[str, torch.Tensor]:
+    """Return attention mask and positions of a batch's rows: those of its trees, or of plain sequences."""
+    if batch.tree is not None and batch.positions is not None:
         before = batch.tree.new_ones((*batch.suffix.shape, len(batch.prefix)))
         seen = torch.cat([before, batch.tree], -1)
-        return given | {"attention_mask": seen[:, None], "position_ids": batch.positions}
+        return {"attention_mask": seen[:, None], "position_ids": batch.positions}
     columns = torch.arange(batch.suffix.shape[1], device=batch.suffix.device)
     real = columns < batch.lengths[:, None]
-    return given | {
+    return {
         "attention_mask": torch.cat([real.new_ones((len(real), len(batch.prefix))), real], 1).long(),
         "position_ids": (columns + len(batch.prefix)).expand(len(real), -1),
     }
+
+
+def _prefix_rows(body: Any, seen: Seen, rows: torch.Tensor) -> dict[str, Any]:
+    """Return attention masks and positions of a prefix, as far as they are not those of a plain sequence."""
+    places = torch.arange(rows.shape[1], device=rows.device)[None]
+    if seen.vision.is_bidirectional:
+        return {"attention_mask": _joined(body, seen, places, rows, places >= 0)}
+    return {"position_ids": seen.positions(places, rows)} if seen.vision.has_grid_positions else {}
+
+
+def _joined(
+    body: Any, seen: Seen, places: torch.Tensor, rows: torch.Tensor, real: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """Return attention masks by kind of layer for rows of which images are seen as a whole.
+
+    `places` [B, L] count the prefix; `real` [B, P + L] marks the tokens that are no padding.
+    """
+    keys = torch.arange(real.shape[1], device=real.device).expand(len(real), -1)
+    mask = real[:, None] & (keys[:, None] <= places[..., None])
+    mask[..., -places.shape[1] :] |= seen.joined(places, rows)
+    return layered(body, mask, places, keys)
 
 
 def _config(model: Any) -> Any:

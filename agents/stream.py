@@ -1,5 +1,6 @@
 """The token record of one seat in one match, with the images among its tokens."""
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,15 +29,20 @@ class MediaSpan:
     """SHA-256 of the encoded image, as hex digits."""
     data: bytes = field(default=b"", compare=False, repr=False)
     """The encoded image. Empty in a log's row, whose image is a file of its own."""
+    size: tuple[int, int] | None = None
+    """Height and width in pixels to which the model scales it; None if the model scales all images alike."""
 
     def token_keys(self) -> range:
         """Return a negative integer per token, which no other image and no token id has: 48 bits of hash, 12 of offset.
+
+        An image of another size is another image.
 
         Raises ValueError if the hash is not hexadecimal or the image has more than `OFFSETS` tokens.
         """
         if not 0 < self.length <= OFFSETS:
             raise ValueError(f"an image has 1 to {OFFSETS} tokens, not {self.length}")
-        first = -1 - int(self.hash[:12], 16) * OFFSETS
+        name = self.hash if self.size is None else hashlib.sha256(f"{self.hash} {self.size}".encode()).hexdigest()
+        first = -1 - int(name[:12], 16) * OFFSETS
         return range(first, first - self.length, -1)
 
 

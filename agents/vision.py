@@ -1,94 +1,150 @@
 """Vision: the images of a context as features in place of its placeholder tokens.
 
-Models in the layout of Idefics3 and SmolVLM (Marafioti et al. 2025) have a vision tower, a connector and a causal
-language model with one position per token. The tower and the connector run once per distinct image of a pass. Models
-with other positions for images, such as Qwen2-VL, are refused: their attention caches need positions of the whole past.
+The tower and the connector run once per distinct image of a pass. What differs between families of models is in
+`agents.eyes`, one class per family.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
-from agents.errors import WeightsError
-from agents.model_config import VISION_TYPES
+from agents.eyes.kinds import LAYOUTS
+from agents.eyes.layout import Vision
 from agents.stream import MediaSpan, Stream
 
-LARGEST = 4096
-"""Maximum width and height of an image, in pixels."""
+MOST_IMAGES = 32
+"""Maximum number of images that pass through the vision tower at once when a context is read."""
+
+
+def vision_of(model: Any) -> Vision | None:
+    """Return a model's vision, with its folder's image processor if `load_model` loaded it; None for a text model.
+
+    Raises WeightsError for a layout that is not supported.
+    """
+    return getattr(model, "vision", None) or Vision.of(model.config)
+
+
+def required_vision(model: Any, reader: str) -> Vision:
+    """Return the vision of a model that reads images. Raises ValueError, naming the `reader`, if it has none."""
+    vision = vision_of(model)
+    if vision is None:
+        raise ValueError(f"{reader} images, and the model has no vision")
+    return vision
 
 
 def has_vision(config: Any) -> bool:
-    """Return True if a model's config has a vision tower. Raises WeightsError for an unsupported layout."""
-    if getattr(config, "vision_config", None) is None:
-        return False
-    if config.model_type not in VISION_TYPES:
-        raise WeightsError(f"a model of type {config.model_type} sees in another layout than {', '.join(VISION_TYPES)}")
-    return True
+    """Return True if a model's config has a vision tower of a layout that is supported."""
+    return getattr(config, "vision_config", None) is not None and config.model_type in LAYOUTS
+
+
+def text_body(model: Any) -> Any:
+    """Return the language model, which maps embeddings to hidden states; the body of a model without vision."""
+    body = model.base_model
+    return getattr(body, "text_model", None) or getattr(body, "language_model", None) or body
 
 
 @dataclass(frozen=True)
-class Vision:
-    """Image side of a vision-language model: size and placeholders of an image, and its features."""
+class Seen:
+    """Features of a pass's images, row by row, and what else their tokens need."""
 
-    image_token: int
-    """Id of the placeholder token."""
-    tokens: int
-    """Number of placeholder tokens, and of features, per image."""
-    size: int
-    """Width and height in pixels to which images are scaled."""
+    vision: Vision
+    features: torch.Tensor
+    """[N, width * (1 + depth)], features of the tokens of all images."""
+    grids: torch.Tensor
+    """[N, 3] int64: rows and columns of each token's image, and the token's place in it."""
 
     @classmethod
-    def of(cls, config: Any) -> Vision | None:
-        """Return the vision of a model's config; None for a text model. Raises WeightsError for another layout."""
-        if not has_vision(config):
-            return None
-        vision = config.vision_config
-        side = vision.image_size // vision.patch_size
-        return cls(config.image_token_id, side * side // config.scale_factor**2, vision.image_size)
+    def compute(cls, vision: Vision, model: Any, media: Sequence[MediaSpan], device: torch.device) -> Seen:
+        """Compute the features of images, one after the other in the order of `media`.
 
-    def pixels(self, data: bytes) -> torch.Tensor:
-        """Decode an image and scale it to the model's size: float32 [3, size, size] from -1 to 1.
-
-        Raises ValueError for data that is no image, or for one larger than `LARGEST` pixels.
+        Raises ValueError, with an image's hash, for one that cannot be read or has not the model's number of tokens.
         """
-        from PIL import Image, UnidentifiedImageError
+        pixels = [vision.pixels_of(span).to(device) for span in media]
+        grids = [(*vision.grid(span), place) for span in media for place in range(span.length)]
+        return cls(vision, vision.features(model, pixels), torch.tensor(grids, device=device))
 
-        try:
-            with Image.open(io.BytesIO(data)) as image:
-                if max(image.size) > LARGEST:
-                    raise ValueError(f"an image of {image.width} x {image.height} pixels is too large")
-                scaled = image.convert("RGB").resize((self.size, self.size), Image.Resampling.BILINEAR)
-        except UnidentifiedImageError:  # whose message is the address of an object
-            raise ValueError("the image cannot be read: its format is unknown") from None
-        except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-            raise ValueError(f"the image cannot be read: {error}") from None
-        # Zeros everywhere would count as padding; 127.5 is no level of a byte, so no pixel is 0.
-        levels = torch.from_numpy(np.asarray(scaled, np.float32).copy()).permute(2, 0, 1)
-        return levels / 127.5 - 1.0
+    def extended(self, more: Seen) -> Seen:
+        """Return these images followed by others."""
+        features, grids = torch.cat([self.features, more.features]), torch.cat([self.grids, more.grids])
+        return Seen(self.vision, features, grids)
 
-    def pixels_of(self, span: MediaSpan) -> torch.Tensor:
-        """Return `pixels` of a span's image. Raises ValueError, with its hash, for an image that cannot be read."""
-        try:
-            return self.pixels(span.data)
-        except ValueError as error:
-            raise ValueError(f"image {span.hash}: {error}") from None
+    def inputs(self, model: Any, ids: torch.Tensor, rows: torch.Tensor) -> dict[str, Any]:
+        """Return the embeddings of ids [B, L], with features at the tokens whose `rows` are not -1.
 
-    def features(self, model: Any, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the features [M * tokens, width] of images [M, 3, size, size] by the tower and the connector."""
-        body, tower = model.base_model, model.base_model.vision_model
-        patch = tower.embeddings.patch_embedding
-        patches = patch(pixels.to(patch.weight.dtype)).flatten(2).transpose(1, 2)
-        # In place of the model's own positions, which rounding misplaces on most grids: 11 of 6 x 6 in bfloat16.
-        places = tower.embeddings.position_embedding(torch.arange(patches.shape[1], device=pixels.device))
-        hidden = tower.encoder(inputs_embeds=patches + places, attention_mask=None).last_hidden_state
-        features: torch.Tensor = body.connector(tower.post_layernorm(hidden))
-        return features.reshape(-1, features.shape[-1])
+        Models with features for several layers get the others', too.
+        """
+        words = model.get_input_embeddings()(ids)
+        first, *deep = self.features.split(words.shape[-1], -1)
+        shown = rows >= 0
+        embedded = torch.where(shown[..., None], first.to(words.dtype)[rows.clamp(min=0)], words)
+        if not deep:
+            return {"inputs_embeds": embedded}
+        layers = [features[rows[shown]] for features in deep]
+        return {"inputs_embeds": embedded, "visual_pos_masks": shown, "deepstack_visual_embeds": layers}
+
+    def positions(
+        self,
+        places: torch.Tensor,
+        rows: torch.Tensor,
+        before: torch.Tensor | int = 0,
+        tree: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return the model's positions of tokens at `places` [B, L] in their contexts: the same, or [3, B, L].
+
+        An image takes as many positions as its longer side has tokens (M-RoPE, Wang et al. 2024). `before` are the
+        jumps of the images before these tokens (see `jump`). `tree` [B, L, L] marks what each token attends to, by
+        default all before it.
+        """
+        if not self.vision.has_grid_positions:
+            return places
+        shown, (height, width, place) = rows >= 0, self.grids[rows.clamp(min=0)].unbind(-1)
+        ends = torch.where(shown & (place == height * width - 1), torch.maximum(height, width) - height * width, 0)
+        passed = ends.cumsum(-1) if tree is None else (tree.float() @ ends.float()[..., None])[..., 0].long()
+        start = places + before + passed - ends
+        place = torch.where(shown, place, 0)
+        start = start - place
+        return torch.stack([start, start + place // width, start + place % width])
+
+    def jumps(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return how far positions after tokens [..., L] are from their number, over their images; [...] int64."""
+        height, width, place = self.grids[rows.clamp(min=0)].unbind(-1)
+        is_end = (rows >= 0) & (place == height * width - 1)
+        return torch.where(is_end, torch.maximum(height, width) - height * width, 0).sum(-1)
+
+    def joined(self, places: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Return which tokens [B, L] belong to the same image: [B, L, L] bool.
+
+        Raises ValueError if the tokens begin within an image, whose first tokens could not see the others.
+        """
+        place = self.grids[rows.clamp(min=0)][..., 2]
+        shown, begin = rows >= 0, places - place
+        following = shown[:, 1:] & (place[:, 1:] > 0)
+        split = (shown & (place > 0))[:, :1] | (following & ~shown[:, :-1]).any(-1, keepdim=True)
+        if bool(split.any()):
+            raise ValueError("a reply or a shared context begins within an image, which this model reads as a whole")
+        image = torch.where(shown, rows - place, -1)
+        same = (image[:, :, None] == image[:, None]) & (begin[:, :, None] == begin[:, None])
+        return same & shown[:, :, None]
+
+
+def jump(vision: Vision, span: MediaSpan) -> int:
+    """Return by how much an image's positions are more than its tokens; at most 0."""
+    height, width = vision.grid(span)
+    return max(height, width) - span.length if vision.has_grid_positions else 0
+
+
+def layered(model: Any, seen: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return attention masks by kind of layer, with the model's window for sliding ones.
+
+    `seen` [B, Q, S] is what tokens at places `queries` [B, Q] may see of those at `keys` [B, S].
+    """
+    window = model.config.get_text_config().sliding_window or 1 << 30
+    near = keys[:, None] > queries[..., None] - window
+    return {"full_attention": seen[:, None], "sliding_attention": (seen & near)[:, None]}
 
 
 @dataclass(frozen=True)
@@ -96,36 +152,35 @@ class Images:
     """Distinct images of a forward pass, and the places of their features in its rows."""
 
     media: tuple[MediaSpan, ...]
-    """A span of each image; M in all."""
-    tokens: int
-    """Number of tokens per image."""
+    """A span of each image."""
     prefix: torch.Tensor
-    """[P] int64, row of the features [M * tokens, width] for each token of the shared prefix; -1 for text."""
+    """[P] int64, row of the features for each token of the shared prefix; -1 for text."""
     suffix: torch.Tensor
     """[B, L] int64, the same for the tokens of each row."""
 
     def to(self, device: torch.device) -> Images:
         """Return the images with all tensors on a device."""
-        return Images(self.media, self.tokens, self.prefix.to(device), self.suffix.to(device))
+        return Images(self.media, self.prefix.to(device), self.suffix.to(device))
 
-    def load(self, vision: Vision) -> torch.Tensor:
-        """Return the pixels [M, 3, size, size]. Raises ValueError for images of another number of tokens."""
-        if self.tokens != vision.tokens:
-            raise ValueError(f"images have {self.tokens} tokens, and the model has {vision.tokens} for each")
-        return torch.stack([vision.pixels_of(span) for span in self.media]).to(self.suffix.device)
+    def see(self, model: Any) -> Seen:
+        """Compute the images' features, with gradients.
+
+        Raises ValueError if the model has no vision, or if an image cannot be read or does not fit the model, and
+        WeightsError if the model's layout is not supported.
+        """
+        return Seen.compute(required_vision(model, "streams have"), model, self.media, self.suffix.device)
 
 
 def images_in(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Tensor) -> Images | None:
     """Return the images of streams whose keys are in `prefix` [P] and `suffix` [B, L]; None without images.
 
-    Raises ValueError if images differ in their number of tokens, or two have the same keys.
+    Raises ValueError if two images have the same keys, or one has different numbers of tokens.
     """
-    spans = {span.hash: span for stream in streams for span in stream.media}
+    spans = {(span.hash, span.size): span for stream in streams for span in stream.media}
     if not spans:
         return None
-    lengths = {span.length for stream in streams for span in stream.media}
-    if len(lengths) > 1:
-        raise ValueError(f"images of one pass have different numbers of tokens: {sorted(lengths)}")
+    if any(spans[span.hash, span.size].length != span.length for stream in streams for span in stream.media):
+        raise ValueError("one image has different numbers of tokens in a pass")
     keys = [key for span in spans.values() for key in span.token_keys()]
     rows = {key: row for row, key in enumerate(keys)}
     if len(rows) < len(keys):
@@ -135,58 +190,54 @@ def images_in(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Ten
         found = [-1 if key >= 0 else rows[key] for key in of.flatten().tolist()]
         return torch.tensor(found, dtype=torch.long).reshape(of.shape)
 
-    return Images(tuple(spans.values()), lengths.pop(), places(prefix), places(suffix))
-
-
-def embed(model: Any, ids: torch.Tensor, features: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Return the input embeddings of ids, with features [N, width] at the tokens whose `rows` are not -1."""
-    words = model.get_input_embeddings()(ids)
-    return torch.where((rows >= 0)[..., None], features.to(words.dtype)[rows.clamp(min=0)], words)
+    return Images(tuple(spans.values()), places(prefix), places(suffix))
 
 
 class Features:
     """Features of the images among some keys, computed without gradients when a pass first needs an image."""
 
     def __init__(self, model: Any, media: Iterable[MediaSpan]) -> None:
-        """Raise ValueError if the model has no vision, and WeightsError if its layout is not supported."""
-        vision = Vision.of(model.config)
-        if vision is None:
-            raise ValueError("a context has images, and the model has no vision")
-        self._model, self._vision = model, vision
-        self._spans = {key: (span, at) for span in set(media) for at, key in enumerate(span.token_keys())}
-        self._rows: dict[str, int] = {}
-        """First row in `_known` of each image's features, by hash."""
-        self._known: torch.Tensor | None = None
+        """Raise ValueError if the model has no vision or an image not its number of tokens.
 
-    def embed(self, keys: torch.Tensor) -> torch.Tensor:
-        """Return the input embeddings [B, W, width] of ids, and of images' keys, [B, W] int64.
+        Raises WeightsError if the model's layout is not supported.
+        """
+        self._vision, self._model = required_vision(model, "a context has"), model
+        for span in (media := set(media)):
+            self._vision.grid(span)
+        self._spans = {key: (span, at) for span in media for at, key in enumerate(span.token_keys())}
+        self._first: dict[tuple[str, object], int] = {}
+        """First row in `_seen` of each image's features, by hash and size."""
+        self._seen: Seen | None = None
 
-        Raises ValueError for an image that cannot be read, or that has another number of tokens than the model's.
+    def see(self, keys: torch.Tensor) -> tuple[Seen, torch.Tensor]:
+        """Return the images' features and, for ids and images' keys [B, W] int64, the rows in them; -1 for text.
+
+        Raises ValueError for an image that cannot be read or does not fit the model.
         """
         wanted = [[self._spans[key] if key < 0 else None for key in row] for row in keys.tolist()]
-        new = {one[0].hash: one[0] for row in wanted for one in row if one and one[0].hash not in self._rows}
-        spans = [*new.values()]
-        for start in range(0, len(spans), MOST_IMAGES):
-            self._compute(spans[start : start + MOST_IMAGES])
-        rows = [[self._rows[one[0].hash] + one[1] if one else -1 for one in row] for row in wanted]
-        known = self._known if self._known is not None else keys.new_zeros((1, 1), dtype=torch.float32)
-        return embed(self._model, keys.clamp(min=0), known, torch.tensor(rows, device=keys.device))
+        spans = {(one[0].hash, one[0].size): one[0] for row in wanted for one in row if one}
+        new = [span for name, span in spans.items() if name not in self._first]
+        for start in range(0, len(new), MOST_IMAGES):
+            self._compute(new[start : start + MOST_IMAGES])
+        assert self._seen is not None
+        rows = [[self._first[one[0].hash, one[0].size] + one[1] if one else -1 for one in row] for row in wanted]
+        return self._seen, torch.tensor(rows, device=keys.device)
+
+    @property
+    def jumps_at_images(self) -> bool:
+        """Whether an image takes fewer positions than tokens."""
+        return self._vision.has_grid_positions
+
+    def jump(self, keys: Sequence[int]) -> int:
+        """Return how far the next token's position is from the number of `keys`, ids and whole images' keys."""
+        found = (self._spans[key] for key in keys if key < 0)
+        return sum(jump(self._vision, span) for span, at in found if at == span.length - 1)
 
     def _compute(self, media: Sequence[MediaSpan]) -> None:
-        if wrong := next((span for span in media if span.length != self._vision.tokens), None):
-            raise ValueError(f"an image has {wrong.length} tokens, and the model has {self._vision.tokens} for each")
         device = self._model.get_input_embeddings().weight.device
-        pixels = torch.stack([self._vision.pixels_of(span) for span in media]).to(device)
-        features = self._vision.features(self._model, pixels)
-        start = 0 if self._known is None else len(self._known)
-        self._known = features if self._known is None else torch.cat([self._known, features])
-        self._rows |= {span.hash: start + i * self._vision.tokens for i, span in enumerate(media)}
-
-
-MOST_IMAGES = 32
-"""Maximum number of images that pass through the vision tower at once when a context is read."""
-
-
-def text_body(model: Any) -> Any:
-    """Return the language model of a model with vision, which maps embeddings to hidden states."""
-    return model.base_model.text_model
+        start = 0 if self._seen is None else len(self._seen.features)
+        more = Seen.compute(self._vision, self._model, media, device)
+        self._seen = more if self._seen is None else self._seen.extended(more)
+        for span in media:
+            self._first[span.hash, span.size] = start
+            start += span.length

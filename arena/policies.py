@@ -198,7 +198,9 @@ class Policies(Mapping[str, Policy]):
         folder = checkpoint.policy(name) if checkpoint and kept else source
         seed = int(generator(self._seed, 0, "adapter", name).integers(2**63))
         new = NewAdapter(spec.adapter, seed, spec.model) if spec.adapter else None
-        policy = await compute(Policy.load, name, source, folder, spec.train, new, self._bases, self.precision)
+        policy = await compute(
+            Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.sight
+        )
         if spec.train:
             self.trainers[name] = await compute(self._make_trainer, policy, self.rule, self.precision.bf16_products)
             if kept:

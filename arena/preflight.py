@@ -321,6 +321,6 @@ def _without_weights(experiment: Experiment) -> Callable[[str], Policy | None]:
         if name not in experiment.policies:
             return None
         folder = resolve(experiment.policies[name].model)
-        return Policy.load(name, folder, folder, train=False)
+        return Policy.load(name, folder, folder, train=False, sight=experiment.policies[name].sight)
 
     return find

@@ -16,7 +16,7 @@ from agents.stream import Context, Picture, Stream
 from arena.errors import StoreError
 from arena.plain import clean_text, finite, plain
 from arena.rows import identity_of, identity_row, known, message, message_row, stream_of, stream_row
-from games.contracts import ILLEGAL, MatchId, Message, TurnSource
+from games.contracts import ILLEGAL, Image, MatchId, Message, TurnSource
 
 if TYPE_CHECKING:
     from agents.policy import Policy
@@ -369,9 +369,10 @@ def _floats(values: Mapping[str, float], where: str) -> dict[str, float]:
     return {name: finite(value, f"{where}[{name!r}]") for name, value in values.items()}
 
 
-def images(turns: Iterable[Turn]) -> list[str]:
-    """Return the sorted hashes of the images in the turns' messages."""
-    return sorted({image.hash for turn in turns for each in turn.messages for image in each.images})
+def images(turns: Iterable[Turn]) -> list[Image]:
+    """Return the images in the turns' messages, sorted by hash."""
+    found = {image for turn in turns for each in turn.messages for image in each.images}
+    return sorted(found, key=lambda image: image.hash)
 
 
 def place_of(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:

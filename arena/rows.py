@@ -84,7 +84,7 @@ def stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
     if stream.entropy:
         row["entropy"] = _float32(stream.entropy, f"an entropy in {seat}'s stream")
     if stream.media:
-        row["media"] = [{"start": span.start, "length": span.length, "hash": span.hash} for span in stream.media]
+        row["media"] = [_span_row(span) for span in stream.media]
     return row
 
 
@@ -95,9 +95,19 @@ def stream_of(row: Mapping[str, Any], picture: Callable[[str], bytes]) -> Stream
     """
     found = Stream(**{name: values for name, values in row.items() if name != "media"})
     if images := row.get("media"):
-        keys_of(found.ids, spans := [MediaSpan(**span) for span in images])
+        keys_of(found.ids, spans := [_span(image) for image in images])
         found.media = [replace(span, data=picture(span.hash)) for span in spans]
     return found
+
+
+def _span_row(span: MediaSpan) -> dict[str, Any]:
+    height, width = span.size or (0, 0)
+    return {"start": span.start, "length": span.length, "hash": span.hash, "height": height, "width": width}
+
+
+def _span(row: Mapping[str, Any]) -> MediaSpan:
+    size = (row["height"], row["width"]) if row.get("height") else None
+    return MediaSpan(row["start"], row["length"], row["hash"], size=size)
 
 
 def _float32(values: Sequence[float], label: str) -> list[float]:

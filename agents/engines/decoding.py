@@ -15,6 +15,7 @@ import torch
 from agents.costs import costs
 from agents.engines.base import Completion, Request
 from agents.engines.graphs import Replays, rows_for
+from agents.engines.inputs import Inputs, last_logits
 from agents.engines.kv import KV, BatchKV, empty_kv
 from agents.engines.sampling import Shape, distributions, drawn
 from agents.engines.served import Served
@@ -22,7 +23,6 @@ from agents.engines.step import step, steps
 from agents.errors import WeightsError
 from agents.packing import Ids, agreement, common_prefix
 from agents.trees import paths_seen, tree_of
-from agents.vision import Features
 
 _NOTHING = KV((), torch.empty(0))
 
@@ -37,6 +37,8 @@ class _Row:
     """Cache of the context's computed part; empty once the batch holds it."""
     entropy: list[float] | None
     """Entropy before each id; None if it is not measured."""
+    jump: int = 0
+    """Difference between positions and places after the context's images."""
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish: str = ""
@@ -89,14 +91,14 @@ class Decoder:
         self.model = next(iter(served.values())).model
         self.replays = replays if replays is not None and self._check_replays(replays) else None
         first = next(self.model.parameters())
-        self._features: Features | None = None
         self.device, self.dtype = first.device, torch.bfloat16 if bf16 else first.dtype
+        self._inputs = Inputs(self.model, set())
 
     def decode(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a reply for each request; return the completions in order. Caches of finished streams are stored."""
         media = {span for request in requests for span in request.media}
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            self._features = Features(self.model, media) if media else None
+            self._inputs = Inputs(self.model, media)
             rows = self._new_rows(requests)
             branches = _by_context(rows)
             batch, logits = self._prefill(branches, room=max(request.max_tokens for request in requests))
@@ -108,7 +110,8 @@ class Decoder:
                     return [row.completion() for row in rows]
                 tokens = torch.tensor([[branch.token] for branch in branches], device=self.device)
                 ones = torch.ones(len(branches), dtype=torch.long, device=self.device)
-                logits = self._forward([branch.policy for branch in branches], batch, tokens, ones)
+                jumps = self._inputs.column([branch.rows[0].jump if branch.rows else 0 for branch in branches])
+                logits = self._forward([branch.policy for branch in branches], batch, tokens, ones, jumps)
 
     def _check_replays(self, replays: Replays) -> bool:
         """Drop recorded steps of other weights or adapters; return False if several policies share a folder's model."""
@@ -130,6 +133,7 @@ class Decoder:
                 request=request,
                 served=self.served[request.policy],
                 past=past,
+                jump=self._inputs.jump(request.keys),
                 entropy=[] if self.entropy or request.entropy else None,
             )
             for request, past in zip(requests, pasts, strict=True)
@@ -180,13 +184,13 @@ class Decoder:
         batch = BatchKV([opening], room=len(tree.ids))
         tokens = torch.tensor([tree.ids], device=self.device)
         if len(contexts) == 1:
-            self._forward([policy], batch, tokens, torch.tensor([len(tree.ids)], device=self.device))
+            lengths = torch.tensor([len(tree.ids)], device=self.device)
+            self._forward([policy], batch, tokens, lengths, self._inputs.jump(opening.ids))
             return {contexts[0]: KV(contexts[0], batch.row(0))}
         seen, places = paths_seen([tree], known, len(tree.ids))
         before = seen.new_ones((1, len(tree.ids), known))
-        self._pass(
-            [policy], batch, tokens, torch.cat([before, seen], -1)[:, None].to(self.device), places.to(self.device)
-        )
+        mask, places = torch.cat([before, seen], -1)[:, None].to(self.device), places.to(self.device)
+        self._pass([policy], batch, tokens, mask, places, self._inputs.jump(opening.ids))
         columns = [torch.tensor([*range(known), *(known + at for at in path)]) for path in tree.paths]
         return {
             ids: KV(ids, batch.data[:, :, 0].index_select(3, own.to(self.device)))
@@ -207,56 +211,63 @@ class Decoder:
         batch = new_batch(pasts, width + room, requests)
         for row in (row for branch in branches for row in branch.rows):
             row.past = _NOTHING
-        return batch, self._forward([branch.policy for branch in branches], batch, tokens.to(self.device), lengths)
+        policies, jumps = (
+            [branch.policy for branch in branches],
+            self._inputs.column([self._inputs.jump(past.ids) for past in pasts]),
+        )
+        return batch, self._forward(policies, batch, tokens.to(self.device), lengths, jumps)
 
     def _forward(
-        self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, lengths: torch.Tensor
+        self,
+        policies: list[str],
+        batch: BatchKV,
+        tokens: torch.Tensor,
+        lengths: torch.Tensor,
+        jumps: torch.Tensor | int,
     ) -> torch.Tensor:
-        """Run new tokens [B, W], right-aligned, `lengths` [B] of each; return the logits [B, vocabulary] after them."""
+        """Run new tokens [B, W], right-aligned, `lengths` [B] of each; return the logits [B, vocabulary] after them.
+
+        `jumps` are those of the contexts before them (`Inputs.jump`).
+        """
         width, start = tokens.shape[1], batch.filled
         mask = batch.mask[:, : start + width]
         if width == 1:
             mask[:, start] = True
-            return self._pass(policies, batch, tokens, mask, mask.sum(-1, keepdim=True) - 1)
+            return self._pass(policies, batch, tokens, mask, mask.sum(-1, keepdim=True) - 1, jumps)
         columns = torch.arange(width, device=tokens.device)
         mask[:, start:] = columns >= (width - lengths)[:, None]
-        positions = (mask.long().cumsum(-1) - 1).clamp(min=0)[:, start:]
-        return self._pass(policies, batch, tokens, mask, positions)
+        places = (mask.long().cumsum(-1) - 1).clamp(min=0)[:, start:]
+        return self._pass(policies, batch, tokens, mask, places, jumps)
 
     def _pass(
-        self, policies: list[str], batch: BatchKV, tokens: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
+        self,
+        policies: list[str],
+        batch: BatchKV,
+        tokens: torch.Tensor,
+        mask: torch.Tensor,
+        places: torch.Tensor,
+        jumps: torch.Tensor | int,
     ) -> torch.Tensor:
-        """Run tokens and positions [B, W], extend the batch, and return the logits [B, vocabulary] of the last column.
+        """Run tokens at places [B, W], extend the batch, and return the logits [B, vocabulary] of the last column.
 
         Tokens are ids, and keys of images (`agents.stream.keys_of`).
 
         The bool mask marks the real columns, [B, S], or the columns that each token attends to, [B, 1, W, S].
         """
-        has_images = self._features is not None and bool((tokens < 0).any())
+        has_images = self._inputs.has_images and bool((tokens < 0).any())
         replays = self.replays if batch.stays and tokens.shape[1] == 1 and not has_images else None
         if (lanes := self.served[policies[0]].lanes) is not None:
             lanes.route(policies if replays is None else policies[:1] * rows_for(len(policies)))
         if replays is not None:
-            logits = replays(self.model, batch, tokens[:, 0], positions)
+            logits = replays(self.model, batch, tokens[:, 0], places + jumps)
         elif tokens.shape[1] == 1 and mask.dim() == 2 and not has_images and steps(self.model):
             new = slice(batch.filled, batch.filled + 1)
-            logits = step(self.model, batch.data, tokens[:, 0], positions, batch.within_reach(mask), new)
+            logits = step(self.model, batch.data, tokens[:, 0], places + jumps, batch.within_reach(mask), new)
         else:
-            logits = self.model(
-                **self._inputs(tokens, has_images),
-                attention_mask=mask.long() if mask.dim() == 2 else mask,
-                position_ids=positions,
-                past_key_values=batch,
-                use_cache=True,
-                logits_to_keep=1,
-            ).logits[:, -1]
+            given = self._inputs(tokens, mask, places, jumps)
+            logits = last_logits(self.model, given | {"past_key_values": batch, "use_cache": True})
         batch.advance(tokens.shape[1])
         return logits.float()
-
-    def _inputs(self, tokens: torch.Tensor, has_images: bool) -> dict[str, torch.Tensor]:
-        if self._features is None or not has_images:
-            return {"input_ids": tokens}
-        return {"inputs_embeds": self._features.embed(tokens)}
 
 
 MOST_AT_ONCE = {"cpu": 512, "cuda": 4096}

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from agents.engines.lanes import product, products
+from agents.vision import text_body
 
-KINDS = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+KINDS = frozenset({"llama", "mistral", "qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"})
 """transformers' names of models whose layers are x + attention(norm(x)), then x + mlp(norm(x))."""
 
 
@@ -25,11 +26,6 @@ def steps(model: Any) -> bool:
         and getattr(config, "sliding_window", None) is None
         and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
     )
-
-
-def text_model(model: Any) -> Any:
-    """Return the layers' model, which a model with vision holds as its `text_model`."""
-    return getattr(model.model, "text_model", model.model)
 
 
 def step(
@@ -45,7 +41,7 @@ def step(
     `data` [layers, 2, B, key heads, S or more, width] holds keys and values; the new ones are written to `column`, a
     slice or an index [1]. `mask` [B, S] is True where a row may attend, including the new column.
     """
-    core = text_model(model)
+    core = text_body(model)
     x = core.embed_tokens(tokens)
     turning = core.rotary_emb(x[:, None], positions)
     attention = _Attention(data, mask, column, *turning)

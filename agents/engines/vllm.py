@@ -26,10 +26,12 @@ from agents.computing import compute
 from agents.engines import reaper
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.in_process import InProcessEngine
+from agents.engines.vllm_images import copy_processor, image_prompt
 from agents.engines.vllm_server import start, stop
 from agents.errors import EngineError
-from agents.model_config import first_line, positions_in, vocabulary_in
-from agents.policy import OnBase
+from agents.eyes.layout import Vision
+from agents.model_config import first_line, positions_in, read_json, sees, vocabulary_in
+from agents.policy import OnBase, vision_in
 from agents.precision import Precision
 from agents.published import FolderWeights, Weights
 from agents.stream import Stream
@@ -49,6 +51,8 @@ class _Server:
     """Number of token ids that the model accepts."""
     positions: int
     """Maximum tokens of a context with its reply."""
+    vision: Vision | None = None
+    """Image side of the model."""
     rank: int = 0
     """Maximum adapter rank; 0 for none."""
     llm: Any = None
@@ -80,6 +84,7 @@ class VLLMEngine:
     """Inference engine that serves policies through vLLM, on GPUs or with its CPU build."""
 
     capabilities = Capabilities(
+        has_vision=True,
         serves_adapters=True,
         serves_several=True,
         batches_continuously=True,
@@ -186,6 +191,8 @@ class VLLMEngine:
             held = {n: v.to(torch.bfloat16) if v.is_floating_point() else v for n, v in held.items()}
         with quietly():
             given.save_pretrained(folder, state_dict=held)
+        if sees(read_json(folder, "config.json")):
+            copy_processor(Path(given.name_or_path), folder)
         return _Served(weights=weights, version=version, server=f"trained {policy}", folder=folder)
 
     async def _load_due(self, policies: Sequence[str]) -> None:
@@ -242,7 +249,9 @@ class VLLMEngine:
         scratch = self._scratch or Path(tempfile.gettempdir())
         llm = await compute(start, folder, self.settings, self.bf16, rank, scratch, self.gpus)  # it waits for processes
         positions = min(self.max_context, positions_in(folder))
-        return _Server(folder=folder, vocabulary=vocabulary_in(folder), positions=positions, rank=rank, llm=llm)
+        vision = await compute(vision_in, folder)
+        vocabulary = vocabulary_in(folder)
+        return _Server(folder=folder, vocabulary=vocabulary, positions=positions, vision=vision, rank=rank, llm=llm)
 
     async def _forget(self, server: _Server) -> None:
         """Unload adapters that are no longer served and have no replies in progress; delete their scratch folders."""
@@ -323,6 +332,8 @@ class VLLMEngine:
         server = self._servers[served.server]
         request.check(server.vocabulary, server.positions)  # a GPU would end the server; vLLM would cut the reply
         prompt = TokensPrompt(prompt_token_ids=list(request.ids))
+        if request.media:
+            prompt = TokensPrompt(**image_prompt(server.vision, request))
         output: Any = None
         served.writing += 1
         try:

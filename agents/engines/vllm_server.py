@@ -7,7 +7,7 @@ from typing import Any
 from agents.engines.base import EngineSettings
 from agents.engines.reaper import stderr_to
 from agents.errors import EngineError
-from agents.model_config import first_line, positions_in
+from agents.model_config import first_line, positions_in, read_json, sees
 
 
 def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch: Path, gpus: int = 1) -> Any:
@@ -29,7 +29,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 "max_model_len": length,
                 "max_num_seqs": settings.max_batch,
                 "kv_cache_memory_bytes": settings.cache_mb << 20,
-                "skip_tokenizer_init": True,
+                "skip_tokenizer_init": not sees(read_json(folder, "config.json")),  # images need its processor
                 "logprobs_mode": "processed_logprobs",
                 "generation_config": "vllm",
                 "worker_extension_cls": "agents.engines.vllm_worker.Publishing",

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from agents.adapter_config import is_adapter
 from agents.chat_template import CLOCK
-from agents.policy import check_readable, tokenizer_and_frame
-from agents.weights import available, check_weights, resolve
+from agents.errors import WeightsError
+from agents.policy import check_readable, image_token_of, tokenizer_and_frame
+from agents.weights import available, base_folder, check_weights, resolve
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
 from arena.play.tables import Table
@@ -35,7 +36,22 @@ def check_models(experiment: Experiment, tables: Sequence[Table], doing: Callabl
             )
     _check_learners(experiment)
     _check_references(experiment)
+    _check_sight(experiment)
     return notes
+
+
+def _check_sight(experiment: Experiment) -> None:
+    """Raise ConfigError for settings of vision that a policy's model does not support."""
+    for name, policy in experiment.policies.items():
+        if not policy.images and not policy.freeze:
+            continue
+        field = "images" if policy.images else "freeze"
+        try:
+            token = image_token_of(base_folder(resolve(policy.model)), policy.sight.most_pixels)
+        except WeightsError as error:
+            raise ConfigError(f"policies.{name}: {error}") from None
+        if token is None:
+            raise ConfigError(f"policies.{name}.{field}: {policy.model} has no vision: remove it")
 
 
 def _check_references(experiment: Experiment) -> None:

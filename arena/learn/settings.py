@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from agents.adapter_config import AdapterSpec
+from agents.policy import Sight
 from arena.learn.aggregates import AGGREGATE
 from arena.learn.divergence import Nonfinite
 from arena.learn.losses import LOSS
@@ -46,6 +47,14 @@ class ImitateSpec(Spec):
         return _with_few_steps(self)
 
 
+class ImagesSpec(Spec):
+    """Settings of the images that a policy sees."""
+
+    pixels: Annotated[int, Field(ge=1)]
+    """Maximum pixels of an image; larger ones are scaled down, which takes fewer tokens. For models that keep an
+    image's proportions, such as Qwen's."""
+
+
 class PolicySpec(Spec):
     """Settings of a named policy: model or adapter, whether it trains, and a warm start."""
 
@@ -61,6 +70,10 @@ class PolicySpec(Spec):
     tokenizer. null is the policy's own weights before it learns from reward."""
     imitate: ImitateSpec | None = None
     """A warm start before the first iteration."""
+    images: ImagesSpec | None = None
+    """Limit of the images that it sees; null leaves it to the model."""
+    freeze: list[Literal["vision"]] = []
+    """Parts that are not trained: `vision` is the vision tower, without its connector to the language model."""
 
     @model_validator(mode="after")
     def _learns_what_it_adds(self) -> Self:
@@ -70,7 +83,14 @@ class PolicySpec(Spec):
             raise ValueError("a frozen policy imitates nobody: remove `imitate`, or let it train and earn nothing")
         if self.reference and not self.train:
             raise ValueError("a frozen policy is compared with nothing: remove `reference`")
+        if self.freeze and (self.adapter or not self.train):
+            raise ValueError("an adapter and a frozen policy do not train the vision tower anyway: remove `freeze`")
         return self
+
+    @property
+    def sight(self) -> Sight:
+        """Settings of the policy's vision."""
+        return Sight(self.images.pixels if self.images else None, "vision" in self.freeze)
 
 
 class DemonstrationsSpec(Spec):

@@ -54,7 +54,9 @@ class LogSource:
         found = self._drawn(k) if self.spec.shuffle else self._usable(theirs.read(iteration))
         read = [MatchRecord.from_json(row, theirs.blobs.get) for row in found]
         records = [self._as_own(k, number, record) for number, record in enumerate(read)]
-        records = [replace(r, pictures={name: theirs.blobs.get(name) for name in images(r.turns)}) for r in records]
+        records = [
+            replace(r, pictures={one.hash: theirs.blobs.get(one.hash) for one in images(r.turns)}) for r in records
+        ]
         log = MatchBatch(self.run.log)
         for record in records:
             log.add(record)

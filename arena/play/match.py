@@ -22,6 +22,7 @@ from arena.records import MatchRecord, MatchSource, Seating, Turn, images
 from arena.store.blobs import verify_blob
 from games.abilities import Blocks, Pictures, Situated, Stoppable
 from games.contracts import MOST_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
+from games.pictures import check_picture
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,10 @@ async def play_match(
         )
         await playthrough.play()
         if turns and isinstance(game, Pictures):
-            now.pictures = {name: verify_blob(name, game.picture(name)) for name in images(turns.taken)}
+            shown = images(turns.taken)
+            now.pictures = {image.hash: verify_blob(image.hash, game.picture(image.hash)) for image in shown}
+            for image in shown:
+                check_picture(image, now.pictures[image.hash])
         now.payoffs, now.report = _outcome(game)
         if now.report.get("ended") == PERSON:
             reason, failure = person_failure(now.report, plan.draws)

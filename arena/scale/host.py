@@ -73,7 +73,8 @@ class EngineHost:
             self._modules[policy] = load_module(weights.folder, True, self.precision.bf16_weights)
         with torch.no_grad():
             for name, parameter in self._modules[policy].named_parameters():
-                parameter.copy_(torch.tensor(weights.arrays[name]))
+                if name in weights.arrays:  # parts that are not trained are the folder's
+                    parameter.copy_(torch.tensor(weights.arrays[name]))
         return self._modules[policy]
 
     async def generate(self, requests: Sequence[Request], forgotten: Sequence[str]) -> Answer:

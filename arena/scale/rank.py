@@ -127,6 +127,8 @@ class Rank:
             on = weights.on(self._bases(weights.folder))
             return on.model, on
         model = load_module(weights.folder, bf16_weights=learner.bf16_weights)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name in weights.arrays)
         with torch.no_grad():
             for name, parameter in trainable(model).items():
                 parameter.copy_(torch.tensor(weights.arrays[name]))

@@ -98,7 +98,14 @@ class ScaledTrainer:
 
 
 def _sent(policy: Policy) -> ArrayWeights | AdapterArrays:
-    """Return a policy's weights as arrays, with the folder of its source, whose model has the same form."""
+    """Return a policy's weights as arrays, with the folder of its source, whose model has the same form.
+
+    Parts that are not trained are left out.
+    """
     weights = as_arrays(ModuleWeights(policy.model, policy.base))
     assert isinstance(weights, ArrayWeights | AdapterArrays)
-    return replace(weights, folder=policy.source) if isinstance(weights, ArrayWeights) else weights
+    if not isinstance(weights, ArrayWeights):
+        return weights
+    own = trainable(policy.model)
+    arrays = {name: array for name, array in weights.arrays.items() if name in own}
+    return replace(weights, folder=policy.source, arrays=arrays)

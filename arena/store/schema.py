@@ -94,6 +94,8 @@ _SPAN = pa.struct(
         _field("start", pa.int32(), "index of the image's first token"),
         _field("length", pa.int32(), "number of tokens that hold the image"),
         _field("hash", pa.string(), "SHA-256 of the bytes in hex, which names the file in log/blobs"),
+        _field("height", pa.int32(), "height in pixels to which the model scales it; 0 if it scales all alike"),
+        _field("width", pa.int32(), "width, likewise"),
     ]
 )
 _PAYOFF = pa.struct(

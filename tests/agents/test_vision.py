@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from agents.errors import WeightsError
+from agents.eyes.layout import Vision
 from agents.packing import Costs, passes
 from agents.scoring import StreamScorer, batch_of, score_streams
 from agents.stream import OFFSETS, MediaSpan, Stream, keys_of
-from agents.vision import LARGEST, Vision
+from games.pictures import LARGEST
 
 IMAGE, TOKENS, SIZE = 15, 9, 48
 
@@ -157,20 +158,20 @@ def test_images_that_do_not_fit_the_model_are_refused() -> None:
     short.wrote([30], [-1.0], 0)
     with pytest.raises(ValueError, match="images have 2 tokens, and the model has 9"):
         score_streams(StreamScorer(MODEL), [short], [1.0])
-    with pytest.raises(ValueError, match="different numbers of tokens"):
+    with pytest.raises(ValueError, match="one image has different numbers of tokens"):
         score_streams(StreamScorer(MODEL), [short, stream(picture(1))], [1.0, 1.0], costs=Costs(start=10**6))
 
 
 def test_a_text_model_has_no_vision_and_refuses_images() -> None:
-    from transformers import LlamaConfig, LlamaForCausalLM, Qwen2VLConfig
+    from transformers import LlamaConfig, LlamaForCausalLM, LlavaConfig
 
     model = LlamaForCausalLM(LlamaConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, vocab_size=200,
                                          num_attention_heads=2))  # fmt: skip
     assert Vision.of(model.config) is None
     with pytest.raises(ValueError, match="the model has no vision"):
         score_streams(StreamScorer(model), [stream(picture(1))], [1.0])
-    with pytest.raises(WeightsError, match="qwen2_vl sees in another layout"):
-        Vision.of(Qwen2VLConfig())
+    with pytest.raises(WeightsError, match="llava sees in another layout"):
+        Vision.of(LlavaConfig())
 
 
 def test_a_model_with_vision_scores_text_alone() -> None:

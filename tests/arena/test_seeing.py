@@ -11,7 +11,7 @@ import torch
 from agents.engines.kinds import ENGINES
 from agents.policy import load_module
 from agents.scoring import StreamScorer, score_streams
-from agents.vision import Vision
+from agents.eyes.layout import Vision
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose

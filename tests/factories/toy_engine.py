@@ -11,12 +11,12 @@ import torch
 from agents.computing import compute
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.sampling import Shape, distributions, drawn
+from agents.eyes.layout import Vision
 from agents.policy import load_module
 from agents.precision import Precision
 from agents.published import Weights
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
-from agents.vision import Vision
 
 PLACE = "tests.factories.toy_engine"
 

@@ -1,0 +1,1 @@
+"""Layouts of vision-language models: how each family cuts, counts, places and embeds images."""

@@ -1,0 +1,37 @@
+"""Gemma 3 (Gemma Team 2025): square images whose tokens attend to each other in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from agents.chat_images import ImageToken
+from agents.eyes.layout import Vision
+
+
+class Gemma3(Vision):
+    """Layout of Gemma 3. Images are not cut into tiles, as with `do_pan_and_scan: false`."""
+
+    is_bidirectional: ClassVar[bool] = True
+
+    @classmethod
+    def measure(cls, config: Any) -> tuple[int, int]:
+        """Return the number of tokens per image and its width and height in pixels."""
+        return config.mm_tokens_per_image, config.vision_config.image_size
+
+    def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
+        """Return the features [M * tokens, width] of images [3, size, size]."""
+        whole = pixels if isinstance(pixels, torch.Tensor) else torch.stack([*pixels])
+        features: torch.Tensor = model.base_model.get_image_features(whole, return_dict=True).pooler_output
+        return features.reshape(-1, features.shape[-1])
+
+    def tower(self, model: Any) -> list[torch.nn.Module | torch.nn.Parameter]:
+        """Return the vision tower."""
+        return [model.base_model.vision_tower]
+
+    def token(self, most_pixels: int | None = None) -> ImageToken:
+        """Return the placeholder for a chat frame, whose template writes <start_of_image> for an image."""
+        edges = ("\n\n<start_of_image>", "<end_of_image>\n\n")
+        return super().token(most_pixels)._replace(mark="<start_of_image>", edges=edges)

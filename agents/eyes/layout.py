@@ -1,0 +1,132 @@
+"""What a layout of vision-language models provides; one class per family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+
+from agents.chat_images import Fit, ImageToken
+from agents.errors import WeightsError
+from agents.eyes.kinds import LAYOUTS
+from agents.eyes.preprocessing import Preprocessing, read_preprocessing
+from agents.stream import MediaSpan
+from games.pictures import decode_picture
+
+
+@dataclass(frozen=True)
+class Vision:
+    """Image side of one vision-language model, whose images are all scaled to one square.
+
+    Families override what differs. All of it is a function of the config and the processor's settings.
+    """
+
+    image_token: int
+    """Id of the placeholder token."""
+    tokens: int
+    """Number of placeholder tokens, and of features, per image; 0 if it depends on the image's size."""
+    size: int
+    """Width and height in pixels to which images are scaled; 0 if it depends on the image."""
+    preprocessing: Preprocessing
+    depth: int = 0
+    """Number of layers of the language model that add features of their own to those of the first (DeepStack)."""
+
+    defaults: ClassVar[Preprocessing] = Preprocessing()
+    has_grid_positions: ClassVar[bool] = False
+    """Whether an image's tokens have positions by row and column (M-RoPE, Wang et al. 2024)."""
+    is_bidirectional: ClassVar[bool] = False
+    """Whether tokens of one image attend to each other in both directions. Its contexts form no trees then."""
+
+    expands_alone: ClassVar[bool] = False
+    """Whether a processor writes only placeholders in place of an image's one, and nothing around them."""
+
+    @property
+    def side(self) -> int:
+        """Width and height in pixels of a token; 0 if tokens are no squares of the image."""
+        return 0
+
+    @staticmethod
+    def of(config: Any, folder: Path | None = None) -> Vision | None:
+        """Return the vision of a model's config; None for a text model. `folder` has the image processor's settings.
+
+        Raises WeightsError for another layout, and for settings that no image processor can have.
+        """
+        if getattr(config, "vision_config", None) is None:
+            return None
+        if config.model_type not in LAYOUTS:
+            raise WeightsError(f"a model of type {config.model_type} sees in another layout than {', '.join(LAYOUTS)}")
+        module, _, name = LAYOUTS[config.model_type].partition(":")
+        made: Vision = getattr(import_module(module), name).create(config, folder)
+        return made
+
+    @classmethod
+    def create(cls, config: Any, folder: Path | None) -> Self:
+        """Return the layout of a model's config, with the settings of the image processor in `folder`, if any.
+
+        Raises WeightsError for a config that the layout does not support.
+        """
+        settings = read_preprocessing(folder, cls.defaults) if folder else cls.defaults
+        tokens, size = cls.measure(config)
+        if tokens < 0 or size < 0:
+            raise WeightsError(f"a model of type {config.model_type} with images of {tokens} tokens cannot be used")
+        return cls(int(config.image_token_id), tokens, size, settings)
+
+    @classmethod
+    def measure(cls, config: Any) -> tuple[int, int]:
+        """Return the number of tokens per image and its width and height in pixels."""
+        raise NotImplementedError
+
+    def fit(self, height: int, width: int, most_pixels: int | None = None) -> Fit:
+        """Return how an image of these pixels enters a context, with at most `most_pixels` after scaling.
+
+        Raises ValueError for an image, or a maximum, that the model cannot have.
+        """
+        if most_pixels is not None and most_pixels < self.size**2:
+            raise ValueError(f"the model scales every image to {self.size} x {self.size} pixels: remove images.pixels")
+        return Fit(self.tokens, None)
+
+    def grid(self, span: MediaSpan) -> tuple[int, int]:
+        """Return the rows and columns of a span's tokens. Raises ValueError if its length does not fit the model."""
+        if span.length != self.tokens:
+            raise ValueError(f"images have {span.length} tokens, and the model has {self.tokens} for each")
+        return 1, self.tokens
+
+    def pixels(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:
+        """Decode an image and scale it to `size` (height, width), or to the model's own: float32 [3, height, width].
+
+        Raises ValueError for data that is no image; see `games.pictures.decode_picture`.
+        """
+        return torch.from_numpy(self.levels(decode_picture(data), *(size or (self.size, self.size))))
+
+    def levels(self, image: Any, height: int, width: int) -> np.ndarray:
+        """Scale an RGB image and return its normalised levels: float32 [3, height, width]."""
+        return self.preprocessing.pixels(image, height, width)
+
+    def pixels_of(self, span: MediaSpan) -> torch.Tensor:
+        """Return `pixels` of a span's image. Raises ValueError, with its hash, for an image that cannot be read."""
+        self.grid(span)
+        try:
+            return self.pixels(span.data, span.size)
+        except ValueError as error:
+            raise ValueError(f"image {span.hash}: {error}") from None
+
+    def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
+        """Return the features [N, width * (1 + depth)] of images' tokens by the tower and the connector."""
+        raise NotImplementedError
+
+    def tower(self, model: Any) -> list[torch.nn.Module | torch.nn.Parameter]:
+        """Return the parts of the vision tower, without the connector."""
+        raise NotImplementedError
+
+    def token(self, most_pixels: int | None = None) -> ImageToken:
+        """Return the placeholder for a chat frame, with at most `most_pixels` per image. Raises WeightsError."""
+        try:
+            self.fit(28, 28, most_pixels)
+        except ValueError as error:
+            raise WeightsError(str(error)) from None
+        return ImageToken(self.image_token, self.tokens)

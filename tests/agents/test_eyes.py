@@ -1,0 +1,143 @@
+"""Every family of vision-language models: scores, gradients and replies beside transformers' own forward pass."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agents.engines.base import Request
+from agents.engines.in_process import InProcessEngine
+from agents.eyes.layout import Vision
+from agents.packing import Costs, passes
+from agents.published import ModuleWeights
+from agents.scoring import StreamScorer, batch_of, score_streams
+from agents.stream import Stream
+from tests.factories.eyes import FAMILIES, WORDS, bare_scores, make_eyes, picture, span, stream, vision_of_family
+
+NEAR = 1e-5
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def eyes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Vision]]:
+    model = make_eyes(request.param)
+    vision = vision_of_family(model, tmp_path_factory.mktemp("folder") if "qwen" in request.param else None)
+    model.vision = vision
+    yield model, vision
+
+
+SMALL, WIDE, TALL = picture(1), picture(2, 16, 48), picture(3, 40, 24)
+
+
+def streams(vision: Vision) -> list[Stream]:
+    """One image per turn; several in a turn, of different sizes; the same one twice; text before the first."""
+    return [
+        stream(vision, [[SMALL], [WIDE]]),
+        stream(vision, [[SMALL], [WIDE]], seed=1),
+        stream(vision, [[SMALL], [TALL, WIDE, SMALL], []], seed=2),
+        stream(vision, [[], [TALL], [TALL]], seed=3),
+        stream(vision, [[SMALL, SMALL]], seed=4),
+    ]
+
+
+@pytest.mark.parametrize("costs", [Costs(), Costs(scores=10**6)], ids=["rows", "trees"])
+def test_scores_are_those_of_transformers(eyes: tuple[Any, Vision], costs: Costs) -> None:
+    model, vision = eyes
+    if vision.is_bidirectional:
+        costs = Costs()
+    given = streams(vision)
+    together = score_streams(StreamScorer(model), given, [1.0] * len(given), 10**5, costs)
+    for one, scores in zip(given, together, strict=True):
+        with torch.no_grad():
+            assert scores == pytest.approx(bare_scores(model, vision, one).numpy(), abs=NEAR)
+        (alone,) = score_streams(StreamScorer(model), [one], [1.0])
+        assert scores == pytest.approx(alone, abs=NEAR)
+
+
+def test_gradients_are_those_of_transformers(eyes: tuple[Any, Vision]) -> None:
+    model, vision = eyes
+    given = streams(vision)[:3]
+    for one in passes(given, 10**5):
+        StreamScorer(model)(batch_of(given, [1.0] * 3, one)).logprobs.sum().backward()
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad(set_to_none=True)
+    for one in given:
+        bare_scores(model, vision, one).sum().backward()
+    wanted = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad(set_to_none=True)
+    assert found.keys() == wanted.keys() and any("vis" in name for name in found)
+    for name, gradient in found.items():
+        assert torch.allclose(gradient, wanted[name], atol=1e-4 * float(wanted[name].abs().max()) + 1e-6), name
+
+
+def request(one: Stream, key: str, tokens: int = 4, temperature: float = 1.0) -> Request:
+    return Request(
+        policy="p", ids=tuple(one.ids), media=tuple(one.media), key=key, max_tokens=tokens, temperature=temperature,
+        top_p=1.0, top_k=0, stop_ids=frozenset(), seed=(len(one.ids),),
+    )  # fmt: skip
+
+
+def test_replies_have_the_log_probabilities_of_transformers(eyes: tuple[Any, Vision]) -> None:
+    """Many matches at once, whose later turns add images to a cache: as one whole context each."""
+    model, vision = eyes
+    turns = [[SMALL], [WIDE, TALL], [], [TALL]]
+
+    async def play() -> list[Stream]:
+        engine = InProcessEngine()
+        await engine.open()
+        await engine.publish("p", 1, ModuleWeights(model))
+        held = [Stream() for _ in range(4)]
+        for number, images in enumerate(turns):
+            for i, one in enumerate(held):
+                _observe(vision, one, images[: 1 + i % 2] if i else images, number, i)
+            asked = [request(one, str(i)) for i, one in enumerate(held)]
+            for one, said in zip(held, await engine.generate(asked), strict=True):
+                one.wrote(said.ids, said.logprobs, number)
+        scored = await engine.score("p", held, [1.0] * len(held))
+        for one, scores in zip(held, scored, strict=True):
+            assert np.array(one.logprobs)[one.mask] == pytest.approx(scores, abs=NEAR), "the gate"
+        await engine.close()
+        return held
+
+    for one in asyncio.run(play()):
+        with torch.no_grad():
+            wanted = bare_scores(model, vision, one).numpy()
+        assert np.array(one.logprobs)[one.mask] == pytest.approx(wanted, abs=NEAR)
+
+
+def _observe(vision: Vision, one: Stream, images: Sequence[Any], number: int, seed: int) -> None:
+    """Append a turn of images; the rows differ in length, so that they are padded."""
+    text = [int(id) for id in np.random.default_rng(number + 7 * (seed == 3)).integers(20, WORDS, 5 + seed)]
+    ids, media = text[:2], []
+    for image in images:
+        media.append(span(vision, image, len(ids)))
+        ids += [vision.image_token] * media[-1].length + text[2:3]
+    one.observe([*ids, *text[3:]], media)
+
+
+def test_one_level_of_one_pixel_changes_log_probabilities(eyes: tuple[Any, Vision]) -> None:
+    model, vision = eyes
+    one, other = (stream(vision, [[picture(9, 32, 32, change)]]) for change in (0, 1))
+    before, after = score_streams(StreamScorer(model), [one, other], [1.0, 1.0])
+    assert 0 < np.abs(before - after).max() < 0.1
+
+
+def test_a_surplus_or_missing_image_is_refused(eyes: tuple[Any, Vision]) -> None:
+    model, vision = eyes
+    one = stream(vision, [[SMALL]])
+    one.media[0] = replace(one.media[0], length=one.media[0].length - 1)
+    with pytest.raises(ValueError, match="tokens"):
+        score_streams(StreamScorer(model), [one], [1.0])
+
+
+def test_an_image_of_zeros_counts(eyes: tuple[Any, Vision]) -> None:
+    """SmolVLM's own forward pass takes it for padding, and its tokens are then those of other images."""
+    model, vision = eyes
+    pixels = torch.zeros((3, vision.size or 16, vision.size or 16))
+    with torch.no_grad():
+        alone, both = vision.features(model, [pixels]), vision.features(model, [pixels, pixels + 1])
+    assert alone.isfinite().all() and len(both) == 2 * len(alone)
+    assert torch.allclose(alone, both[: len(alone)], atol=1e-5)
