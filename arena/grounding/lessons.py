@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import isqrt
 from typing import Literal
 
@@ -41,14 +42,23 @@ class Lessons:
     """Lessons of a game, drawn by kind and number, as a policy's tokens."""
 
     def __init__(
-        self, game: GameSpec, kinds: Sequence[str], frame: ChatFrame, loss: Loss, system: str, positions: int
+        self,
+        game: GameSpec,
+        kinds: Sequence[str],
+        frame: ChatFrame,
+        grid: Callable[[MediaSpan], tuple[int, int]],
+        loss: Loss,
+        system: str,
+        positions: int,
     ) -> None:
-        """Prepare to draw. `system` is the system text before each lesson, `positions` the longest context.
+        """Prepare to draw. `grid` returns the rows and columns of an image's tokens.
+
+        `system` is the system text before each lesson, and `positions` the longest context.
 
         Raises ConfigError if the game has no lessons of these kinds, or the policy no vision.
         """
         self.name, self.frame, self.loss, self.positions = game.name, frame, loss, positions
-        self._opening = frame.open(system)
+        self._grid, self._opening = grid, frame.open(system)
         if frame.image is None:
             raise ConfigError("ground: the policy's model has no vision: choose one that sees, such as nano-vlm")
         self._game = _grounding(game)
@@ -96,7 +106,10 @@ class Lessons:
         return Lesson(kind, stream, tuple(labels), tuple(answer))
 
     def _labels(self, span: MediaSpan, grid: Labels) -> list[tuple[int, int]]:
-        return [(span.start + at, self._token(word)) for at, word in enumerate(spread(grid, span.length)) if word]
+        shape = self._grid(span)
+        if shape[0] == 1:  # of models whose images are square, and so are their tokens
+            shape = isqrt(span.length), isqrt(span.length)
+        return [(span.start + at, self._token(word)) for at, word in enumerate(spread(grid, *shape)) if word]
 
     def _token(self, word: str) -> int:
         """Return the id of a label's word: as a reply would write it for `tokens`, as a text would for `words`.
@@ -117,21 +130,21 @@ class Lessons:
         return self._tokens[word]
 
 
-def spread(grid: Labels, tokens: int) -> list[str]:
-    """Return the word of each of an image's tokens, which form a square, row by row; "" where a token has none.
+def spread(grid: Labels, rows: int, columns: int) -> list[str]:
+    """Return the word of each of an image's tokens, row by row, in `rows` x `columns`; "" where a token has none.
 
     A cell's words belong in order to the tokens that lie in it, and its last word also to the tokens after them. Words
     beyond a cell's tokens are left out. Raises ConfigError if a cell has no token, ValueError for a ragged grid.
     """
-    side, rows, columns = isqrt(tokens), len(grid), len(grid[0])
-    if any(len(row) != columns for row in grid) or not columns:
+    height, width = len(grid), len(grid[0])
+    if any(len(row) != width for row in grid) or not width:
         raise ValueError("the rows of a grid of labels differ in length")
-    if side * side != tokens or rows > side or columns > side:
-        raise ConfigError(f"an image has {tokens} tokens, too few for labels of {rows} x {columns} cells")
+    if height > rows or width > columns:
+        raise ConfigError(f"an image has {rows} x {columns} tokens, too few for labels of {height} x {width} cells")
     seen: dict[tuple[int, int], int] = {}
     words = []
-    for token in range(tokens):
-        cell = (token // side * rows // side, token % side * columns // side)
+    for row, column in product(range(rows), range(columns)):
+        cell = (row * height // rows, column * width // columns)
         own, place = grid[cell[0]][cell[1]], seen.get(cell, 0)
         words.append(own[min(place, len(own) - 1)] if own else "")
         seen[cell] = place + 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import cross_entropy
 
 from agents.scoring import StreamBatch, predictors
-from agents.vision import Vision, images_in, text_body
+from agents.vision import Seen, images_in, required_vision, text_body
 from arena.grounding.lessons import Lesson, Loss
 
 PULL = 0.1
@@ -36,9 +37,9 @@ class Grounder:
     """
 
     def __init__(self, model: Any, loss: Loss, bf16: bool = False) -> None:
-        vision = Vision.of(model.config)
-        assert vision is not None
-        self.model, self.vision, self.loss, self._bf16 = model, vision, loss, bf16
+        """Raise ValueError if the model has no vision."""
+        self.vision = required_vision(model, "lessons have")
+        self.model, self.loss, self._bf16 = model, loss, bf16
 
     @property
     def device(self) -> torch.device:
@@ -64,9 +65,7 @@ class Grounder:
     def _read(self, lessons: Sequence[Lesson]) -> Graded:
         batch, count = as_batch(lessons), sum(len(one.labels) for one in lessons)
         batch = batch.to(self.device)
-        assert batch.images is not None
-        features = self.vision.features(self.model, batch.images.load(self.vision))
-        hidden = predictors(text_body(self.model), batch, features)
+        hidden = predictors(text_body(self.model), batch, batch.images and batch.images.see(self.model))
         logits = self.model.get_output_embeddings()(hidden).float()
         parts = [(logits[:count], batch.targets[:count]), (logits[count:], batch.targets[count:])]
         loss = torch.stack([cross_entropy(given, right) for given, right in parts if len(right)]).sum()
@@ -75,14 +74,15 @@ class Grounder:
 
     def _compare(self, lessons: Sequence[Lesson]) -> Graded:
         spans = {span.hash: span for one in lessons for span in one.stream.media}
-        first = {name: row * self.vision.tokens for row, name in enumerate(spans)}
+        starts = dict(zip(spans, accumulate((span.length for span in spans.values()), initial=0), strict=False))
         places, words = list[int](), list[int]()
         for one in lessons:
-            at = {span.start + k: first[span.hash] + k for span in one.stream.media for k in range(span.length)}
+            at = {span.start + k: starts[span.hash] + k for span in one.stream.media for k in range(span.length)}
             places += [at[place] for place, _ in one.labels]
             words += [word for _, word in one.labels]
-        pixels = torch.stack([self.vision.pixels_of(span) for span in spans.values()]).to(self.device)
-        features = self.vision.features(self.model, pixels)[torch.tensor(places, device=self.device)].float()
+        seen = Seen.compute(self.vision, self.model, [*spans.values()], self.device)
+        width = self.model.get_input_embeddings().weight.shape[1]
+        features = seen.features[torch.tensor(places, device=self.device), :width].float()
         known, right = torch.tensor(words, device=self.device).unique(return_inverse=True)
         embedded = self.model.get_input_embeddings().weight.detach()[known].float()
         distances = (features[:, None] - embedded).square().sum(-1)

@@ -63,7 +63,15 @@ class Grounding(Fitting):
         self.policy = Policy.load(given["policy"], self.source, folder or self.source, train=True)
         self.grounder = Grounder(self.policy.model, given["loss"], given["bf16"])
         game, positions = GameSpec.model_validate(given["game"]), positions_of(self.source)
-        self.lessons = Lessons(game, [*given["kinds"]], self.policy.frame, given["loss"], given["system"], positions)
+        self.lessons = Lessons(
+            game,
+            [*given["kinds"]],
+            self.policy.frame,
+            self.grounder.vision.grid,
+            given["loss"],
+            given["system"],
+            positions,
+        )
         self._tested = {
             kind: [self.lessons.draw(kind, given["seed"], n, is_held_out=True) for n in range(given["held_out"])]
             for kind in given["kinds"]
