@@ -102,7 +102,9 @@ class Lessons:
         stream.observe(ids, spans)
         stream.observe(said[:-1])
         labels = [pair for span, grid in zip(spans, lesson.labels, strict=True) for pair in self._labels(span, grid)]
-        answer = [(len(ids) - 1 + place, token) for place, token in enumerate(said)]
+        if not labels and (not said or self.loss == "words"):
+            raise ValueError("it has nothing to learn")
+        answer = [(len(ids) - 1 + place, id) for place, id in enumerate(said)]
         return Lesson(kind, stream, tuple(labels), tuple(answer))
 
     def _labels(self, span: MediaSpan, grid: Labels) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from agents.names import nearest
 from agents.smollm2 import NAME as DEFAULT
 from arena.errors import ConfigError
 from arena.learn.divergence import Nonfinite
-from arena.parts.spec import Count, Matches, Name, Positive
+from arena.parts.spec import Count, Name, Positive
 from arena.play.settings import GameSpec
 from arena.play.watchers import Watcher
 from arena.stages.base import StageContext
@@ -51,13 +51,13 @@ def ground(
     loss: Literal["tokens", "words"] = "tokens",
     system: Annotated[str, Field(max_length=4000)] = "",
     steps: Positive,
-    batch: Annotated[Positive, Field(le=10**4)] = 32,
-    lessons: Matches = 2048,
+    batch: Annotated[Positive, Field(le=4096)] = 32,
+    lessons: Annotated[Positive, Field(le=10**5)] = 2048,
     lr: Annotated[float, Field(gt=0, le=1e3)] = 1e-3,
     warmup_steps: Annotated[int, Field(ge=0, le=10**6)] = 20,
     decay: Annotated[float, Field(gt=0, le=1)] = 0.1,
     grad_clip: Annotated[float, Field(gt=0)] = 1.0,
-    held_out: Annotated[Matches, Field(le=10**4)] = 64,
+    held_out: Annotated[Positive, Field(le=10**4)] = 64,
     nonfinite: Nonfinite = "stop",
     iterations: Count = 4,
 ) -> GroundLoop:
