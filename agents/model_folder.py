@@ -212,14 +212,19 @@ def as_weights_error(path: Path) -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Disable transformers' progress bars within the block, because they would garble Arena's live display."""
+    """Disable transformers' progress bars and warnings within the block, which would garble Arena's live display.
+
+    It warns of defaults of a vision model's config that this model does not use.
+    """
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
 

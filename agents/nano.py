@@ -6,7 +6,7 @@ knows the words of terse prompts (`OFFER 1 0 2` is four tokens) and all bytes, s
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,10 +113,18 @@ def _draw_weights(model: Any) -> None:
 
 def nano_tokenizer() -> Any:
     """Build the nano policies' tokenizer: `ACTS`, `WORDS` and digits, with or without a blank, and bytes."""
+    return tokenizer_of(_vocabulary(), TEMPLATE, SHAPE["max_position_embeddings"])
+
+
+def tokenizer_of(vocabulary: Mapping[str, int], template: str, positions: int) -> Any:
+    """Build a tokenizer of whole words and single digits, each with or without a blank before it, and of bytes.
+
+    `vocabulary` maps tokens at byte level to ids; a word that it lacks becomes its bytes.
+    """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    backend = Tokenizer(models.BPE(vocab=_vocabulary(), merges=[], ignore_merges=True))
+    backend = Tokenizer(models.BPE(vocab=dict(vocabulary), merges=[], ignore_merges=True))
     words = pre_tokenizers.Split(Regex(r" ?\p{L}+| ?\d| ?[^\s\p{L}\d]|\s"), "isolated")
     backend.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(False, use_regex=False)])
     backend.decoder = decoders.ByteLevel()
@@ -125,17 +133,20 @@ def nano_tokenizer() -> Any:
         eos_token=END,
         pad_token=PAD,
         additional_special_tokens=list(ROLES),
-        chat_template=TEMPLATE,
+        chat_template=template,
         clean_up_tokenization_spaces=False,
-        model_max_length=SHAPE["max_position_embeddings"],
+        model_max_length=positions,
     )
 
 
 def _vocabulary() -> dict[str, int]:
+    words = [*ACTS.split(), *ACTS.upper().split(), *WORDS.split()]
+    return ids_of(words, ["|", "=", "+", "-", *"0123456789", *words])
+
+
+def ids_of(words: Sequence[str], after_blanks: Sequence[str]) -> dict[str, int]:
     """Return the id of each token: bytes, words, then blank + digit, sign or word. "Ġ" is the byte-level blank."""
     from tokenizers import pre_tokenizers
 
-    words = [*ACTS.split(), *ACTS.upper().split(), *WORDS.split()]
-    spaced = ["Ġ" + word for word in ["|", "=", "+", "-", *"0123456789", *words]]
-    tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *words, *spaced]
+    tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *words, *("Ġ" + word for word in after_blanks)]
     return {token: index for index, token in enumerate(tokens)}

@@ -16,7 +16,7 @@ import torch
 from agents.packing import ROWS, Costs, Pass, passes
 from agents.stream import Stream
 from agents.trees import checkpointed, paths_seen, prefix_cache, tree_of
-from agents.vision import Images, Seen, images_in, layered, text_body
+from agents.vision import Images, Seen, ban_placeholder, images_in, layered, text_body
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +89,7 @@ class StreamScorer(torch.nn.Module):
                 logits = self.model.get_output_embeddings()(predictors(body, batch, seen))
             else:
                 logits = self.model(**_inputs(body, batch, seen)).logits[batch.rows, batch.columns]
+            logits = ban_placeholder(_config(self.model), logits)
         return Scores(*_TokenScores.apply(logits, batch.targets, batch.temperatures))  # type: ignore[no-untyped-call]
 
 

@@ -16,6 +16,8 @@ from agents.eyes.layout import Vision
 from agents.layouts import LAYOUTS
 from agents.stream import MediaSpan, Stream
 
+BANNED = -1e30
+"""Logit of the placeholder of images: finite, so that its share of the entropy is 0 and not NaN."""
 MOST_IMAGES = 32
 """Maximum number of images that pass through the vision tower at once when a context is read."""
 
@@ -39,6 +41,17 @@ def required_vision(model: Any, reader: str) -> Vision:
 def has_vision(config: Any) -> bool:
     """Return True if a model's config has a vision tower of a layout that is supported."""
     return getattr(config, "vision_config", None) is not None and config.model_type in LAYOUTS
+
+
+def ban_placeholder(config: Any, logits: torch.Tensor) -> torch.Tensor:
+    """Ban the placeholder of a model with vision: change its logit in `logits` [..., V] to `BANNED`, and return them.
+
+    Sampled, it would count as an image that is not there. Engines and the scorer ban it alike, so that its probability
+    is 0 in play and in learning.
+    """
+    if has_vision(config):
+        logits[..., config.image_token_id] = BANNED
+    return logits
 
 
 def text_body(model: Any) -> Any:

@@ -1,6 +1,7 @@
 """Resolve model names to local folders in Hugging Face layout.
 
-SmolLM2-135M-Instruct (fetched and converted once) and nano (generated) are built in. Both live under `ARENA_HOME`
+SmolLM2-135M-Instruct (fetched and converted once), the same with eyes, and nano models (generated) are built in. They
+live under `ARENA_HOME`
 (default ~/.cache/arena), where a folder appears complete or not at all. Other names are local folders or Hugging Face
 ids. A folder may hold an adapter in peft's layout instead of a model.
 """
@@ -15,13 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from filelock import FileLock
 
-from agents import nano, smollm2
+from agents import nano, nano_vlm, smollm2, smollm2_eyes
 from agents.adapter_config import is_adapter, read_adapter
 from agents.errors import WeightsError
 from agents.model_config import first_line, read_json
@@ -64,13 +65,48 @@ def home() -> Path:
 
 
 def available() -> list[ModelInfo]:
-    """List SmolLM2, the nano sizes and the nano models generated so far, without fetching anything."""
-    models = home() / "models"
-    infos = [_info(DEFAULT, smollm2.SOURCE, smollm2.PARAMETERS)]
-    for name in (*nano.SIZES, *sorted(path.name for path in models.glob(f"{NANO}*-*"))):
-        if made := nano.named(name):
-            infos.append(_info(name, _nano_source(*made), made[0].parameters))
-    return infos
+    """List the built-in models and those generated so far, without fetching anything."""
+    made = sorted(path.name for path in (home() / "models").glob("[a-z]*-*"))
+    names = dict.fromkeys([DEFAULT, *nano.SIZES, nano_vlm.NAME, smollm2_eyes.NAME, *made])
+    return [_info(name, found) for name in names if (found := built_in(name))]
+
+
+class BuiltIn(NamedTuple):
+    """A model that is made here: its source, which identifies its contents, number of parameters, and its maker."""
+
+    source: str
+    parameters: int
+    make: Callable[[Path], dict[str, str]]
+    """Function that writes the model to a folder and returns further entries of its manifest."""
+
+
+def built_in(name: str) -> BuiltIn | None:
+    """Return the built-in model of this name, such as `nano-7`; None for other names."""
+    if name == DEFAULT:
+        return BuiltIn(smollm2.SOURCE, smollm2.PARAMETERS, smollm2.fetch)
+    if made := nano.named(name):
+        size, seed = made
+        return _drawn(size.recipe, seed, size.parameters, lambda folder: nano.build_nano(folder, seed, size))
+    if (seed := nano_vlm.seed_of(name)) is not None:
+        build = partial(nano_vlm.build_nano_vlm, seed=seed)
+        return _drawn(nano_vlm.recipe(), seed, nano_vlm.PARAMETERS, build)
+    if (seed := smollm2_eyes.seed_of(name)) is not None:
+        recipe = f"{smollm2_eyes.recipe()}, on {smollm2.SOURCE}"
+        return _drawn(recipe, seed, smollm2_eyes.PARAMETERS, partial(_give_eyes, seed=seed))
+    return None
+
+
+def _drawn(recipe: str, seed: int, parameters: int, build: Callable[[Path], None]) -> BuiltIn:
+    def make(folder: Path) -> dict[str, str]:
+        with quietly():
+            build(folder)
+        return {"seed": str(seed)}
+
+    return BuiltIn(f"made here, seed {seed} (recipe {recipe})", parameters, make)
+
+
+def _give_eyes(folder: Path, seed: int) -> None:
+    smollm2_eyes.build_smollm2_eyes(folder, resolve(DEFAULT), seed)
 
 
 def resolve(name: str) -> Path:
@@ -78,10 +114,8 @@ def resolve(name: str) -> Path:
 
     Builds or downloads a model that is missing. Raises WeightsError if the name is unknown or the folder is invalid.
     """
-    if name == DEFAULT:
-        return _ensure_built(name, smollm2.SOURCE, smollm2.fetch)
-    if made := nano.named(name):
-        return _ensure_built(name, _nano_source(*made), lambda folder: _make_nano(folder, *made))
+    if found := built_in(name):
+        return _ensure_built(name, found)
     folder = Path(os.path.expanduser(name))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.exists(folder):
         check_weights(folder)
@@ -90,18 +124,16 @@ def resolve(name: str) -> Path:
         return _from_hub(name)
     if name.startswith((".", "~")) or os.sep in name:
         raise WeightsError(f"no model folder {name}: give an existing folder, or one of {DEFAULT}, {NANO}")
-    near = get_close_matches(name.lower(), [DEFAULT, NANO, "smollm2"], n=1, cutoff=0.4)
-    guess = NANO if near == [NANO] else DEFAULT
+    known = [NANO, nano_vlm.NAME, smollm2_eyes.NAME, DEFAULT]
+    near = get_close_matches(name.lower(), [*known, "smollm2"], n=1, cutoff=0.4)
+    guess = near[0] if near and near[0] in known else DEFAULT
     raise WeightsError(f"unknown model {name!r}: did you mean {guess!r}? (or a folder, or a hub id owner/name)")
 
 
-def _info(name: str, source: str, parameters: int) -> ModelInfo:
+def _info(name: str, found: BuiltIn) -> ModelInfo:
     path = home() / "models" / name
-    return ModelInfo(name, parameters, source, path, "ready" if _is_ready(path, source) else "not fetched")
-
-
-def _nano_source(size: nano.Nano, seed: int) -> str:
-    return f"made here, seed {seed} (recipe {size.recipe})"
+    state: Literal["ready", "not fetched"] = "ready" if _is_ready(path, found.source) else "not fetched"
+    return ModelInfo(name, found.parameters, found.source, path, state)
 
 
 def _is_ready(folder: Path, source: str) -> bool:
@@ -114,12 +146,12 @@ def _is_ready(folder: Path, source: str) -> bool:
         return False
 
 
-def _ensure_built(name: str, source: str, make: Callable[[Path], dict[str, str]]) -> Path:
+def _ensure_built(name: str, found: BuiltIn) -> Path:
     """Return a built-in model's folder; build it first, under a lock, if it is missing or damaged.
 
     It is built beside its place and renamed, so that it is complete or absent. Raises WeightsError on failure.
     """
-    models = home() / "models"
+    models, source = home() / "models", found.source
     folder = models / name
     if _is_ready(folder, source) and _is_whole(folder):
         return folder
@@ -128,7 +160,7 @@ def _ensure_built(name: str, source: str, make: Callable[[Path], dict[str, str]]
         with FileLock(models / f".{name}.lock"):
             damaged = _is_ready(folder, source)
             if not damaged or not _is_whole(folder):
-                _build(folder, source, make)
+                _build(folder, source, found.make)
     except WeightsError as error:
         raise WeightsError(f"{folder} is damaged and could not be replaced: {error}" if damaged else error) from error
     except OSError as error:
@@ -200,12 +232,6 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _make_nano(folder: Path, size: nano.Nano, seed: int) -> dict[str, str]:
-    with quietly():
-        nano.build_nano(folder, seed, size)
-    return {"seed": str(seed)}
 
 
 def _from_hub(name: str) -> Path:

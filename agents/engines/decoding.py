@@ -23,6 +23,7 @@ from agents.engines.step import step, steps
 from agents.errors import WeightsError
 from agents.packing import Ids, agreement, common_prefix
 from agents.trees import paths_seen, tree_of
+from agents.vision import ban_placeholder
 
 _NOTHING = KV((), torch.empty(0))
 
@@ -267,7 +268,7 @@ class Decoder:
             given = self._inputs(tokens, mask, places, jumps)
             logits = last_logits(self.model, given | {"past_key_values": batch, "use_cache": True})
         batch.advance(tokens.shape[1])
-        return logits.float()
+        return ban_placeholder(self.model.config, logits.float())
 
 
 MOST_AT_ONCE = {"cpu": 512, "cuda": 4096}

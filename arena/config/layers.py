@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from agents import nano, strict_yaml
+from agents import nano, nano_vlm, strict_yaml
 from agents.names import nearest
 from agents.players.spend import EndpointSpec
 from arena.config.experiment import Experiment, LearnSpec
@@ -85,8 +85,12 @@ def nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     policies = settings.get("policies")
     given = list(policies.values()) if isinstance(policies, Mapping) else []
     models = [policy.get("model") if isinstance(policy, Mapping) else None for policy in given]
-    tiny = bool(models) and all(isinstance(model, str) and nano.named(model) for model in models)
+    tiny = bool(models) and all(isinstance(model, str) and _is_nano(model) for model in models)
     return {"learn": {"lr": NANO_LR}} if tiny and isinstance(settings.get("learn", {}), Mapping) else {}
+
+
+def _is_nano(model: str) -> bool:
+    return nano.named(model) is not None or nano_vlm.seed_of(model) is not None
 
 
 def _expand_preset(layer: Layer) -> Mapping[str, Any]:

@@ -86,9 +86,9 @@ def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
             playing = made.playing()
             weights = {name: policy.model for name, policy in playing.items() if policy.train}
         else:
-            newest = earlier.newest
-            weights = {name: newest.get(name, str(path)) for name, path in made.weights(folder).items()}
-            if weights.keys() - newest.keys():  # weights of a new kind, such as a reward model's
+            begun = _models_in(merged(pipeline.shared)) | earlier.newest
+            weights = {name: begun.get(name, str(path)) for name, path in made.weights(folder).items()}
+            if weights.keys() - begun.keys():  # weights of a new kind, such as a reward model's
                 loops.add(spec.name)
         earlier = earlier.plus(spec.name, folder, weights)
     return planned
@@ -236,6 +236,11 @@ def _references(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple
             yield from _references(item, (*path, key))
     elif isinstance(value, str) and _REFERENCE.fullmatch(value):
         yield path, value
+
+
+def _models_in(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the models of the policies in settings that are not validated, by policy name."""
+    return {name: str(spec["model"]) for name, spec in _policies_in(settings).items() if "model" in spec}
 
 
 def _policies_in(settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

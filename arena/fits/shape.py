@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agents import nano, smollm2
+from agents import nano, nano_vlm, smollm2, smollm2_eyes
 from agents.adapter_config import is_adapter, read_adapter
 from agents.errors import WeightsError
 from agents.model_config import LAYERS, SIZES, check_keys, first_line, read_json
@@ -34,6 +34,12 @@ def shape_of(model: str) -> tuple[Shape, int]:
     if made := nano.named(model):
         sizes = {"model_type": "llama", "vocab_size": len(nano.nano_tokenizer()), **made[0].shape}
         return counted(sizes, model), 4 * made[0].parameters
+    if nano_vlm.seed_of(model) is not None:
+        return counted({"model_type": "smolvlm", **nano_vlm.settings()}, model), 4 * nano_vlm.PARAMETERS
+    if smollm2_eyes.seed_of(model) is not None:
+        text = {"model_type": "llama", **smollm2.SHAPE}
+        sizes = {"model_type": "smolvlm", **smollm2_eyes.settings(text, 0)}
+        return counted(sizes, model), 4 * smollm2_eyes.PARAMETERS
     path = Path(os.path.expanduser(model))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.isdir(path) and is_adapter(path):
         base = read_adapter(path).base

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 
 from agents.costs import costs
 from agents.scoring import StreamBatch, pack, predictors, split_rows
-from arena.learn.divergence import require_finite, step_counts
-from arena.learn.moments import MOMENTS
+from arena.learn.adamw import NamedAdamW
 
 if TYPE_CHECKING:
     from agents.packing import Costs
@@ -73,60 +69,13 @@ def zero_head(model: Any, bias: bool) -> torch.nn.Linear:
     return head
 
 
-class HeadOptimiser:
-    """AdamW on a `ScalarHead`, with clipped gradients and checks that all numbers are finite."""
+class HeadOptimiser(NamedAdamW):
+    """AdamW on a `ScalarHead`, which saves the head beside its state."""
 
     def __init__(
         self, model: ScalarHead, lr: float, nonfinite: Nonfinite, label: str, advice: str, setting: str = ""
     ) -> None:
         """Create the optimiser. `label`, `advice` and `setting` are parts of errors: whose, the cure, and that of
         `nonfinite`, by default learn.nonfinite."""
-        self.model, self.nonfinite, self.label, self.advice = model, nonfinite, label, advice
-        self._setting = setting or "learn.nonfinite"
-        self.steps = self.skipped = 0
-        """Steps taken, and steps skipped because their gradient is not finite."""
-        self._adamw = torch.optim.AdamW(model.learning().values(), lr=lr, weight_decay=0.0)
-
-    def step(self, grad_clip: float) -> float:
-        """Take a step with the accumulated gradient, clear it, and return its norm before it is clipped to `grad_clip`.
-
-        If the norm is not finite, the step is skipped and counted, or DivergedError is raised, by `nonfinite`.
-        """
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.learning().values(), grad_clip))
-        if step_counts(norm, self.nonfinite, self.label, self.advice, setting=self._setting):
-            self._adamw.step()
-            self.steps += 1
-        else:
-            self.skipped += 1
-        self._adamw.zero_grad()
-        return norm
-
-    def set_rate(self, lr: float) -> None:
-        """Set the learning rate of the next steps."""
-        for group in self._adamw.param_groups:
-            group["lr"] = lr
-
-    def require_finite(self) -> None:
-        """Raise DivergedError unless all trained parameters are finite."""
-        require_finite(self.model.learning().values(), self.label, "its weights are not finite", self.advice)
-
-    def save(self, file: Path) -> None:
-        """Write head, moments and number of steps to a safetensors file."""
-        state = {f"head.{name}": p.detach() for name, p in self.model.head.named_parameters()}
-        for name, parameter in self.model.learning().items():
-            slot = self._adamw.state.get(parameter, {})
-            state |= {f"{name}.{key}": slot[key] for key in MOMENTS if key in slot}
-        save_file({n: t.cpu().contiguous() for n, t in state.items()}, file, {"steps": str(self.steps)})
-
-    def load(self, file: Path) -> None:
-        """Restore what `save` wrote; the body was loaded with the model."""
-        state, device = load_file(file), self.model.device
-        with safe_open(file, framework="pt") as opened:
-            self.steps = int(opened.metadata()["steps"])
-        with torch.no_grad():
-            for name, parameter in self.model.head.named_parameters():
-                parameter.copy_(state[f"head.{name}"])
-        for name, parameter in self.model.learning().items() if self.steps else ():
-            moments = {key: state[f"{name}.{key}"].to(device) for key in MOMENTS if f"{name}.{key}" in state}
-            if moments:
-                self._adamw.state[parameter] = {"step": torch.tensor(float(self.steps)), **moments}
+        head = {f"head.{name}": p for name, p in model.head.named_parameters()}
+        super().__init__(model.learning(), lr, nonfinite, label, advice, setting, saved=head)

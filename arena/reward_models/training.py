@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
 
-from agents.computing import compute
 from arena.credit.rewards.reward_model import WEIGHTS
-from arena.errors import DivergedError, StoreError
+from arena.fitting import Fitting, equal_parts
 from arena.learn.divergence import Nonfinite
 from arena.learn.plan import warmup
 from arena.learn.reward_model import RewardModel, at_end, bradley_terry, logistic, squared
 from arena.learn.scalar_head import Floats, HeadOptimiser
 from arena.parts.chance import generator
-from arena.play.watchers import ProgressWatcher, Watcher
+from arena.play.watchers import Watcher
 from arena.reward_models.examples import Example, Examples, Objective
-from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
-from arena.store.state import STATE, read_state, restoring
-
-_OPTIMIZER, _SETTINGS = "optimizer.safetensors", "settings.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,67 +45,31 @@ class Fit:
 
     def parts(self, examples: int) -> list[range]:
         """Return the steps of each iteration; there are at most as many iterations as steps."""
-        total = self.steps(examples)
-        cuts = np.linspace(0, total, min(self.iterations, total) + 1).round().astype(int).tolist()
-        return [range(a, b) for a, b in itertools.pairwise(cuts)]
+        return equal_parts(self.steps(examples), self.iterations)
 
 
-class Training:
+class Training(Fitting):
     """Training of a reward model in a run folder, iteration by iteration, from its newest checkpoint."""
 
     def __init__(
         self, run: RunFolder, model: Path, fit: Fit, examples: Examples, watcher: Watcher, bf16: bool = False
     ) -> None:
         """Prepare to train from the weights in the folder `model`. The caller holds the run's lock."""
-        self.run_folder, self.source, self.fit, self.examples = run, model, fit, examples
-        self.watcher, self._bf16 = watcher, bf16
-        self._identity = {name: value for name, value in vars(fit).items() if name not in ("keep", "nonfinite")}
-        self._identity |= {"digest": examples.digest}
+        identity = {name: value for name, value in vars(fit).items() if name not in ("keep", "nonfinite")}
+        identity |= {"digest": examples.digest}
+        super().__init__(WEIGHTS, run, identity, fit.parts(len(examples.train)), fit.keep, watcher)
+        self.source, self.fit, self.examples, self._bf16 = model, fit, examples, bf16
 
-    async def run(self) -> None:
-        """Run all iterations that are not committed yet. Raises DivergedError or StoreError."""
-        checkpoint = self.run_folder.resume_point(self.watcher.note)
-        done = checkpoint.iteration if checkpoint else 0
-        self.run_folder.discard_after(done if checkpoint else -1)
-        with restoring(checkpoint):
-            await compute(self._load, checkpoint)
-        for k, steps in enumerate(self.fit.parts(len(self.examples.train)), 1):
-            if k > done:
-                await self._iterate(k, steps)
-
-    async def _iterate(self, k: int, steps: range) -> None:
-        """Take the iteration's steps, evaluate on held-out examples, and commit."""
-        self.watcher.phase(k, "learn")
-        started, learned = perf_counter(), list[dict[str, float]]()
-        for count, number in enumerate(steps, 1):
-            learned.append(await compute(self._step, number))
-            if isinstance(self.watcher, ProgressWatcher):
-                self.watcher.progress(count, len(steps))
-        try:
-            self._optimiser.require_finite()
-        except DivergedError as error:
-            raise DivergedError(f"iteration {k}, {error}") from None
-        names = dict.fromkeys(name for one in learned for name in one)
-        figures = {name: float(np.mean([one[name] for one in learned if name in one])) for name in names}
-        self.watcher.phase(k, "held-out examples")
-        tested = await compute(self.test, self.examples.held_out)
-        figures |= {f"held_out_{name}": value for name, value in tested.items()}
-        figures |= {"skipped": float(self._optimiser.skipped), "steps": float(self._optimiser.steps)}
-        self._optimiser.skipped = 0
-        row: dict[str, Any] = {"iteration": k, "learn": {WEIGHTS: figures}}
-        self.watcher.phase(k, "commit")
-        row["seconds"] = {"play": 0.0, "learn": perf_counter() - started, "commit": 0.0}
-        self.run_folder.metrics.append(row)
-        await compute(self.run_folder.checkpoint, k, lambda folder: self._save(folder, k))
-        self.run_folder.prune(self.fit.keep)
-        self.watcher.iteration(row)
+    def held_out(self) -> dict[str, float]:
+        """Return the figures of the held-out examples."""
+        return self.test(self.examples.held_out)
 
     def test(self, examples: Sequence[Example]) -> dict[str, float]:
         """Return the figures of the model on examples, without learning."""
         scores = self._model.score([s for one in examples for s in one.streams], self.fit.token_budget)
         return figures_of(scores, [one.value for one in examples], self.fit.objective)
 
-    def _step(self, number: int) -> dict[str, float]:
+    def step(self, number: int) -> dict[str, float]:
         """Take step `number` of the run and return the figures of its examples before it."""
         fit, train = self.fit, self.examples.train
         per_epoch = -(-len(train) // fit.batch)
@@ -126,36 +82,20 @@ class Training:
             values = torch.tensor([one.value for one in part], device=own.device)
             torch.autograd.backward(losses(own, values, fit.objective).sum() / len(chosen))
             scores.append(own.detach().cpu().numpy())
-        self._optimiser.set_rate(fit.lr * warmup(number, fit.warmup_steps))
-        norm = self._optimiser.step(fit.grad_clip)
+        self.optimiser.set_rate(fit.lr * warmup(number, fit.warmup_steps))
+        norm = self.optimiser.step(fit.grad_clip)
         found = figures_of(np.concatenate(scores), [one.value for one in chosen], fit.objective)
         return {name: found[name] for name in ("loss", "accuracy", "margin") if name in found} | {"grad_norm": norm}
 
-    def _load(self, checkpoint: Checkpoint | None) -> None:
-        fit, folder = self.fit, checkpoint.policy(WEIGHTS) if checkpoint else self.source
-        if checkpoint:
-            read_state(checkpoint)
-            self._check_settings(checkpoint.folder)
-        self._model = RewardModel.load(folder, self._bf16)
-        advice, setting = f"lower its lr ({fit.lr:g})", "its setting nonfinite"
-        self._optimiser = HeadOptimiser(self._model.module, fit.lr, fit.nonfinite, "reward model", advice, setting)
-        if checkpoint:
-            self._optimiser.load(folder / _OPTIMIZER)
+    def load(self, folder: Path | None) -> HeadOptimiser:
+        """Load the model and return its optimiser."""
+        self._model = RewardModel.load(folder or self.source, self._bf16)
+        advice, setting = f"lower its lr ({self.fit.lr:g})", "its setting nonfinite"
+        return HeadOptimiser(self._model.module, self.fit.lr, self.fit.nonfinite, "reward model", advice, setting)
 
-    def _check_settings(self, folder: Path) -> None:
-        """Raise StoreError if the checkpoint is of other settings or other examples."""
-        before = json.loads((folder / _SETTINGS).read_text())
-        if changed := sorted(name for name in self._identity if before.get(name) != self._identity[name]):
-            what = "the examples" if changed == ["digest"] else f"its setting {changed[0]}"
-            raise StoreError(f"{self.run_folder.path}: {what} changed since it began: start a new run, or restore it")
-
-    def _save(self, folder: Path, k: int) -> None:
-        own = folder / "policies" / WEIGHTS
-        self._model.save(own)
-        self._optimiser.save(own / _OPTIMIZER)
-        (folder / _SETTINGS).write_text(json.dumps(self._identity, indent=1) + "\n")
-        state = {"version": k, "steps": self._optimiser.steps, "memory": {}}
-        (folder / STATE).write_text(json.dumps({"iteration": k, "policies": {WEIGHTS: state}}, indent=1) + "\n")
+    def save(self, folder: Path) -> None:
+        """Write the model to a folder."""
+        self._model.save(folder)
 
 
 def losses(scores: torch.Tensor, values: torch.Tensor, objective: Objective) -> torch.Tensor:

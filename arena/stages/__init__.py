@@ -8,11 +8,12 @@ from arena.stages.base import Stage, StageContext, StageLoop
 from arena.stages.data import dpo, kto, sft
 from arena.stages.distil import distil
 from arena.stages.expert_iteration import expert_iteration
+from arena.stages.ground import ground
 from arena.stages.offline import offline
 from arena.stages.play import play
 from arena.stages.reward_model import reward_model
 
-KINDS = (play, sft, dpo, kto, distil, offline, expert_iteration, reward_model, average)
+KINDS = (play, sft, ground, dpo, kto, distil, offline, expert_iteration, reward_model, average)
 PIPELINE_STAGES: Mapping[str, Stage] = {kind.__name__: kind for kind in KINDS}
 PIPELINE_STAGE = Kind("pipeline_stage", PIPELINE_STAGES)
 

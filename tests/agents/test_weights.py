@@ -120,7 +120,7 @@ def test_a_relative_home_is_the_same_folder_for_processes_elsewhere(
 
 def test_available_fetches_nothing(home: Path) -> None:
     infos = {info.name: info for info in weights.available()}
-    assert list(infos) == [weights.DEFAULT, "nano", "nano5m"]
+    assert list(infos) == [weights.DEFAULT, "nano", "nano5m", "nano-vlm", "smollm2-eyes"]
     assert {info.state for info in infos.values()} == {"not fetched"}
     assert not home.exists()
 

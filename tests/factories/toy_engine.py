@@ -17,6 +17,7 @@ from agents.precision import Precision
 from agents.published import Weights
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
+from agents.vision import ban_placeholder
 
 PLACE = "tests.factories.toy_engine"
 
@@ -74,6 +75,7 @@ class ToyEngine:
         for draw in draws:
             with torch.no_grad():
                 logits = model(torch.tensor([[*request.ids, *ids]]), **pixels).logits[0, -1:].float()
+            logits = ban_placeholder(model.config, logits)
             chances = distributions(logits, [shape])
             ids.append(int(drawn(chances.exp(), torch.tensor([0]), torch.tensor([draw], dtype=torch.double))))
             logprobs.append(float(chances[0, ids[-1]]))

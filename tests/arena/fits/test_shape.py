@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents import nano, smollm2
+from agents import nano, nano_vlm, smollm2, smollm2_eyes
 from agents.errors import WeightsError
 from agents.model_folder import load_model
 from agents.weights import resolve
@@ -34,9 +34,12 @@ def test_built_in_models_are_counted_without_their_folders(monkeypatch: pytest.M
         ("nano-7", nano.SIZES["nano"].parameters),
         ("nano5m", nano.SIZES["nano5m"].parameters),
         (smollm2.NAME, smollm2.PARAMETERS),
+        ("nano-vlm-7", nano_vlm.PARAMETERS),
+        (smollm2_eyes.NAME, smollm2_eyes.PARAMETERS),
     ):
         shape, files = shape_of(name)
-        assert shape.parameters == parameters and shape.tied and files == 4 * parameters
+        assert shape.parameters == parameters and files == 4 * parameters
+        assert shape.tied == (not name.startswith(nano_vlm.NAME))
     assert not list(tmp_path.iterdir())
 
 

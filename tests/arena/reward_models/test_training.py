@@ -62,9 +62,9 @@ def test_the_gradient_of_a_step_does_not_depend_on_how_it_is_packed(tmp_path: Pa
     given, norms = examples(40), []
     for budget in (24, 10_000):
         made = training(tmp_path / str(budget), given, token_budget=budget, batch=40)
-        made._load(None)
-        made._step(0)
-        norms.append(made._step(1)["grad_norm"])
+        made.start(None)
+        made.step(0)
+        norms.append(made.step(1)["grad_norm"])
     assert norms[0] == pytest.approx(norms[1], rel=1e-4) and norms[0] > 0
 
 

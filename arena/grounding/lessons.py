@@ -1,0 +1,173 @@
+"""Lessons of a game as a policy reads them: ids, images, and the word that each labelled token stands for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import isqrt
+from typing import Literal
+
+import games
+from agents.chat import ChatFrame
+from agents.chat_images import spans_in
+from agents.errors import ChatError
+from agents.names import nearest
+from agents.stream import MediaSpan, Stream
+from arena.errors import ConfigError
+from arena.parts.chance import generator
+from arena.plain import clean_text
+from arena.play.settings import GameSpec
+from games.abilities import GroundingLesson, Grounds, Labels, Split
+from games.contracts import Image
+
+Loss = Literal["tokens", "words"]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson of some kind, with the targets of its tokens: pairs of position and token id."""
+
+    kind: str
+    stream: Stream
+    """The prompt, with its images, and the answer after it."""
+    labels: tuple[tuple[int, int], ...]
+    """Image tokens and the words that they stand for."""
+    answer: tuple[tuple[int, int], ...]
+    """Tokens before those of the answer, and the answer's tokens with the one that ends it."""
+
+
+class Lessons:
+    """Lessons of a game, drawn by kind and number, as a policy's tokens."""
+
+    def __init__(
+        self,
+        game: GameSpec,
+        kinds: Sequence[str],
+        frame: ChatFrame,
+        grid: Callable[[MediaSpan], tuple[int, int]],
+        loss: Loss,
+        system: str,
+        positions: int,
+    ) -> None:
+        """Prepare to draw. `grid` returns the rows and columns of an image's tokens.
+
+        `system` is the system text before each lesson, and `positions` the longest context.
+
+        Raises ConfigError if the game has no lessons of these kinds, or the policy no vision.
+        """
+        self.name, self.frame, self.loss, self.positions = game.name, frame, loss, positions
+        self._grid, self._opening = grid, frame.open(system)
+        if frame.image is None:
+            raise ConfigError("ground: the policy's model has no vision: choose one that sees, such as nano-vlm")
+        self._game = _grounding(game)
+        self._tested = self._game
+        if isinstance(self._game, Split) and self._game.split == "train":
+            self._tested = _grounding(game.model_copy(update={"options": {**game.options, "split": "test"}}))
+        for kind in kinds:
+            if kind not in self._game.lesson_kinds:
+                known = ", ".join(self._game.lesson_kinds)
+                raise ConfigError(
+                    f"kinds: {game.name} has no lessons '{kind}'{nearest(kind, self._game.lesson_kinds)} "
+                    f"(there are: {known})"
+                )
+        self._tokens: dict[str, int] = {}
+
+    def draw(self, kind: str, seed: int, number: int, is_held_out: bool = False) -> Lesson:
+        """Return the lesson of a kind and number. Held-out ones are of the game's test split, if it trains on another.
+
+        Raises ConfigError for a lesson that the policy cannot learn, such as one with a label of several tokens.
+        """
+        rng = generator(seed, number, "held out" if is_held_out else "lesson", kind)
+        game = self._tested if is_held_out else self._game
+        try:
+            return self._encode(game.lesson(random.Random(int(rng.integers(2**63))), kind), kind)
+        except (ChatError, KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+            reason = clean_text(f"{type(error).__name__}: {error}")[:200]
+            raise ConfigError(f"the lesson '{kind}' of {self.name} cannot be read: {reason}") from None
+
+    def _encode(self, lesson: GroundingLesson, kind: str) -> Lesson:
+        frame, token = self.frame, self.frame.image
+        assert token is not None
+        images = [part for part in lesson.parts if isinstance(part, Image)]
+        if len(images) != len(lesson.labels):
+            raise ValueError(f"{len(lesson.labels)} grids of labels for {len(images)} images")
+        ids = [*self._opening, *frame.ask(lesson.parts)]
+        spans = spans_in(ids, token, images, lesson.pictures.__getitem__)
+        said = [*frame.encode(lesson.answer), frame.stop_id] if lesson.answer else []
+        if len(ids) + len(said) > self.positions:
+            raise ValueError(f"it has {len(ids) + len(said):,} tokens, and the model holds {self.positions:,}")
+        stream = Stream()
+        stream.observe(ids, spans)
+        stream.observe(said[:-1])
+        labels = [pair for span, grid in zip(spans, lesson.labels, strict=True) for pair in self._labels(span, grid)]
+        if not labels and (not said or self.loss == "words"):
+            raise ValueError("it has nothing to learn")
+        answer = [(len(ids) - 1 + place, id) for place, id in enumerate(said)]
+        return Lesson(kind, stream, tuple(labels), tuple(answer))
+
+    def _labels(self, span: MediaSpan, grid: Labels) -> list[tuple[int, int]]:
+        shape = self._grid(span)
+        if shape[0] == 1:  # of models whose images are square, and so are their tokens
+            shape = isqrt(span.length), isqrt(span.length)
+        return [(span.start + at, self._token(word)) for at, word in enumerate(spread(grid, *shape)) if word]
+
+    def _token(self, word: str) -> int:
+        """Return the id of a label's word: as a reply would write it for `tokens`, as a text would for `words`.
+
+        If it is no single token there, it may be one in the other way. Raises ConfigError if neither is.
+        """
+        if word not in self._tokens:
+            forms = (word, f" {word}") if self.loss == "tokens" else (f" {word}", word)
+            single = (ids[0] for form in forms if len(ids := self.frame.encode(form)) == 1)
+            found = next(single, None)
+            if found is None:
+                count = len(self.frame.encode(word))
+                raise ConfigError(
+                    f"the label '{clean_text(word)[:40]}' of {self.name} is {count} tokens of the policy's: "
+                    "a label must be one"
+                )
+            self._tokens[word] = found
+        return self._tokens[word]
+
+
+def spread(grid: Labels, rows: int, columns: int) -> list[str]:
+    """Return the word of each of an image's tokens, row by row, in `rows` x `columns`; "" where a token has none.
+
+    A cell's words belong in order to the tokens that lie in it, and its last word also to the tokens after them. Words
+    beyond a cell's tokens are left out. Raises ConfigError if a cell has no token, ValueError for a ragged grid.
+    """
+    height, width = len(grid), len(grid[0])
+    if any(len(row) != width for row in grid) or not width:
+        raise ValueError("the rows of a grid of labels differ in length")
+    if height > rows or width > columns:
+        raise ConfigError(f"an image has {rows} x {columns} tokens, too few for labels of {height} x {width} cells")
+    seen: dict[tuple[int, int], int] = {}
+    words = []
+    for row, column in product(range(rows), range(columns)):
+        cell = (row * height // rows, column * width // columns)
+        own, place = grid[cell[0]][cell[1]], seen.get(cell, 0)
+        words.append(own[min(place, len(own) - 1)] if own else "")
+        seen[cell] = place + 1
+    return words
+
+
+def shares(kinds: Mapping[str, float], batch: int) -> dict[str, int]:
+    """Return how many of `batch` lessons each kind gets by its share, at least one, by largest remainders."""
+    total = sum(kinds.values())
+    exact = {kind: share / total * batch for kind, share in kinds.items()}
+    counts = {kind: max(1, int(count)) for kind, count in exact.items()}
+    for kind in sorted(exact, key=lambda one: int(exact[one]) - exact[one])[: max(0, batch - sum(counts.values()))]:
+        counts[kind] += 1
+    return counts
+
+
+def _grounding(game: GameSpec) -> Grounds:
+    try:
+        made = games.make(game.name, **game.options)
+    except ValueError as error:
+        raise ConfigError(f"game: {error}") from None
+    if not isinstance(made, Grounds):
+        raise ConfigError(f"game: {game.name} has no lessons that ground words in images")
+    return made

@@ -1,0 +1,116 @@
+"""Losses that connect a model's image tokens with words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from agents.scoring import StreamBatch, predictors
+from agents.vision import Seen, images_in, required_vision, text_body
+from arena.grounding.lessons import Lesson, Loss
+
+PULL = 0.1
+"""Weight of the squared distance between an image token and the embedding of its word."""
+
+
+class Graded(NamedTuple):
+    """Loss of some lessons, and the chosen and right token id of each labelled token and each answer's token."""
+
+    loss: torch.Tensor
+    labels: tuple[torch.Tensor, torch.Tensor]
+    """Chosen and right ids, [L] each, lesson after lesson."""
+    answers: tuple[torch.Tensor, torch.Tensor]
+
+
+class Grounder:
+    """A model with vision, with one of two losses.
+
+    `tokens`: cross-entropy of the language model's output at each labelled image token, plus that of the answers.
+    `words`: no pass of the language model. The features of labelled image tokens are compared with its word embeddings:
+    cross-entropy over the words of the batch on minus the squared distance, plus `PULL` times the squared distance to
+    the right one. Only vision tower and connector learn.
+    """
+
+    def __init__(self, model: Any, loss: Loss, bf16: bool = False) -> None:
+        """Raise ValueError if the model has no vision."""
+        self.vision = required_vision(model, "lessons have")
+        self.model, self.loss, self._bf16 = model, loss, bf16
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the model."""
+        return next(self.model.parameters()).device  # type: ignore[no-any-return]
+
+    def learning(self) -> dict[str, torch.nn.Parameter]:
+        """Return the parameters that learn, by name."""
+        named = dict(self.model.named_parameters())
+        if self.loss == "tokens":
+            return named
+        text = {id(p) for p in [*text_body(self.model).parameters(), *self.model.get_output_embeddings().parameters()]}
+        return {name: parameter for name, parameter in named.items() if id(parameter) not in text}
+
+    def __call__(self, lessons: Sequence[Lesson]) -> Graded:
+        """Grade lessons, with gradients."""
+        with self._precision():
+            return self._read(lessons) if self.loss == "tokens" else self._compare(lessons)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._bf16)
+
+    def _read(self, lessons: Sequence[Lesson]) -> Graded:
+        batch, count = as_batch(lessons), sum(len(one.labels) for one in lessons)
+        batch = batch.to(self.device)
+        hidden = predictors(text_body(self.model), batch, batch.images and batch.images.see(self.model))
+        logits = self.model.get_output_embeddings()(hidden).float()
+        parts = [(logits[:count], batch.targets[:count]), (logits[count:], batch.targets[count:])]
+        loss = torch.stack([cross_entropy(given, right) for given, right in parts if len(right)]).sum()
+        labels, answers = ((given.detach().argmax(-1), right) for given, right in parts)
+        return Graded(loss, labels, answers)
+
+    def _compare(self, lessons: Sequence[Lesson]) -> Graded:
+        spans = {span.hash: span for one in lessons for span in one.stream.media}
+        starts = dict(zip(spans, accumulate((span.length for span in spans.values()), initial=0), strict=False))
+        places, words = list[int](), list[int]()
+        for one in lessons:
+            at = {span.start + k: starts[span.hash] + k for span in one.stream.media for k in range(span.length)}
+            places += [at[place] for place, _ in one.labels]
+            words += [word for _, word in one.labels]
+        seen = Seen.compute(self.vision, self.model, [*spans.values()], self.device)
+        width = self.model.get_input_embeddings().weight.shape[1]
+        features = seen.features[torch.tensor(places, device=self.device), :width].float()
+        known, right = torch.tensor(words, device=self.device).unique(return_inverse=True)
+        embedded = self.model.get_input_embeddings().weight.detach()[known].float()
+        distances = (features[:, None] - embedded).square().sum(-1)
+        loss = cross_entropy(-distances, right) + PULL * distances.gather(1, right[:, None]).mean()
+        chosen = known[distances.detach().argmin(-1)]
+        nothing = known[:0]
+        return Graded(loss, (chosen, known[right]), (nothing, nothing))
+
+
+def as_batch(lessons: Sequence[Lesson]) -> StreamBatch:
+    """Return lessons as one batch, whose targets are those of all labels, lesson by lesson, and then of all answers."""
+    streams = [one.stream for one in lessons]
+    suffix = torch.zeros((len(streams), max(map(len, streams))), dtype=torch.long)
+    for row, stream in enumerate(streams):
+        suffix[row, : len(stream)] = torch.tensor(stream.keys)
+    targets = [(row, *pair) for row, one in enumerate(lessons) for pair in one.labels]
+    targets += [(row, *pair) for row, one in enumerate(lessons) for pair in one.answer]
+    rows, columns, words = torch.tensor(targets, dtype=torch.long).reshape(-1, 3).unbind(1)
+    prefix = torch.zeros(0, dtype=torch.long)
+    return StreamBatch(
+        index=tuple(range(len(streams))),
+        prefix=prefix,
+        suffix=suffix.clamp(min=0),
+        lengths=torch.tensor([len(stream) for stream in streams]),
+        owners=rows,
+        rows=rows,
+        columns=columns,
+        targets=words,
+        temperatures=torch.ones(len(words)),
+        images=images_in(streams, prefix, suffix),
+    )

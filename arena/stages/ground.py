@@ -1,0 +1,89 @@
+"""The kind `ground`: connect the image tokens of a policy with words, by lessons of a game."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from agents.names import nearest
+from agents.smollm2 import NAME as DEFAULT
+from arena.errors import ConfigError
+from arena.learn.divergence import Nonfinite
+from arena.parts.spec import Count, Name, Positive
+from arena.play.settings import GameSpec
+from arena.play.watchers import Watcher
+from arena.stages.base import StageContext
+from arena.store import checkpoints
+
+Share = Annotated[float, Field(gt=0, le=1e6)]
+Kind = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroundLoop:
+    """Grounding of a policy as a stage of a pipeline, in a run folder of its own."""
+
+    settings: Mapping[str, Any]
+    """Settings of the stage, and those that it shares with others: model, seed, precision and kept checkpoints."""
+
+    async def run(self, folder: Path, watcher: Watcher) -> None:
+        """Train to the end, as `arena.grounding.training.ground` does."""
+        from arena.grounding.training import ground as train  # loads torch
+
+        await train(folder, self.settings, watcher)
+
+    def weights(self, folder: Path) -> Mapping[str, Path]:
+        """Return the folder of the newest weights, under the policy's name."""
+        newest = max(checkpoints.iterations(folder), default=0)
+        return {self.settings["policy"]: checkpoints.folder_of(folder, newest) / "policies" / self.settings["policy"]}
+
+
+def ground(
+    context: StageContext,
+    *,
+    policy: Name,
+    kinds: Kind | Annotated[dict[Kind, Share], Field(min_length=1, max_length=64)],
+    game: GameSpec | None = None,
+    loss: Literal["tokens", "words"] = "tokens",
+    system: Annotated[str, Field(max_length=4000)] = "",
+    steps: Positive,
+    batch: Annotated[Positive, Field(le=4096)] = 32,
+    lessons: Annotated[Positive, Field(le=10**5)] = 2048,
+    lr: Annotated[float, Field(gt=0, le=1e3)] = 1e-3,
+    warmup_steps: Annotated[int, Field(ge=0, le=10**6)] = 20,
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.1,
+    grad_clip: Annotated[float, Field(gt=0)] = 1.0,
+    held_out: Annotated[Positive, Field(le=10**4)] = 64,
+    nonfinite: Nonfinite = "stop",
+    iterations: Count = 4,
+) -> GroundLoop:
+    """Teach a policy that sees which words its image tokens stand for, by lessons that a game draws (`Grounds`).
+
+    `kinds` is a kind of the game's lessons, or several with their shares of a batch. `lessons` of each are drawn, and
+    every step takes `batch` random ones. `game` is by default the shared one, and `system` the text before each lesson.
+
+    `tokens`: at each image token in a labelled cell the language model is to say the cell's word, and after the prompt
+    the answer; all weights learn. `words`: the features of these tokens are to equal the language model's embeddings of
+    the words; it does not run, and only vision tower and connector learn. A label is a single token of the policy's.
+
+    AdamW steps; the learning rate rises over `warmup_steps` and falls linearly to the share `decay`. After each of
+    `iterations` equal parts of the steps a checkpoint is saved, and metrics get `accuracy` (of labels, the mean over
+    words) and `answered` (of the answers' tokens), also of `held_out` other lessons of each kind.
+    """
+    own = {name: value for name, value in locals().items() if name != "context"}
+    shared, policies = context.shared, context.shared.get("policies") or {}
+    if policy not in policies:
+        raise ConfigError(f"policy: there is no policy '{policy}'{nearest(policy, policies)}")
+    given = game or (GameSpec.model_validate(shared["game"]) if shared.get("game") else None)
+    if given is None:
+        raise ConfigError("game: name the game that gives the lessons")
+    own["game"] = given.model_dump(mode="json")
+    own["kinds"] = {kinds: 1.0} if isinstance(kinds, str) else dict(kinds)
+    own["model"] = str(context.weights.get(policy) or policies[policy].get("model", DEFAULT))
+    own |= {"seed": context.seed, "bf16": str(shared.get("precision")).startswith("bf16")}
+    own["keep"] = (shared.get("checkpoint") or {}).get("keep", 2)
+    return GroundLoop(settings=own)

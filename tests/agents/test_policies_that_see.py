@@ -1,0 +1,169 @@
+"""Built-in policies that see: nano-vlm, and SmolLM2 with eyes; placeholders that nobody samples; adapters on both."""
+
+import hashlib
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image as Pixels
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from agents import nano, nano_vlm, smollm2_eyes, weights
+from agents.adapter import adapted, load_adapter, save_adapter
+from agents.adapter_config import AdapterSpec
+from agents.engines.base import Request
+from agents.engines.in_process import InProcessEngine
+from agents.policy import load_module, tokenizer_and_frame
+from agents.published import ModuleWeights
+from agents.scoring import StreamScorer, scan_streams
+from agents.stream import MediaSpan, Stream
+from arena.cli.loop import wait
+from games.contracts import Image
+
+
+def picture(seed: int, size: int = 48) -> tuple[Image, bytes]:
+    """Return a random picture and its bytes."""
+    file = io.BytesIO()
+    Pixels.fromarray(np.random.default_rng(seed).integers(0, 255, (size, size, 3), dtype=np.uint8)).save(file, "PNG")
+    data = file.getvalue()
+    return Image(hashlib.sha256(data).hexdigest(), "image/png", size, size), data
+
+
+def seen(folder: Path, text: str = "find red circle", seed: int = 0) -> Stream:
+    """Return a stream in which a policy reads a text and a picture."""
+    frame = tokenizer_and_frame(folder)[1]
+    image, data = picture(seed)
+    stream, ids = Stream(), [*frame.open(""), *frame.ask((text, image))]
+    assert frame.image
+    span = MediaSpan(ids.index(frame.image.id), frame.image.tokens, image.hash, data)
+    stream.observe(ids, [span])
+    return stream
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small language model with SmolLM2's reserved token, and with eyes."""
+    place = tmp_path_factory.mktemp("small")
+    source, folder = place / "source", place / "eyes"
+    tokenizer = nano.nano_tokenizer()
+    tokenizer.add_tokens([smollm2_eyes.IMAGE], special_tokens=True)
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
+    torch.manual_seed(0)
+    LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **nano.SHAPE, **ends)).save_pretrained(source)
+    tokenizer.save_pretrained(source)
+    smollm2_eyes.build_smollm2_eyes(folder, source, 3)
+    weights.check_folder(folder)
+    return folder
+
+
+def test_nano_vlm_is_made_by_its_seed(home: Path) -> None:
+    first, again, other = (weights.resolve(name) for name in ("nano-vlm", "nano-vlm-0", "nano-vlm-1"))
+    files = [
+        hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() for folder in (first, again, other)
+    ]
+    assert files[0] == files[1] != files[2]
+    assert sum(p.numel() for p in load_module(first).parameters()) == nano_vlm.PARAMETERS
+    infos = {info.name: info for info in weights.available()}
+    assert infos["nano-vlm"].state == infos["nano-vlm-1"].state == "ready"
+    with pytest.raises(weights.WeightsError, match="did you mean 'nano-vlm'"):
+        weights.resolve("nano-vml")
+
+
+def test_the_other_nano_policies_are_what_they_were() -> None:
+    assert (nano.SIZES["nano"].recipe, nano.SIZES["nano5m"].recipe) == ("61036fdc", "976eb540")
+    assert (
+        hashlib.sha256(nano.nano_tokenizer().backend_tokenizer.to_str().encode()).hexdigest()[:16] == "9504d31b061fc450"
+    )
+
+
+def test_the_words_of_scenes_are_single_tokens(home: Path) -> None:
+    frame = tokenizer_and_frame(weights.resolve("nano-vlm"))[1]
+    for word in [*nano_vlm.WORDS.split(), *nano_vlm.LETTERS, *"0123456789"]:
+        assert len(frame.encode(word)) == 1 and len(frame.encode(f" {word}")) == 1, word
+    for text in ("find red circle", "A1 Ünfamiliar <image>\n", " none  "):
+        assert frame.decode(frame.encode(text)) == text and not {*frame.encode(text)} & frame.control_ids
+    assert frame.image and frame.image.tokens == 9 and frame.image.id in frame.control_ids
+
+
+def test_the_placeholder_is_never_sampled(home: Path) -> None:
+    """Not even if its logit is by far the highest, and engine and scorer agree on the others' probabilities."""
+    folder = weights.resolve("nano-vlm")
+    model, frame = load_module(folder), tokenizer_and_frame(folder)[1]
+    assert frame.image
+    stream = seen(folder)
+    with torch.no_grad():
+        hidden = model.base_model.text_model(torch.tensor([stream.ids])).last_hidden_state[0, -1]
+        model.lm_head.weight[frame.image.id] = 100 * hidden / hidden.norm()
+
+    async def sample() -> Any:
+        engine = InProcessEngine(entropy=True)
+        await engine.publish("one", 1, ModuleWeights(model))
+        request = Request(
+            policy="one", ids=tuple(stream.ids), media=tuple(stream.media), key="k", max_tokens=64, temperature=1.0,
+            stop_ids=frozenset(), seed=(1,),
+        )  # fmt: skip
+        return (await engine.generate([request]))[0]
+
+    said = wait(sample())
+    assert frame.image.id not in said.ids and np.isfinite(said.entropy).all()
+    stream.wrote(said.ids, said.logprobs, 0, said.entropy)
+    (scores,) = scan_streams(StreamScorer(model), [stream], [1.0])
+    assert scores.logprobs == pytest.approx(said.logprobs, abs=1e-4)
+    assert scores.entropy == pytest.approx(said.entropy, abs=1e-4)
+
+
+def test_eyes_leave_the_language_model_as_it_was(small: Path, tmp_path: Path) -> None:
+    seeing = weights.load_model(small)
+    language = LlamaForCausalLM(LlamaConfig(**seeing.config.text_config.to_diff_dict()))
+    language.model.load_state_dict(seeing.model.text_model.state_dict())
+    language.tie_weights()
+    ids = torch.tensor([[3, 50, 400, 7]])
+    with torch.no_grad():
+        assert torch.equal(seeing(input_ids=ids).logits, language.eval()(input_ids=ids).logits)
+    assert seeing.lm_head.weight is seeing.model.text_model.embed_tokens.weight
+    again = tmp_path / "again"
+    smollm2_eyes.build_smollm2_eyes(again, small.parent / "source", 3)
+    assert (again / "model.safetensors").read_bytes() == (small / "model.safetensors").read_bytes()
+
+
+def test_an_adapter_leaves_the_eyes_alone_and_is_read_back(small: Path, tmp_path: Path) -> None:
+    base, stream = load_module(small, frozen=True), seen(small)
+    frame = tokenizer_and_frame(small)[1]
+    stream.wrote(frame.encode("A"), [0.0], 0)
+    model = adapted(base, AdapterSpec(rank=2), 1)
+    names = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert names and all("text_model" in name for name in names)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(".b"):
+                parameter.normal_()
+    save_adapter(model, tmp_path / "adapter", str(small))
+    (one,), (other,), (plain,) = (
+        scan_streams(StreamScorer(m), [stream], [1.0])
+        for m in (model, load_adapter(load_module(small, frozen=True), tmp_path / "adapter"), base)
+    )
+    assert one.logprobs == other.logprobs != plain.logprobs
+
+
+@pytest.mark.slow
+def test_smollm2_with_eyes_writes_as_smollm2() -> None:
+    folder = weights.resolve(smollm2_eyes.NAME)
+    seeing, language = weights.load_model(folder), weights.load_model(weights.resolve(weights.DEFAULT))
+    assert sum(p.numel() for p in seeing.parameters()) == smollm2_eyes.PARAMETERS
+    frame = tokenizer_and_frame(folder)[1]
+    ids = torch.tensor([[*frame.open("Be brief."), *frame.ask("What is red?")]])
+    assert ids[0].tolist() == [
+        *frame.open("Be brief."),
+        *tokenizer_and_frame(weights.resolve(weights.DEFAULT))[1].ask("What is red?"),
+    ]
+    with torch.no_grad():
+        assert torch.equal(seeing(input_ids=ids).logits, language(input_ids=ids).logits)

@@ -1,0 +1,72 @@
+"""A game of pictures with lessons: blocks of colours, whose cells are labelled, and settings that learn them."""
+
+import hashlib
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image as Pixels
+
+from agents.weights import resolve
+from arena.grounding.training import Grounding
+from arena.store.files import CONFIG, write_atomic
+from arena.store.run import RunFolder
+from games.abilities import GroundingLesson
+from games.contracts import Image
+from tests.factories.labs import Quiet
+from tests.factories.seeing import COLOURS, SIZE, Colours
+
+CELL = SIZE // 3
+
+
+class Blocks(Colours):
+    """Pictures of one colour to name, and lessons on 3 x 3 cells of colours, some of them empty."""
+
+    lesson_kinds = ("cells", "count", "long", "ragged", "torn", "text")
+
+    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
+        names = [[rng.choice([*COLOURS, ""]) for _ in range(3)] for _ in range(3)]
+        levels = np.full((SIZE, SIZE, 3), 20, np.uint8)
+        for row, column in np.ndindex(3, 3):
+            if name := names[row][column]:
+                levels[row * CELL : (row + 1) * CELL, column * CELL : (column + 1) * CELL] = COLOURS[name]
+        levels += np.frombuffer(rng.randbytes(levels.size), np.uint8).reshape(levels.shape) // 16
+        file = io.BytesIO()
+        Pixels.fromarray(levels).save(file, "PNG")
+        data = file.getvalue()
+        image = Image(hashlib.sha256(data).hexdigest(), "image/png", SIZE, SIZE)
+        labels = tuple(tuple((name or "none",) for name in row) for row in names)
+        answer = ""
+        if kind == "count":
+            answer = str(sum(name == "red" for row in names for name in row))
+        if kind == "long":
+            labels = ((("unpronounceable",),),)
+        if kind == "ragged":
+            labels = (labels[0], labels[1][:1])
+        if kind == "torn":
+            data = data[:-9]
+        parts = ("colour", image) if kind != "text" else ("colour",)
+        return GroundingLesson(parts, {image.hash: data}, (labels,), answer)
+
+
+GAME = {"name": f"{__file__}:Blocks", "options": {}}
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    """Settings of the stage `ground` for a few steps."""
+    plain: dict[str, Any] = {
+        "policy": "viewer", "kinds": {"cells": 1.0}, "game": GAME, "loss": "tokens", "system": "", "steps": 6,
+        "batch": 8, "lessons": 64, "lr": 1e-3, "warmup_steps": 2, "decay": 0.1, "grad_clip": 1.0, "held_out": 8,
+        "nonfinite": "stop", "iterations": 3, "model": "nano-vlm", "seed": 7, "bf16": False, "keep": 9,
+    }  # fmt: skip
+    return plain | changes
+
+
+def grounding(folder: Path, watcher: Quiet | None = None, **changes: Any) -> Grounding:
+    """The grounding of a policy in a folder, new or begun."""
+    folder.mkdir(exist_ok=True)
+    write_atomic(folder / CONFIG, "ground: {}\n")
+    given = settings(**changes)
+    return Grounding(RunFolder.open(folder), resolve(given["model"]), given, watcher or Quiet())
