@@ -1,8 +1,10 @@
 """Read picture files of games, data sets and tools. Their bytes are untrusted."""
 
 import io
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from games.contracts import Image
@@ -15,6 +17,8 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 LARGEST = 4096
 """Maximum width and height of an image, in pixels."""
 MOST_BYTES = 64 << 20
+_FILTERING = Lock()
+"""Held while warnings are filtered, which all threads share."""
 _ORIENTATION = 0x0112
 """EXIF tag of an image's orientation; 1 is upright."""
 
@@ -25,8 +29,7 @@ def check_picture(image: Image, data: bytes) -> None:
     Reads only the file's header.
     """
     try:
-        with _opened(data) as found:
-            media, size = f"image/{(found.format or '').lower()}", found.size
+        media, size = read_header(data)
     except ValueError as error:
         raise ValueError(f"image {image.hash}: {error}") from None
     if media != image.media:
@@ -34,6 +37,12 @@ def check_picture(image: Image, data: bytes) -> None:
     if size != (image.width, image.height):
         shown = f"{image.width} x {image.height}"
         raise ValueError(f"image {image.hash}: the file has {size[0]} x {size[1]} pixels, not {shown}")
+
+
+def read_header(data: bytes) -> tuple[str, tuple[int, int]]:
+    """Return a file's media type, and its width and height. Raises ValueError as `decode_picture` does."""
+    with _opened(data) as found:
+        return f"image/{(found.format or '').lower()}", found.size
 
 
 def decode_picture(data: bytes) -> "Pixels":
@@ -55,7 +64,10 @@ def _opened(data: bytes) -> Iterator[Any]:
     if len(data) > MOST_BYTES:
         raise ValueError(f"the image cannot be read: it has more than {MOST_BYTES:,} bytes")
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with _FILTERING, warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # `_check` refuses smaller pictures
+            opened = Image.open(io.BytesIO(data), formats=FORMATS)
+        with opened as image:
             _check(image)
             yield image
     except UnidentifiedImageError:  # whose message is the address of an object

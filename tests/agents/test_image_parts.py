@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image as Pixels
 
 from agents import image_parts
-from agents.image_parts import MOST_IMAGES, MOST_SIDE, ImageParts, inspect_image
-from agents.vision import LARGEST
+from agents.image_parts import ImageParts, inspect_image
+from games.pictures import LARGEST
 from tests.factories.image_files import REFUSED, encoded, shown, url_of
 
 
@@ -56,11 +56,10 @@ def test_any_bytes_are_an_image_or_one_line(junk: bytes, at: int, kind: str) -> 
         except ValueError as error:
             assert "\n" not in str(error)
         else:
-            assert max(image.width, image.height) <= MOST_SIDE
+            assert max(image.width, image.height) <= LARGEST
 
 
-def test_limits_are_those_of_policies_that_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MOST_SIDE == LARGEST and MOST_IMAGES == 1024
+def test_a_chat_has_a_limit_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_parts, "MOST_IMAGES", 2)
     images = ImageParts()
     for _ in range(2):

@@ -156,7 +156,9 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "a heat": ({"temperature": 9}, 400, "temperature"),
     "no tokens": ({"max_tokens": 0}, 400, "max_tokens"),
     "a picture": (
-        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400, "see images",
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        400,
+        "see images",
     ),
     "the assistant last": ({"messages": [*ASK, {"role": "assistant", "content": "x"}]}, 400, "the user is last"),
     "a system text amid": ({"messages": [*ASK, {"role": "system", "content": "x"}, *ASK]}, 400, "take turns"),
