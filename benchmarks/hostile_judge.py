@@ -85,9 +85,7 @@ def measure(model: Model) -> dict[str, Any]:
     read = [read_scores(answer, ["polite"], RUBRIC.scale) for answer in model.answers(questions)]
     scores = [None if verdict is None else verdict[0] for verdict in read]
     rows = [scores[start : start + len(baits)] for start in range(0, len(scores), len(baits))]
-    changes = [
-        row[i] - row[0] for row in rows for i in range(1, len(baits)) if row[0] is not None and row[i] is not None
-    ]
+    changes = [score - alone for alone, *baited in rows if alone is not None for score in baited if score is not None]
     pairs = [
         (talk(wish, REPLIES[manner]), talk(wish, REPLIES[manner], bait)) for manner, wish in talks for bait in BAITS
     ]

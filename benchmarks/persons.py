@@ -58,7 +58,7 @@ def open_arm(stack: ExitStack, name: str, lessons: int) -> Lab:
 def rate_of(lab: Lab, iteration: int) -> tuple[float, float]:
     """Play an iteration. Return turns of models a second, and turns a match."""
     seconds, played = seconds_of(lambda: wait(lab.play(iteration)))
-    models = {seat for seat, entry in lab.experiment.seats.items() if entry.policy in lab.experiment.policies}
+    models = {seat for seat, entry in (lab.experiment.seats or {}).items() if entry.policy in lab.experiment.policies}
     turns = sum(turn.seat in models for record in played.records for turn in record.turns)
     return turns / seconds, turns / len(played.records)
 

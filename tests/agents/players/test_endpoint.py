@@ -776,7 +776,7 @@ def test_a_games_pictures_are_sent_where_the_server_sees():
     game.reset(seed=1)
 
     def played(keep=None, **settings):
-        which = role(turn="{% for m in messages %}{{ m.text }}{% endfor %}", images=keep)
+        which = role(turn="{% for m in messages %}{{ m.text }}{% endfor %}", images=keep, examples=[])
         with Server(says(completion("red"))) as server:
             trial = game.clone()
             player = server.endpoint(**settings).player("m", which, 7, picture=trial.picture)
