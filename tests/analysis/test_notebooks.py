@@ -12,7 +12,7 @@ from tests.factories.made_run import make_run
 jupytext = pytest.importorskip("jupytext")
 pytest.importorskip("nbclient")
 NOTEBOOKS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
-ALL = {"first_look", "fork_a_match", "league", "compare_estimators"}
+ALL = {"first_look", "fork_a_match", "league", "compare_estimators", "data_to_policy"}
 
 
 def test_every_notebook_is_a_pair() -> None:
