@@ -84,7 +84,7 @@ class Grounder:
         seen = Seen.compute(self.vision, self.model, [*spans.values()], self.device)
         width = self.model.get_input_embeddings().weight.shape[1]
         features = seen.features[torch.tensor(places, device=self.device), :width].float()
-        known, right = torch.tensor(words, device=self.device).unique(return_inverse=True)
+        known, right = torch.tensor(words, device=self.device).unique(return_inverse=True)  # type: ignore[no-untyped-call]
         embedded = self.model.get_input_embeddings().weight.detach()[known].float()
         distances = (features[:, None] - embedded).square().sum(-1)
         loss = cross_entropy(-distances, right) + PULL * distances.gather(1, right[:, None]).mean()
