@@ -14,7 +14,7 @@ from typing import Any
 from agents.model_folder import load_model, load_tokenizer
 
 NAME = "smollm2-eyes"
-PARAMETERS = 134_907_328
+PARAMETERS = 134_944_960
 IMAGE = "<jupyter_script>"
 """Reserved token that stands for an image: nothing in SmolLM2's chats uses it."""
 VISION: dict[str, Any] = {

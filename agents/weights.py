@@ -87,12 +87,12 @@ def built_in(name: str) -> BuiltIn | None:
     if made := nano.named(name):
         size, seed = made
         return _drawn(size.recipe, seed, size.parameters, lambda folder: nano.build_nano(folder, seed, size))
-    if (seed := nano_vlm.seed_of(name)) is not None:
-        build = partial(nano_vlm.build_nano_vlm, seed=seed)
-        return _drawn(nano_vlm.recipe(), seed, nano_vlm.PARAMETERS, build)
-    if (seed := smollm2_eyes.seed_of(name)) is not None:
+    if (number := nano_vlm.seed_of(name)) is not None:
+        build = partial(nano_vlm.build_nano_vlm, seed=number)
+        return _drawn(nano_vlm.recipe(), number, nano_vlm.PARAMETERS, build)
+    if (number := smollm2_eyes.seed_of(name)) is not None:
         recipe = f"{smollm2_eyes.recipe()}, on {smollm2.SOURCE}"
-        return _drawn(recipe, seed, smollm2_eyes.PARAMETERS, partial(_give_eyes, seed=seed))
+        return _drawn(recipe, number, smollm2_eyes.PARAMETERS, partial(_give_eyes, seed=number))
     return None
 
 

@@ -65,7 +65,8 @@ class Grounder:
     def _read(self, lessons: Sequence[Lesson]) -> Graded:
         batch, count = as_batch(lessons), sum(len(one.labels) for one in lessons)
         batch = batch.to(self.device)
-        hidden = predictors(text_body(self.model), batch, batch.images and batch.images.see(self.model))
+        seen = batch.images.see(self.model) if batch.images else None
+        hidden = predictors(text_body(self.model), batch, seen)
         logits = self.model.get_output_embeddings()(hidden).float()
         parts = [(logits[:count], batch.targets[:count]), (logits[count:], batch.targets[count:])]
         loss = torch.stack([cross_entropy(given, right) for given, right in parts if len(right)]).sum()
@@ -83,7 +84,7 @@ class Grounder:
         seen = Seen.compute(self.vision, self.model, [*spans.values()], self.device)
         width = self.model.get_input_embeddings().weight.shape[1]
         features = seen.features[torch.tensor(places, device=self.device), :width].float()
-        known, right = torch.tensor(words, device=self.device).unique(return_inverse=True)
+        known, right = torch.tensor(words, device=self.device).unique(return_inverse=True)  # type: ignore[no-untyped-call]
         embedded = self.model.get_input_embeddings().weight.detach()[known].float()
         distances = (features[:, None] - embedded).square().sum(-1)
         loss = cross_entropy(-distances, right) + PULL * distances.gather(1, right[:, None]).mean()

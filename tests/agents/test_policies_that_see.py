@@ -108,8 +108,8 @@ def test_the_placeholder_is_never_sampled(home: Path) -> None:
         engine = InProcessEngine(entropy=True)
         await engine.publish("one", 1, ModuleWeights(model))
         request = Request(
-            policy="one", ids=tuple(stream.ids), media=tuple(stream.media), key="k", max_tokens=64, temperature=1.0,
-            stop_ids=frozenset(), seed=(1,),
+            policy="one", ids=tuple(stream.ids), media=tuple(stream.media), key="k", max_tokens=64,
+            temperature=1.0, top_p=1.0, top_k=0, stop_ids=frozenset(), seed=(1,),
         )  # fmt: skip
         return (await engine.generate([request]))[0]
 

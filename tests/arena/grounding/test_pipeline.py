@@ -59,7 +59,7 @@ def test_stages_go_on_from_the_grounded_weights_and_resume_repeats_every_bit(giv
     whole = wait(start_pipeline(pipeline(given), tmp_path / "whole", Quiet()))
     stages = [whole / "stages" / name for name in ("01-see", "02-more", "03-rl")]
     weights = [done.weights["viewer"] for stage in stages if (done := finished(stage))]
-    assert RunReader(stages[1]).environment()["ground"]["policy"] == "viewer"
+    assert RunReader(stages[1]).environment()["experiment"]["ground"]["policy"] == "viewer"
     assert RunReader(stages[2]).environment()["experiment"]["policies"]["viewer"]["model"] == str(weights[1])
     assert len({(folder / "model.safetensors").read_bytes() for folder in weights}) == 3
 
