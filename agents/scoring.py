@@ -148,10 +148,9 @@ def predictors(body: Any, batch: StreamBatch, seen: Seen | None = None) -> torch
 def _inputs(body: Any, batch: StreamBatch, seen: Seen | None) -> dict[str, Any]:
     """Return the keyword arguments of a forward pass over the suffixes. Runs the shared prefix first, if any."""
     if batch.images is None or seen is None:
-        past = prefix_cache(body, input_ids=batch.prefix[None]) if len(batch.prefix) else None
+        past: Any = prefix_cache(body, input_ids=batch.prefix[None]) if len(batch.prefix) else None
         return {"input_ids": batch.suffix, "past_key_values": past, "use_cache": past is not None} | _rows(batch)
-    past: Any = None
-    before: torch.Tensor | int = 0
+    past, before = None, torch.zeros((1, 1), dtype=torch.long, device=batch.suffix.device)
     if len(batch.prefix):
         rows = batch.images.prefix[None]
         past = prefix_cache(body, **seen.inputs(body, batch.prefix[None], rows), **_prefix_rows(body, seen, rows))
