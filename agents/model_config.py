@@ -30,8 +30,9 @@ CODE = (
 )  # fmt: skip
 IMPLEMENTATION = re.compile(r"_?(\w+_)?implementation(_internal)?")
 IMPLEMENTATIONS = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
-LAYERS = re.compile(r"(?!max_window)(\w+_)?(layers?|blocks)")
-"""Settings that count parts with tensors of their own. Qwen's max_window_layers is only a threshold."""
+LAYERS = re.compile(r"(?!max_window|vision_feature)(\w+_)?(layers?|blocks)")
+"""Settings that count parts with tensors of their own. Qwen's max_window_layers is only a threshold, and InternVL's
+vision_feature_layer is an index."""
 SIZES = re.compile(
     r"(\w+_)?(size|dim|dims|heads?|experts?|embd|inner|rank|ctx|positions?|embeddings|window|width)|d_\w+"
 )

@@ -83,7 +83,7 @@ class StreamScorer(torch.nn.Module):
         recompute = self.gradient_checkpointing and torch.is_grad_enabled()
         precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
         with precision, checkpointed(self.model) if recompute else nullcontext():
-            seen = batch.images and batch.images.see(self.model)
+            seen = None if batch.images is None else batch.images.see(self.model)
             body = self.model.base_model if seen is None else text_body(self.model)
             if self.plain_head:
                 logits = self.model.get_output_embeddings()(predictors(body, batch, seen))
@@ -149,9 +149,9 @@ def predictors(body: Any, batch: StreamBatch, seen: Seen | None = None) -> torch
 def _inputs(body: Any, batch: StreamBatch, seen: Seen | None) -> dict[str, Any]:
     """Return the keyword arguments of a forward pass over the suffixes. Runs the shared prefix first, if any."""
     if batch.images is None or seen is None:
-        past = prefix_cache(body, input_ids=batch.prefix[None]) if len(batch.prefix) else None
+        past: Any = prefix_cache(body, input_ids=batch.prefix[None]) if len(batch.prefix) else None
         return {"input_ids": batch.suffix, "past_key_values": past, "use_cache": past is not None} | _rows(batch)
-    past, before = None, 0
+    past, before = None, torch.zeros((1, 1), dtype=torch.long, device=batch.suffix.device)
     if len(batch.prefix):
         rows = batch.images.prefix[None]
         past = prefix_cache(body, **seen.inputs(body, batch.prefix[None], rows), **_prefix_rows(body, seen, rows))

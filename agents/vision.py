@@ -91,7 +91,7 @@ class Seen:
         Models with features for several layers get the others', too.
         """
         words = model.get_input_embeddings()(ids)
-        first, *deep = self.features.split(words.shape[-1], -1)
+        first, *deep = torch.split(self.features, words.shape[-1], -1)
         shown = rows >= 0
         embedded = torch.where(shown[..., None], first.to(words.dtype)[rows.clamp(min=0)], words)
         if not deep:

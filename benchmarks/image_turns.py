@@ -34,13 +34,13 @@ from tests.factories.eyes import bare_inputs, config_of, make_eyes, picture, spa
 
 FAMILIES = ("smolvlm", "qwen2_5_vl")
 STREAMS, TEXT, SAID, ROUNDS = 8, 40, 24, 5
-SIZES = {"hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 6,
+SIZES = {"hidden_size": 384, "intermediate_size": 1024, "num_attention_heads": 6,
          "num_key_value_heads": 6, "head_dim": 64, "vocab_size": 8192}  # fmt: skip
 RESULTS = Path(__file__).parent / "results" / "image_turns.json"
 
 
 def make_model(family: str) -> Any:
-    """Return a random model of ten million parameters in the layout of a family."""
+    """Return a random model of some ten million parameters in the layout of a family."""
     config = config_of(family)
     config.text_config.update(SIZES)
     config.text_config.rope_parameters = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [8, 12, 12]}
@@ -71,7 +71,7 @@ def learn_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Run the model's own forward and backward pass over the streams."""
     logits = model(**together(vision, streams)).logits[:, -SAID - 1 : -1]
     said = torch.tensor([one.ids[-SAID:] for one in streams])
-    torch.log_softmax(logits, -1).gather(-1, said[..., None]).sum().backward()
+    torch.log_softmax(logits, -1).gather(-1, said[..., None]).sum().backward()  # type: ignore[no-untyped-call]
     _forget(model)
 
 

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -27,7 +26,7 @@ from agents.engines import reaper
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.vllm_images import copy_processor, image_prompt
-from agents.engines.vllm_server import start, stop
+from agents.engines.vllm_server import memory_folder, start, stop
 from agents.errors import EngineError
 from agents.eyes.layout import Vision
 from agents.model_config import first_line, positions_in, read_json, sees, vocabulary_in
@@ -119,7 +118,7 @@ class VLLMEngine:
 
     async def open(self) -> None:
         """Create the scratch folder and start the watchdog. A server starts with its first published policy."""
-        self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=_memory_folder()))
+        self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=memory_folder()))
         self._reaper = reaper.watch(self._scratch)
         os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # its processes import nothing from the working directory
@@ -350,12 +349,3 @@ class VLLMEngine:
         certain = request.temperature == 0  # vLLM tells the model's own then
         logprobs = tuple(0.0 if certain else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
         return Completion(ids, logprobs, "stop" if ids[-1] in request.stop_ids else "length", served.version)
-
-
-def _memory_folder() -> str | None:
-    """Return /dev/shm if it is writable and has over 4 GiB free, as room for a model; else None."""
-    shared = Path("/dev/shm")
-    with suppress(OSError):
-        if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:
-            return str(shared)
-    return None

@@ -1,6 +1,9 @@
 """Start and stop the processes of a vLLM server for one base model."""
 
 import asyncio
+import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +70,12 @@ def _reason(log: Path, error: Exception) -> str:
     named = [line.rpartition("] ")[2].strip() for line in said if "Error: " in line or "Exception: " in line]
     named = [line for line in named if "See root cause above" not in line]
     return (named[-1] if named else first_line(error))[:300]
+
+
+def memory_folder() -> str | None:
+    """Return /dev/shm if it is writable and has over 4 GiB free, as room for a model; else None."""
+    shared = Path("/dev/shm")
+    with suppress(OSError):
+        if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4 << 30:
+            return str(shared)
+    return None

@@ -152,7 +152,7 @@ def test_spans_are_of_the_images_in_order() -> None:
         spans_in(frame.ask((A,)), frame.image, [replace(A, height=5)], picture)
     with pytest.raises(ChatError, match="does not match its bytes"):
         spans_in(frame.ask(content), frame.image, images_of(content), lambda name: b"a")
-    with pytest.raises(ChatError, match="fewer than 4 placeholders"):
+    with pytest.raises(ChatError, match="more placeholders than its 1 images need"):
         spans_in([frame.image.id] * 6, frame.image, [A], picture)
 
 

@@ -74,8 +74,8 @@ def test_scores_are_those_of_transformers(eyes: tuple[Any, Vision], costs: Costs
 def test_gradients_are_those_of_transformers(eyes: tuple[Any, Vision]) -> None:
     model, vision = eyes
     given = streams(vision)[:3]
-    for one in passes(given, 10**5):
-        StreamScorer(model)(batch_of(given, [1.0] * 3, one)).logprobs.sum().backward()
+    for each in passes(given, 10**5):
+        StreamScorer(model)(batch_of(given, [1.0] * 3, each)).logprobs.sum().backward()
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
     for one in given:

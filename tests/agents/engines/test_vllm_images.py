@@ -1,5 +1,6 @@
 """vLLM's image prompts: one placeholder and one scaled picture per image, beside the tokens as they are."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from agents.engines.vllm import VLLMEngine
 from agents.engines.vllm_images import copy_processor, image_prompt
 from agents.errors import EngineError
 from agents.eyes.layout import Vision
-from tests.factories.eyes import BYTES, FAMILIES, IMAGE, QWENS, config_of, picture, span, stream
+from tests.factories.eyes import FAMILIES, IMAGE, QWENS, config_of, picture, stream
 
 
 def request(vision: Vision) -> Request:
@@ -46,13 +47,10 @@ def test_other_families_are_refused_in_one_line(family: str) -> None:
 def test_an_image_that_cannot_be_read_is_named() -> None:
     vision = Vision.of(config_of("qwen2_vl"))
     assert vision
-    image = picture(1)
-    data, BYTES[image.hash] = BYTES[image.hash], b"https://example.org/cat.png"
     asked = request(vision)
-    BYTES[image.hash] = data
-    with pytest.raises(ValueError, match=f"image {image.hash}: the image cannot be read: its format is unknown"):
-        image_prompt(vision, asked)
-    assert span(vision, image, 0).data == data
+    first = replace(asked.media[0], data=b"https://example.org/cat.png")
+    with pytest.raises(ValueError, match=f"image {first.hash}: the image cannot be read: its format is unknown"):
+        image_prompt(vision, replace(asked, media=(first, *asked.media[1:])))
 
 
 def test_a_server_gets_the_files_of_tokenizer_and_processor(tmp_path: Path) -> None:
