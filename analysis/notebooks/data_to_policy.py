@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def draw() -> tuple[list[dict[str, str]], str, str]:
     return prompt, str(answer), str(wrong)
 
 
-def write(name: str, rows: list[dict[str, object]]) -> None:
+def write(name: str, rows: list[dict[str, Any]]) -> None:
     """Write a data set as JSON Lines."""
     (FOLDER / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 

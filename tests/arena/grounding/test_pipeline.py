@@ -1,6 +1,7 @@
 """A pipeline that grounds a policy, which then plays with images: weights move on, and resume repeats every bit."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,10 @@ def pipeline(text: str, *assignments: str) -> Pipeline:
     return read_pipeline([text_layer("test", text), *map(set_layer, assignments)])
 
 
+def is_phase(wanted: tuple[int, str], what: str, value: object) -> bool:
+    return what == "phase" and value == wanted
+
+
 def test_stages_go_on_from_the_grounded_weights_and_resume_repeats_every_bit(given: str, tmp_path: Path) -> None:
     whole = wait(start_pipeline(pipeline(given), tmp_path / "whole", Quiet()))
     stages = [whole / "stages" / name for name in ("01-see", "02-more", "03-rl")]
@@ -64,7 +69,7 @@ def test_stages_go_on_from_the_grounded_weights_and_resume_repeats_every_bit(giv
     assert len({(folder / "model.safetensors").read_bytes() for folder in weights}) == 3
 
     for phase in ((2, "learn"), (1, "learn")):  # in the second stage; then while it plays and learns
-        stopped = Quiet(lambda what, value, phase=phase: what == "phase" and value == phase)
+        stopped = Quiet(partial(is_phase, phase))
         begun = tmp_path / f"begun{phase[0]}"
         with pytest.raises(Interrupted):
             wait(start_pipeline(pipeline(given), begun, stopped))
