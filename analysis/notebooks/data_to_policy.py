@@ -16,9 +16,9 @@
 # %% [markdown]
 # # From a data set to a policy trained by a reward model
 #
-# Three stages of one pipeline, for a model of 0.9M parameters and sums of two digits: imitate a data set with mistakes
-# (SFT), learn from pairs which of two answers is better (reward model), and play for the reward model's score. The
-# true outcome pays nothing, so that it shows whether the reward model leads anywhere.
+# Three stages of one pipeline, for a model of 0.9M parameters that is to say the larger of two digits: imitate a data
+# set with mistakes (SFT), learn from pairs which of two answers is better (reward model), and play for the reward
+# model's score. The true outcome pays nothing, so that it shows whether the reward model leads anywhere.
 
 # %% tags=["parameters"]
 import json
@@ -39,20 +39,20 @@ FOLDER = Path(tempfile.mkdtemp())
 # %% [markdown]
 # ## The data sets
 #
-# `chats.jsonl` has chats in the usual `messages` format, as the role `nano_solver` reads and writes them. Six answers
-# in ten are wrong. `pairs.jsonl` has a right and a wrong answer to each of its prompts; the chats are not in it.
+# `chats.jsonl` has chats in the usual `messages` format. Six answers in ten are wrong. `pairs.jsonl` has a right and a
+# wrong answer to each of its prompts. `tasks.jsonl` has what is played later, with a function that knows the answer and
+# a role that asks as the data sets do.
 
 # %%
 rng = np.random.default_rng(0)
 
 
 def draw() -> tuple[list[dict[str, str]], str, str]:
-    """Return the prompt of a random sum, its answer, and an answer that is wrong by at most five."""
-    a, sign, b = int(rng.integers(10)), "+-"[rng.integers(2)], int(rng.integers(10))
-    answer = a + b if sign == "+" else a - b
-    wrong = answer + int(rng.integers(1, 6)) * (1 if rng.random() < 0.5 else -1)
-    prompt = [{"role": "system", "content": "solver"}, {"role": "user", "content": f"{a} {sign} {b} ="}]
-    return prompt, str(answer), str(wrong)
+    """Return the prompt of a random task, its answer, and another digit."""
+    a, b = (int(digit) for digit in rng.integers(10, size=2))
+    wrong = (max(a, b) + int(rng.integers(1, 10))) % 10
+    prompt = [{"role": "system", "content": "solver"}, {"role": "user", "content": f"{a} {b} ="}]
+    return prompt, str(max(a, b)), str(wrong)
 
 
 def write(name: str, rows: list[dict[str, Any]]) -> None:
@@ -61,52 +61,56 @@ def write(name: str, rows: list[dict[str, Any]]) -> None:
 
 
 chats = []
-for _ in range(4096):
+for _ in range(2048):
     prompt, right, wrong = draw()
     chats.append({"messages": [*prompt, {"role": "assistant", "content": right if rng.random() < 0.4 else wrong}]})
 pairs = []
-for _ in range(4096):
+for _ in range(2048):
     prompt, right, wrong = draw()
     better, worse = ([{"role": "assistant", "content": answer}] for answer in (right, wrong))
     pairs.append({"prompt": prompt, "chosen": better, "rejected": worse})
 write("chats.jsonl", chats)
 write("pairs.jsonl", pairs)
+write("tasks.jsonl", [{"task": f"{a} {b} =", "answer": str(max(a, b))} for a in range(10) for b in range(10)])
+(FOLDER / "score.py").write_text("def score(row, answer):\n    return float(answer.strip() == row['answer'])\n")
+(FOLDER / "larger.yaml").write_text("""\
+role: larger
+system: solver
+turn: "{{ messages[0].text }}"
+reply: {format: free}
+sampling: {temperature: 1.0, max_tokens: 4}
+""")
 print((FOLDER / "pairs.jsonl").read_text().partition("\n")[0])
 
 # %% [markdown]
 # ## The pipeline
 #
-# Each stage starts from the weights of the one before. `weights: {right: 0.0}` removes the game's own reward; KL to the
-# SFT weights is measured and costs a little.
+# Each stage starts from the weights of the one before. `weights: {reward: 0.0}` removes the true reward; KL to the SFT
+# weights is measured and costs a little.
 
 # %%
 PIPELINE = f"""\
 name: data-to-policy
 precision: fp32
 threads: 1
-game:
-  name: reasoning
-  options:
-    task: {{chain_sum: {{min_terms: 2, max_terms: 2, min_digits: 1, max_digits: 1}}}}
-    split: all
-    illegal: end
+game: {{name: tasks, options: {{file: {FOLDER}/tasks.jsonl, reward: "{FOLDER}/score.py:score"}}}}
 policies:
   solver: {{model: nano}}
 seats:
-  solver: {{role: nano_solver, policy: solver}}
+  agent: {{role: {FOLDER}/larger.yaml, policy: solver}}
 stages:
-  - sft: {{policy: solver, data: {FOLDER}/chats.jsonl, epochs: 2, batch: 64, lr: 3e-3}}
-  - reward_model: {{policy: solver, data: {FOLDER}/pairs.jsonl, epochs: 6, batch: 64, iterations: 3, lr: 1e-3}}
+  - sft: {{policy: solver, data: {FOLDER}/chats.jsonl, epochs: 3, batch: 64, lr: 3e-3}}
+  - reward_model: {{policy: solver, data: {FOLDER}/pairs.jsonl, epochs: 4, batch: 64, iterations: 2, lr: 1e-3}}
   - name: rl
     play:
-      iterations: 20
-      play: {{matches: 96, group: 4, in_flight: 96}}
+      iterations: 12
+      play: {{matches: 128, group: 4, in_flight: 128}}
       policies: {{solver: {{reference: "stage:sft"}}}}
       credit:
         stages: [{{reward_model: {{model: "stage:reward_model"}}}}]
-        weights: {{right: 0.0}}
+        weights: {{reward: 0.0}}
         estimator: grpo
-      learn: {{lr: 3e-4, minibatches: 2, regularisers: {{kl: {{weight: 0.02}}}}, token_budget: 8192}}
+      learn: {{lr: 1e-3, minibatches: 2, regularisers: {{kl: {{weight: 0.02}}}}, token_budget: 8192}}
 """
 (FOLDER / "pipeline.yaml").write_text(PIPELINE)
 RUN = FOLDER / "run"
