@@ -311,7 +311,7 @@ class Desk(PersonGame):
         """Send and record the customer's answer, and end the match if the customer has left."""
         self.heard += f"\n{answer}"
         if self.world.handset:
-            self.world.handset.told |= claims(answer)
+            self.world.handset.told |= dict(claims(answer))
         if self.person == "script":
             self.tell(answer, AGENT, sender=CUSTOMER)
         if self.customer.gone:

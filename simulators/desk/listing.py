@@ -44,7 +44,8 @@ def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str)
             if name not in customer.shown.facts:
                 continue
             acts |= _coded(f"t{letter}", [f"TELL {name} {value}" for value in _values(world.facts[name], heard)])
-    acts |= _coded("k", world.instructions)
+    acts |= _coded("k", [act for act in world.instructions if act.startswith("LOOK")])
+    acts |= _coded("s", [act for act in world.instructions if act.startswith("SET")])
     return acts | _coded("d", [f"DENY {rule.name}" for rule in policy]) | {"e": "ELSE", "q": "DONE"}
 
 

@@ -19,6 +19,9 @@ from simulators.desk.speech import Proposal, Speech
 from simulators.extractor import Reading
 from simulators.person import PERSONAS
 
+LOCKING = Step("sim_lock", SETTINGS["sim_lock"].bad)
+"""Step that no tool of the phone does."""
+
 
 @dataclass(kw_only=True)
 class Caller(Customer):
@@ -43,13 +46,16 @@ class Caller(Customer):
         return super().hear(speech)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
-        """Do the steps on the phone; return whether any was of use, and statements of what it shows."""
-        useful, said = False, []
+        """Do the steps on the phone; return whether any was of use, and one statement for each setting named.
+
+        A setting that it does not find it cannot tell of; the others it tells as the phone shows them in the end.
+        """
+        useful, found = False, dict[str, bool]()
         for step in steps:
             useful |= self.followed.count(step) < 2
-            said.append(self._follow(step))
+            found[step.name] = self._do(step)
             self.followed.append(step)
-        return useful, said
+        return useful, [self._tell(name, known) for name, known in found.items()]
 
     def consent(self, proposal: Proposal) -> Consent | None:
         """Return the consent to a proposed write on its line; None if none is proposed that it would want."""
@@ -66,24 +72,27 @@ class Caller(Customer):
     def _is_fulfilled(self, outcome: Outcome) -> bool:
         return self.has_tried and self.handset.works and outcome.told.keys() >= self.goal.facts.keys()
 
-    def _follow(self, step: Step) -> str:
+    def _do(self, step: Step) -> bool:
+        """Do a step on the phone, or err; return False if it did not find the setting."""
         name, value = step
         phone, persona = self.handset, PERSONAS[self.record.persona]
-        changes = bool(value) and phone.state(name) != value
         slips = min(1.0, SLIP * persona.slips) if persona.slips > 1 else 0.0
         errs = step not in self.followed and phone.luck.get(name, 1.0) < (slips if value else persona.forgets)
-        if errs and not value:
-            return self._say("unknown", name, f"I do not find {SETTINGS[name].name}.")
-        if changes and not errs:
-            self._use(*(("enter_pin", {"pin": phone.pin}) if name == "sim_lock" else _changing(step)))
-        elif not value:
+        if not value:
             self._use("try_service" if name == SERVICE else "show_phone", {})
-        return self._say("inform", name, phone.says(name))
+            return not errs
+        if phone.state(name) != value and step != LOCKING and not errs:
+            if name == "sim_lock":
+                self._use("enter_pin", {"pin": phone.pin})
+            else:
+                self._use("change_setting", {"setting": name, "value": value})
+        return True
+
+    def _tell(self, name: str, is_found: bool) -> str:
+        if not is_found:
+            return self._say("unknown", name, f"I do not find {SETTINGS[name].name}.")
+        return self._say("inform", name, self.handset.says(name))
 
     def _use(self, tool: str, arguments: dict[str, str]) -> None:
         self.uses.append(written(tool, arguments))
         getattr(self.handset, tool)(**arguments)
-
-
-def _changing(step: Step) -> tuple[str, dict[str, str]]:
-    return "change_setting", {"setting": step.name, "value": step.value}

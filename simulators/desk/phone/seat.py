@@ -85,9 +85,10 @@ class CallerSeat(PlayedSeat):
         checked, phone = super().check(text), self.customer.handset
         wrong = [fact for fact in checked.wrong if fact != phone.pin]
         said, due = claims(self.expanded(text)), claims(self.template)
-        wrong += [statement(name, value, phone.service) for name, value in said.items() if phone.state(name) != value]
+        wrong += [statement(name, value, phone.service) for name, value in said if phone.state(name) != value]
         leaked = [*checked.leaked, *["the PIN"] * bool(re.search(rf"\b{phone.pin}\b", self.expanded(text)))]
-        missing = [f"what it shows after {use}" for use in self.customer.uses if not use.endswith("()")]
-        if due and not due.keys() & said.keys():
-            missing.append(f"whether {' and '.join(due)} is so")
-        return Checked(wrong, leaked, [*checked.withheld, *missing])
+        missing = [name for name, value in due if phone.state(name) != value]
+        if not missing and not {name for name, _ in due} & {name for name, _ in said}:
+            missing = [name for name, _ in due]
+        withheld = [f"what {name} shows after you did what you were told" for name in missing]
+        return Checked(wrong, leaked, [*checked.withheld, *withheld])

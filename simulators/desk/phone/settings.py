@@ -92,7 +92,7 @@ def _claims() -> Iterator[tuple[str, list[str]]]:
         for value in setting.values:
             other, phrases = setting.other(value), list[str]()
             for word in setting.words:
-                phrases += [f"{word} {verb} {value}" for verb in ("is", "is now", "is still", "was", "shows", "to")]
+                phrases += [f"{word} {verb} {value}" for verb in ("is", "is now", "is still", "shows", "to")]
                 phrases += [f"{word} {verb} {other}" for verb in ("is not", "isnt", "is no longer", "is not set to")]
                 phrases += [f"turned {value} {word}", f"turned {value} the {word}", f"turned {word} {value}"]
                 phrases += [f"switched {value} {word}", f"switched {word} {value}", f"{word} is set to {value}"]
@@ -110,13 +110,13 @@ def _claims() -> Iterator[tuple[str, list[str]]]:
 CLAIMS: Vocabulary = vocabulary(dict(_claims()))
 
 
-def claims(text: str) -> dict[str, str]:
-    """Return the last value by name that a text states of the phone's settings and service; doubts are left out."""
-    values = {}
+def claims(text: str) -> list[tuple[str, str]]:
+    """Return the values that a text states of settings and service, as (name, value); doubts are left out."""
+    found = []
     for topic, stance in CLAIMS.read(text).items():
         name, _, value = topic.partition(" ")
         if stance == "deny":
             value = SETTINGS[name].other(value) if name != SERVICE else FAILS if value == WORKS else WORKS
         if stance != "unknown":
-            values[name] = value
-    return values
+            found.append((name, value))
+    return found

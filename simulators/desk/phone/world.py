@@ -139,6 +139,6 @@ class Phone(PhoneTables):
         if goal.subject in self.session.looked:
             line, paid = self.line(goal.subject), self.broken(Write("resume_line", {"line": goal.subject}))
             words += ["suspended"] * (line["status"] != "active") + ["owing"] * bool(paid)
-            words += ["empty"] * (line["used"] >= line["data_limit"]) + ["topped"] * bool(line["topped_up"])
+            words += ["empty"] * (line["used"] >= line["data_limit"]) + ["topped_up"] * bool(line["topped_up"])
             words += ["barred"] * (not line["roaming"]) + ["new"] * (self.age(line["since"]) < NEW)
         return words + [f"{name}_{value}" for name, value in self.handset.told.items()]
