@@ -61,7 +61,7 @@ class CallerSeat(PlayedSeat):
         calls = read_calls(text, limit)
         if calls and self.used > MOST_USES:
             raise IllegalAct("say something to the agent")
-        results, tools = [], self.customer.handset.tools()
+        results, tools = list[str](), self.customer.handset.tools()
         for call in calls:
             self.used += 1
             if self.used > MOST_USES:

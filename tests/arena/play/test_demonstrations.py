@@ -25,7 +25,8 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
                                                     "proposer", "nano_proposer")}  # fmt: skip
 SEATS |= {"desk_clerk": "agent", "desk_phone_clerk": "agent", "page_reader": "reader", "critic": "critic"}
-PLAYED = {"desk_customer_played": "customer", "desk_caller_played": "customer", "patient_played": "patient", "nano_patient_played": "patient",
+PLAYED = {"desk_customer_played": "customer", "desk_caller_played": "customer",
+          "patient_played": "patient", "nano_patient_played": "patient",
           "recommender_user_played": "user",
           "search_asker_played": "asker"}  # fmt: skip
 OPTIONS |= {name: {"person": "played"} for name in PLAYED}
