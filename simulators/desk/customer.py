@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from simulators.agreement import LEXICON, read_agreement
 from simulators.desk.goals import ACCOUNT, Goal
+from simulators.desk.phone.steps import Step
 from simulators.desk.policy import Consent, Fact, Session
 from simulators.desk.record import Outcome, Record
 from simulators.desk.speech import Proposal, Speech
@@ -202,6 +203,10 @@ class Customer:
         facts = {name: value for name, value in speech.facts.items() if name in self.goal.facts}
         useful |= bool(facts.keys() - outcome.told.keys())
         outcome.told |= facts
+        if speech.steps:
+            helpful, shown = self.follow(speech.steps)
+            useful |= helpful
+            said += shown
         if speech.proposal is not None:
             said.append(self._agree(speech.proposal))
         elif speech.reasons and not outcome.written:
@@ -226,6 +231,10 @@ class Customer:
         if not said:
             said = [self._say("instruct", "reason", WHY) if speech.denies else self._remind(outcome)]
         return " ".join(said)
+
+    def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
+        """Do what it is told to do on its phone; return whether that was of use, and what it says. Here it has none."""
+        return False, []
 
     # What it says.
 

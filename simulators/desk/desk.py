@@ -17,23 +17,20 @@ from games.base import flag, number, whole_number
 from games.contracts import TOOL
 from simulators.base import Answer
 from simulators.desk import listing, players, tasks
-from simulators.desk.airline.world import Airline
 from simulators.desk.customer import Customer
+from simulators.desk.domains import WORLDS, seated
 from simulators.desk.goals import Goal
 from simulators.desk.people import draw_name
-from simulators.desk.played import PlayedCustomer, PlayedSeat
+from simulators.desk.phone.settings import claims
+from simulators.desk.played import PlayedSeat
 from simulators.desk.policy import CONFIRMATION, IDENTITY, PRIVACY, Rule
 from simulators.desk.record import draw_record
-from simulators.desk.seat import Seat
-from simulators.desk.shop.world import Shop
 from simulators.desk.speech import VERBS, Speech, read_speech
-from simulators.desk.world import MOST_GOALS, World
 from simulators.person import PERSONAS
 from simulators.played import Checked, PersonGame
 from simulators.tools import Call, describe, read_calls, run
 
 AGENT, CUSTOMER = "agent", "customer"
-WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline}
 
 
 class Desk(PersonGame):
@@ -45,7 +42,9 @@ class Desk(PersonGame):
     customer does when all is dealt with or its patience is gone.
 
     Options besides PersonGame's:
-    domain: "shop" or "airline". goals: how many in a match, a number or [low, high], at most 4.
+    domain: "shop", "airline" or "phone" (`simulators.desk.phone`: the customer has a phone, and the agent also plays
+    `LOOK setting` and `SET setting value`). goals: how many in a match, a number or [low, high], at most 4; in the
+    phone domain there is one goal, and these are faults, at most 3.
     person: what the customer's seat does, if it has one, is in `simulators.desk.seat` and `simulators.desk.played`.
     cost: of each act of the agent. Part `outcome` pays 1 for success, at the end. max_turns: acts of the agent.
     calls: tool calls that one act may hold.
@@ -69,8 +68,8 @@ class Desk(PersonGame):
     def __init__(
         self,
         *,
-        domain: Literal["shop", "airline"] = "shop",
-        goals: int | list[int] | tuple[int, int] = (1, 4),
+        domain: Literal["shop", "airline", "phone"] = "shop",
+        goals: int | list[int] | tuple[int, int] | None = None,
         cost: float = 0.0,
         max_turns: int = 40,
         calls: int = 4,
@@ -83,11 +82,13 @@ class Desk(PersonGame):
             raise ValueError(f"domain must be one of {', '.join(WORLDS)}, not {domain!r}")
         if tools not in ("signatures", "json"):
             raise ValueError(f'tools must be "signatures" or "json", not {tools!r}')
+        most = WORLDS[domain].most_goals
+        goals = (1, most) if goals is None else goals
         ends = goals if isinstance(goals, list | tuple) else (goals, goals)
         if len(ends) != 2:
             raise ValueError(f"goals must be a whole number or [low, high], not {goals!r}")
-        low = whole_number("goals", ends[0], 1, MOST_GOALS)
-        self.goals = low, whole_number("goals", ends[1], low, MOST_GOALS)
+        low = whole_number("goals", ends[0], 1, most)
+        self.goals = low, whole_number("goals", ends[1], low, most)
         self.domain, self.tools_style = domain, tools
         self.cost, self.max_turns = number("cost", cost), whole_number("max_turns", max_turns, 1)
         self.calls, self.terse = whole_number("calls", calls, 1), flag("terse", terse)
@@ -112,20 +113,18 @@ class Desk(PersonGame):
         self.world = WORLDS[self.domain](own, others, name)
         goals = tasks.compose(self.world, draws, int(draws.integers(self.goals[0], self.goals[1] + 1)))
         record = draw_record(draws, self.world.owner, self.draw_persona(draws), goals, self.world.free[: len(goals)])
-        facts, subject, verbs = self.world.facts, self.world.subject, self.world.verbs
-        kind = PlayedCustomer if self.is_played else Customer
-        self.customer = kind(record, self.world.session, facts, subject, verbs)
+        self.seat = seated(self.world, record, self.person)
+        self.customer = self.seat.customer
         self.accepted = tasks.effects(self.world, goals)
         self.said: list[str] = []
         self.acts = self.called = self.errors = 0
         self.success = False
         opening, self.heard = self.customer.open(), ""
-        if isinstance(self.customer, PlayedCustomer):
-            self.seat: Seat = PlayedSeat(self.customer, self.person)
+        if self.is_played:
             self.seat.asked(opening, None, {})
             self.agent_selection = CUSTOMER
         else:
-            self.seat, self.heard = Seat(self.customer, self.person), opening
+            self.heard = opening
             self.tell(opening, AGENT, sender=CUSTOMER)
 
     def rules(self) -> str:
@@ -141,12 +140,15 @@ class Desk(PersonGame):
             f"{describe(self.world.tools(), self.tools_style)}\n"
             "To the customer, one of: ASK identity; ASK number; CONFIRM call (before each write); "
             f"TELL fact value (facts: {facts}); DENY reason; ELSE (asks what else); SAY text (plain words). "
-            "DONE ends the talk."
+            f"{self.world.guide}DONE ends the talk."
         )
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
-        """Return the definitions of the agent's tools, none in terse mode."""
-        return [tool.definition for tool in self.world.tools()] if seat == AGENT and not self.terse else ()
+        """Return the definitions of the agent's tools, none in terse mode, or of a played customer's."""
+        if seat == CUSTOMER:
+            phone = self.world.handset if self.is_played else None
+            return [tool.definition for tool in phone.tools()] if phone else ()
+        return () if self.terse else [tool.definition for tool in self.world.tools()]
 
     def public(self) -> dict[str, Any]:
         """Return the facts for all seats: {"today": ISO date, "left": remaining acts of the agent}."""
@@ -246,7 +248,7 @@ class Desk(PersonGame):
                 texts = [person["email"], *self.world.numbers_of(person["id"])]
                 texts += [person["name"], person["address"]] if not own else []
                 secrets[person["id"]] = tuple(text for text in texts if not own or text not in self.customer.uttered)
-        return secrets
+        return secrets | (self.world.handset.hidden() if self.world.handset else {})
 
     def check_person(self, text: str) -> Checked:
         """Return the faults of a played customer's text (`Seat.check`)."""
@@ -286,7 +288,14 @@ class Desk(PersonGame):
             self.seat.asked(answer, speech.proposal, identity)
 
     def _listen(self, text: str) -> str:
-        """Check and fine the customer's text and return it for the agent, or "" if the seat must say it again."""
+        """Check and fine the customer's text and return it for the agent, or "" if the seat moves again.
+
+        It does after a text that it must say again, and after calls of its own tools.
+        """
+        if isinstance(self.seat, PlayedSeat) and (results := self.seat.use(text, self.calls)):
+            for result in results:
+                self.tell(result, CUSTOMER, sender=TOOL)
+            return ""
         if self.is_played and not self.admits(text):
             return ""
         heard, fines = self.seat.hear(text)
@@ -301,6 +310,8 @@ class Desk(PersonGame):
     def _answered(self, answer: str) -> None:
         """Send and record the customer's answer, and end the match if the customer has left."""
         self.heard += f"\n{answer}"
+        if self.world.handset:
+            self.world.handset.told |= dict(claims(answer))
         if self.person == "script":
             self.tell(answer, AGENT, sender=CUSTOMER)
         if self.customer.gone:
@@ -313,6 +324,7 @@ class Desk(PersonGame):
             not self.world.session.breaches
             and all(tasks.facts_right(goals, self.customer.outcomes))
             and tasks.rows_right(self.world.changes(), self.accepted)
+            and tasks.works(self.world, goals)
         )
         for seat in (AGENT, CUSTOMER) if self.person == "free" else (AGENT,):
             self.pay(seat, "outcome", float(self.success))

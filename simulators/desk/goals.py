@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from games.base import one_line
 
 ACCOUNT = "account"
-"""Subject of a write without an order or booking."""
+"""Subject of a write without an order, booking or line."""
+KINDS = ("order", "booking", "line")
+"""Names of the arguments that hold a subject's number."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class Write:
 
     @property
     def subject(self) -> str:
-        """Order or booking number in the call's arguments, or `ACCOUNT` if there is none."""
-        return self.arguments.get("order") or self.arguments.get("booking") or ACCOUNT
+        """Number of an order, booking or line in the call's arguments, or `ACCOUNT` if there is none."""
+        return next((self.arguments[kind] for kind in KINDS if self.arguments.get(kind)), ACCOUNT)
 
     def alike(self, other: Write) -> bool:
         """Return True if the other call has the same tool and, in normal form (`canonical`), the same arguments."""
@@ -45,6 +47,8 @@ class Goal:
     """Customer's words instead of a forgotten number, such as "my order with the kettle"."""
     writes: tuple[Write, ...] = ()
     """Acceptable writes, the first of which is the reference; () if only facts are asked for."""
+    needs: tuple[Write, ...] = ()
+    """Writes of which all are needed, and no others; what they cannot repair is the phone's."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Facts to be told, with their true values."""
     reasons: frozenset[str] = frozenset()

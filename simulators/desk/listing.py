@@ -33,15 +33,19 @@ def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str)
         tool = "find_customer" if "email" in identity else "find_customer_by_name"
         acts["f"] = written(tool, identity)
     if world.session.verified:
-        reads = world.lookups(_numbers(customer, heard), [name for name in customer.shown.mentions if name in heard])
+        numbers = _numbers(customer, heard)
+        reads = world.lookups(numbers, [name for name in customer.shown.mentions if name in heard])
         acts |= _coded("l", reads)
         writes = [write for write in customer.shown.writes if all(text in heard for text in write.arguments.values())]
+        writes += world.possible(numbers)
         acts |= _coded("c", [f"CONFIRM {write}" for write in writes])
         acts |= _coded("w", [str(write) for write in writes])
         for letter, name in zip(LETTERS, world.facts, strict=False):
             if name not in customer.shown.facts:
                 continue
             acts |= _coded(f"t{letter}", [f"TELL {name} {value}" for value in _values(world.facts[name], heard)])
+    acts |= _coded("k", [act for act in world.instructions if act.startswith("LOOK")])
+    acts |= _coded("s", [act for act in world.instructions if act.startswith("SET")])
     return acts | _coded("d", [f"DENY {rule.name}" for rule in policy]) | {"e": "ELSE", "q": "DONE"}
 
 
@@ -69,7 +73,7 @@ def marks(world: World, customer: Customer, heard: str) -> list[str]:
         and all(text in heard for text in goal.writes[0].arguments.values())
     ):
         words += world.marks(goal.writes[0])
-    return words
+    return words + world.known(goal)
 
 
 def _initials(word: str) -> str:

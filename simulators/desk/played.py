@@ -63,6 +63,10 @@ class PlayedCustomer(Customer):
             self.turn_to(named[0])
         self.unclear = self.at not in self.stated
 
+    def unwanted(self) -> set[str]:
+        """Return the writes that no goal of the customer asks for."""
+        return self.verbs.keys() - {goal.tool for goal in self.record.goals}
+
     @property
     def shown(self) -> Goal:
         """The current goal as far as the seat has stated it."""
@@ -132,6 +136,10 @@ class PlayedSeat(Seat):
         text = one_line(text, LONGEST)
         return (self.customer.shorts() | {self.code: self.template}).get(text.lower(), text)
 
+    def use(self, text: str, limit: int) -> list[str]:
+        """Run up to `limit` calls of the customer's own tools and return their results. Here it has no tools: []."""
+        return []
+
     def hear(self, text: str) -> tuple[str, dict[str, float]]:
         """Let the text that was checked last take effect. Returns its expanded words, and no fines."""
         text = self.expanded(text)
@@ -160,8 +168,7 @@ class PlayedSeat(Seat):
         wrong, keys = self._made_up(text), customer.keys()
         if AGREEMENT in due and said.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]:
             wrong.append(text)
-        strange = customer.verbs.keys() - {goal.tool for goal in customer.record.goals} - due.keys()
-        wrong += sorted(tool for tool in strange if said.get(tool) == "inform")
+        wrong += sorted(tool for tool in customer.unwanted() - due.keys() if said.get(tool) == "inform")
         unsaid = [n for n in range(len(keys)) if n not in customer.stated]
         later = {key for n in unsaid if n != customer.at for key in keys[n]}
         own = {person.name, person.email, person.postcode, person.address}

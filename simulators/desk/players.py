@@ -61,6 +61,11 @@ def refuser(game: Match, seed: int) -> Answer:
     return _agent(game, lambda goal: True)
 
 
+def account(game: Match, seed: int) -> Answer:
+    """Return an oracle that uses its own tools alone, and tells no customer what to do on its phone."""
+    return _agent(game, lambda goal: bool(goal.reasons), instructs=False)
+
+
 def fumbler(game: Match, seed: int) -> Answer:
     """Return an oracle that plays a random listed act instead with the chance `FUMBLES`, seeded by `seed`.
 
@@ -70,15 +75,23 @@ def fumbler(game: Match, seed: int) -> Answer:
     return lambda view: (errs if view.legal and rng.random() < FUMBLES else knows)(view)
 
 
-def _agent(game: Match, denies: Callable[[Goal], bool]) -> Answer:
-    """Return a player that knows the goals, denies those for which `denies` is true, and grants the others."""
+def _agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = True) -> Answer:
+    """Return a player that knows the goals, denies those for which `denies` is true, and grants the others.
+
+    What is wrong with a customer's phone it learns by asking; without `instructs` it ends the talk instead.
+    """
     looked: set[str] = set()
 
     def answer(view: View) -> str:
         if view.seat != game.seats[0]:
+            if view.private.get("uses"):
+                return str(view.private["uses"][0])
             return str((game.terse and view.private.get("answer")) or view.private["template"])
         listed = {act: code for code, act in game.listed().items()}
-        act = next(act for act in _useful_acts(game, looked, denies(game.customer.goal)) if act in listed)
+        useful = _useful_acts(game, looked, denies(game.customer.goal))
+        if not instructs and game.world.handset:
+            useful = ["DONE" if act == "ELSE" else act for act in useful if act not in game.world.instructions]
+        act = next(act for act in useful if act in listed)
         if "(" in act and not act.startswith(("CONFIRM", "find")):
             looked.add(f"{game.customer.at} {act}")
         return listed[act] if game.terse else act
@@ -100,6 +113,11 @@ def _useful_acts(game: Match, looked: set[str], denies: bool) -> list[str]:
         return [*about, f"DENY {min(goal.reasons or {game.policy[0].name})}", *reads, "ASK number"]
     tells = [f"TELL {name} {value}" for name, value in goal.facts.items() if name not in outcome.told]
     write = next((write for write in goal.writes if not world.broken(write)), next(iter(goal.writes), None))
+    if world.handset:
+        left = [write for write in goal.needs if (write.tool, write.subject) not in world.session.done]
+        writes = [str(write) if customer.pending else f"CONFIRM {write}" for write in left[:1]]
+        asks = [*reads, "ASK number"] if writes or tells else []
+        return [*writes, *tells, *world.handset.diagnosis(), *asks, "ELSE"]
     if write is not None and not outcome.written:
         return [str(write) if customer.pending else f"CONFIRM {write}", *reads, "ASK number"]
     return [*tells, *reads, "ASK number"] if tells else ["ELSE"]
@@ -112,4 +130,5 @@ PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "obedient": obedient,
     "refuser": refuser,
     "fumbler": fumbler,
+    "account": account,
 }

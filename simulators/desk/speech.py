@@ -14,6 +14,7 @@ from games.base import IllegalAct, one_line
 from games.families.book import fold
 from simulators.calls import read_calls
 from simulators.desk.goals import Write
+from simulators.desk.phone.steps import Step, read_step, read_steps
 from simulators.desk.policy import Fact, Rule
 from simulators.desk.world import World
 
@@ -89,6 +90,8 @@ class Speech:
     reasons: frozenset[str] = frozenset()
     more: bool = False
     """Whether it asks for further requests."""
+    steps: tuple[Step, ...] = ()
+    """What the customer is to do on its phone, in domains where it has one."""
 
 
 def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
@@ -111,6 +114,9 @@ def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
             if reason not in {rule.name for rule in rules}:
                 raise IllegalAct(f"DENY needs one of {', '.join(rule.name for rule in rules)}")
             return Speech(f"DENY {reason}", denies=True, reasons=frozenset({reason}))
+        case "LOOK" | "SET" if world.handset:
+            step = read_step(verb.upper(), one_line(rest, 60))
+            return Speech(f"{verb.upper()} {step.name} {step.value}".rstrip(), steps=(step,))
         case "SAY" if one_line(rest):
             return read_text(one_line(rest, LONGEST), rest[:LONGEST], world, rules)
     raise IllegalAct(f"write a tool call, or {', '.join(VERBS[:-1])} or DONE as the rules say")
@@ -138,8 +144,9 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
         if denies
         else frozenset()
     )
-    agree = not denies and any(map(_asks_consent, sentences))
     tools = frozenset(tool for tool, verbs in world.verbs.items() if any(f" {verb} " in words for verb in verbs))
+    steps = read_steps(sentences) if world.handset else ()
+    agree = not denies and any(map(_asks_consent, sentences)) and bool(tools or not steps)
     more = any(MORE.search(sentence) for sentence in sentences)
     return Speech(
         shown,
@@ -150,6 +157,7 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
         denies=denies,
         reasons=reasons,
         more=more,
+        steps=() if agree else steps,
     )
 
 

@@ -22,6 +22,8 @@ PRYING = 0.1
 
 def compose(world: World, rng: np.random.Generator, count: int) -> tuple[Goal, ...]:
     """Draw goals about different things with equally likely kinds. Raises SimulatorFault if none is left."""
+    if (trouble := world.trouble(rng, count)) is not None:
+        return (trouble,)
     candidates = [judged(world, goal) for goal in world.candidates(rng)]
     goals: list[Goal] = []
     while len(goals) < count:
@@ -56,10 +58,12 @@ def prying(world: World) -> Goal:
 def effects(world: World, goals: Sequence[Goal]) -> list[list[Diff]]:
     """Return each goal's acceptable row changes, as alternatives: [{}] for a denied or fact-only goal.
 
-    Goals concern different orders, so their changes do not overlap and their order is irrelevant.
+    A goal with `needs` accepts their union. Goals concern different orders, so their changes do not overlap and their
+    order is irrelevant.
     """
     return [
-        [{}] if goal.reasons or not goal.writes
+        [{}] if goal.reasons
+        else [_union(world.effect(write) for write in goal.needs)] if not goal.writes
         else [world.effect(write) for write in goal.writes if not world.broken(write)]
         for goal in goals
     ]  # fmt: skip
@@ -68,6 +72,11 @@ def effects(world: World, goals: Sequence[Goal]) -> list[list[Diff]]:
 def rows_right(changes: Diff, accepted: Sequence[Sequence[Diff]]) -> bool:
     """Return True if the row changes are the union of one acceptable alternative for each goal (see `effects`)."""
     return any(changes == _union(way) for way in itertools.product(*accepted))
+
+
+def works(world: World, goals: Sequence[Goal]) -> bool:
+    """Return True unless a service should work at the end and does not."""
+    return world.handset is None or world.handset.works or any(goal.reasons for goal in goals)
 
 
 def facts_right(goals: Sequence[Goal], outcomes: Sequence[Outcome]) -> list[bool]:

@@ -19,6 +19,7 @@ from games.base import one_line
 from simulators.confine.sql import Database
 from simulators.desk.goals import Goal, Write, canonical
 from simulators.desk.people import Person, draw_name, draw_person
+from simulators.desk.phone.handset import Handset
 from simulators.desk.policy import CONFIRMATION, IDENTITY, Fact, Rule, Session
 from simulators.tools import Tool
 
@@ -56,6 +57,14 @@ class World:
     """Folded phrases for each write tool."""
     subject: ClassVar[str]
     """Kind of thing with numbers, `order` or `booking`, also the name of the tools' argument."""
+    most_goals: ClassVar[int] = MOST_GOALS
+    """Maximum of the option `goals`."""
+    guide: ClassVar[str] = ""
+    """Further rules for the agent, about acts that only this domain has; ends with a blank."""
+    handset: Handset | None = None
+    """Phone that only the customer sees and changes, in domains where it has one."""
+    instructions: ClassVar[Sequence[str]] = ()
+    """Acts that tell the customer what to do on its phone."""
 
     def __init__(self, rng: np.random.Generator, others: np.random.Generator, name: str) -> None:
         self.database, self.session = Database(SCHEMA + self.schema), Session()
@@ -103,6 +112,20 @@ class World:
     def marks(self, write: Write) -> list[str]:
         """Return short words for the facts on which the rules about a write depend, for models without pretraining."""
         raise NotImplementedError
+
+    # What a domain with a handset writes.
+
+    def trouble(self, rng: np.random.Generator, count: int) -> Goal | None:
+        """Break `count` things of the customer's and return its goal; None where goals are drawn of `candidates`."""
+        return None
+
+    def possible(self, numbers: Sequence[str]) -> list[Write]:
+        """Return the writes on these numbers that are listed for the agent besides a goal's writes."""
+        return []
+
+    def known(self, goal: Goal) -> list[str]:
+        """Return further marks of what the agent was shown and told about a goal."""
+        return []
 
     # Tools that are the same everywhere.
 

@@ -21,6 +21,7 @@ Make = Callable[..., PersonGame]
 WORLDS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "desk": (lambda **options: Desk(**{"persona": "mixed", **options}), ("oracle", "random")),
     "desk-terse": (lambda **options: Desk(domain="airline", terse=True, goals=2, **options), ("oracle", "random")),
+    "desk-phone": (lambda **options: Desk(domain="phone", **{"persona": "mixed", **options}), ("oracle", "random")),
     "clinic": (lambda **options: Clinic(**{"persona": "mixed", "information": 0.5, **options}), ("asker", "random")),
     "recommender": (lambda **options: Recommender(catalogue=60, days=2, pages=3, **options), ("listening", "popular")),
     "search": (lambda **options: Search(pages=60, **options), ("reader", "oracle")),

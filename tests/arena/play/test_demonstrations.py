@@ -24,11 +24,15 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
            "nano_strategist": {"strategist": True}, "nano_walker": {"strategist": True}}  # fmt: skip
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
                                                     "proposer", "nano_proposer")}  # fmt: skip
-SEATS |= {"desk_clerk": "agent", "page_reader": "reader", "nano_page_reader": "reader", "critic": "critic"}
-PLAYED = {"desk_customer_played": "customer", "patient_played": "patient", "nano_patient_played": "patient",
+SEATS |= {"desk_clerk": "agent", "desk_phone_clerk": "agent", "page_reader": "reader", "nano_page_reader": "reader",
+          "critic": "critic"}  # fmt: skip
+PLAYED = {"desk_customer_played": "customer", "desk_caller_played": "customer",
+          "patient_played": "patient", "nano_patient_played": "patient",
           "recommender_user_played": "user",
           "search_asker_played": "asker"}  # fmt: skip
 OPTIONS |= {name: {"person": "played"} for name in PLAYED}
+OPTIONS |= {"desk_caller_played": {"person": "played", "domain": "phone"},
+            "desk_phone_clerk": {"terse": True, "domain": "phone"}}  # fmt: skip
 SEATS |= PLAYED
 GAMES = {"nano_solver": ["reasoning"], "solver": ["reasoning"], "searcher": ["search"], "nano_searcher": ["search"],
          "page_reader": ["search_planner"], "nano_page_reader": ["search_planner"]}  # fmt: skip

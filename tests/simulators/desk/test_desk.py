@@ -315,7 +315,7 @@ def test_its_roles_show_what_there_is():
 
 
 @pytest.mark.slow_after(1)
-@BOTH
+@pytest.mark.parametrize("domain", ["shop", "airline", "phone"])
 def test_no_two_marks_are_written_alike(domain, monkeypatch):
     """Tiny models see marks as a few letters each."""
     words, marks = set(), listing.marks

@@ -1,0 +1,29 @@
+"""The desk's domains, and the customer of each with its seat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simulators.desk.airline.world import Airline
+from simulators.desk.customer import Customer
+from simulators.desk.phone.caller import Caller
+from simulators.desk.phone.seat import CallerSeat, PlayedCaller
+from simulators.desk.phone.world import Phone
+from simulators.desk.played import PlayedCustomer, PlayedSeat
+from simulators.desk.record import Record
+from simulators.desk.seat import Seat
+from simulators.desk.shop.world import Shop
+from simulators.desk.world import World
+from simulators.person import Speech
+
+WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline, "phone": Phone}
+
+
+def seated(world: World, record: Record, person: Speech) -> Seat:
+    """Return the seat of a match's customer, whose words `person` decides; `customer` is its script."""
+    about = record, world.session, world.facts, world.subject, world.verbs
+    if world.handset:
+        if person == "played":
+            return CallerSeat(PlayedCaller(*about, handset=world.handset), person)
+        return Seat(Caller(*about, handset=world.handset), person)
+    return PlayedSeat(PlayedCustomer(*about), person) if person == "played" else Seat(Customer(*about), person)

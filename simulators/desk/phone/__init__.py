@@ -1,0 +1,1 @@
+"""Phone domain: accounts with lines, and a phone that only its customer sees and changes."""

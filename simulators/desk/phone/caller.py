@@ -1,0 +1,98 @@
+"""The customer with a phone: it does on it what the agent says in words, and tells what it shows.
+
+It never does what it was not told. By persona it may first not find a setting, or fail to change it, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from simulators.desk.customer import Customer
+from simulators.desk.goals import written
+from simulators.desk.phone.handset import Handset
+from simulators.desk.phone.settings import CLAIMS, SERVICE, SETTINGS
+from simulators.desk.phone.steps import Step
+from simulators.desk.policy import Consent
+from simulators.desk.record import SLIP, Outcome
+from simulators.desk.speech import Proposal, Speech
+from simulators.extractor import Reading
+from simulators.person import PERSONAS
+
+LOCKING = Step("sim_lock", SETTINGS["sim_lock"].bad)
+"""Step that no tool of the phone does."""
+
+
+@dataclass(kw_only=True)
+class Caller(Customer):
+    """Scripted customer with a `handset`. It agrees to any write on its line, and is served when the service works."""
+
+    handset: Handset
+    has_tried: bool = False
+    """Whether it tries the service on the agent's message."""
+    followed: list[Step] = field(default_factory=list)
+    """Steps it was told, repeated ones included."""
+    uses: list[str] = field(default_factory=list)
+    """Calls of the phone's tools that the last message needs."""
+
+    def read(self, text: str, proposed: bool) -> Reading:
+        """Parse a text as Customer does, and its statements about the phone."""
+        base, phone = super().read(text, proposed), CLAIMS.understand(text)
+        return Reading({**base.facts, **phone.facts}, base.unclear & phone.unclear)
+
+    def hear(self, speech: Speech) -> str:
+        """Process the agent's message as Customer does; the phone's service is tried if it asks for that, or `more`."""
+        self.has_tried, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
+        return super().hear(speech)
+
+    def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
+        """Do the steps on the phone; return whether any was of use, and one statement for each setting named.
+
+        A setting that it does not find it cannot tell of; the others it tells as the phone shows them in the end.
+        """
+        useful, found = False, dict[str, bool]()
+        for step in steps:
+            useful |= self.followed.count(step) < 2
+            found[step.name] = self._do(step)
+            self.followed.append(step)
+        return useful, [self._tell(name, known) for name, known in found.items()]
+
+    def consent(self, proposal: Proposal) -> Consent | None:
+        """Return the consent to a proposed write on its line; None if none is proposed that it would want."""
+        if not self._wants(proposal):
+            return None
+        tool = proposal.write.tool if proposal.write else min(proposal.tools)
+        return Consent(tool, self.goal.subject, proposal.write)
+
+    def _wants(self, proposal: Proposal) -> bool:
+        if (write := proposal.write) is not None:
+            return write.tool in self.verbs and write.arguments == {"line": self.goal.subject}
+        return len(proposal.tools) == 1 and proposal.numbers <= {self.goal.subject}
+
+    def _is_fulfilled(self, outcome: Outcome) -> bool:
+        return self.has_tried and self.handset.works and outcome.told.keys() >= self.goal.facts.keys()
+
+    def _do(self, step: Step) -> bool:
+        """Do a step on the phone, or err; return False if it did not find the setting."""
+        name, value = step
+        phone, persona = self.handset, PERSONAS[self.record.persona]
+        slips = min(1.0, SLIP * persona.slips) if persona.slips > 1 else 0.0
+        errs = step not in self.followed and phone.luck.get(name, 1.0) < (slips if value else persona.forgets)
+        if not value:
+            self._use("try_service" if name == SERVICE else "show_phone", {})
+            return not errs
+        if phone.state(name) != value and step != LOCKING and not errs:
+            if name == "sim_lock":
+                self._use("enter_pin", {"pin": phone.pin})
+            else:
+                self._use("change_setting", {"setting": name, "value": value})
+        return True
+
+    def _tell(self, name: str, is_found: bool) -> str:
+        if not is_found:
+            return self._say("unknown", name, f"I do not find {SETTINGS[name].name}.")
+        return self._say("inform", name, self.handset.says(name))
+
+    def _use(self, tool: str, arguments: dict[str, str]) -> None:
+        self.uses.append(written(tool, arguments))
+        getattr(self.handset, tool)(**arguments)

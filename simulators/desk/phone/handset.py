@@ -1,0 +1,105 @@
+"""The customer's phone: its state, whether a service works, and the tools by which only the customer uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from simulators.desk.phone.settings import FAILS, SERVICE, SETTINGS, WORKS, Service, needed, statement
+from simulators.tools import Tool
+
+Name = Literal[
+    "airplane_mode", "sim_card", "sim_lock", "mobile_data", "data_roaming", "network_mode", "apn", "vpn", "data_saver",
+    "wifi_calling",
+]  # fmt: skip
+"""The keys of `SETTINGS`."""
+
+
+@dataclass
+class Handset:
+    """Phone of the customer at the desk. `line` returns the row of its line, on which its services depend, too."""
+
+    line: Callable[[], Mapping[str, Any]]
+    pin: str
+    service: Service = "data"
+    """Service that the customer complains of."""
+    abroad: bool = False
+    settings: dict[str, str] = field(default_factory=lambda: {name: each.good for name, each in SETTINGS.items()})
+    luck: Mapping[str, float] = field(default_factory=dict)
+    """Draw in [0, 1) by setting: a person errs with it if the draw is below its error rate."""
+    told: dict[str, str] = field(default_factory=dict)
+    """Values that the agent was told by the customer, by setting and for `SERVICE`."""
+
+    @property
+    def needed(self) -> list[str]:
+        """Names of the settings on which the service depends."""
+        return needed(self.service, self.abroad)
+
+    @property
+    def works(self) -> bool:
+        """True if the service works: a function of the account's line and the phone's settings."""
+        line = self.line()
+        lets = line["status"] == "active" and (bool(line["roaming"]) or not self.abroad)
+        has_data = self.service == "calls" or line["used"] < line["data_limit"]
+        return lets and has_data and all(self.settings[name] == SETTINGS[name].good for name in self.needed)
+
+    def state(self, name: str) -> str:
+        """Return a setting's value, or for `SERVICE` whether it works."""
+        return (WORKS if self.works else FAILS) if name == SERVICE else self.settings[name]
+
+    def says(self, name: str) -> str:
+        """Return the customer's statement of `state(name)`."""
+        return statement(name, self.state(name), self.service)
+
+    def diagnosis(self) -> list[str]:
+        """Return instructions, as text, that find and repair what is wrong with the phone, as far as it was told."""
+        wrong = [name for name in self.needed if self.told.get(name, "") == SETTINGS[name].bad]
+        return [f"SET {name} {SETTINGS[name].good}" for name in wrong] + [
+            f"LOOK {name}" for name in self.needed if name not in self.told
+        ]
+
+    def copy(self) -> Handset:
+        """Return a phone in the same state, whose changes leave this one as it is."""
+        return replace(self, settings=dict(self.settings), told=dict(self.told))
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """Return the texts that would reveal the PIN, or the state of a setting that the agent was not told."""
+        untold = {name: (self.says(name),) for name in (*SETTINGS, SERVICE) if name not in self.told}
+        return {"pin": (self.pin,), **untold}
+
+    # The customer's tools.
+
+    def tools(self) -> list[Tool]:
+        """Return the customer's tools."""
+        return [Tool.of(tool) for tool in (self.show_phone, self.change_setting, self.enter_pin, self.try_service)]
+
+    def show_phone(self) -> dict[str, str]:
+        """Show all settings of your phone."""
+        return dict(self.settings)
+
+    def change_setting(self, setting: Name, value: str) -> str:
+        """Change a setting of your phone.
+        Returns what it shows then. Raises ValueError for a value that it cannot have, and for the SIM lock.
+        """
+        if value not in SETTINGS[setting].values:
+            raise ValueError(f"{setting} can be {' or '.join(SETTINGS[setting].values)}")
+        if setting == "sim_lock":
+            raise ValueError("the SIM lock opens by enter_pin(pin)")
+        self.settings[setting] = value
+        return self.says(setting)
+
+    def enter_pin(self, pin: str) -> str:
+        """Enter the PIN of your SIM card.
+        Opens the SIM lock and returns what it shows. Raises ValueError for a wrong PIN.
+        """
+        if "".join(pin.split()) != self.pin:
+            raise ValueError("this is not the PIN")
+        self.settings["sim_lock"] = SETTINGS["sim_lock"].good
+        return self.says("sim_lock")
+
+    def try_service(self) -> str:
+        """Try the service that does not work.
+        Returns whether it works now.
+        """
+        return self.says(SERVICE)

@@ -1,0 +1,119 @@
+"""The phone company's tables: schema, generated rows, and the faults of a line and its phone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from simulators.desk.goals import Goal, Write
+from simulators.desk.people import Person
+from simulators.desk.phone.handset import Handset
+from simulators.desk.phone.settings import SETTINGS, THINGS
+from simulators.desk.world import World
+
+FORBIDDEN = 0.25
+"""Probability that the policy forbids the repair."""
+NAMES = ("private", "work")
+NEW = 90
+"""Days of a contract before which roaming is not allowed."""
+REPAIRS = {"suspended": "resume_line", "used_up": "add_data", "barred": "allow_roaming"}
+"""Write that repairs each fault of the account."""
+LAST_BILL = 9
+"""Days since the last bill."""
+DATA = 0.7
+"""Share of matches about mobile data; the others are about calls."""
+
+SCHEMA = """
+CREATE TABLE lines (id TEXT PRIMARY KEY, customer TEXT, name TEXT, status TEXT, since TEXT, used REAL, data_limit REAL,
+                    topped_up INTEGER, roaming INTEGER);
+CREATE TABLE bills (line TEXT, day TEXT, amount REAL, paid INTEGER);
+"""
+
+
+class PhoneTables(World):
+    """Database of a phone company, and the handset of the customer at the desk, whose line is `number`."""
+
+    schema = SCHEMA
+    keys: ClassVar[Mapping[str, str]] = {**World.keys, "lines": "id"}
+    subject, most_goals = "line", 3
+    handset: Handset
+
+    def line(self, line: str) -> dict[str, Any]:
+        """Return the row of this line, whoever owns it, or {}."""
+        return self.row("SELECT * FROM lines WHERE id = ?", line) or {}
+
+    def numbers_of(self, customer: str) -> list[str]:
+        return [row["id"] for row in self.all("SELECT id FROM lines WHERE customer = ? ORDER BY id", customer)]
+
+    # How it is filled, and what breaks.
+
+    def furnish(self, rng: np.random.Generator) -> None:
+        """Do nothing: there is no catalogue."""
+
+    def people(self, person: Person, rng: np.random.Generator) -> None:
+        """Add a person's payment methods, and two lines with three bills each. Nothing is wrong with them yet."""
+        self.add_payments(person, rng)
+        for name in NAMES:
+            number, limit = self.fresh_number(rng), int(rng.integers(4, 20))
+            used = round(float(rng.uniform(0.1, 0.9)) * limit, 1)
+            row = (number, person.id, name, "active", self.ago(int(rng.integers(10, 900))), used, limit)
+            self.fill("lines", [(*row, int(rng.random() < 0.3), 1)])
+            paid = [int(rng.random() < 0.7), 1, 1]
+            amounts = (int(rng.integers(1000, 6000)) / 100 for _ in paid)
+            self.fill(
+                "bills", [(number, self.ago(LAST_BILL + 30 * n), next(amounts), done) for n, done in enumerate(paid)]
+            )
+        if person is self.owner:
+            pin, luck = self.fresh_number(rng), {name: float(rng.random()) for name in SETTINGS}
+            self.number = str(rng.choice(self.numbers_of(person.id)))
+            self.handset = Handset(self.own_line, pin, luck=luck)
+
+    def own_line(self) -> dict[str, Any]:
+        """Return the row of the line that the customer calls about."""
+        return self.line(self.number)
+
+    def trouble(self, rng: np.random.Generator, count: int) -> Goal:
+        """Break `count` things, of the account and of the phone, and return the goal to have the service back.
+
+        A forbidden goal has one fault of the account, which the policy leaves as it is; else their number is uniform.
+        """
+        phone = self.handset
+        phone.service, phone.abroad = "data" if rng.random() < DATA else "calls", bool(rng.random() < 0.5)
+        names = ["suspended", *["used_up"] * (phone.service == "data"), *["barred"] * phone.abroad]
+        forbidden = bool(rng.random() < FORBIDDEN)
+        several = int(rng.integers(0, min(count, len(names)) + 1))
+        faults = [str(name) for name in rng.permutation(names)[: 1 if forbidden else several]]
+        for name in rng.permutation(phone.needed)[: count - len(faults)]:
+            phone.settings[str(name)] = SETTINGS[str(name)].bad
+        for name in faults:
+            self._break(name, forbidden)
+        self.first = self.snapshot()
+        writes = tuple(Write(REPAIRS[name], {"line": self.number}) for name in faults)
+        last = self.row("SELECT amount FROM bills WHERE line = ? ORDER BY day DESC", self.number) or {}
+        thing = THINGS[phone.service]
+        return Goal(
+            f"get {thing} to work again with {{it}}{', here abroad' * phone.abroad}",
+            self.number,
+            hint=f"my {self.own_line()['name']} line",
+            needs=writes,
+            facts={"bill": f"{last['amount']:.2f}"} if rng.random() < 0.3 and not forbidden else {},
+            reasons=frozenset(name for write in writes for name in self.broken(write)),
+            mentions=(thing,),
+        )
+
+    def _break(self, fault: str, forbidden: bool) -> None:
+        """Put a fault on the customer's line, and decide whether the policy forbids its repair."""
+        number = self.number
+        match fault:
+            case "suspended":
+                self.run("UPDATE lines SET status = 'suspended' WHERE id = ?", number)
+                self.run("UPDATE bills SET paid = 1 WHERE line = ?", number)
+                if forbidden:
+                    self.run("UPDATE bills SET paid = 0 WHERE line = ? AND day = ?", number, self.ago(LAST_BILL))
+            case "used_up":
+                self.run("UPDATE lines SET used = data_limit, topped_up = ? WHERE id = ?", int(forbidden), number)
+            case "barred":
+                since = self.ago(NEW // 2 if forbidden else 2 * NEW)
+                self.run("UPDATE lines SET roaming = 0, since = ? WHERE id = ?", since, number)
