@@ -1,6 +1,17 @@
 """Table of the layouts by `model_type` in config.json, and settings of a policy's vision. Imports no torch."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.errors import WeightsError
+
+if TYPE_CHECKING:
+    from agents.eyes.layout import Vision
 
 LAYOUTS = {
     "idefics3": "agents.eyes.idefics:Idefics",
@@ -25,3 +36,22 @@ class Sight:
 
 WHOLE = Sight()
 """No limit but the model's own, and all of it is trained."""
+
+
+def sees(settings: Mapping[str, Any]) -> bool:
+    """Return True if these settings of a config.json are of a model with vision that can be loaded."""
+    return settings.get("model_type") in LAYOUTS
+
+
+def create_vision(config: Any, folder: Path | None = None) -> Vision | None:
+    """Return the vision of a model's config, with the image processor in `folder`, if any; None for a text model.
+
+    Raises WeightsError for a layout that is not supported.
+    """
+    if getattr(config, "vision_config", None) is None:
+        return None
+    if config.model_type not in LAYOUTS:
+        raise WeightsError(f"a model of type {config.model_type} sees in another layout than {', '.join(LAYOUTS)}")
+    module, _, name = LAYOUTS[config.model_type].partition(":")
+    made: Vision = getattr(import_module(module), name).create(config, folder)
+    return made

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
-from agents.layouts import LAYOUTS
 from games.plain_files import read_plain
 
 MOST_BYTES = 64 * 10**6
@@ -89,11 +88,6 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
                 raise WeightsError(
                     f"{folder}/config.json: {key} is {str(number)[:24]}, but {held}: fetch the folder again"
                 )
-
-
-def sees(settings: Mapping[str, Any]) -> bool:
-    """Return True if these settings of a config.json are of a model with vision that can be loaded."""
-    return settings.get("model_type") in LAYOUTS
 
 
 POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")

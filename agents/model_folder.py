@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
-from agents.model_config import check_settings, check_sizes, first_line, read_json, sees
+from agents.layouts import create_vision, sees
+from agents.model_config import check_settings, check_sizes, first_line, read_json
 
 TOKENIZERS = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt",
@@ -117,10 +118,8 @@ def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
     if faults:
         raise WeightsError(f"{path} lacks weights its config.json asks for ({faults[0]}): fetch it again")
     if not scores and sees(read_json(path, "config.json")):
-        from agents.eyes.layout import Vision
-
         with as_weights_error(path):
-            model.vision = Vision.of(model.config, path)
+            model.vision = create_vision(model.config, path)
     for name, parameter in model.named_parameters():
         if not all(end.isfinite() for end in torch.aminmax(parameter.detach())):  # 0.02 s for 135 million numbers
             raise WeightsError(f"{path}: {name} holds numbers that are not finite (NaN or infinite): fetch it again")

@@ -16,8 +16,8 @@ from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
 from agents.chat import ChatFrame, written
 from agents.chat_images import ImageToken
 from agents.errors import WeightsError
-from agents.layouts import WHOLE, Sight
-from agents.model_config import NO_LIMIT, positions_in, read_json, sees, vocabulary_in
+from agents.layouts import WHOLE, Sight, create_vision, sees
+from agents.model_config import NO_LIMIT, positions_in, read_json, vocabulary_in
 from agents.model_folder import as_weights_error
 from agents.precision import Precision
 
@@ -226,10 +226,8 @@ def vision_in(folder: Path) -> "Vision | None":
         return None
     from transformers import AutoConfig
 
-    from agents.eyes.layout import Vision
-
     with as_weights_error(folder):
-        return Vision.of(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False), folder)
+        return create_vision(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False), folder)
 
 
 def freeze_tower(model: Any) -> None:

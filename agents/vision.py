@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from agents.eyes.layout import Vision
-from agents.layouts import LAYOUTS
+from agents.layouts import LAYOUTS, create_vision
 from agents.stream import MediaSpan, Stream
 
 BANNED = -1e30
@@ -27,7 +27,7 @@ def vision_of(model: Any) -> Vision | None:
 
     Raises WeightsError for a layout that is not supported.
     """
-    return getattr(model, "vision", None) or Vision.of(model.config)
+    return getattr(model, "vision", None) or create_vision(model.config)
 
 
 def required_vision(model: Any, reader: str) -> Vision:

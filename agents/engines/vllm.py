@@ -29,7 +29,8 @@ from agents.engines.vllm_images import copy_processor, image_prompt
 from agents.engines.vllm_server import memory_folder, start, stop
 from agents.errors import EngineError
 from agents.eyes.layout import Vision
-from agents.model_config import first_line, positions_in, read_json, sees, vocabulary_in
+from agents.layouts import sees
+from agents.model_config import first_line, positions_in, read_json, vocabulary_in
 from agents.policy import OnBase, vision_in
 from agents.precision import Precision
 from agents.published import FolderWeights, Weights

@@ -10,7 +10,8 @@ from typing import Any
 from agents.engines.base import EngineSettings
 from agents.engines.reaper import stderr_to
 from agents.errors import EngineError
-from agents.model_config import first_line, positions_in, read_json, sees
+from agents.layouts import sees
+from agents.model_config import first_line, positions_in, read_json
 
 
 def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch: Path, gpus: int = 1) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,7 +13,6 @@ import torch
 from agents.chat_images import Fit, ImageToken
 from agents.errors import WeightsError
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
-from agents.layouts import LAYOUTS
 from agents.stream import OFFSETS, MediaSpan
 from games.pictures import LARGEST, decode_picture
 
@@ -49,20 +47,6 @@ class Vision:
     def side(self) -> int:
         """Width and height in pixels of a token; 0 if tokens are no squares of the image."""
         return 0
-
-    @staticmethod
-    def of(config: Any, folder: Path | None = None) -> Vision | None:
-        """Return the vision of a model's config; None for a text model. `folder` has the image processor's settings.
-
-        Raises WeightsError for another layout, and for settings that no image processor can have.
-        """
-        if getattr(config, "vision_config", None) is None:
-            return None
-        if config.model_type not in LAYOUTS:
-            raise WeightsError(f"a model of type {config.model_type} sees in another layout than {', '.join(LAYOUTS)}")
-        module, _, name = LAYOUTS[config.model_type].partition(":")
-        made: Vision = getattr(import_module(module), name).create(config, folder)
-        return made
 
     @classmethod
     def create(cls, config: Any, folder: Path | None) -> Self:

@@ -81,12 +81,12 @@ def _experiment() -> Schema:
     schema = Experiment.model_json_schema(schema_generator=Generator)
     schema.pop("required")
     definitions: Schema = schema["$defs"]
-    for overridden in ("GameSpec", "PolicySpec", "SeatSpec"):
-        definitions[overridden].pop("required")
     for kind in KINDS.values():
         settings = {name: _settings(kind, name, definitions) for name in kind.table}
         definitions[kind.plural] = {"type": "object", "properties": settings, **_OWN_SETTINGS}
         definitions[kind.name] = _part(kind, settings)
+    for overridden in ("GameSpec", "PolicySpec", "SeatSpec"):
+        definitions[overridden].pop("required")
     definitions[PIPELINE_STAGE.name] = _stage(definitions.pop(PIPELINE_STAGE.plural))
     listed = {"type": "array", "items": {"$ref": f"#/$defs/{PIPELINE_STAGE.name}"}, "minItems": 1, "maxItems": MOST}
     stages = "Stages of a pipeline, which run one after the other and share the other settings."

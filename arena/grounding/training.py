@@ -15,7 +15,7 @@ from agents.policy import Policy, positions_of
 from agents.strict_yaml import dump
 from agents.weights import resolve
 from arena.errors import ConfigError
-from arena.fitting import Fitting, equal_parts
+from arena.fitting.loop import Fitting, equal_parts
 from arena.grounding.lessons import Lesson, Lessons, shares
 from arena.grounding.model import Graded, Grounder
 from arena.learn.adamw import NamedAdamW

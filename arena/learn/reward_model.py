@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from agents.errors import WeightsError
-from agents.model_config import read_json, sees
+from agents.layouts import sees
+from agents.model_config import read_json
 from agents.model_folder import as_weights_error, auto_scorer, load_model, quietly
 from agents.policy import load_module, tokenizer_and_frame
 from agents.scoring import pack

@@ -50,7 +50,7 @@ class ImitateSpec(Spec):
 class ImagesSpec(Spec):
     """Settings of the images that a policy sees."""
 
-    pixels: Annotated[int, Field(ge=1)]
+    pixels: Annotated[int, Field(ge=1, le=1 << 26)]
     """Maximum pixels of an image; larger ones are scaled down, which takes fewer tokens. For models that keep an
     image's proportions, such as Qwen's."""
 

@@ -131,10 +131,7 @@ async def play_match(
         )
         await playthrough.play()
         if turns and isinstance(game, Pictures):
-            shown = images(turns.taken)
-            now.pictures = {image.hash: verify_blob(image.hash, game.picture(image.hash)) for image in shown}
-            for image in shown:
-                check_picture(image, now.pictures[image.hash])
+            now.pictures = _shown(game, turns.taken)
         now.payoffs, now.report = _outcome(game)
         if now.report.get("ended") == PERSON:
             reason, failure = person_failure(now.report, plan.draws)
@@ -160,6 +157,15 @@ async def play_match(
     )  # fmt: skip
     log_failure(record)
     return record
+
+
+def _shown(game: Pictures, turns: Sequence[Turn]) -> dict[str, bytes]:
+    """Return the bytes of the images in turns by hash, checked against what the game said of them."""
+    pictures = {}
+    for image in images(turns):
+        pictures[image.hash] = verify_blob(image.hash, game.picture(image.hash))
+        check_picture(image, pictures[image.hash])
+    return pictures
 
 
 def _outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str]]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from arena.credit.rewards.reward_model import WEIGHTS
-from arena.fitting import Fitting, equal_parts
+from arena.fitting.loop import Fitting, equal_parts
 from arena.learn.divergence import Nonfinite
 from arena.learn.plan import warmup
 from arena.learn.reward_model import RewardModel, at_end, bradley_terry, logistic, squared

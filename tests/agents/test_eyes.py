@@ -13,6 +13,7 @@ import torch
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
 from agents.eyes.layout import Vision
+from agents.layouts import create_vision
 from agents.packing import Costs, passes
 from agents.published import ModuleWeights
 from agents.scoring import StreamScorer, batch_of, score_streams
@@ -160,7 +161,7 @@ def test_an_image_of_zeros_counts(eyes: tuple[Any, Vision]) -> None:
 def test_patches_have_their_places_in_bfloat16_too() -> None:
     """SmolVLM's own forward pass misplaces 11 of 6 x 6 patches in bfloat16, by rounding fractions of the side."""
     model = make_eyes("smolvlm")
-    vision = Vision.of(model.config)
+    vision = create_vision(model.config)
     assert vision
     pixels = vision.pixels(BYTES[picture(1, 48, 48).hash])[None]
     with torch.no_grad():

@@ -14,16 +14,16 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
 from agents.errors import WeightsError
-from agents.eyes.layout import Vision
 from agents.eyes.preprocessing import Preprocessing, limit_pixels, read_preprocessing
 from agents.eyes.qwen import Qwen2
+from agents.layouts import create_vision
 from games.pictures import decode_picture
 from tests.factories.eyes import BYTES, PROCESSOR, config_of, picture
 
 
 def vision(family: str, folder: Path, settings: dict[str, Any]) -> Any:
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    return Vision.of(config_of(family), folder)
+    return create_vision(config_of(family), folder)
 
 
 @pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
@@ -86,7 +86,7 @@ def test_a_budget_of_pixels_is_kept(height: int, width: int, most: int) -> None:
 def test_a_budget_that_a_model_cannot_keep_is_refused() -> None:
     with pytest.raises(WeightsError, match="a token has 784 pixels, so an image cannot have 100"):
         Qwen2(15, 0, 0, Preprocessing()).token(100)
-    smolvlm = Vision.of(config_of("smolvlm"))
+    smolvlm = create_vision(config_of("smolvlm"))
     assert smolvlm and smolvlm.token(48**2)
     with pytest.raises(WeightsError, match=r"scales every image to 48 x 48 pixels: remove images\.pixels"):
         smolvlm.token(48**2 - 1)

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from agents.errors import WeightsError
-from agents.eyes.layout import Vision
+from agents.layouts import create_vision
 from agents.packing import Costs, passes
 from agents.scoring import StreamScorer, batch_of, score_streams
 from agents.stream import OFFSETS, MediaSpan, Stream, keys_of
 from games.pictures import LARGEST
+from tests.factories.eyes import without
 
 IMAGE, TOKENS, SIZE = 15, 9, 48
 
@@ -43,7 +44,7 @@ def smolvlm(seed: int = 0) -> Any:
 
 
 MODEL = smolvlm()
-VISION = Vision.of(MODEL.config)
+VISION = create_vision(MODEL.config)
 BYTES: dict[str, bytes] = {}
 
 
@@ -79,7 +80,7 @@ def reference(model: Any, one: Stream) -> torch.Tensor:
     pixels = torch.stack([VISION.pixels(BYTES[span.hash]) for span in one.media])
     logits = model(input_ids=torch.tensor([one.ids]), pixel_values=pixels[None]).logits[0]
     own = [i for i, sampled in enumerate(one.mask) if sampled]
-    scores = torch.log_softmax(logits[[i - 1 for i in own]], -1)
+    scores = torch.log_softmax(without(IMAGE, logits)[[i - 1 for i in own]], -1)
     return scores[torch.arange(len(own)), torch.tensor([one.ids[i] for i in own])]
 
 
@@ -167,11 +168,11 @@ def test_a_text_model_has_no_vision_and_refuses_images() -> None:
 
     model = LlamaForCausalLM(LlamaConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, vocab_size=200,
                                          num_attention_heads=2))  # fmt: skip
-    assert Vision.of(model.config) is None
+    assert create_vision(model.config) is None
     with pytest.raises(ValueError, match="the model has no vision"):
         score_streams(StreamScorer(model), [stream(picture(1))], [1.0])
     with pytest.raises(WeightsError, match="llava sees in another layout"):
-        Vision.of(LlavaConfig())
+        create_vision(LlavaConfig())
 
 
 def test_a_model_with_vision_scores_text_alone() -> None:
@@ -180,7 +181,7 @@ def test_a_model_with_vision_scores_text_alone() -> None:
     text.wrote([50, 60], [-1.0, -1.0], 0)
     (scores,) = score_streams(StreamScorer(MODEL), [text], [1.0])
     with torch.no_grad():
-        logits = torch.log_softmax(MODEL(input_ids=torch.tensor([text.ids])).logits[0], -1)
+        logits = torch.log_softmax(without(IMAGE, MODEL(input_ids=torch.tensor([text.ids])).logits[0]), -1)
     assert scores == pytest.approx([float(logits[2, 50]), float(logits[3, 60])], abs=2e-5)
 
 

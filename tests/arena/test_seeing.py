@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agents.engines.kinds import ENGINES
-from agents.eyes.layout import Vision
+from agents.layouts import create_vision
 from agents.policy import load_module
 from agents.scoring import StreamScorer, score_streams
 from arena.cli.loop import wait
@@ -20,6 +20,7 @@ from arena.errors import PlayError
 from arena.preflight import preflight
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
+from tests.factories.eyes import without
 from tests.factories.labs import finished, log, resumed, weight_files
 from tests.factories.seeing import TOKENS, seeing_config
 from tests.factories.toy_engine import PLACE
@@ -68,13 +69,14 @@ def test_the_gate_holds_and_rewards_move_the_weights(run: Path) -> None:
 def test_logged_log_probabilities_are_those_of_transformers(run: Path) -> None:
     """By its own forward pass over pixels, with the weights that played."""
     model = load_module(run / "checkpoints" / "0001" / "policies" / "shared", frozen=True)
-    vision = Vision.of(model.config)
+    vision = create_vision(model.config)
     assert vision
     for record in records(run, 2):
         (stream,) = record.streams["viewer"]
         pixels = torch.stack([vision.pixels(span.data) for span in stream.media])[None]
         with torch.no_grad():
-            logits = torch.log_softmax(model(input_ids=torch.tensor([stream.ids]), pixel_values=pixels).logits[0], -1)
+            logits = model(input_ids=torch.tensor([stream.ids]), pixel_values=pixels).logits[0]
+            logits = torch.log_softmax(without(vision.image_token, logits), -1)
         for place in np.flatnonzero(stream.mask):
             assert stream.logprobs[place] == pytest.approx(float(logits[place - 1, stream.ids[place]]), abs=2e-4)
 

@@ -12,6 +12,7 @@ import torch
 from PIL import Image as Pixels
 
 from agents.eyes.layout import Vision
+from agents.layouts import create_vision
 from agents.nano import nano_tokenizer
 from agents.stream import MediaSpan, Stream
 from games.contracts import Image
@@ -98,7 +99,7 @@ def vision_of_family(model: Any, tmp_path: Path | None = None) -> Vision:
     """Return a model's vision, which scales images to 64 to 4,096 pixels if it keeps their proportions."""
     if tmp_path is not None:
         (tmp_path / "preprocessor_config.json").write_text(json.dumps(PROCESSOR))
-    vision = Vision.of(model.config, tmp_path)
+    vision = create_vision(model.config, tmp_path)
     assert vision
     return vision
 
@@ -151,6 +152,11 @@ def bare_inputs(
     return given | {"pixel_values": stacked[None] if type(vision).__name__ == "Idefics" else stacked}
 
 
+def without(image: int, logits: torch.Tensor) -> torch.Tensor:
+    """Return logits [..., V] in which the placeholder has probability 0, as it is never sampled."""
+    return logits.index_fill(-1, torch.tensor([image]), -torch.inf)
+
+
 def bare_scores(model: Any, vision: Vision, one: Stream, image: int = IMAGE) -> torch.Tensor:
     """Return the log-probabilities of a stream's sampled tokens by transformers' own forward pass."""
     inner = model.base_model
@@ -158,7 +164,7 @@ def bare_scores(model: Any, vision: Vision, one: Stream, image: int = IMAGE) -> 
     if hasattr(inner, "rope_deltas"):
         inner.rope_deltas = None  # what it keeps of one pass would spoil the next
     own = [i for i, sampled in enumerate(one.mask) if sampled]
-    scores = torch.log_softmax(logits[[i - 1 for i in own]], -1)
+    scores = torch.log_softmax(without(image, logits)[[i - 1 for i in own]], -1)
     return scores[torch.arange(len(own)), torch.tensor([one.ids[i] for i in own])]
 
 

@@ -11,7 +11,7 @@ import torch
 from agents.computing import compute
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.sampling import Shape, distributions, drawn
-from agents.eyes.layout import Vision
+from agents.layouts import create_vision
 from agents.policy import load_module
 from agents.precision import Precision
 from agents.published import Weights
@@ -86,7 +86,7 @@ class ToyEngine:
 
 def _pixels(model: Any, request: Request) -> dict[str, torch.Tensor]:
     """The images as transformers' own forward pass takes them: [1, M, 3, size, size]."""
-    vision = Vision.of(model.config)
+    vision = create_vision(model.config)
     if vision is None or not request.media:
         return {}
     return {"pixel_values": torch.stack([vision.pixels(span.data) for span in request.media])[None]}

@@ -10,6 +10,7 @@ from agents.engines.vllm import VLLMEngine
 from agents.engines.vllm_images import copy_processor, image_prompt
 from agents.errors import EngineError
 from agents.eyes.layout import Vision
+from agents.layouts import create_vision
 from tests.factories.eyes import FAMILIES, IMAGE, QWENS, config_of, picture, stream
 
 
@@ -23,7 +24,7 @@ def request(vision: Vision) -> Request:
 
 @pytest.mark.parametrize("family", QWENS)
 def test_a_prompt_has_a_placeholder_and_a_picture_per_image(family: str) -> None:
-    vision = Vision.of(config_of(family))
+    vision = create_vision(config_of(family))
     assert vision and VLLMEngine.capabilities.has_vision
     asked = request(vision)
     prompt = image_prompt(vision, asked)
@@ -38,14 +39,14 @@ def test_a_prompt_has_a_placeholder_and_a_picture_per_image(family: str) -> None
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family not in QWENS])
 def test_other_families_are_refused_in_one_line(family: str) -> None:
-    vision = Vision.of(config_of(family))
+    vision = create_vision(config_of(family))
     assert vision
     with pytest.raises(EngineError, match=r"set engine\.kind to in_process"):
         image_prompt(vision, request(vision))
 
 
 def test_an_image_that_cannot_be_read_is_named() -> None:
-    vision = Vision.of(config_of("qwen2_vl"))
+    vision = create_vision(config_of("qwen2_vl"))
     assert vision
     asked = request(vision)
     first = replace(asked.media[0], data=b"https://example.org/cat.png")

@@ -1,0 +1,1 @@
+"""Training loops of stages that learn without play, and their optimiser."""
