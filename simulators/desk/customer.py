@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simulators.agreement import LEXICON, read_agreement
+from simulators.desk.device.steps import Step
 from simulators.desk.goals import ACCOUNT, Goal
-from simulators.desk.phone.steps import Step
 from simulators.desk.policy import Consent, Fact, Session
 from simulators.desk.record import Outcome, Record
 from simulators.desk.speech import Proposal, Speech

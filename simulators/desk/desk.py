@@ -18,10 +18,10 @@ from games.contracts import TOOL
 from simulators.base import Answer
 from simulators.desk import listing, players, tasks
 from simulators.desk.customer import Customer
+from simulators.desk.device.settings import claims
 from simulators.desk.domains import WORLDS, seated
 from simulators.desk.goals import Goal
 from simulators.desk.people import draw_name
-from simulators.desk.phone.settings import claims
 from simulators.desk.played import PlayedSeat
 from simulators.desk.policy import CONFIRMATION, IDENTITY, PRIVACY, Rule
 from simulators.desk.record import draw_record

@@ -17,9 +17,9 @@ import numpy as np
 
 from games.base import one_line
 from simulators.confine.sql import Database
+from simulators.desk.device.handset import Handset
 from simulators.desk.goals import Goal, Write, canonical
 from simulators.desk.people import Person, draw_name, draw_person
-from simulators.desk.phone.handset import Handset
 from simulators.desk.policy import CONFIRMATION, IDENTITY, Fact, Rule, Session
 from simulators.tools import Tool
 

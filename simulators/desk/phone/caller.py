@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from simulators.desk.customer import Customer
+from simulators.desk.device.handset import Handset
+from simulators.desk.device.settings import CLAIMS, SERVICE, SETTINGS
+from simulators.desk.device.steps import Step
 from simulators.desk.goals import written
-from simulators.desk.phone.handset import Handset
-from simulators.desk.phone.settings import CLAIMS, SERVICE, SETTINGS
-from simulators.desk.phone.steps import Step
 from simulators.desk.policy import Consent
 from simulators.desk.record import SLIP, Outcome
 from simulators.desk.speech import Proposal, Speech

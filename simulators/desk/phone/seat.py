@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from games.base import IllegalAct
+from simulators.desk.device.settings import claims, statement
 from simulators.desk.goals import written
 from simulators.desk.phone.caller import Caller
-from simulators.desk.phone.settings import claims, statement
 from simulators.desk.played import PlayedCustomer, PlayedSeat
 from simulators.desk.speech import Speech
 from simulators.played import Checked

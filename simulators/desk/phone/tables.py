@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from simulators.desk.device.handset import Handset
+from simulators.desk.device.settings import SETTINGS, THINGS
 from simulators.desk.goals import Goal, Write
 from simulators.desk.people import Person
-from simulators.desk.phone.handset import Handset
-from simulators.desk.phone.settings import SETTINGS, THINGS
 from simulators.desk.world import World
 
 FORBIDDEN = 0.25

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from simulators.desk.device.settings import SERVICE, SETTINGS, needed
 from simulators.desk.goals import Goal, Write
-from simulators.desk.phone.settings import SERVICE, SETTINGS, needed
 from simulators.desk.phone.tables import NEW, REPAIRS, PhoneTables
 from simulators.desk.policy import Fact, Rule
 

@@ -11,10 +11,10 @@ from agents.role import BUILT_IN, read_role
 from games.contracts import PERSON, View
 from simulators.conformance import play, view_of, walk
 from simulators.desk import Desk
-from simulators.desk.phone.handset import Handset, Name
+from simulators.desk.device.handset import Handset, Name
+from simulators.desk.device.settings import FAILS, SERVICE, SETTINGS, WORKS, claims, needed, statement
+from simulators.desk.device.steps import MOST_STEPS, read_steps
 from simulators.desk.phone.seat import MOST_USES
-from simulators.desk.phone.settings import FAILS, SERVICE, SETTINGS, WORKS, claims, needed, statement
-from simulators.desk.phone.steps import MOST_STEPS, read_steps
 from tests.factories.thorough import cases
 from tests.simulators.promises import broken, kept_over_many
 

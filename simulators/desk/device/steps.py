@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from games.base import IllegalAct
 from games.families.book import fold
-from simulators.desk.phone.settings import SERVICE, SETTINGS
+from simulators.desk.device.settings import SERVICE, SETTINGS
 
 MOST_STEPS = 6
 """Maximum number of steps that a customer follows in one message."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from simulators.desk.phone.settings import FAILS, SERVICE, SETTINGS, WORKS, Service, needed, statement
+from simulators.desk.device.settings import FAILS, SERVICE, SETTINGS, WORKS, Service, needed, statement
 from simulators.tools import Tool
 
 Name = Literal[
