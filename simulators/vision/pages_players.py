@@ -47,14 +47,8 @@ def _reader(query: Callable[[Slide], str]) -> Callable[[Played, int], Answer]:
 def closer(slide: Slide, row: int) -> str:
     """Return the act that shows a value of a slide, a few pixels larger on each side."""
     left, top, right, bottom = slide.value_box(row)
-    across, down = ((left - 3, right + 3), (top - 3, bottom + 3))
-    edges = (
-        across[0] * SCALE // WIDTH,
-        down[0] * SCALE // HEIGHT,
-        across[1] * SCALE // WIDTH,
-        down[1] * SCALE // HEIGHT,
-    )
-    return "bbox " + " ".join(map(str, edges))
+    edges = ((left - 3, WIDTH), (top - 3, HEIGHT), (right + 3, WIDTH), (bottom + 3, HEIGHT))
+    return "bbox " + " ".join(str(edge * SCALE // size) for edge, size in edges)
 
 
 def _blind(game: Played, seed: int) -> Answer:
