@@ -22,8 +22,9 @@ SMALL: Mapping[str, tuple[int, int]] = {"chair": (4, 4), "lamp": (3, 3), "plant"
 PILLAR = 4
 """Width and depth of the pillar."""
 AT_WALL, NEAR, FAR = 1, 2, 10
-"""Largest gap between a wall and a thing at it, and between things beside each other; least gap between things apart."""
-TRIES = 300
+"""Largest gap between a wall and a thing at it, and between things beside each other; least gap of things apart."""
+TRIES = 30
+"""Layouts that are tried, and places per thing."""
 
 Places = Mapping[str, tuple[int, int]]
 """Left upper corners by thing."""
@@ -95,7 +96,7 @@ class Task(NamedTuple):
         return self.met(places) == 1 and not self.colliding(places) and not self.misplaced(places)
 
     def arrange(self, rng: np.random.Generator, walls: Sequence[str]) -> Places:
-        """Draw layouts until one solves the task, if walls have these colours; the last one if 300 do not."""
+        """Draw layouts until one solves the task, if walls have these colours; the last one if none of 30 does."""
         believed = self._replace(walls=tuple(walls))
         for _ in range(TRIES):
             places = believed._draw(rng)
@@ -104,21 +105,31 @@ class Task(NamedTuple):
         return places
 
     def _draw(self, rng: np.random.Generator) -> Places:
-        """Draw a layout whose things are at the walls, and beside the things, that are wished."""
-        sizes, places = dict(self.sizes), dict[str, tuple[int, int]]()
+        """Draw a layout, thing by thing, each where it fits if one of 30 places does."""
+        places = dict[str, tuple[int, int]]()
         asked = {wish.thing: wish for wish in self.wishes}
-        for name, (width, depth) in self.sizes:
-            left, top = int(rng.integers(WIDTH - width + 1)), int(rng.integers(DEPTH - depth + 1))
+        for name, _ in self.sizes:
             wish = asked.get(name)
-            if wish and wish.kind == "at":
-                side = self.walls.index(wish.other)
-                left, top = ((0, top), (left, 0), (WIDTH - width, top), (left, DEPTH - depth))[side]
-            elif wish and wish.kind == "beside":
-                x, y = places[wish.other]
-                left = x + int(rng.integers(-width - NEAR, sizes[wish.other][0] + NEAR + 1))
-                top = y + int(rng.integers(-depth - NEAR, sizes[wish.other][1] + NEAR + 1))
-            places[name] = left, top
+            for _ in range(TRIES):
+                places[name] = self._place(rng, name, wish, places)
+                is_wrong = name in self.colliding(places) or name in self.misplaced(places)
+                if not is_wrong and (wish is None or self._is_met(wish, self.boxes(places))):
+                    break
         return places
+
+    def _place(self, rng: np.random.Generator, name: str, wish: Wish | None, places: Places) -> tuple[int, int]:
+        """Draw a place for a thing: at the wished wall, around the thing that it should be beside, or anywhere."""
+        sizes = dict(self.sizes)
+        width, depth = sizes[name]
+        if wish and wish.kind == "beside":
+            (x, y), (other_width, other_depth) = places[wish.other], sizes[wish.other]
+            left = x + int(rng.integers(-width - NEAR, other_width + NEAR + 1))
+            return left, y + int(rng.integers(-depth - NEAR, other_depth + NEAR + 1))
+        left, top = int(rng.integers(WIDTH - width + 1)), int(rng.integers(DEPTH - depth + 1))
+        if wish and wish.kind == "at":
+            side = self.walls.index(wish.other)
+            return ((0, top), (left, 0), (WIDTH - width, top), (left, DEPTH - depth))[side]
+        return left, top
 
 
 def gap(one: Box, two: Box) -> int:
@@ -136,7 +147,7 @@ def draw_task(rng: np.random.Generator) -> Task:
     while True:
         large = [[*LARGE][number] for number in rng.permutation(len(LARGE))[:3].tolist()]
         small = [[*SMALL][number] for number in rng.permutation(len(SMALL))[:2].tolist()]
-        grown = {name: tuple(side + int(rng.integers(2)) for side in (LARGE | SMALL)[name]) for name in large + small}
+        grown = {name: tuple(side + int(rng.integers(2)) for side in {**LARGE, **SMALL}[name]) for name in large + small}
         sizes = tuple((name, (width, depth)) for name, (width, depth) in grown.items())
         walls = tuple([*COLOURS][number] for number in rng.permutation(len(COLOURS))[: len(SIDES)].tolist())
         first, second = rng.permutation(len(SIDES))[:2].tolist()
