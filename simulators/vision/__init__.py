@@ -1,7 +1,9 @@
 """Visual worlds drawn from a seed, whose answers need a closer look."""
 
 from simulators.vision.frames import Frames
+from simulators.vision.pages import Pages
+from simulators.vision.rooms import Rooms
 from simulators.vision.transform import Transform
 from simulators.vision.zoom import Zoom
 
-__all__ = ["Frames", "Transform", "Zoom"]
+__all__ = ["Frames", "Pages", "Rooms", "Transform", "Zoom"]

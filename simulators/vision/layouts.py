@@ -1,0 +1,85 @@
+"""Layouts of `rooms`: JSON that models write, and pictures from above."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from games.base import one_line
+from games.untrusted_json import DECODER
+from simulators.vision.drawing import COLOURS, INK, ground
+from simulators.vision.furniture import DEPTH, PILLAR, WIDTH, Places, Task
+from simulators.vision.glyphs import GLYPH_HEIGHT, GLYPH_WIDTH, put_text
+from simulators.vision.png import Pixels
+
+USAGE = '{"NAME": [x, y], ...} with the place of each thing'
+LARGEST = 1000
+"""Largest distance of a place from the room's corner."""
+UNIT, WALL = 3, 3
+"""Pixels per unit of length, and thickness of a wall in pixels."""
+WOOD, STONE, DARK = (120, 90, 60), (90, 90, 90), (20, 20, 20)
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+
+
+class LayoutError(ValueError):
+    """Raised for a text that is no layout; the message tells its author why."""
+
+
+def read_layout(text: str, names: Sequence[str]) -> Places:
+    """Return the layout in a text: one JSON object, alone or as <answer>…</answer> after a thought.
+
+    It has each of the names once and no other, each with two numbers from -1,000 to 1,000, whose fractions are dropped.
+    Raises LayoutError for anything else, such as a duplicate key or NaN.
+    """
+    marked = _ANSWER.search(text)
+    try:
+        layout = DECODER.decode(marked[1] if marked else text)
+    except json.JSONDecodeError:
+        raise LayoutError(f"write {USAGE}") from None
+    except RecursionError:
+        raise LayoutError("the layout is nested too deeply") from None
+    except ValueError as why:
+        raise LayoutError(str(why)) from None
+    if not isinstance(layout, dict):
+        raise LayoutError(f"write {USAGE}")
+    if unknown := next((name for name in layout if name not in names), None):
+        raise LayoutError(f"there is no {one_line(unknown, 20)!r} here")
+    if missing := next((name for name in names if name not in layout), None):
+        raise LayoutError(f"place the {missing}, too")
+    return {name: _place(name, layout[name]) for name in names}
+
+
+def _place(name: str, place: object) -> tuple[int, int]:
+    if not isinstance(place, list) or len(place) != 2 or not all(map(_is_number, place)):
+        raise LayoutError(f"the {name} needs two numbers [x, y] from -{LARGEST} to {LARGEST}")
+    return int(place[0]), int(place[1])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
+def draw_layout(task: Task, places: Places, seed: int) -> Pixels:
+    """Draw the room from above, [114, 150, 3]: walls, the pillar, and each placed thing with its first letter.
+
+    Things that collide or are misplaced are white. What lies beyond the walls is cut off.
+    """
+    pixels = ground(np.random.default_rng(seed), DEPTH * UNIT + 2 * WALL, WIDTH * UNIT + 2 * WALL)
+    left, top, right, bottom = (COLOURS[colour] for colour in task.walls)
+    pixels[:, :WALL], pixels[:, -WALL:] = left, right
+    pixels[:WALL, WALL:-WALL], pixels[-WALL:, WALL:-WALL] = top, bottom
+    floor = pixels[WALL:-WALL, WALL:-WALL]
+    x, y = task.pillar
+    floor[y * UNIT : (y + PILLAR) * UNIT, x * UNIT : (x + PILLAR) * UNIT] = STONE
+    wrong = task.colliding(places) | task.misplaced(places)
+    for name, (x0, y0, x1, y1) in task.boxes(places).items():
+        columns, rows = ([max(edge, 0) * UNIT for edge in edges] for edges in ((x0, x1), (y0, y1)))
+        area = floor[rows[0] + 1 : rows[1] - 1, columns[0] + 1 : columns[1] - 1]
+        area[:] = INK if name in wrong else WOOD
+        row, column = (area.shape[0] - GLYPH_HEIGHT) // 2, (area.shape[1] - GLYPH_WIDTH) // 2
+        if row >= 0 and column >= 0:
+            put_text(area, name[0], row, column, 1, DARK if name in wrong else INK)
+    return pixels

@@ -1,0 +1,35 @@
+"""Acts of `pages`, as texts are read."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from games.base import one_line
+
+USAGE = "search WORDS, bbox x0 y0 x1 y1, or answer X"
+LONGEST = 200
+"""Maximum characters of an act's words."""
+_MARKED = re.compile(r"<(search|bbox|answer)>([^<>]*)</\1>", re.IGNORECASE)
+_PLAIN = re.compile(r"(search|bbox|answer)\b[ :]*(.*)", re.IGNORECASE | re.DOTALL)
+
+
+class Act(NamedTuple):
+    """Act of the viewer."""
+
+    kind: str
+    """"search", "bbox" or "answer"."""
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.words}"
+
+
+def read_act(text: str) -> Act | None:
+    """Return the act in a text: `KIND WORDS` alone, or the first <KIND>WORDS</KIND> after a thought.
+
+    Returns None if there is no act, or one without words or with more than 200 characters.
+    """
+    found = _MARKED.search(text) or _PLAIN.fullmatch(text.strip())
+    words = one_line(found[2], LONGEST + 1) if found else ""
+    return Act(found[1].lower(), words) if found and 0 < len(words) <= LONGEST else None

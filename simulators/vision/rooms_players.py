@@ -1,0 +1,98 @@
+"""Reference players of `rooms`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from games.contracts import View
+from simulators.base import Answer
+from simulators.vision.drawing import COLOURS, pick
+from simulators.vision.furniture import DEPTH, WIDTH, Places, Task
+
+DONE = "done"
+ALIKE: Sequence[tuple[str, str]] = (("red", "purple"), ("blue", "cyan"), ("green", "yellow"))
+"""Colours that `weak` cannot tell from each other."""
+
+
+class Played(Protocol):
+    """What players read of a match of `rooms`."""
+
+    task: Task
+
+
+See = Callable[[Task, np.random.Generator], Sequence[str]]
+"""Colours of the walls, in the order of `SIDES`, as a player believes to see them."""
+
+
+def _furnisher(see: See) -> Callable[[Played, int], Answer]:
+    """Return a factory of players that solve the task for the walls that they see, and are done."""
+
+    def make(game: Played, seed: int) -> Answer:
+        rng = np.random.default_rng([seed, 1])
+
+        def act(seen: View) -> str:
+            return DONE if seen.public["layouts"] else written(game.task.arrange(rng, see(game.task, rng)))
+
+        return act
+
+    return make
+
+
+def written(places: Places) -> str:
+    """Return a layout as JSON."""
+    return json.dumps({name: [*place] for name, place in places.items()})
+
+
+def _weak(task: Task, rng: np.random.Generator) -> Sequence[str]:
+    """Return the walls' colours, in which those of a pair that looks alike are exchanged half of the time."""
+    swapped = {one: two for pair in ALIKE if rng.integers(2) for one, two in (pair, pair[::-1])}
+    both = [wall for wall in task.walls if swapped.get(wall) in task.walls]
+    return [swapped[wall] if wall in both else wall for wall in task.walls]
+
+
+def _unseen(task: Task, rng: np.random.Generator) -> Sequence[str]:
+    """Return the asked walls as the upper and the lower one."""
+    asked = [wish.other for wish in task.wishes if wish.kind == "at"]
+    others = [colour for colour in COLOURS if colour not in asked]
+    return [others[0], asked[0], others[1], asked[1]]
+
+
+def _blind(game: Played, seed: int) -> Answer:
+    """Return a player that reads texts alone; it solves the task for guessed walls, as if there were no pillar."""
+    rng = np.random.default_rng([seed, 1])
+    beyond = (WIDTH, DEPTH)
+
+    def act(seen: View) -> str:
+        task = game.task._replace(pillar=beyond)
+        return DONE if seen.public["layouts"] else written(task.arrange(rng, _unseen(task, rng)))
+
+    return act
+
+
+def _random(game: Played, seed: int) -> Answer:
+    """Return a player that places things anywhere in the room until it is done."""
+    rng = np.random.default_rng([seed, 1])
+
+    def act(seen: View) -> str:
+        if seen.public["layouts"] and rng.integers(2):
+            return DONE
+        sizes = seen.public["things"].items()
+        return written(
+            {name: (pick(rng, range(WIDTH - w + 1)), pick(rng, range(DEPTH - d + 1))) for name, (w, d) in sizes}
+        )
+
+    return act
+
+
+PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
+    "noop": lambda game, seed: lambda seen: "",
+    "random": _random,
+    "oracle": _furnisher(lambda task, rng: task.walls),
+    "blind": _blind,
+    "weak": _furnisher(_weak),
+}
+"""`weak` is a flawed demonstrator: it confuses red and purple, blue and cyan, green and yellow."""

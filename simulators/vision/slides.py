@@ -1,0 +1,162 @@
+"""Slides of `pages`: a deck of invented reports, each with a title and four labelled numbers in small print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from simulators.base import held_out
+from simulators.search.retrieval import Index
+from simulators.vision.boxes import Box
+from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, REDUCTION, crop, ground, pick, put_digit
+from simulators.vision.glyphs import put_text
+from simulators.vision.png import Pixels
+
+WIDTH, HEIGHT = 288, 216
+"""Size of a page in pixels. Large print is three times as large as small print, so an overview shows it in full."""
+VIEW_WIDTH, VIEW_HEIGHT = WIDTH // REDUCTION, HEIGHT // REDUCTION
+"""Size of a page's overview, and largest size of a part that is shown."""
+MARGIN, TITLE_ROWS, FIRST_ROW, ROW_HEIGHT = 9, (9, 39), 74, 36
+VALUE_COLUMNS = range(170, 255, REDUCTION)
+"""Places of a value's corner. As rows of values are, they are 2 modulo 3, so that no overview shows a stroke of it."""
+PITCH = 9
+"""Distance of the two digits of a value."""
+FIRMS, EDITIONS = 25, 2
+"""Firms of a deck, and slides on each topic of a firm, which differ in their year and values."""
+YEARS = range(2021, 2041)
+VALUES = range(10, 100)
+LABELS: Mapping[str, tuple[str, ...]] = {
+    "harvest": ("apples", "pears", "plums", "wheat", "barley", "hops"),
+    "staff": ("cooks", "drivers", "clerks", "guards", "nurses", "porters"),
+    "sales": ("north", "south", "east", "west", "online", "export"),
+    "energy": ("solar", "wind", "gas", "coal", "water", "wood"),
+    "fleet": ("vans", "trams", "trucks", "boats", "bikes", "buses"),
+    "stock": ("paper", "glass", "steel", "cotton", "timber", "rubber"),
+    "costs": ("rent", "wages", "fuel", "repairs", "taxes", "travel"),
+    "visits": ("monday", "tuesday", "thursday", "friday", "saturday", "sunday"),
+    "claims": ("fire", "theft", "storm", "flood", "hail", "frost"),
+    "courses": ("maths", "music", "chess", "drama", "french", "latin"),
+}
+"""Labels by topic."""
+ROWS = 4
+"""Labelled values on a slide."""
+ONSETS, VOWELS, ENDINGS = "bdfgklmnprstvz", "aeiou", ("ck", "lm", "nd", "rn", "st", "x")
+TRADES = ("foods", "trams", "mills", "works", "farms")
+
+
+class Slide(NamedTuple):
+    """Content of a slide."""
+
+    firm: str
+    topic: str
+    year: int
+    labels: tuple[str, ...]
+    values: tuple[int, ...]
+    columns: tuple[int, ...]
+    """Left edge of each value in pixels."""
+    seed: int
+    """Seed of the page's grain."""
+
+    @property
+    def caption(self) -> str:
+        """Text that searches compare; no viewer reads it."""
+        return f"{self.firm} {self.topic} {self.year} {' '.join(self.labels)}"
+
+    def value_box(self, row: int) -> Box:
+        """Return the box of a value on its page."""
+        top, left = FIRST_ROW + row * ROW_HEIGHT, self.columns[row]
+        return left, top, left + PITCH + DIGIT_WIDTH, top + DIGIT_HEIGHT
+
+
+class Question(NamedTuple):
+    """Question for one value of a slide."""
+
+    slide: Slide
+    row: int
+
+    @property
+    def label(self) -> str:
+        """Label of the value."""
+        return self.slide.labels[self.row]
+
+    @property
+    def value(self) -> int:
+        """The right answer."""
+        return self.slide.values[self.row]
+
+    def is_shown_by(self, box: Box) -> bool:
+        """Return True if a box of the slide's page shows the whole value at full size."""
+        left, top, right, bottom = self.slide.value_box(self.row)
+        is_full = box[2] - box[0] <= VIEW_WIDTH and box[3] - box[1] <= VIEW_HEIGHT
+        return is_full and box[0] <= left and box[1] <= top and right <= box[2] and bottom <= box[3]
+
+    def __str__(self) -> str:
+        return f"How much is {self.label} in {self.slide.firm}, {self.slide.topic} {self.slide.year}?"
+
+
+@lru_cache(maxsize=256)
+def render(slide: Slide) -> Pixels:
+    """Draw a slide's page, [216, 288, 3]; read-only, as it is cached by content."""
+    pixels = ground(np.random.default_rng(slide.seed), HEIGHT, WIDTH)
+    for row, line in zip(TITLE_ROWS, (slide.firm, f"{slide.topic} {slide.year}"), strict=True):
+        put_text(pixels, line, row, MARGIN, REDUCTION)
+    for row, (label, value) in enumerate(zip(slide.labels, slide.values, strict=True)):
+        left, top, *_ = slide.value_box(row)
+        put_text(pixels, label, top - 5, MARGIN, REDUCTION)
+        for number, digit in enumerate(divmod(value, 10)):
+            put_digit(pixels, digit, top, left + number * PITCH)
+    pixels.flags.writeable = False
+    return pixels
+
+
+def part_of(pixels: Pixels, box: Box) -> Pixels:
+    """Return a part of a page at full size; one that is wider or higher than an overview is scaled down to it."""
+    left, top, right, bottom = box
+    return crop(pixels, box, min(bottom - top, VIEW_HEIGHT), min(right - left, VIEW_WIDTH))
+
+
+@dataclass(frozen=True, eq=False)
+class Deck:
+    """Slides in random order, with an index of their captions. Copies of a match share it."""
+
+    slides: tuple[Slide, ...]
+
+    @cached_property
+    def index(self) -> Index:
+        """Search index of the captions."""
+        return Index([slide.caption for slide in self.slides], "hashed")
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+@lru_cache(maxsize=8)
+def deck(world: int, split: str) -> Deck:
+    """Return the deck of a world's split: 500 slides, two of each firm and topic. No firm is in two splits' decks."""
+    rng = np.random.default_rng([world, ("all", "train", "test").index(split)])
+    firms: dict[str, None] = {}
+    while len(firms) < FIRMS:
+        name = f"{_name(rng)} {pick(rng, TRADES)}"
+        if split == "all" or held_out(f"pages:{name}") == (split == "test"):
+            firms[name] = None
+    slides = [slide for firm in firms for topic in LABELS for slide in _editions(rng, firm, topic)]
+    return Deck(tuple(slides[number] for number in rng.permutation(len(slides)).tolist()))
+
+
+def _name(rng: np.random.Generator) -> str:
+    """Return an invented name of seven or eight letters."""
+    return "".join(pick(rng, ONSETS) + pick(rng, VOWELS) for _ in range(3)) + pick(rng, ENDINGS)
+
+
+def _editions(rng: np.random.Generator, firm: str, topic: str) -> Iterator[Slide]:
+    """Yield the slides of a firm and topic: the same labels in other rows, with other years and values."""
+    labels = [LABELS[topic][number] for number in rng.permutation(len(LABELS[topic]))[:ROWS]]
+    for year in rng.permutation(np.array(YEARS))[:EDITIONS].tolist():
+        shown = tuple(labels[number] for number in rng.permutation(ROWS))
+        values = tuple(rng.choice(np.array(VALUES), ROWS, replace=False).tolist())
+        columns = tuple(pick(rng, VALUE_COLUMNS) for _ in shown)
+        yield Slide(firm, topic, year, shown, values, columns, int(rng.integers(2**31)))

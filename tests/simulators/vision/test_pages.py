@@ -1,0 +1,229 @@
+"""Pages: overviews tell no values, searches find slides by captions, and rewards are VRAG-RL's."""
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulators import conformance
+from simulators.vision import Pages
+from simulators.vision.drawing import reduce
+from simulators.vision.glyphs import ROWS, glyph
+from simulators.vision.pages_acts import Act, read_act
+from simulators.vision.pages_players import GUESS, closer
+from simulators.vision.png import encode
+from simulators.vision.slides import LABELS, VALUES, Deck, Slide, deck, part_of, render
+from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.vision.probes import accuracy, decoded
+
+
+def started(seed: int = 3, **options: Any) -> Pages:
+    game = Pages(**options)
+    game.reset(seed=seed)
+    return game
+
+
+def play(game: Pages, *acts: str) -> dict[str, float]:
+    """The rewards of the last act, each of which must be legal."""
+    for act in acts:
+        game.step(act)
+        assert game.infos["viewer"]["valid"]
+    rewards: dict[str, float] = game.infos["viewer"]["rewards"]
+    return rewards
+
+
+def asked(game: Pages) -> Slide:
+    return game.question.slide
+
+
+def seen(game: Pages) -> np.ndarray:
+    """The picture in the newest message."""
+    return decoded(game.picture(game.messages("viewer")[-1].images[0].hash))
+
+
+@pytest.mark.parametrize("options", [{}, {"split": "test", "max_turns": 3, "world": 5}], ids=str)
+def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+    assert broken(lambda: Pages(**options), seeds=3, acts=60) == []
+
+
+@pytest.mark.slow
+def test_it_keeps_its_promises_over_many_seeds(capsys: Any) -> None:
+    assert kept_over_many(Pages, {}, capsys)
+
+
+def test_glyphs_differ_by_hand_and_scale() -> None:
+    assert len({glyph(letter).tobytes() for letter in ROWS}) == len(ROWS) == 37
+    rows = ["".join("#" if lit else "." for lit in row) for row in glyph("R")]
+    assert rows == ["####.", "#...#", "#...#", "####.", "#.#..", "#..#.", "#...#"]
+    assert (glyph("R", 3)[1::3, 1::3] == glyph("R")).all() and glyph("R", 3).shape == (21, 15)
+
+
+def test_a_deck_has_two_editions_of_each_report_and_no_firm_in_two_splits() -> None:
+    decks = [deck(world, split).slides for world in (0, 1) for split in ("train", "test")]
+    for slides in decks:
+        assert len(slides) == len({slide.caption for slide in slides}) == 500
+        reports: dict[tuple[str, str], list[Slide]] = {}
+        for slide in slides:
+            reports.setdefault((slide.firm, slide.topic), []).append(slide)
+        assert len(reports) == 250
+        assert all(len({slide.year for slide in pair}) == 2 for pair in reports.values())
+        assert all(len({frozenset(slide.labels) for slide in pair}) == 1 for pair in reports.values())
+    firms = [{slide.firm for slide in slides} for slides in decks]
+    assert not (firms[0] | firms[2]) & (firms[1] | firms[3]) and firms[0] != firms[2]
+
+
+def test_all_print_lies_on_the_page() -> None:
+    longest = max((label for labels in LABELS.values() for label in labels), key=len)
+    for slide in (*deck(0, "train").slides, *deck(0, "test").slides):
+        assert len(slide.firm) <= 15 and len(f"{slide.topic} {slide.year}") <= 15 and len(longest) <= 8
+        boxes = [slide.value_box(row) for row in range(4)]
+        assert all(170 <= box[0] < box[2] <= 288 and box[3] <= 216 for box in boxes)
+
+
+def test_slides_with_other_values_have_the_same_overview_and_size_to_the_byte() -> None:
+    for slide in deck(0, "train").slides[:40]:
+        other = slide._replace(values=tuple(100 + 9 - value for value in slide.values))
+        one, two = render(slide), render(other)
+        assert encode(reduce(one)) == encode(reduce(two)) and len(encode(one)) == len(encode(two))
+        assert (one != two).any()
+
+
+def test_pages_are_cached_by_content_and_cannot_be_changed() -> None:
+    slide = deck(0, "train").slides[0]
+    assert render(slide) is render(slide._replace())
+    with pytest.raises(ValueError, match="read-only"):
+        render(slide)[0, 0] = 0
+    assert (render.__wrapped__(slide) == render(slide)).all()
+
+
+def test_a_probe_reads_values_from_parts_and_none_from_overviews() -> None:
+    coarse, fine, digits = list[np.ndarray](), list[np.ndarray](), list[int]()
+    for slide in deck(0, "train").slides:
+        for row, value in enumerate(slide.values):
+            left, top, right, bottom = slide.value_box(row)
+            digits.append(value % 10)
+            fine.append(part_of(render(slide), (left - 3, top - 3, right + 3, bottom + 3)))
+            coarse.append(reduce(render(slide))[top // 3 - 2 : bottom // 3 + 2, left // 3 - 2 : right // 3 + 2])
+    assert accuracy(fine, digits, is_linear=True) > 0.9
+    assert accuracy(coarse, digits, is_linear=True) < 0.1 + 4 * (0.09 / 400) ** 0.5
+
+
+def test_the_blind_are_at_chance_the_oracle_is_right_and_the_flawed_demonstrator_half_the_time() -> None:
+    game, count = Pages(split="train"), 120
+    scores = {
+        name: np.mean([conformance.play(game, seed, name)["score"] for seed in range(count)])
+        for name in ("oracle", "hasty")
+    }
+    assert scores["oracle"] == 1.0 and 0.38 <= scores["hasty"] <= 0.62
+    acts = {tuple(map(game.players["blind"](game, 0), conformance.walk(game, seed, "blind")))[-1] for seed in range(9)}
+    assert acts == {GUESS}, "it says the same of every slide"
+    values = [value for slide in game.deck.slides for value in slide.values]
+    assert max(np.bincount(values)) / len(values) <= 1 / len(VALUES) + 0.02, "so it is right as often as a value occurs"
+
+
+def test_neither_place_nor_order_nor_words_tell_a_value() -> None:
+    rows = [
+        (slide.year, row, slide.columns[row], slide.values[row])
+        for slide in deck(0, "train").slides
+        for row in range(4)
+    ]
+    for known in zip(*[row[:3] for row in rows], strict=True):
+        assert abs(np.corrcoef(known, [row[3] for row in rows])[0, 1]) < 4 / len(rows) ** 0.5
+
+
+def test_a_match_by_hand() -> None:
+    game = started()
+    slide, row = asked(game), game.question.row
+    (message,) = game.messages("viewer")
+    label, year = slide.labels[row], slide.year
+    assert message.parts == (f"How much is {label} in {slide.firm}, {slide.topic} {year}?",)
+    assert play(game, f"search {slide.firm} {slide.topic} {year}") == {}
+    (message,) = game.messages("viewer")
+    assert message.parts[0] == "Slide 1." and (seen(game) == reduce(render(slide))).all()
+    play(game, closer(slide, row))
+    assert seen(game).shape[:2] in {(20, 23), (21, 23), (20, 24), (21, 24)} and game.hit
+    assert play(game, f"answer {slide.values[row]}.") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
+    assert game.payoffs() == {"viewer": pytest.approx(1.0)}
+
+
+def test_searches_show_each_slide_once_and_later_ones_gain_less() -> None:
+    game = started()
+    slide = asked(game)
+    first, twin = (one for one in game.deck.slides if (one.firm, one.topic) == (slide.firm, slide.topic))
+    words = f"search {slide.firm} {slide.topic}"
+    play(game, words, words)
+    assert game.found == [first, twin], "captions that match alike are shown in the deck's order"
+    rewards = play(game, f"answer {game.number}")
+    assert rewards["ndcg"] == pytest.approx(0.2 / math.log2(2 + game.found.index(slide)))
+    game.reset(seed=3)
+    play(game, "search courses")
+    assert play(game, f"answer {game.number}") == {"right": 0.7, "format": 0.1, "ndcg": 0.0}
+
+
+def test_nothing_is_paid_for_an_answer_without_a_search_or_a_search_without_an_answer() -> None:
+    game = started()
+    assert play(game, f"answer {game.number}") == {} and not game.report()["success"]
+    game = started(max_turns=2)
+    assert play(game, "search harvest", "search harvest") == {} and game.ended == "turns"
+
+
+def test_errors_are_observations_and_cost_the_format() -> None:
+    game = started(max_turns=12)
+    for act, said in [
+        ("bbox 0 0 9 9", "Error: search first"), ("search xyzzy", "Error: no other slide"), 
+        ("", "Error: write search"), ("search ?!", "Error: a query needs words"), ("answer", "Error: write"),
+        ("search " + "a" * 201, "Error: write"),
+    ]:  # fmt: skip
+        play(game, act)
+        assert game.messages("viewer")[-1].text.startswith(said)
+    play(game, "search harvest", "bbox 9 9 1 1")
+    assert game.messages("viewer")[-1].text == "Error: bbox needs four numbers from 0 to 999"
+    assert play(game, f"answer {game.number}")["format"] == 0.0 and game.report()["errors"] == 7
+
+
+def test_a_large_part_is_no_sharper_than_the_overview() -> None:
+    game = started()
+    slide = asked(game)
+    play(game, f"search {slide.caption}", "bbox 0 0 999 999")
+    assert (seen(game) == reduce(render(slide))).all() and not game.hit
+
+
+@pytest.mark.parametrize(
+    ("text", "act"),
+    [
+        ("search a b", Act("search", "a b")), ("Search: a\nb", Act("search", "a b")),
+        (" answer 7 ", Act("answer", "7")),
+        ("I think. <bbox>[1, 2, 3, 4]</bbox>", Act("bbox", "[1, 2, 3, 4]")), ("<answer>7</answer>", Act("answer", "7")),
+        ("<search>a</search><answer>7</answer>", Act("search", "a")), ("<search>a</answer>", None), ("searching", None),
+        ("answer", None), ("", None), ("<search>" * 500, None), ("answer \u200b", None), ("bbox " + "1" * 3990, None),
+    ],
+)  # fmt: skip
+def test_acts_are_read(text: str, act: Act | None) -> None:
+    assert read_act(text) == act
+
+
+@given(st.text(max_size=60) | st.text(alphabet="<search>/bboxanswer 19", max_size=60))
+def test_any_text_is_an_act_or_none(text: str) -> None:
+    act = read_act(text)
+    assert act is None or (act.words == act.words.strip() and 0 < len(act.words) <= 200)
+
+
+def test_copies_share_the_deck_and_same_seeds_show_the_same_bytes() -> None:
+    one, two = started(4), started(4)
+    assert one.clone().deck is one.deck and isinstance(one.deck, Deck)
+    for game in (one, two):
+        play(game, f"search {asked(game).caption}")
+    assert one.album.pictures == two.album.pictures
+
+
+def test_a_missing_package_is_reported_at_the_start(monkeypatch: Any) -> None:
+    deck.cache_clear()
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    with pytest.raises(ValueError, match="searching needs bm25s: pip install 'arena-selfplay"):
+        Pages()
+    monkeypatch.undo()
+    deck.cache_clear()

@@ -1,0 +1,252 @@
+"""Rooms: only pictures show the walls, layouts of models are read by stated rules, and rewards are MetaSpatial's."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulators import conformance
+from simulators.vision import Rooms
+from simulators.vision.drawing import COLOURS
+from simulators.vision.furniture import DEPTH, SIDES, WIDTH, Task, Wish, draw_task, gap
+from simulators.vision.layouts import LayoutError, draw_layout, read_layout
+from simulators.vision.png import encode
+from simulators.vision.rooms_players import written
+from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.vision.probes import decoded
+
+TASK = Task(
+    sizes=(("bed", (12, 8)), ("desk", (8, 5)), ("lamp", (3, 3))),
+    wishes=(Wish("at", "bed", "red"), Wish("beside", "lamp", "bed"), Wish("apart", "desk", "bed")),
+    walls=("red", "blue", "green", "cyan"),
+    pillar=(20, 20),
+)
+SOLVED = {"bed": (0, 10), "desk": (30, 10), "lamp": (14, 10)}
+
+
+def started(seed: int = 3, **options: Any) -> Rooms:
+    game = Rooms(**options)
+    game.reset(seed=seed)
+    return game
+
+
+def play(game: Rooms, *acts: str) -> dict[str, float]:
+    """The rewards of the last act, each of which must be legal."""
+    for act in acts:
+        game.step(act)
+        assert game.infos["viewer"]["valid"]
+    rewards: dict[str, float] = game.infos["viewer"]["rewards"]
+    return rewards
+
+
+def solution(game: Rooms) -> dict[str, tuple[int, int]]:
+    return dict(game.task.arrange(np.random.default_rng(0), game.task.walls))
+
+
+def seen(game: Rooms) -> np.ndarray:
+    """The picture in the newest message."""
+    return decoded(game.picture(game.messages("viewer")[-1].images[0].hash))
+
+
+@pytest.mark.parametrize("options", [{}, {"split": "test", "max_turns": 1}], ids=str)
+def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+    assert broken(lambda: Rooms(**options), seeds=3, acts=60) == []
+
+
+@pytest.mark.slow
+def test_it_keeps_its_promises_over_many_seeds(capsys: Any) -> None:
+    assert kept_over_many(Rooms, {}, capsys)
+
+
+@pytest.mark.parametrize(
+    ("moved", "met", "colliding", "misplaced"),
+    [
+        ({}, 3, set(), set()),
+        ({"bed": (1, 10)}, 3, set(), set()),
+        ({"bed": (2, 10)}, 2, set(), set()),  # not at the wall
+        ({"bed": (0, 1)}, 2, set(), set()),  # in a corner
+        ({"bed": (-1, 10)}, 1, set(), {"bed"}),  # beyond the wall; the lamp is 3 away
+        ({"lamp": (11, 10)}, 2, {"bed", "lamp"}, set()),  # overlapping is not beside
+        ({"lamp": (12, 18)}, 3, set(), set()),  # corner to corner
+        ({"desk": (21, 10)}, 2, set(), set()),  # 9 from the bed
+        ({"desk": (22, 19)}, 3, set(), {"desk"}),  # on the pillar
+        ({"desk": (41, 10)}, 3, set(), {"desk"}),  # a unit beyond the wall
+        ({"lamp": (1000, -1000)}, 2, set(), {"lamp"}),
+    ],
+)
+def test_layouts_are_judged_by_hand(moved: dict[str, Any], met: int, colliding: set[str], misplaced: set[str]) -> None:
+    places = SOLVED | moved
+    assert TASK.met(places) == pytest.approx(met / 3)
+    assert TASK.colliding(places) == colliding and TASK.misplaced(places) == misplaced
+    assert TASK.is_solved_by(places) == (met == 3 and not colliding and not misplaced)
+
+
+def test_gaps_are_the_larger_of_two() -> None:
+    assert gap((0, 0, 2, 2), (2, 2, 4, 4)) == 0 and gap((0, 0, 2, 2), (5, 3, 6, 6)) == 3
+    assert gap((0, 0, 4, 4), (3, 1, 9, 9)) == -1 and gap((0, 0, 9, 9), (3, 3, 4, 4)) < 0
+
+
+def test_every_task_can_be_solved_and_names_two_walls() -> None:
+    for seed in range(60):
+        task = draw_task(np.random.default_rng(seed))
+        assert task.is_solved_by(task.arrange(np.random.default_rng(seed), task.walls))
+        assert len({wish.other for wish in task.wishes if wish.kind == "at"} & {*task.walls}) == 2
+
+
+def test_only_pictures_show_walls_and_all_have_one_size() -> None:
+    """Rooms whose walls are turned are told in the same words, and their files have the same length."""
+    sizes = set()
+    for seed in range(10):
+        game = started(seed)
+        told = json.dumps([game.public(), game.rules(), game.messages("viewer")[0].parts[0]])
+        turned = game.task._replace(walls=game.task.walls[1:] + game.task.walls[:1], pillar=(7, 7))
+        one, two = (encode(draw_layout(task, {}, 0)) for task in (game.task, turned))
+        sizes |= {len(one), len(two)}
+        assert one != two
+        game.task = turned
+        assert json.dumps([game.public(), game.rules(), game.messages("viewer")[0].parts[0]]) == told
+    assert len(sizes) == 1
+
+
+def test_the_picture_shows_walls_pillar_and_things() -> None:
+    places = SOLVED | {"desk": (45, -2)}
+    pixels = draw_layout(TASK, places, 0)
+    middles = (pixels[57, 1], pixels[1, 75], pixels[57, -2], pixels[-2, 75])
+    assert [tuple(pixel.tolist()) for pixel in middles] == [COLOURS[colour] for colour in TASK.walls]
+    assert pixels[3 + 66, 3 + 66].tolist() == [90] * 3, "the pillar"
+    assert pixels[3 + 32, 3 + 3].tolist() == [120, 90, 60], "the bed"
+    assert pixels[3 + 3, 3 + 136].tolist() == [240] * 3, "the desk is misplaced, and cut off"
+    assert pixels.shape == (DEPTH * 3 + 6, WIDTH * 3 + 6, 3)
+    assert (draw_layout(TASK, {"lamp": (-1000, 1000)}, 0) == draw_layout(TASK, {}, 0)).all()
+
+
+def test_yardsticks() -> None:
+    game, count = Rooms(split="train"), 150
+    rates = {
+        name: np.mean([conformance.play(game, seed, name)["success"] for seed in range(count)])
+        for name in ("oracle", "weak")
+    }
+    assert rates["oracle"] == 1.0 and 0.4 <= rates["weak"] <= 0.66
+
+
+def test_whatever_walls_the_blind_guess_they_are_right_one_time_in_twelve() -> None:
+    guesses = dict.fromkeys(((one, two) for one in range(4) for two in range(4) if one != two), 0)
+    count = 1200
+    for seed in range(count):
+        task = draw_task(np.random.default_rng(seed))
+        one, two = (task.walls.index(wish.other) for wish in task.wishes if wish.kind == "at")
+        guesses[one, two] += 1
+    assert len(guesses) == 12 and len(SIDES) == 4
+    assert max(guesses.values()) / count <= 1 / 12 + 0.02 + 2 * (0.0764 / count) ** 0.5, "two standard errors above"
+
+
+def test_nothing_can_be_at_two_walls() -> None:
+    """So one guess of a wall is all that a layout can make."""
+    walls = ("red", "blue", "green", "cyan")
+    for x in range(WIDTH - 11):
+        for y in range(DEPTH - 7):
+            wished = (TASK._replace(wishes=(Wish("at", "bed", wall),)) for wall in walls)
+            assert sum(task.met({"bed": (x, y)}) for task in wished) <= 1
+
+
+def test_a_match_by_hand() -> None:
+    game = started()
+    (message,) = game.messages("viewer")
+    assert message.parts[0] == "The empty room." and (seen(game) == draw_layout(game.task, {}, game.grain)).all()
+    places = solution(game)
+    stacked = dict.fromkeys(places, (0, 0))
+    assert play(game, written(stacked)) == {}
+    assert (seen(game) == draw_layout(game.task, stacked, game.grain)).all()
+    assert play(game, f"better: <answer>{written(places)}</answer>", " Done ") == {
+        "wishes": 1.0, "collision": 0.0, "constraint": 0.0, "format": 0.5,
+    }  # fmt: skip
+    assert game.payoffs() == {"viewer": 1.5} and game.report()["score"] == 1.0 and game.report()["layouts"] == 2
+
+
+def test_the_last_layout_counts_and_faults_cost() -> None:
+    game = started(max_turns=2)
+    stacked = dict.fromkeys(solution(game), (0, 0))
+    rewards = play(game, written(solution(game)), written(stacked))
+    assert rewards["collision"] == -0.2 and rewards["constraint"] == 0.0 and rewards["wishes"] <= 0.5
+    outside = dict.fromkeys(stacked, (900, 900))
+    assert play(started(max_turns=1), written(outside))["constraint"] == -0.2
+
+
+def test_nothing_is_paid_without_a_layout() -> None:
+    game = started()
+    assert play(game, "done") == {} and game.ended == "empty" and game.payoffs() == {"viewer": 0.0}
+
+
+def test_errors_leave_the_layout_and_cost_the_format() -> None:
+    game = started()
+    assert play(game, written(solution(game)), "{}", "what") == {
+        "wishes": 1.0, "collision": 0.0, "constraint": 0.0, "format": 0.0,
+    }  # fmt: skip
+    assert game.report()["errors"] == 2 and game.report()["success"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "write"), ("bed", "write"), ("[1]", "write"), ("[" * 4000, "nested too deeply"),
+        ('{"a":' * 700, "write|nested too deeply"), ('{"bed": [1, 2]}', "place the lamp, too"),
+        ('{"bed": [1, 2], "bed": [3, 4], "lamp": [1, 2]}', "a key is there twice"),
+        ('{"bed": [NaN, 2], "lamp": [1, 2]}', "NaN is no number"),
+        ('{"bed": [Infinity, 2], "lamp": [1, 2]}', "Infinity is no number"),
+        ('{"bed": [1e999, 2], "lamp": [1, 2]}', "a number is too large"),
+        ('{"bed": [%s, 2], "lamp": [1, 2]}' % ("9" * 3000), "more than 40 digits"),
+        ('{"bed": [1001, 2], "lamp": [1, 2]}', "the bed needs two numbers"),
+        ('{"bed": [true, 2], "lamp": [1, 2]}', "the bed needs two numbers"),
+        ('{"bed": ["1", 2], "lamp": [1, 2]}', "the bed needs two numbers"),
+        ('{"bed": [1, 2, 3], "lamp": [1, 2]}', "the bed needs two numbers"),
+        ('{"bed": {"x": 1}, "lamp": [1, 2]}', "the bed needs two numbers"),
+        ('{"bed": [1, 2], "lamp": null}', "the lamp needs two numbers"),
+        ('{"bed": [1, 2], "lamp": [1, 2], "sofa": [1, 2]}', "there is no 'sofa' here"),
+        ('{"%s\\n": [1, 2]}' % ("x" * 3000), "there is no 'x{20}' here"),
+        ("<answer></answer>", "write"), ("<answer>" * 400, "write"), ("{} {}", "write"),
+    ],
+)  # fmt: skip
+def test_no_layout_is_refused_in_one_line(text: str, why: str) -> None:
+    with pytest.raises(LayoutError, match=why) as error:
+        read_layout(text, ["bed", "lamp"])
+    assert "\n" not in str(error.value) and len(str(error.value)) < 120
+
+
+@pytest.mark.parametrize(
+    ("text", "bed"),
+    [
+        ('{"lamp": [0, 0], "bed": [1, 2]}', (1, 2)), (' {"bed": [1.9, -2.9], "lamp": [0, 0]} ', (1, -2)),
+        ('so <ANSWER>{"bed": [-1000, 1e3],\n"lamp": [0, 0]}</answer> or', (-1000, 1000)),
+    ],
+)  # fmt: skip
+def test_layouts_are_read(text: str, bed: tuple[int, int]) -> None:
+    assert read_layout(text, ["bed", "lamp"]) == {"bed": bed, "lamp": (0, 0)}
+
+
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=4), st.lists, max_leaves=6
+)
+
+
+@given(st.dictionaries(st.sampled_from(["bed", "desk", "lamp", "x"]), JSONS).map(json.dumps) | st.text(max_size=40))
+def test_any_text_is_a_layout_that_can_be_drawn_or_refused(text: str) -> None:
+    try:
+        places = read_layout(text, ["bed", "desk", "lamp"])
+    except LayoutError:
+        return
+    assert draw_layout(TASK, places, 0).shape == (114, 150, 3)
+
+
+@given(st.tuples(*[st.tuples(st.integers(-60, 60), st.integers(-60, 60))] * 3))
+def test_any_layout_is_drawn_and_its_score_is_a_share(corners: tuple[tuple[int, int], ...]) -> None:
+    places = dict(zip(("bed", "desk", "lamp"), corners, strict=True))
+    assert draw_layout(TASK, places, 0).shape == (114, 150, 3) and 0 <= TASK.met(places) <= 1
+
+
+def test_train_and_test_share_no_task_and_the_same_seed_shows_the_same_bytes() -> None:
+    tasks = {split: {started(seed, split=split).task for seed in range(60)} for split in ("train", "test")}
+    assert not tasks["train"] & tasks["test"]
+    assert started(5).album.pictures == started(5).album.pictures
