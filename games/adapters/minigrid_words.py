@@ -12,8 +12,8 @@ FLOOR = ("unseen", "empty", "floor", "wall", "agent")
 def describe(cells: Any, carried: Any) -> str:
     """Tell the objects in a view, the free cells in the agent's three directions, and what it carries.
 
-    `cells` is MiniGrid's encoding [columns, rows, 3] of kind, colour and state, with the agent in the middle of the last
-    row and looking up. `carried` is the object that the agent carries, or None.
+    `cells` is MiniGrid's encoding [columns, rows, 3] of kind, colour and state. The agent stands in the middle of the
+    last row and looks up. `carried` is the object that it carries, or None.
     """
     constants = importlib.import_module("minigrid.core.constants")
     kinds, colours = constants.IDX_TO_OBJECT, constants.IDX_TO_COLOR
