@@ -53,7 +53,8 @@ class Kind:
 
 
 OWN: Mapping[str, str] = {
-    "noop": "simulators", "oracle": "simulators and text_navigation", "asker": "clinic", "random_asker": "clinic",
+    "expert": "babyai:…", "noop": "simulators and minigrid:…",
+    "oracle": "simulators and text_navigation", "asker": "clinic", "random_asker": "clinic",
     "obedient": "desk", "refuser": "desk", "popular": "recommender", "deaf": "recommender",
     "listening": "recommender", "rambler": "text_navigation", "heeder": "text_navigation",
     "nash_bargaining": "negotiation with public values", "subgame_perfect": "negotiation with public values",

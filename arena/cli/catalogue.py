@@ -50,6 +50,8 @@ _OTHERS = {
     "openspiel:NAME": "A game of OpenSpiel, such as openspiel:oh_hell(players=4).",
     "pettingzoo:NAME": "An AEC environment of PettingZoo (extra pettingzoo), such as pettingzoo:connect_four_v3.",
     "textarena:NAME": "An environment of TextArena (extra textarena), such as textarena:TicTacToe-v0.",
+    "minigrid:NAME": "An environment of MiniGrid (extra minigrid), such as minigrid:DoorKey-5x5-v0.",
+    "babyai:NAME": "A level of BabyAI (extra minigrid), such as babyai:GoToLocal-v0.",
     "FILE.py:CLASS": "A class of your own, such as race.py:Race.",
 }
 

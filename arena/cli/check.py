@@ -130,7 +130,8 @@ def check_game(
     For a simulator also check that inaction scores 0, that full knowledge scores 1, and that no secret leaks.
 
     Games of other libraries have names such as
-    openspiel:oh_hell, pettingzoo:connect_four_v3, textarena:TicTacToe-v0, path/to/file.py:ClassName
+    openspiel:oh_hell, pettingzoo:connect_four_v3, textarena:TicTacToe-v0, babyai:GoToLocal-v0,
+    path/to/file.py:ClassName
 
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000
     """

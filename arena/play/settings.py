@@ -16,7 +16,8 @@ class GameSpec(Spec):
     """Game, by name, with its options."""
 
     name: GameName
-    """Name from `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, or path/to/file.py:Class."""
+    """Name from `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, `minigrid:…`, `babyai:…`, or
+    path/to/file.py:Class."""
     options: dict[str, OptionValue] = {}
     """Options of the game, such as `illegal: end`."""
 

@@ -1,6 +1,7 @@
-"""Loading of games outside this package: OpenSpiel, PettingZoo, TextArena, Python files, installed packages.
+"""Loading of games outside this package: OpenSpiel, PettingZoo, TextArena, MiniGrid, files, installed packages.
 
 openspiel:oh_hell(players=4)    pettingzoo:connect_four_v3    textarena:TicTacToe-v0
+minigrid:DoorKey-5x5-v0         babyai:GoToLocal-v0
 path/to/file.py:ClassName       the name of an entry point of group `arena.games`
 """
 
@@ -36,6 +37,8 @@ LIBRARIES = {
     "openspiel": ("games.adapters.openspiel:AnyOpenSpiel", "game", "games.families.openspiel:load"),
     "pettingzoo": ("games.adapters.pettingzoo:PettingZooGame", "env", "games.adapters.pettingzoo:load"),
     "textarena": ("games.adapters.textarena:TextArenaGame", "env", "games.adapters.textarena:registered"),
+    "minigrid": ("games.adapters.minigrid:MiniGrid", "env", "games.adapters.minigrid_worlds:found_minigrid"),
+    "babyai": ("games.adapters.babyai:BabyAI", "env", "games.adapters.minigrid_worlds:found_babyai"),
 }
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from games.png import Pixels
 from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, ground, pick, put_digit, put_form
-from simulators.vision.png import Pixels
 
 FRAME = 32
 """Width and height of a frame in pixels."""

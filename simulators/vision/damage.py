@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from games.png import Pixels
 from simulators.vision.drawing import pick
 from simulators.vision.image_code import Picture
-from simulators.vision.png import Pixels
 
 DIM = 8
 """Divisor of a dimmed picture's levels."""

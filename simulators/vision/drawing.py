@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from simulators.vision.png import Pixels
+from games.png import Pixels
 
 Kind = TypeVar("Kind")
 COLOURS: Mapping[str, tuple[int, int, int]] = {

@@ -9,10 +9,10 @@ import numpy as np
 
 from games.base import choice, flag, whole_number
 from games.contracts import REFEREE, TOOL
+from games.png import Pixels
 from simulators.vision.clips import LONGEST, SHORTEST, Clip, draw_clip, sample
 from simulators.vision.frames_acts import USAGE, Answer, Choose, LookUp, clock, read_act
 from simulators.vision.frames_players import PLAYERS
-from simulators.vision.png import Pixels
 from simulators.vision.seeing import JUDGED, DigitWorld
 
 RIGHT, SPOTLIGHT, LOOKUP = "right", "spotlight", "lookup"

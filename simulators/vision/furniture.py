@@ -147,7 +147,9 @@ def draw_task(rng: np.random.Generator) -> Task:
     while True:
         large = [[*LARGE][number] for number in rng.permutation(len(LARGE))[:3].tolist()]
         small = [[*SMALL][number] for number in rng.permutation(len(SMALL))[:2].tolist()]
-        grown = {name: tuple(side + int(rng.integers(2)) for side in {**LARGE, **SMALL}[name]) for name in large + small}
+        grown = {
+            name: tuple(side + int(rng.integers(2)) for side in {**LARGE, **SMALL}[name]) for name in large + small
+        }
         sizes = tuple((name, (width, depth)) for name, (width, depth) in grown.items())
         walls = tuple([*COLOURS][number] for number in rng.permutation(len(COLOURS))[: len(SIDES)].tolist())
         first, second = rng.permutation(len(SIDES))[:2].tolist()

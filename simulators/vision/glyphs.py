@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from games.png import Pixels
 from simulators.vision.drawing import INK
-from simulators.vision.png import Pixels
 
 GLYPH_WIDTH, GLYPH_HEIGHT = 5, 7
 ADVANCE = GLYPH_WIDTH + 1

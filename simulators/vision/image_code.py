@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from games.png import Pixels
 from simulators.vision.boxes import Box, clamped_box
 from simulators.vision.drawing import crop
-from simulators.vision.png import Pixels
 
 LONGEST, MOST_STATEMENTS, MOST_CALLS, LARGEST = 400, 8, 12, 256
 """Maximum characters and statements of a program, its calls, and the side of an image in pixels."""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from games.base import one_line
+from games.png import Pixels
 from games.untrusted_json import DECODER
 from simulators.vision.drawing import COLOURS, INK, ground
 from simulators.vision.furniture import DEPTH, PILLAR, WIDTH, Places, Task
 from simulators.vision.glyphs import GLYPH_HEIGHT, GLYPH_WIDTH, put_text
-from simulators.vision.png import Pixels
 
 USAGE = '{"NAME": [x, y], ...} with the place of each thing'
 LARGEST = 1000

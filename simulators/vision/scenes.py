@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from games.png import Pixels
 from simulators.vision.boxes import Box
 from simulators.vision.drawing import COLOURS, FORMS, crop, ground, pick, put_digit, put_form, reduce
-from simulators.vision.png import Pixels
 
 CELL = 48
 """Width and height of a cell in pixels."""

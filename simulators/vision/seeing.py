@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from games.contracts import REFEREE, ContentPart, Image, Message
+from games.contracts import REFEREE, ContentPart, Message
+from games.png import Album, Pixels
 from simulators.base import Simulator
 from simulators.vision.drawing import DIGITS
-from simulators.vision.png import Pixels, encode
 
 VIEWER = "viewer"
 JUDGED = "judged"
-
-
-class Album:
-    """Pictures of a match or a lesson, by hash."""
-
-    def __init__(self) -> None:
-        self.pictures: dict[str, bytes] = {}
-
-    def add(self, pixels: Pixels) -> Image:
-        """Keep RGB pixels as a PNG file, and return the image part that names it."""
-        data = encode(pixels)
-        image = Image(hashlib.sha256(data).hexdigest(), "image/png", pixels.shape[1], pixels.shape[0])
-        self.pictures[image.hash] = data
-        return image
 
 
 class Seeing(Simulator):

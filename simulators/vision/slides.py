@@ -9,12 +9,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from games.png import Pixels
 from simulators.base import held_out
 from simulators.search.retrieval import Index
 from simulators.vision.boxes import Box
 from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, REDUCTION, crop, ground, pick, put_digit
 from simulators.vision.glyphs import put_text
-from simulators.vision.png import Pixels
 
 WIDTH, HEIGHT = 288, 216
 """Size of a page in pixels. Large print is three times as large as small print, so an overview shows it in full."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from games.abilities import GroundingLesson
 from games.base import IllegalAct, choice, flag, whole_number
+from games.png import Pixels
 from simulators.vision.boxes import read_box
 from simulators.vision.drawing import crop
-from simulators.vision.png import Pixels
 from simulators.vision.scenes import CELL, NAMES, Scene, cells_of_colour, draw_scene, look, overview, paint, shows_digit
 from simulators.vision.seeing import JUDGED, DigitWorld, read_digit
 from simulators.vision.zoom_lessons import KINDS, draw_lesson

@@ -15,10 +15,9 @@ from typing import Protocol
 import numpy as np
 
 from games.abilities import GroundingLesson, Labels
+from games.png import Album, Pixels
 from simulators.vision.drawing import DIGITS, ground
-from simulators.vision.png import Pixels
 from simulators.vision.scenes import NONE, TILE, Scene, Thing, middle, overview, paint
-from simulators.vision.seeing import Album
 
 EMPTY = 0.2
 """Share of places without a digit on a sheet of digits."""

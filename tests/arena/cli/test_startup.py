@@ -12,7 +12,7 @@ HEAVY = (
     *("torch", "transformers", "deepspeed", "safetensors", "tensorboard", "sklearn"),
     *("pandas", "pyarrow", "scipy", "matplotlib", "openskill", "openai", "duckdb"),
     *("sentence_transformers", "faiss", "bm25s", "networkx"),
-    *("pettingzoo", "gymnasium", "pyspiel", "chess", "textarena", "reasoning_gym", "pgmpy"),
+    *("pettingzoo", "gymnasium", "pyspiel", "chess", "textarena", "minigrid", "reasoning_gym", "pgmpy"),
 )
 LATER = ("numpy", "pydantic", "importlib.metadata", "hashlib")
 """What the commands load when they need it, as it takes longer than they do themselves."""

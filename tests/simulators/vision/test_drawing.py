@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from games.png import BLOCK, encode
 from simulators.vision.boxes import read_box
 from simulators.vision.drawing import FORMS, crop, digit_mask, mask, reduce
-from simulators.vision.png import BLOCK, encode
 from tests.simulators.vision.probes import decoded
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from games.png import encode
 from simulators import conformance
 from simulators.vision import Pages
 from simulators.vision.drawing import reduce
 from simulators.vision.glyphs import ROWS, glyph
 from simulators.vision.pages_acts import Act, read_act
 from simulators.vision.pages_players import GUESS, closer
-from simulators.vision.png import encode
 from simulators.vision.slides import LABELS, VALUES, Deck, Slide, deck, part_of, render
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import accuracy, decoded

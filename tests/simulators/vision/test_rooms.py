@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from games.png import encode
 from simulators import conformance
 from simulators.vision import Rooms
 from simulators.vision.drawing import COLOURS
 from simulators.vision.furniture import DEPTH, SIDES, WIDTH, Task, Wish, draw_task, gap
 from simulators.vision.layouts import LayoutError, draw_layout, read_layout
-from simulators.vision.png import encode
 from simulators.vision.rooms_players import written
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import decoded

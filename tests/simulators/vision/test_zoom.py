@@ -8,10 +8,10 @@ import pytest
 
 import games
 from games.abilities import Grounds, Pictures
+from games.png import encode
 from simulators import conformance
 from simulators.vision import Zoom
 from simulators.vision.drawing import DIGITS, reduce
-from simulators.vision.png import encode
 from simulators.vision.scenes import CELL, TILE, cell_of, draw_scene, middle, paint
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import accuracy, decoded

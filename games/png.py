@@ -5,6 +5,7 @@ Rows are stored without compression, in blocks written here, so that no version 
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
 from collections.abc import Iterator
@@ -12,11 +13,27 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from games.contracts import Image
+
 Pixels = NDArray[np.uint8]
 """RGB levels [height, width, 3]."""
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 BLOCK = 65535
 """Maximum bytes of a stored deflate block."""
+
+
+class Album:
+    """Pictures of a match or a lesson, by hash."""
+
+    def __init__(self) -> None:
+        self.pictures: dict[str, bytes] = {}
+
+    def add(self, pixels: Pixels) -> Image:
+        """Keep RGB pixels as a PNG file, and return the image part that names it."""
+        data = encode(pixels)
+        image = Image(hashlib.sha256(data).hexdigest(), "image/png", pixels.shape[1], pixels.shape[0])
+        self.pictures[image.hash] = data
+        return image
 
 
 def encode(pixels: Pixels) -> bytes:

@@ -1,0 +1,139 @@
+"""MiniGrid's and BabyAI's grid worlds as games of one agent (Chevalier-Boisvert et al. 2023), told or shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
+from games.adapters.minigrid_words import describe
+from games.adapters.minigrid_worlds import found, made
+from games.base import IllegalAct, choice, one_line, whole_number
+from games.png import Album
+
+OUTCOME = "outcome"
+ACTS = ("left", "right", "forward", "pickup", "drop", "toggle", "done")
+"""Acts by their number in the library."""
+WIDEST = 64
+"""Maximum of an environment's numeric options, which may be sizes; `max_steps` may be larger."""
+MOST_STEPS = 10_000
+
+
+class MiniGrid(ForeignGame):
+    """Game of one agent in a MiniGrid environment, `env`, which sees the 7 x 7 cells before it.
+
+    Acts: up to `acts` of left, right, forward, pickup, drop, toggle and done, separated by blanks or commas. If one has
+    no effect, those after it are not done. Options besides TextGame's and the environment's: view "text", "picture" or
+    "both"; acts 1 to 8, by default 3 if there is a picture, else 1; tile 4 to 32, a cell's pixels in the picture.
+    Reward part "outcome": the environment's reward, 1 - 0.9 * steps / max_steps at the goal. Raises ValueError if the
+    environment cannot be made with its options.
+    """
+
+    name = "minigrid"
+    family: ClassVar[str] = "MiniGrid"
+    library = "MiniGrid"
+    seats = ("agent",)
+    metadata: ClassVar[dict[str, Any]] = {"name": "minigrid_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {OUTCOME: "what the environment pays at the step"}
+
+    def __init__(
+        self,
+        env: str,
+        *,
+        view: Literal["text", "picture", "both"] = "text",
+        acts: int | None = None,
+        tile: int = 8,
+        **options: Any,
+    ) -> None:
+        self.view = choice("view", view, "text", "picture", "both")
+        self.acts = (1 if view == "text" else 3) if acts is None else whole_number("acts", acts, least=1, most=8)
+        self.tile = whole_number("tile", tile, least=4, most=32)
+        self.settings = {key: value for key, value in options.items() if key not in SHARED}
+        for key, value in self.settings.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                least, most = (1, MOST_STEPS) if key == "max_steps" else (0, WIDEST)
+                whole_number(key, value, least=least, most=most)
+        super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
+        self.id = found(self.family, env)
+        self.env = made(self.id, self.settings, OwnRandom(np.random.default_rng(0)), 0)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Make and reset a new environment with a seed from `rng`, and show what the agent sees."""
+        self._random, self.album, self.reached = OwnRandom(rng), Album(), False
+        self.env = made(self.id, self.settings, self._random, int(rng.integers(2**31)))
+        self._show("")
+
+    def rules(self) -> str:
+        """Return the task and the acts, as text."""
+        how = "one act" if self.acts == 1 else f"up to {self.acts} acts a turn, with blanks between them"
+        return (
+            f"You move through a grid of rooms and see the cells before you; you look up. Write {how}: "
+            f"{', '.join(ACTS)}. toggle opens doors and boxes. If an act has no effect, those after it are not done."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """Return the `mission` and the environment's `steps_left`."""
+        return {"mission": one_line(str(self.env.mission)), "steps_left": max(self.env.steps_remaining, 0)}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return {}: the only seat's facts are the public ones."""
+        return {}
+
+    def legal(self, seat: str) -> list[str]:
+        """Return the single acts, whether or not they have an effect now."""
+        return list(ACTS)
+
+    def hides_nothing(self) -> bool:
+        """Return False: cells outside the view are hidden, so search players may not look ahead."""
+        return False
+
+    def situation(self, seat: str) -> str:
+        """Return the grid, the agent's place and direction, and what it carries, hashed as text."""
+        carried = self.env.carrying
+        return f"{self.env.hash()} {carried and carried.encode()}"
+
+    def picture(self, hash: str) -> bytes:
+        """Return a picture of this match. Raises KeyError for another hash."""
+        return self.album.pictures[hash]
+
+    def play(self, seat: str, act: str) -> str:
+        """Do the acts in turn until one has no effect, and show what the agent sees then. Returns those that were done.
+
+        Raises IllegalAct for other words, or for too many.
+        """
+        words = act.lower().replace(",", " ").split()
+        if not words or len(words) > self.acts or not {*words} <= {*ACTS}:
+            raise IllegalAct(f"write {'one' if self.acts == 1 else f'1 to {self.acts}'} of {', '.join(ACTS)}")
+        news = ""
+        for count, word in enumerate(words, 1):
+            before = self.situation(seat)
+            with self._random.lent():
+                _, reward, is_over, is_cut, _ = self.env.step(ACTS.index(word))
+            if reward:
+                self.pay(seat, OUTCOME, float(reward))
+            self.reached |= reward > 0
+            if is_over or is_cut:
+                self.end("solved" if self.reached else "over" if is_over else "turns", "The match is over.")
+                return " ".join(words[:count])
+            if word != "done" and self.situation(seat) == before:
+                left = " ".join(words[count:])
+                news = f"{word} has no effect.{left and f' Not done: {left}.'}"
+                break
+        self._show(news)
+        return " ".join(words[:count])
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `faults`, `solved` (whether the environment paid) and `steps` done in the environment."""
+        return {**super().figures(), "solved": self.reached, "steps": int(self.env.step_count)}
+
+    def _show(self, news: str) -> None:
+        """Send the agent the news and what it sees, by the option `view`."""
+        seen = "" if self.view == "picture" else describe(self.env.gen_obs()["image"], self.env.carrying)
+        pixels = None if self.view == "text" else self.env.get_pov_render(self.tile)
+        images = () if pixels is None else (self.album.add(np.ascontiguousarray(pixels, dtype=np.uint8)),)
+        self.tell(f"{news} {seen}".strip(), images=images)
+
+
+MiniGrid.players = {"noop": lambda game, seed: lambda seen: "done"}

@@ -1,0 +1,58 @@
+"""Environments of MiniGrid and BabyAI by name."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from games.adapters.foreign import OwnRandom
+from games.base import one_line
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+
+
+def found(family: str, name: str) -> str:
+    """Return the id of an environment of a family, "MiniGrid" or "BabyAI", by its name without the family's.
+
+    Raises ValueError, in one line with the nearest name, if there is none, or if the library is not installed.
+    """
+    prefix = f"{family}-"
+    try:
+        with OwnRandom(np.random.default_rng(0)).lent():
+            importlib.import_module("minigrid")
+    except ImportError as error:
+        needs, why = f"{family.lower()}:{one_line(name, 80)} needs MiniGrid", one_line(str(error))
+        raise ValueError(f"{needs} ({why}): pip install 'arena-selfplay[minigrid]'") from None
+    registry = importlib.import_module("gymnasium").registry
+    known = [key.removeprefix(prefix) for key in registry if key.startswith(prefix)]
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(known)} is {known[0]})"
+        raise ValueError(f"{family} has no environment '{one_line(name, 80)}'{hint}")
+    return f"{prefix}{name}"
+
+
+def found_minigrid(name: str) -> str:
+    """Return the id of a MiniGrid environment, or raise ValueError, as `found` does."""
+    return found("MiniGrid", name)
+
+
+def found_babyai(name: str) -> str:
+    """Return the id of a BabyAI environment, or raise ValueError, as `found` does."""
+    return found("BabyAI", name)
+
+
+def made(id: str, settings: Mapping[str, Any], lent: OwnRandom, seed: int) -> Any:
+    """Return a new environment after its reset with a seed. Raises ValueError, in one line, if that fails."""
+    try:
+        with lent.lent():  # also silences what level generation prints
+            env = importlib.import_module("gymnasium").make(id, disable_env_checker=True, **settings).unwrapped
+            env.reset(seed=seed)
+    except Exception as error:  # noqa: BLE001 an environment may refuse its options in any way
+        raise ValueError(f"MiniGrid cannot make {id}: {one_line(f'{type(error).__name__}: {error}')}") from None
+    return env

@@ -1,0 +1,135 @@
+"""A hand over a table of blocks, moved by binned numbers: reach a block, or push it into a ring (VLA-RL)."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.abilities import GroundingLesson
+from games.base import IllegalAct, choice, flag, whole_number
+from simulators.vision.reach_lessons import KINDS, draw_lesson, instruction
+from simulators.vision.reach_players import PLAYERS
+from simulators.vision.reach_table import BINS, BLOCKS, UNIT, Layout, Table, draw_layout
+from simulators.vision.seeing import JUDGED, Seeing
+
+SUCCESS, PROGRESS = "success", "progress"
+STAY = "[16 16 0]"
+_ACT = re.compile(r"\[?([0-9]{1,2})[ ,]+([0-9]{1,2})[ ,]+([0-9]{1,2})\]?", re.ASCII)
+FLOORS = {"reach": 0.003, "push": 0.0}
+"""Success rates of random acts: 4 of 1,500 seeds, and none of 300."""
+
+
+class Reach(Seeing):
+    """Game of one viewer, who moves a hand over a table that it sees from above in a picture of 48 x 48 pixels.
+
+    Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement, each number from there
+    3/8 of a pixel to the right or down; from a grip of 16 the hand is down. Task "reach": put the hand down on the
+    named block; putting it down elsewhere fails. Task "push": bring the named block into the white ring; a hand that
+    is down pushes blocks, one that is lifted passes over them. Options besides Simulator's: task "reach", "push" or
+    "mixed"; max_turns 4 to 64; progress, see below.
+
+    Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the starting
+    distance that an act gains, as the world knows it: a process reward, measured and no part of the payoff. Set
+    `credit.weights: {progress: 0}` to leave it out of learning, as a target for a process reward model.
+    """
+
+    name = "reach"
+    metadata: ClassVar[dict[str, Any]] = {"name": "reach_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {SUCCESS: "the task is done"}
+    measured = (PROGRESS,)
+    players = PLAYERS
+    lesson_kinds = KINDS
+
+    def __init__(
+        self,
+        *,
+        task: Literal["reach", "push", "mixed"] = "reach",
+        max_turns: int = 32,
+        progress: bool = False,
+        **options: Any,
+    ) -> None:
+        self.task = choice("task", task, "reach", "push", "mixed")
+        self.max_turns = whole_number("max_turns", max_turns, least=4, most=64)
+        self.progress = flag("progress", progress)
+        if self.progress:
+            self.reward_parts = {**self.reward_parts, PROGRESS: "share of the starting distance that was gained"}
+        super().__init__(**options)
+
+    @property
+    def floor(self) -> float:
+        """Success rate of random acts."""
+        return FLOORS.get(self.task, sum(FLOORS.values()) / len(FLOORS))
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draw a table and show it."""
+        pushes = bool(rng.integers(2)) if self.task == "mixed" else self.task == "push"
+        layout = self.draw_layout(rng)
+        self.table, self.wanted = Table(layout, pushes), int(options.get(JUDGED, layout.wanted))
+        self.instruction = instruction(layout, pushes)
+        self.start, self.right = self._left(), False
+        self.show(self.instruction, self.table.paint())
+
+    def draw_layout(self, rng: np.random.Generator) -> Layout:
+        """Draw the start of a match of the game's split."""
+        return self.draw_entity(lambda: draw_layout(rng), repr)  # type: ignore[no-any-return]
+
+    def rules(self) -> str:
+        """Return the task and the acts, as text."""
+        return (
+            "Move the hand, a white cross, over the table. Write three numbers from 0 to 31: dx dy grip. 16 stays, "
+            "more is right or down, less left or up; from a grip of 16 the hand is down. Reach: put the hand down on "
+            f"the block, once. Push: a hand that is down pushes blocks. {self.max_turns} turns in all."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """Return the `instruction`, the act that does nothing (`stay`), and `turns_left`."""
+        return {"instruction": self.instruction, "stay": STAY, "turns_left": self.max_turns - self.turns}
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """Return texts that reveal where the block is, in pixels and in units."""
+        x, y = self.table.blocks[self.wanted]
+        return {"place": (f"{x // UNIT} {y // UNIT}", f"{x} {y}", f"{y // UNIT} {x // UNIT}")}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return reset options of one table with two blocks that count as right, which the seat never learns."""
+        one, two = rng.permutation(BLOCKS)[:2].tolist()
+        return {JUDGED: one}, {JUDGED: two}
+
+    def play(self, seat: str, act: str) -> str:
+        """Move the hand, pay, and show the table. Returns the act; raises IllegalAct for other texts."""
+        found = _ACT.fullmatch(act.strip())
+        bins = [int(number) for number in found.groups()] if found else []
+        if not bins or max(bins) >= BINS:
+            raise IllegalAct("write three numbers from 0 to 31: dx dy grip")
+        before = self._left()
+        self.table.move(*bins)
+        if self.progress:
+            self.pay(seat, PROGRESS, (before - self._left()) / self.start)
+        self.right = self.table.is_done(self.wanted)
+        if self.right:
+            self.pay(seat, SUCCESS, 1.0)
+            self.end("done", "The task is done.")
+        elif self.table.is_down and not self.table.pushes:
+            self.end("missed", "The hand is down, but not on the block.")
+        elif self.turns == self.max_turns - 1:
+            self.end("turns", "No turns are left.")
+        else:
+            self.show(self.table.paint())
+        return " ".join(map(str, bins))
+
+    def _left(self) -> int:
+        """Return the distance that is left with the named block, whichever counts as right."""
+        return self.table.left(self.table.layout.wanted)
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `score`, `success`, `task`, and the `distance` left, in pixels."""
+        task, left = "push" if self.table.pushes else "reach", self._left() / UNIT
+        return {"score": float(self.right), "success": self.right, "task": task, "distance": left}
+
+    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
+        """Draw a lesson; see `reach_lessons` for the kinds. Raises ValueError for another kind."""
+        return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)

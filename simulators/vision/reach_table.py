@@ -1,0 +1,131 @@
+"""Table of `reach`: a hand moves over blocks, and pushes them while it is down. All numbers are whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from games.png import Pixels
+from simulators.vision.drawing import COLOURS, INK, ground, mask, pick, put_form
+
+SIDE, UNIT = 48, 64
+"""Width and height of the table in pixels, and units per pixel."""
+BINS, STILL, DOWN, STRIDE = 32, 16, 16, 24
+"""Bins of each number of an act; bin of no movement; least bin of a hand that is down; units per bin of movement."""
+BLOCK, HAND, BLOCKS = 4, 2, 3
+"""Radii of a block and the hand in pixels, and the number of blocks."""
+CONTACT, NEAR = (BLOCK + HAND) * UNIT, 3 * UNIT
+"""Distance of hand and block when they touch, and largest distance that counts as reached, in units."""
+MARGIN, APART = 8, 10
+"""Least distance of hand, blocks and ring from the edges, and from each other, in pixels.
+
+Four places never exclude the fifth: of nine points on the table (corners, edges, middle) each excludes two at most.
+"""
+SUBSTEPS = 8
+
+Point = tuple[int, int]
+"""Column and row, in units."""
+
+
+class Layout(NamedTuple):
+    """Start of a match."""
+
+    hand: Point
+    blocks: tuple[Point, ...]
+    ring: Point
+    colours: tuple[str, ...]
+    wanted: int
+    """Index of the block that the instruction names."""
+    seed: int
+    """Seed of grain and tints."""
+
+
+def draw_layout(rng: np.random.Generator) -> Layout:
+    """Draw the places of hand, blocks and ring, and the blocks' colours."""
+    places: list[Point] = []
+    while len(places) < BLOCKS + 2:
+        x, y = (rng.integers(MARGIN, SIDE - MARGIN, 2) * UNIT).tolist()
+        if all(distance((x, y), other) >= APART * UNIT for other in places):
+            places.append((x, y))
+    colours = tuple(rng.permutation(list(COLOURS))[:BLOCKS].tolist())
+    return Layout(places[0], tuple(places[2:]), places[1], colours, pick(rng, range(BLOCKS)), int(rng.integers(2**31)))
+
+
+def distance(one: Point, other: Point) -> int:
+    """Return the distance of two points in whole units, rounded down."""
+    return isqrt((one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2)
+
+
+@dataclass
+class Table:
+    """State of a match."""
+
+    layout: Layout
+    pushes: bool
+    """Whether a block is to be pushed to the ring, instead of being reached."""
+    hand: Point = field(init=False)
+    blocks: list[Point] = field(init=False)
+    is_down: bool = False
+
+    def __post_init__(self) -> None:
+        self.hand, self.blocks = self.layout.hand, [*self.layout.blocks]
+
+    def move(self, dx: int, dy: int, grip: int) -> None:
+        """Put the hand down or lift it, then move it, both as the bins tell. A hand that is down pushes blocks."""
+        self.is_down = grip >= DOWN
+        start, way = self.hand, ((dx - STILL) * STRIDE, (dy - STILL) * STRIDE)
+        for step in range(1, SUBSTEPS + 1):
+            x, y = (a + b * step // SUBSTEPS for a, b in zip(start, way, strict=True))
+            self.hand = _on_table((x, y), HAND)
+            if self.is_down and self.pushes:
+                self.blocks = [self._pushed(block) for block in self.blocks]
+
+    def _pushed(self, block: Point) -> Point:
+        """Return where a block is moved by the hand: straight away from it until they only touch."""
+        apart = distance(self.hand, block)
+        if apart >= CONTACT:
+            return block
+        x, y = (b - h for b, h in zip(block, self.hand, strict=True)) if apart else (1, 0)
+        apart = max(apart, 1)
+        return _on_table((self.hand[0] + x * CONTACT // apart, self.hand[1] + y * CONTACT // apart), BLOCK)
+
+    def left(self, block: int) -> int:
+        """Return the distance that is left until the task is done with this block, in units."""
+        reached = max(distance(self.hand, self.blocks[block]) - (CONTACT if self.pushes else NEAR), 0)
+        return reached + max(distance(self.blocks[block], self.layout.ring) - NEAR, 0) * self.pushes
+
+    def is_done(self, block: int) -> bool:
+        """Return True if the block is in the ring, or the hand is down on it."""
+        if self.pushes:
+            return distance(self.blocks[block], self.layout.ring) <= NEAR
+        return self.is_down and distance(self.hand, self.blocks[block]) <= NEAR
+
+    def paint(self) -> Pixels:
+        """Draw the table from above, [48, 48, 3]. The hand is a white cross, and a white square while it is down."""
+        rng = np.random.default_rng(self.layout.seed)
+        pixels = ground(rng, SIDE, SIDE)
+        if self.pushes:
+            row, column = _pixel(self.layout.ring)
+            area = pixels[row - 5 : row + 6, column - 5 : column + 6]
+            inner = np.pad(mask("circle", 3), 2)
+            area[mask("circle", 5) & ~inner] = INK
+        for colour, block in zip(self.layout.colours, self.blocks, strict=True):
+            put_form(pixels, "circle", colour, _pixel(block), BLOCK, rng)
+        row, column = _pixel(self.hand)
+        area = pixels[row - HAND : row + HAND + 1, column - HAND : column + HAND + 1]
+        area[mask("square" if self.is_down else "cross", HAND)] = INK
+        return pixels
+
+
+def _on_table(point: Point, radius: int) -> Point:
+    """Return the nearest point at which something of this radius, in pixels, is wholly on the table."""
+    low, high = radius * UNIT, (SIDE - radius) * UNIT - 1
+    return min(max(point[0], low), high), min(max(point[1], low), high)
+
+
+def _pixel(point: Point) -> tuple[int, int]:
+    """Return the row and column of the pixel at a point."""
+    return point[1] // UNIT, point[0] // UNIT

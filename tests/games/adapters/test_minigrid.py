@@ -1,0 +1,147 @@
+"""MiniGrid and BabyAI: views as text and picture, several acts a turn, the bot, and options that make no world."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import games
+from games.adapters.minigrid_words import describe
+from games.conformance.kit import check
+from games.contracts import View
+from games.pictures import decode_picture
+
+minigrid = pytest.importorskip("minigrid")
+
+
+def started(name: str = "babyai:GoToLocal-v0", seed: int = 3, **options: Any) -> Any:
+    game = games.make(name, **options)
+    game.reset(seed=seed)
+    return game
+
+
+def finished(game: Any, player: str, seed: int) -> Any:
+    game.reset(seed=seed)
+    act, turn = game.players[player](game, seed), 0
+    while not game.ended:
+        game.step(act(View.of(game, "agent", turn)))
+        turn += 1
+    return game
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("babyai:GoToLocal-v0", {"view": "both", "max_steps": 20}), ("minigrid:LavaGapS5-v0", {"max_steps": 20})],
+)
+def test_grid_worlds_keep_our_promises(name: str, options: dict[str, Any]) -> None:
+    assert [f for f in check(lambda: games.make(name, **options), seeds=1, acts=60) if f.ok is False] == []
+
+
+def test_a_picture_shows_the_view_and_no_text_tells_it() -> None:
+    game = started(view="picture")
+    (message,) = game.messages("agent")
+    (image,) = message.images
+    assert message.parts == (image,) and (image.width, image.height) == (56, 56)
+    pixels = np.asarray(decode_picture(game.picture(image.hash)))
+    assert (pixels == game.env.get_pov_render(8)).all()
+    assert game.public() == {"mission": game.env.mission, "steps_left": 64} and game.private("agent") == {}
+    with pytest.raises(KeyError):
+        game.picture("0" * 64)
+
+
+def test_equal_seeds_give_equal_pictures_and_cells_behind_walls_are_not_drawn() -> None:
+    hashes = {started(seed=4, view="picture").messages("agent")[0].images[0].hash for _ in range(2)}
+    assert len(hashes) == 1
+    game = started("minigrid:DoorKey-6x6-v0", seed=1, view="picture")
+    before = game.env.get_pov_render(8)
+    hidden, (_, mask) = [], game.env.gen_obs_grid()
+    for place in np.ndindex(game.env.width, game.env.height):
+        seen = game.env.relative_coords(*place)
+        if seen is None or not mask[seen]:
+            hidden.append(place)
+    for x, y in hidden:
+        game.env.grid.set(x, y, minigrid.core.world_object.Ball("purple"))
+    assert hidden and (game.env.get_pov_render(8) == before).all()
+
+
+def test_acts_after_one_without_effect_are_not_done_and_said_so() -> None:
+    game = started("minigrid:Empty-5x5-v0", view="both")
+    assert game.acts == 3 and tuple(game.env.agent_pos) == (1, 1)  # looks east
+    game.step("forward, pickup left")
+    assert tuple(game.env.agent_pos) == (2, 1) and game.env.agent_dir == 0 and game.env.step_count == 2
+    assert game.messages("agent")[-1].parts[0].startswith("pickup has no effect. Not done: left. You see: ")
+    game.step("forward done forward")
+    assert game.messages("agent")[-1].parts[0].startswith("forward has no effect. You see: ")
+    game.step("right")
+    game.step("forward forward")
+    assert game.ended == "solved" and game.report()["steps"] == 8
+    assert game.payoffs() == {"agent": pytest.approx(1 - 0.9 * 8 / 100)}
+
+
+def test_an_end_amid_a_turn_leaves_the_other_acts_out() -> None:
+    game = started("minigrid:Empty-5x5-v0", max_steps=1, acts=3)
+    game.step("left right right")
+    assert game.ended == "turns" and game.report()["steps"] == 1 and game.payoffs() == {"agent": 0.0}
+
+
+@pytest.mark.parametrize("act", ["", "left left", "jump", "left|", "0", "ｌeft", "left " * 900])
+def test_other_words_are_illegal_and_change_nothing(act: str) -> None:
+    game = started(view="text")
+    before = game.situation("agent")
+    game.step(act)
+    assert game.infos["agent"]["valid"] is (act == "left|") and (game.situation("agent") == before) == (act != "left|")
+
+
+def test_text_tells_objects_free_cells_and_what_is_carried() -> None:
+    cells = np.zeros((7, 7, 3), np.uint8)
+    cells[:, :, 0] = 1  # empty
+    cells[3, 2] = (5, 0, 0)  # red key, four ahead
+    cells[1, 6] = (4, 2, 2)  # locked blue door, two left
+    cells[4, 5] = (2, 5, 0)  # wall
+    told = describe(cells, None)
+    assert told == (
+        "You see: locked blue door 2 left; red key 4 ahead. Free cells: 3 ahead, 1 left, 3 right. You carry: nothing."
+    )
+
+
+@pytest.mark.parametrize("level", ["GoToLocal-v0", "PickupLoc-v0", "UnlockLocal-v0"])
+def test_the_expert_solves_levels_and_doing_nothing_none(level: str) -> None:
+    game = games.make(f"babyai:{level}")
+    for seed in range(3):
+        played = finished(game, "expert", seed)
+        assert played.report()["solved"] and played.report()["faults"] == 0 and 0 < played.payoffs()["agent"] <= 1
+    assert finished(game, "noop", 0).payoffs() == {"agent": 0.0}
+
+
+def test_where_the_bot_fails_it_does_nothing_and_its_faults_are_counted() -> None:
+    report = finished(games.make("babyai:KeyInBox-v0", max_steps=5), "expert", 1).report()
+    assert not report["solved"] and report["faults"] > 0
+    assert "expert" not in games.make("minigrid:Empty-5x5-v0").players
+
+
+def test_a_clone_goes_on_alone() -> None:
+    game = started(view="both")
+    twin, before = game.clone(), game.situation("agent")
+    twin.step("left")
+    assert game.situation("agent") == before != twin.situation("agent")
+    assert twin.picture(game.messages("agent")[0].images[0].hash)
+    game.step("left")
+    assert game.messages("agent") == twin.messages("agent")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("babyai:GoToLocl-v0", {}, "did you mean 'GoToLocal-v0'?"),
+        ("minigrid:BabyAI-GoToLocal-v0", {}, "MiniGrid has no environment"),
+        ("minigrid:Empty-5x5-v0", {"size": 10**9}, "size must be a whole number from 0 to 64"),
+        ("minigrid:Empty-5x5-v0", {"size": 1}, "cannot make MiniGrid-Empty-5x5-v0: AssertionError"),
+        ("minigrid:Empty-5x5-v0", {"depth": 1}, "unexpected keyword argument 'depth'"),
+        ("minigrid:Empty-5x5-v0", {"view": "map"}, 'view must be "text" or "picture" or "both"'),
+        ("minigrid:Empty-5x5-v0", {"max_steps": 0}, "max_steps must be a whole number from 1"),
+    ],
+)
+def test_what_makes_no_world_is_told_in_a_line(name: str, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        games.make(name, **options)
+    assert told in str(refused.value) and "\n" not in str(refused.value)

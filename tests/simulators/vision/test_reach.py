@@ -1,0 +1,159 @@
+"""Reach: a hand of binned moves, blocks that are pushed by contact, and a process reward beside the sparse one."""
+
+import hashlib
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulators import conformance
+from simulators.vision import Reach
+from simulators.vision.reach_players import expert_act
+from simulators.vision.reach_table import APART, BLOCK, CONTACT, HAND, SIDE, UNIT, Layout, Table, distance, draw_layout
+from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.vision.probes import decoded
+
+HAND_LAYOUT = Layout(
+    (10 * UNIT, 24 * UNIT), ((20 * UNIT, 24 * UNIT), (24 * UNIT, 10 * UNIT), (24 * UNIT, 38 * UNIT)),
+    (38 * UNIT, 24 * UNIT), ("red", "green", "blue"), 0, 1,
+)  # fmt: skip
+"""Hand, red block and ring in a row."""
+
+
+def started(seed: int = 3, **options: Any) -> Reach:
+    game = Reach(**options)
+    game.reset(seed=seed)
+    return game
+
+
+@pytest.mark.parametrize("options", [{}, {"task": "mixed", "split": "test", "progress": True}], ids=str)
+def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+    assert broken(lambda: Reach(**options), seeds=3, acts=60) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["reach", "push"])
+def test_it_keeps_its_promises_over_many_seeds(task: str, capsys: Any) -> None:
+    assert kept_over_many(lambda: Reach(task=task), {"task": task}, capsys)
+
+
+@pytest.mark.parametrize(
+    ("bins", "moved"),
+    [((16, 16, 0), (0, 0)), ((31, 16, 0), (360, 0)), ((0, 16, 0), (-384, 0)), ((17, 15, 0), (24, -24))],
+)
+def test_bins_are_steps_of_three_eighths_of_a_pixel(bins: tuple[int, int, int], moved: tuple[int, int]) -> None:
+    table = Table(HAND_LAYOUT, True)
+    table.move(*bins)
+    assert table.hand == (10 * UNIT + moved[0], 24 * UNIT + moved[1]) and table.blocks == [*HAND_LAYOUT.blocks]
+
+
+def test_a_hand_that_is_down_pushes_straight_on_and_a_lifted_one_passes() -> None:
+    table, lifted = Table(HAND_LAYOUT, True), Table(HAND_LAYOUT, True)
+    for _ in range(2):
+        table.move(31, 16, 31)
+        lifted.move(31, 16, 0)
+    assert table.hand == lifted.hand == (10 * UNIT + 720, 24 * UNIT)
+    assert table.blocks[0] == (table.hand[0] + CONTACT, 24 * UNIT) and table.blocks[1:] == [*HAND_LAYOUT.blocks[1:]]
+    assert lifted.blocks == [*HAND_LAYOUT.blocks]
+
+
+@given(st.integers(0, 2**31), st.lists(st.tuples(*[st.integers(0, 31)] * 3), max_size=20))
+def test_nothing_leaves_the_table_and_equal_acts_give_equal_tables(seed: int, acts: list[tuple[int, int, int]]) -> None:
+    layout = draw_layout(np.random.default_rng(seed))
+    one, two = Table(layout, True), Table(layout, True)
+    for bins in acts:
+        one.move(*bins)
+        two.move(*bins)
+    assert one == two and (one.paint() == two.paint()).all()
+    for radius, points in ((HAND, [one.hand]), (BLOCK, one.blocks)):
+        assert all(radius * UNIT <= axis < (SIDE - radius) * UNIT for point in points for axis in point)
+
+
+def test_layouts_are_apart() -> None:
+    for seed in range(300):
+        layout = draw_layout(np.random.default_rng(seed))
+        points = [layout.hand, layout.ring, *layout.blocks]
+        apart = [distance(one, other) for n, one in enumerate(points) for other in points[:n]]
+        assert min(apart) >= APART * UNIT and len({*layout.colours}) == 3
+
+
+def test_pictures_are_the_same_on_every_processor() -> None:
+    pixels = Table(HAND_LAYOUT, True).paint()
+    assert hashlib.sha256(pixels.tobytes()).hexdigest()[:16] == "0adec1eb0ad20b14"
+    assert tuple(pixels[24, 10]) == (240, 240, 240) and pixels[24, 20, 0] > 180 > pixels[24, 20, 1]
+
+
+def test_the_wanted_block_changes_no_pixel() -> None:
+    one, two = (Table(HAND_LAYOUT._replace(wanted=wanted), False).paint() for wanted in (0, 2))
+    assert (one == two).all()
+
+
+def test_a_match_by_hand() -> None:
+    game = started()
+    game.table = Table(HAND_LAYOUT, False)
+    game.wanted, game.start = 0, game.table.left(0)
+    game.step("31 16 0")
+    (message,) = game.messages("viewer")
+    (image,) = message.images
+    assert message.text == image.text and (decoded(game.picture(image.hash)) == game.table.paint()).all()
+    game.step("27,16, 31")
+    assert game.ended == "done" and game.payoffs() == {"viewer": 1.0} and game.report()["distance"] == 0.0
+
+
+def test_a_hand_put_down_elsewhere_fails() -> None:
+    game = started()
+    game.step("16 16 16")
+    assert game.ended == "missed" and game.payoffs() == {"viewer": 0.0} and game.report()["success"] is False
+
+
+@pytest.mark.parametrize("act", ["", "1 2", "32 0 0", "1 2 3 4", "-1 2 3", "1.5 2 3", "٣ 1 2", "100 1 1", "1 2 " * 999])
+def test_other_texts_are_illegal_and_change_nothing(act: str) -> None:
+    game = started()
+    before = game.table.hand
+    game.step(act)
+    assert game.infos["viewer"]["valid"] is False and game.table.hand == before
+
+
+@pytest.mark.parametrize("task", ["reach", "push"])
+def test_progress_sums_to_one_and_is_no_part_of_the_payoff(task: str) -> None:
+    game = started(task=task, progress=True)
+    gained = 0.0
+    while not game.ended:
+        game.step(" ".join(map(str, expert_act(game.table, game.wanted))))
+        gained += game.infos["viewer"]["rewards"]["progress"]
+    left = game.table.left(game.wanted) / game.start
+    assert gained == pytest.approx(1 - left) and game.payoffs() == {"viewer": pytest.approx(1.0)}
+    assert "progress" in game.reward_parts and "progress" not in Reach().reward_parts
+
+
+def test_yardsticks_stand_in_order() -> None:
+    for task in ("reach", "push"):
+        game = Reach(task=task)
+        rates = {
+            name: np.mean([conformance.play(game, seed, name)["success"] for seed in range(count)])
+            for name, count in (("oracle", 40), ("hasty", 40), ("blind", 100), ("noop", 2))
+        }
+        assert rates["oracle"] == 1.0 and 0.15 <= rates["hasty"] <= 0.6 and rates["noop"] == 0.0
+        assert rates["blind"] <= 0.05
+
+
+@pytest.mark.slow
+def test_who_sees_nothing_does_no_better_than_chance() -> None:
+    game = Reach()
+    rate = np.mean([conformance.play(game, seed, "blind")["success"] for seed in range(3000)])
+    assert rate <= game.floor + 0.02 + 0.005
+
+
+def test_lessons_tell_colours_in_place_and_completed_moments() -> None:
+    game, rng = Reach(task="mixed"), random.Random(1)
+    lesson = game.lesson(rng, "colours")
+    (grid,) = lesson.labels
+    words = [word for row in grid for (word,) in row]
+    assert len(words) == 36 and words.count("none") == 33 and set(lesson.pictures) == {lesson.parts[1].hash}  # type: ignore[union-attr]
+    answers = [game.lesson(rng, "completed").answer for _ in range(60)]
+    assert set(answers) == {"yes", "no"} and 15 <= answers.count("yes") <= 45
+    with pytest.raises(ValueError, match="there is no lesson 'x'"):
+        game.lesson(rng, "x")
