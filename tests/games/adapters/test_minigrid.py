@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import games
+from games.adapters.minigrid import MiniGrid
 from games.adapters.minigrid_words import describe
 from games.conformance.kit import check
 from games.contracts import View
@@ -14,13 +15,14 @@ from games.pictures import decode_picture
 minigrid = pytest.importorskip("minigrid")
 
 
-def started(name: str = "babyai:GoToLocal-v0", seed: int = 3, **options: Any) -> Any:
+def started(name: str = "babyai:GoToLocal-v0", seed: int = 3, **options: Any) -> MiniGrid:
     game = games.make(name, **options)
+    assert isinstance(game, MiniGrid)
     game.reset(seed=seed)
     return game
 
 
-def finished(game: Any, player: str, seed: int) -> Any:
+def finished(game: MiniGrid, player: str, seed: int) -> MiniGrid:
     game.reset(seed=seed)
     act, turn = game.players[player](game, seed), 0
     while not game.ended:
@@ -69,9 +71,9 @@ def test_acts_after_one_without_effect_are_not_done_and_said_so() -> None:
     assert game.acts == 3 and tuple(game.env.agent_pos) == (1, 1)  # looks east
     game.step("forward, pickup left")
     assert tuple(game.env.agent_pos) == (2, 1) and game.env.agent_dir == 0 and game.env.step_count == 2
-    assert game.messages("agent")[-1].parts[0].startswith("pickup has no effect. Not done: left. You see: ")
+    assert game.messages("agent")[-1].text.startswith("pickup has no effect. Not done: left. You see: ")
     game.step("forward done forward")
-    assert game.messages("agent")[-1].parts[0].startswith("forward has no effect. You see: ")
+    assert game.messages("agent")[-1].text.startswith("forward has no effect. You see: ")
     game.step("right")
     game.step("forward forward")
     assert game.ended == "solved" and game.report()["steps"] == 8
@@ -109,13 +111,13 @@ def test_the_expert_solves_levels_and_doing_nothing_none(level: str) -> None:
     game = games.make(f"babyai:{level}")
     for seed in range(3):
         played = finished(game, "expert", seed)
-        assert played.report()["solved"] and played.report()["faults"] == 0 and 0 < played.payoffs()["agent"] <= 1
+        assert played.report()["solved"] and not played.report()["faults"] and 0 < played.payoffs()["agent"] <= 1
     assert finished(game, "noop", 0).payoffs() == {"agent": 0.0}
 
 
 def test_where_the_bot_fails_it_does_nothing_and_its_faults_are_counted() -> None:
-    report = finished(games.make("babyai:KeyInBox-v0", max_steps=5), "expert", 1).report()
-    assert not report["solved"] and report["faults"] > 0
+    report = finished(started("babyai:KeyInBox-v0", max_steps=5), "expert", 1).report()
+    assert not report["solved"] and float(report["faults"]) > 0
     assert "expert" not in games.make("minigrid:Empty-5x5-v0").players
 
 

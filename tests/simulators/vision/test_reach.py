@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["reach", "push"])
-def test_it_keeps_its_promises_over_many_seeds(task: str, capsys: Any) -> None:
+def test_it_keeps_its_promises_over_many_seeds(task: Literal["reach", "push"], capsys: Any) -> None:
     assert kept_over_many(lambda: Reach(task=task), {"task": task}, capsys)
 
 
