@@ -173,9 +173,12 @@ def test_a_data_set_that_is_not_there_is_told_before_the_first_stage(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "command", [["eval", "--game", "kuhn_poker"], ["credit"], ["export", "--as", "chats", "--to", "/nowhere/chats"]]
+    "command", [["eval", "--game", "kuhn_poker"], ["credit"], ["export", "--as", "chats", "--to", "chats"]]
 )
-def test_the_folder_of_a_reward_model_says_what_it_is_for(whole: tuple[Path, int], command: list[str]) -> None:
+def test_the_folder_of_a_reward_model_says_what_it_is_for(
+    whole: tuple[Path, int], command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     folder = whole[0] / "stages" / STAGES[2]
     line = refused(command[0], folder, *command[1:])
     assert f"{folder} trained a reward model, which plays no matches" in line

@@ -22,11 +22,12 @@ from agents.tool_formats import ToolCall, call_id
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from games.contracts import Image, MatchId, Message, View
+from tests.factories.image_files import encoded
 from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
 from tests.games.gallery import Gallery
 
 TOKENS = 4
-BYTES = {hashlib.sha256(data).hexdigest(): data for data in (b"%d" % k for k in range(1000))}
+BYTES = {hashlib.sha256(data).hexdigest(): data for data in (encoded(k, size=(4, 4)) for k in range(1000))}
 IMAGES = [Image(hash, "image/png", 4, 4) for hash in BYTES]
 
 
