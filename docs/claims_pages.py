@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from arena.config.layers import compose
+from arena.config.recipe import compose_recipe
 from arena.config.sources import recipe_layer
 from arena.evaluate.study.family import Row, correct_family
 from arena.evaluate.study.results import Results, read
@@ -203,7 +203,7 @@ def has_changed_rule(study: Results) -> bool:
 
     A rule without stated seeds equals one that states the seeds of the kept runs, if none of them served tuning.
     """
-    stated = compose([recipe_layer(study.name)]).study
+    stated = compose_recipe([recipe_layer(study.name)]).study
     if stated is None:
         return True
     own, judged = study.spec, range(study.spec.first_seed, study.spec.first_seed + study.seeds)
