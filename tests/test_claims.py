@@ -8,7 +8,7 @@ from statistics import median
 import claims_pages
 import pytest
 
-from arena.config.layers import compose
+from arena.config.recipe import compose_recipe
 from arena.config.sources import recipe_layer
 from arena.evaluate.study.family import correct_family
 from arena.evaluate.study.plot import draw
@@ -29,7 +29,7 @@ def test_the_pages_agree_with_the_results() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_kept_study_belongs_to_its_recipe(file: Path) -> None:
     study = read(file)
-    stated = compose([recipe_layer(study.name)]).study
+    stated = compose_recipe([recipe_layer(study.name)]).study
     assert stated and {study.spec.arm, *study.spec.verdict.better_than} <= set(stated.names)
     assert file.stem == f"study-{study.name}"
 
@@ -41,7 +41,7 @@ def test_a_study_s_plot_is_legible(file: Path) -> None:
 
 def test_a_study_under_another_rule_than_its_recipe_is_marked() -> None:
     study = read(RESULTS / "study-gra-nano.json")
-    stated = compose([recipe_layer(study.name)]).study
+    stated = compose_recipe([recipe_layer(study.name)]).study
     assert stated
     assert not claims_pages.has_changed_rule(replace(study, spec=stated))
     changed = stated.model_copy(update={"last": stated.last + 1})
