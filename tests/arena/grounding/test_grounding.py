@@ -33,6 +33,7 @@ def lessons(kind: str = "cells", loss: Any = "tokens", model: str = "nano-vlm", 
     return Lessons(GameSpec.model_validate(GAME), [kind], frame, lambda span: (1, span.length), loss, "", positions)
 
 
+@pytest.mark.slow
 def test_planted_words_are_learned_and_resume_repeats_every_bit(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     more: dict[str, Any] = {"kinds": {"cells": 3.0, "count": 1.0}, "steps": 45}
