@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from games.adapters.foreign import OwnRandom
 from games.base import one_line
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+
+MOST_DRAWS = 200_000
+"""Maximum random numbers for a world, which take a second. Levels draw again and again until all objects have a place."""
 
 
 def found(family: str, name: str) -> str:
@@ -47,12 +50,27 @@ def found_babyai(name: str) -> str:
     return found("BabyAI", name)
 
 
+class _Bounded:
+    """Source of random numbers that fails after `MOST_DRAWS`, with an error that no level catches."""
+
+    def __init__(self, draw: Callable[..., int]) -> None:
+        self._draw, self._left = draw, MOST_DRAWS
+
+    def __call__(self, *limits: Any) -> int:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"no world has these options, in {MOST_DRAWS:,} random numbers")
+        return self._draw(*limits)
+
+
 def made(id: str, settings: Mapping[str, Any], lent: OwnRandom, seed: int) -> Any:
     """Return a new environment after its reset with a seed. Raises ValueError, in one line, if that fails."""
     try:
         with lent.lent():  # also silences what level generation prints
             env = importlib.import_module("gymnasium").make(id, disable_env_checker=True, **settings).unwrapped
+            env._rand_int = _Bounded(env._rand_int)
             env.reset(seed=seed)
+            del env._rand_int
     except Exception as error:  # noqa: BLE001 an environment may refuse its options in any way
         raise ValueError(f"MiniGrid cannot make {id}: {one_line(f'{type(error).__name__}: {error}')}") from None
     return env

@@ -147,3 +147,13 @@ def test_what_makes_no_world_is_told_in_a_line(name: str, options: dict[str, Any
     with pytest.raises(ValueError) as refused:
         games.make(name, **options)
     assert told in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("minigrid:Fetch-5x5-N2-v0", {"numObjs": 30}), ("babyai:GoToLocal-v0", {"num_dists": 60})],
+)
+def test_worlds_that_cannot_be_laid_out_are_refused(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no world has these options") as error:
+        games.make(name, **options)
+    assert "\n" not in str(error.value)
