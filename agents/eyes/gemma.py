@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
-
-import torch
 
 from agents.chat_images import ImageToken
 from agents.eyes.layout import Vision
@@ -20,16 +17,6 @@ class Gemma3(Vision):
     def measure(cls, config: Any) -> tuple[int, int]:
         """Return the number of tokens per image and its width and height in pixels."""
         return config.mm_tokens_per_image, config.vision_config.image_size
-
-    def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
-        """Return the features [M * tokens, width] of images [3, size, size]."""
-        whole = pixels if isinstance(pixels, torch.Tensor) else torch.stack([*pixels])
-        features: torch.Tensor = model.base_model.get_image_features(whole, return_dict=True).pooler_output
-        return features.reshape(-1, features.shape[-1])
-
-    def tower(self, model: Any) -> list[torch.nn.Module | torch.nn.Parameter]:
-        """Return the vision tower."""
-        return [model.base_model.vision_tower]
 
     def token(self, most_pixels: int | None = None) -> ImageToken:
         """Return the placeholder for a chat frame, whose template writes <start_of_image> for an image."""

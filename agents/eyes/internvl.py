@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
-
-import torch
 
 from agents.chat_images import ImageToken
 from agents.eyes.layout import Vision
@@ -26,16 +23,6 @@ class InternVL(Vision):
         (height, width), (patch, other) = config.vision_config.image_size, config.vision_config.patch_size
         side, factor = height // patch, round(1 / config.downsample_ratio)
         return (0, 0) if height != width or patch != other or side % factor else ((side // factor) ** 2, height)
-
-    def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
-        """Return the features [M * tokens, width] of images [3, size, size]."""
-        whole = pixels if isinstance(pixels, torch.Tensor) else torch.stack([*pixels])
-        features: torch.Tensor = model.base_model.get_image_features(whole, return_dict=True).pooler_output
-        return features.reshape(-1, features.shape[-1])
-
-    def tower(self, model: Any) -> list[torch.nn.Module | torch.nn.Parameter]:
-        """Return the vision tower."""
-        return [model.base_model.vision_tower]
 
     def token(self, most_pixels: int | None = None) -> ImageToken:
         """Return the placeholder for a chat frame; the processor writes <img> and </img> around it."""

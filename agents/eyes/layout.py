@@ -1,4 +1,4 @@
-"""What a layout of vision-language models provides; one class per family."""
+"""Interface of the layouts of vision-language models, one class per family, with defaults for common ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Vision:
 
     @classmethod
     def measure(cls, config: Any) -> tuple[int, int]:
-        """Return the number of tokens per image and its width and height in pixels."""
+        """Return the number of tokens per image and its width and height in pixels, for `create`."""
         raise NotImplementedError
 
     def fit(self, height: int, width: int, most_pixels: int | None = None) -> Fit:
@@ -101,11 +101,13 @@ class Vision:
 
     def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
         """Return the features [N, width * (1 + depth)] of images' tokens by the tower and the connector."""
-        raise NotImplementedError
+        images = pixels if isinstance(pixels, torch.Tensor) else torch.stack([*pixels])
+        features: torch.Tensor = model.base_model.get_image_features(images, return_dict=True).pooler_output
+        return features.reshape(-1, features.shape[-1])
 
     def tower(self, model: Any) -> list[torch.nn.Module | torch.nn.Parameter]:
         """Return the parts of the vision tower, without the connector."""
-        raise NotImplementedError
+        return [model.base_model.vision_tower]
 
     def token(self, most_pixels: int | None = None) -> ImageToken:
         """Return the placeholder for a chat frame, with at most `most_pixels` per image. Raises WeightsError."""

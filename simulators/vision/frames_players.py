@@ -13,7 +13,7 @@ from simulators.vision.clips import WINDOW, Clip
 
 
 class Played(Protocol):
-    """What players read of a match of `frames`."""
+    """Part of a match of `frames` that its players read."""
 
     clip: Clip
     chosen: list[tuple[int, int]]

@@ -15,7 +15,7 @@ from simulators.vision.slides import HEIGHT, VALUES, WIDTH, Question, Slide
 
 
 class Played(Protocol):
-    """What players read of a match of `pages`."""
+    """Part of a match of `pages` that its players read."""
 
     question: Question
     found: list[Slide]

@@ -13,7 +13,7 @@ from simulators.vision.reach_table import BINS, CONTACT, DOWN, NEAR, SIDE, STILL
 
 
 class Played(Protocol):
-    """What players read of a match of `reach`."""
+    """Part of a match of `reach` that its players read."""
 
     table: Table
     wanted: int

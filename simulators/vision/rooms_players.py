@@ -19,7 +19,7 @@ ALIKE: Sequence[tuple[str, str]] = (("red", "purple"), ("blue", "cyan"), ("green
 
 
 class Played(Protocol):
-    """What players read of a match of `rooms`."""
+    """Part of a match of `rooms` that its players read."""
 
     task: Task
 

@@ -11,37 +11,16 @@ from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.boxes import SCALE
 from simulators.vision.damage import Damage
+from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
 from simulators.vision.drawing import pick
-from simulators.vision.scenes import Scene, cells_of_colour
+from simulators.vision.scenes import Scene
 
 
 class Played(Protocol):
-    """What players read of a match of `transform`."""
+    """Part of a match of `transform` that its players read."""
 
     scene: Scene
     damage: Damage
-
-
-Choose = Callable[[Played, np.random.Generator], int]
-
-
-def _mender(choose: Choose) -> Callable[[Played, int], Answer]:
-    """Return a factory of players that mend the picture, crop one chosen cell, and say its digit."""
-
-    def make(game: Played, seed: int) -> Answer:
-        rng = np.random.default_rng([seed, 1])
-        chosen = 0
-
-        def act(seen: View) -> str:
-            nonlocal chosen
-            if seen.public["runs"]:
-                return str(game.scene.digits[chosen])
-            chosen = choose(game, rng)
-            return mending(game, chosen)
-
-        return act
-
-    return make
 
 
 def mending(game: Played, cell: int) -> str:
@@ -71,8 +50,8 @@ def _random(game: Played, seed: int) -> Answer:
 PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": lambda game, seed: lambda seen: "",
     "random": _random,
-    "oracle": _mender(lambda game, rng: game.scene.target),
+    "oracle": make_looker(choose_target, mending, "runs"),
     "blind": lambda game, seed: lambda seen: "7",
-    "colour": _mender(lambda game, rng: pick(rng, cells_of_colour(game.scene))),
+    "colour": make_looker(choose_by_colour, mending, "runs"),
 }
 """`colour` is a flawed demonstrator: it mends well, but sees no forms, and is right half of the time."""

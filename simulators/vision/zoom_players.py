@@ -10,40 +10,17 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.boxes import SCALE
-from simulators.vision.drawing import pick
-from simulators.vision.scenes import Scene, cells_of_colour
+from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
+from simulators.vision.scenes import Scene
 
 
 class Played(Protocol):
-    """What players read of a match of `zoom`."""
+    """Part of a match of `zoom` that its players read."""
 
     act: str
     cells: int
     names: tuple[str, ...]
     scene: Scene
-
-
-Choose = Callable[[Played, np.random.Generator], int]
-"""Choice of a cell to look at."""
-
-
-def _looker(choose: Choose) -> Callable[[Played, int], Answer]:
-    """Return a factory of players that look at one chosen cell and say its digit."""
-
-    def make(game: Played, seed: int) -> Answer:
-        rng = np.random.default_rng([seed, 1])
-        chosen = 0
-
-        def act(seen: View) -> str:
-            nonlocal chosen
-            if seen.public["looks"]:
-                return str(game.scene.digits[chosen])
-            chosen = choose(game, rng)
-            return _look(game, chosen)
-
-        return act
-
-    return make
 
 
 def _look(game: Played, cell: int) -> str:
@@ -54,14 +31,6 @@ def _look(game: Played, cell: int) -> str:
     edges = (column, row, column + 1, row + 1)
     left, top, right, bottom = (edge * SCALE // game.cells for edge in edges)
     return f"{left} {top} {right - 1} {bottom - 1}"
-
-
-def _target(game: Played, rng: np.random.Generator) -> int:
-    return game.scene.target
-
-
-def _of_colour(game: Played, rng: np.random.Generator) -> int:
-    return pick(rng, cells_of_colour(game.scene))
 
 
 def _random(game: Played, seed: int) -> Answer:
@@ -86,8 +55,8 @@ def _blind(game: Played, seed: int) -> Answer:
 PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": lambda game, seed: lambda seen: "",
     "random": _random,
-    "oracle": _looker(_target),
+    "oracle": make_looker(choose_target, _look, "looks"),
     "blind": _blind,
-    "colour": _looker(_of_colour),
+    "colour": make_looker(choose_by_colour, _look, "looks"),
 }
 """`colour` is a flawed demonstrator: it sees colours but no forms, and is right half of the time with distractors."""

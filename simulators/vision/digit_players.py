@@ -1,0 +1,55 @@
+"""Players that look at one cell of a scene and say its digit, for the worlds that show scenes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from games.contracts import View
+from simulators.base import Answer
+from simulators.vision.drawing import pick
+from simulators.vision.scenes import Scene, cells_of_colour
+
+
+class ShowsScene(Protocol):
+    """A match with a scene."""
+
+    scene: Scene
+
+
+Choose = Callable[[Any, np.random.Generator], int]
+"""Choice of a cell to look at, in a match."""
+
+
+def make_looker(choose: Choose, look: Callable[[Any, int], str], fact: str) -> Callable[[Any, int], Answer]:
+    """Return a factory of players that look at one chosen cell and say its digit.
+
+    `look` returns the act that shows a cell. The public `fact` counts the looks.
+    """
+
+    def make(game: ShowsScene, seed: int) -> Answer:
+        rng = np.random.default_rng([seed, 1])
+        chosen = 0
+
+        def act(seen: View) -> str:
+            nonlocal chosen
+            if seen.public[fact]:
+                return str(game.scene.digits[chosen])
+            chosen = choose(game, rng)
+            return look(game, chosen)
+
+        return act
+
+    return make
+
+
+def choose_target(game: ShowsScene, rng: np.random.Generator) -> int:
+    """Return the wanted object's cell."""
+    return game.scene.target
+
+
+def choose_by_colour(game: ShowsScene, rng: np.random.Generator) -> int:
+    """Return a random cell with the wanted colour."""
+    return pick(rng, cells_of_colour(game.scene))
