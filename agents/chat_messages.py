@@ -51,7 +51,7 @@ class ChatMessage:
 
     @property
     def content(self) -> Content:
-        """The message's text, or its texts and images in order."""
+        """Text of the message, or texts and images in order."""
         return self.parts or self.text
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The nano policy that sees: a random SmolVLM of about a million parameters, with a tokenizer for terse scenes.
+"""Nano policy that sees: a random SmolVLM of about a million parameters, with a tokenizer for terse scenes.
 
 It is generated from a seed like the other nano policies. An image of any size is scaled to 48 pixels and has 3 x 3
 tokens. Colours, forms, digits and names of cells are single tokens, so that an image token can stand for a word.

@@ -72,7 +72,7 @@ def available() -> list[ModelInfo]:
 
 
 class BuiltIn(NamedTuple):
-    """A model that is made here: its source, which identifies its contents, number of parameters, and its maker."""
+    """Built-in model: how it is made, and the source and size that identify it."""
 
     source: str
     parameters: int

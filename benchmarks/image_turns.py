@@ -4,7 +4,7 @@
 
 A model of random weights reads a picture and 40 tokens of text per stream and says 24. Play: the engine's replies
 beside `generate` with the same batch. Learning: a scorer's pass, forward and backward, beside the model's own over the
-same streams as one batch. Seconds are a processor's, the median of rounds in turns; memory is the largest growth of the
+same streams as one batch. Seconds are CPU time, the median of alternating rounds; memory is the largest growth of the
 process. Writes results/image_turns.json.
 """
 
@@ -118,7 +118,7 @@ def _forget(model: Any) -> None:
 
 
 def measure(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, dict[str, float]]:
-    """Return seconds (median) and peak growth in MiB of each step, taken in turns."""
+    """Return seconds (median) and peak growth in MiB of each step, over alternating rounds."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     growth = dict.fromkeys(steps, 0.0)
     for step in steps.values():

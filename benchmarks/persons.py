@@ -42,7 +42,7 @@ PERSON = (
     "{{scripted: [oracle], matches: {lessons}, epochs: 2, minibatches: 32, lr: 3e-3}}}}"
 )
 ARMS = {"script": ("", "oracle"), "model": (PERSON, "customer"), "shared": ("", "agent")}
-"""The person's own policy, if any, and the policy at the customer's seat."""
+"""By arm, the settings of the person's policy and the policy at the customer's seat."""
 
 
 def open_arm(stack: ExitStack, name: str, lessons: int) -> Lab:

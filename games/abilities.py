@@ -115,7 +115,7 @@ class GroundingLesson(NamedTuple):
 
 @runtime_checkable
 class Grounds(Ability, Protocol):
-    """A game that draws labelled images of its world, to be learned before it is played."""
+    """A game that provides lessons: labelled images of its world, to train on before play."""
 
     lesson_kinds: Sequence[str]
 

@@ -26,7 +26,7 @@ class Inputs:
 
     @property
     def has_images(self) -> bool:
-        """Whether some context has images."""
+        """True if a context has images."""
         return self._features is not None
 
     def jump(self, ids: Ids) -> int:

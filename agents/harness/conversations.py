@@ -64,7 +64,7 @@ class Continuation:
 
     @property
     def media(self) -> tuple[MediaSpan, ...]:
-        """The images of the full context."""
+        """Images of the full context."""
         stream = self.conversation.stream
         return (*stream.media, *moved(self.new_media, len(stream)))
 

@@ -51,8 +51,8 @@ class Result:
     seats: tuple[str, ...]
     matches: int
     figures: dict[str, list[float]]
-    """One value per deal, NaN if unknown: payoff, invalid (share of the contender's acts), win, `learned` (score of a
-    reward model), turns, and the numbers of the game's report."""
+    """Values by figure, one per deal, NaN if unknown: payoff, invalid (share of the contender's acts), win, turns,
+    `learned` (a reward model's score), and the numbers of the game's report."""
     scored: dict[str, int] | None
     """Matches by outcome: win, draw, loss. None if no outcome is a win: one seat, a cooperative game, self-play, or
     seats that are not rivals."""

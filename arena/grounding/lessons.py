@@ -31,7 +31,7 @@ class Lesson:
 
     kind: str
     stream: Stream
-    """The prompt, with its images, and the answer after it."""
+    """Prompt with images, and the answer after it."""
     labels: tuple[tuple[int, int], ...]
     """Image tokens and the words that they stand for."""
     answer: tuple[tuple[int, int], ...]

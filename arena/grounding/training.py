@@ -1,4 +1,4 @@
-"""The training loop of the pipeline stage `ground`."""
+"""Training loop of the pipeline stage `ground`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The warm start of a run: policies imitate scripted ones before they learn from reward."""
+"""Warm start of a run: policies imitate scripted ones before they learn from reward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind `average`: merge policies that earlier stages trained from the same weights into their mean."""
+"""Stage kind `average`: merge policies that earlier stages trained from the same weights into their mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind `ground`: connect the image tokens of a policy with words, by lessons of a game."""
+"""Stage kind `ground`: connect the image tokens of a policy with words, by lessons of a game."""
 
 from __future__ import annotations
 

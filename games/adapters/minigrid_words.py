@@ -1,4 +1,4 @@
-"""What an agent of MiniGrid sees, in words."""
+"""Describe the view of a MiniGrid agent in words."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from games.base import one_line
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 MOST_DRAWS = 200_000
-"""Maximum random numbers for a world, which take a second. Levels draw again and again until all objects have a place."""
+"""Maximum random numbers for a world, about a second. Levels draw until all objects have a place."""
 
 
 def found(family: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The desk's domains, and the customer of each with its seat."""
+"""Table of the desk's domains, each with its customer and seat."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Speech:
     more: bool = False
     """Whether it asks for further requests."""
     steps: tuple[Step, ...] = ()
-    """What the customer is to do on its phone, in domains where it has one."""
+    """Instructions that the customer has to follow on its phone, in domains with one."""
 
 
 def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:

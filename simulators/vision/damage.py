@@ -1,4 +1,4 @@
-"""What was done to a picture of `transform`, besides showing it small."""
+"""Damage to a picture of `transform`, besides its reduction."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Scene(NamedTuple):
 
     @property
     def wanted(self) -> Thing:
-        """The target."""
+        """Wanted object."""
         thing = self.things[self.target]
         assert thing is not None
         return thing

@@ -85,7 +85,7 @@ class Question(NamedTuple):
 
     @property
     def value(self) -> int:
-        """The right answer."""
+        """Right answer."""
         return self.slide.values[self.row]
 
     def is_shown_by(self, box: Box) -> bool:

@@ -1,5 +1,6 @@
 """The stage `average`: means by hand, what cannot be averaged, and a pipeline that goes on from the mean."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from arena.cli.loop import wait
 from arena.config.pipeline import read_pipeline
 from arena.config.sources import text_layer
 from arena.errors import ConfigError
-from arena.pipelines.running import start_pipeline
+from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.stages.average import mean_weights
 from arena.store.checkpoints import newest
 from tests.factories.labs import Quiet
@@ -66,6 +67,15 @@ def test_a_pipeline_goes_on_from_the_mean(tmp_path: Path) -> None:
     for name, tensor in mean.items():
         assert torch.allclose(tensor, 0.75 * one[name] + 0.25 * other[name], atol=1e-6)
         assert torch.equal(tensor, last[name])
+
+    for lost in (["done.json"], ["done.json", "checkpoints"]):  # as if killed after or before its checkpoint
+        for name in lost:
+            path = place / "stages" / "04-average" / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(place / "stages" / "05-last")
+        wait(resume_pipeline(place, Quiet()))
+        again = weights("04-average")
+        assert all(torch.equal(tensor, again[name]) for name, tensor in mean.items())
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""The customer's phone: its settings, its state and tools, and instructions about it."""
+"""Phone of a customer: settings, state, tools, and instructions about it."""

@@ -1,4 +1,4 @@
-"""The customer's phone: its state, whether a service works, and the tools by which only the customer uses it."""
+"""State of a customer's phone, and the tools by which only the customer uses it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Name = Literal[
     "airplane_mode", "sim_card", "sim_lock", "mobile_data", "data_roaming", "network_mode", "apn", "vpn", "data_saver",
     "wifi_calling",
 ]  # fmt: skip
-"""The keys of `SETTINGS`."""
+"""Names of the settings."""
 
 
 @dataclass

@@ -10,7 +10,7 @@ from simulators.extractor import Vocabulary, vocabulary
 
 Service = Literal["calls", "data"]
 THINGS: Mapping[Service, str] = {"calls": "calls", "data": "mobile data"}
-"""The customer's words for each service."""
+"""Words of the customer for each service."""
 SERVICE = "service"
 """Name that stands for a trial of the service that is complained of; its values are `WORKS` and `FAILS`."""
 WORKS, FAILS = "works", "fails"

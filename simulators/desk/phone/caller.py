@@ -1,4 +1,4 @@
-"""The customer with a phone: it does on it what the agent says in words, and tells what it shows.
+"""Scripted customer with a phone, who does what the agent says and reports what the phone shows.
 
 It never does what it was not told. By persona it may first not find a setting, or fail to change it, and says so.
 """

@@ -1,4 +1,4 @@
-"""The played customer with a phone: its seat has the phone's tools, and what it says of the phone is checked.
+"""Played customer with a phone: the seat has the phone's tools, and its reports of the phone are checked.
 
 A call is a turn of this seat, and its result is for this seat alone.
 """

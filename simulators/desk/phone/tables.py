@@ -1,4 +1,4 @@
-"""The phone company's tables: schema, generated rows, and the faults of a line and its phone."""
+"""Tables of the phone company: schema, generated rows, and the faults of a line and its phone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phone company's tools and policy. The agent sees the account alone, and learns by asking what the phone shows."""
+"""Tools and policy of the phone company. The agent sees the account and has to ask what the phone shows."""
 
 from __future__ import annotations
 

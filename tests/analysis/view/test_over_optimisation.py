@@ -1,4 +1,4 @@
-"""The chart of over-optimisation: learned reward and payoff over KL, and where the alarm began."""
+"""Chart of over-optimisation: learned reward and payoff over KL, and where the alarm began."""
 
 import math
 from typing import Any
