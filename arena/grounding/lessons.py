@@ -158,7 +158,7 @@ def shares(kinds: Mapping[str, float], batch: int) -> dict[str, int]:
     total = sum(kinds.values())
     exact = {kind: share / total * batch for kind, share in kinds.items()}
     counts = {kind: max(1, int(count)) for kind, count in exact.items()}
-    for kind in sorted(exact, key=lambda one: int(exact[one]) - exact[one])[: max(0, batch - sum(counts.values()))]:
+    for kind in sorted(exact, key=lambda one: counts[one] - exact[one])[: max(0, batch - sum(counts.values()))]:
         counts[kind] += 1
     return counts
 

@@ -131,6 +131,11 @@ def test_every_kind_has_its_share_of_a_batch(kinds: dict[str, float], batch: int
         assert count <= kinds[kind] / sum(kinds.values()) * batch + 1
 
 
+def test_a_kind_raised_to_one_lesson_gets_no_remainder_too() -> None:
+    # Exact shares of 11: .88, 1.25 and 8.87. The first is rounded up to 1, so the last lesson is c's.
+    assert shares({"a": 7008.0, "b": 10003.0, "c": 70898.0}, 11) == {"a": 1, "b": 1, "c": 9}
+
+
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
