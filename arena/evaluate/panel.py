@@ -10,7 +10,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from agents.policy import Policy
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
 from arena.evaluate import specs
@@ -179,8 +178,7 @@ def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
 
 def _unloaded(source: specs.Source) -> Casting:
     """Return the assignment of a source's policies to seats, with tokenizers but without weights."""
-    found = source.folders.items()
-    policies = {name: Policy.load(f"{source.spec}/{name}", folder, folder, train=False) for name, folder in found}
+    policies = {name: source.load_policy(name, f"{source.spec}/{name}") for name in source.folders}
     return Casting(name=source.spec, policies=policies, experiment=source.experiment)
 
 

@@ -23,6 +23,7 @@ from agents.engines.base import Engine
 from agents.engines.make import make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EndpointError, ScriptedPolicyError, WeightsError
+from agents.layouts import WHOLE
 from agents.names import nearest
 from agents.player import PREFIXES
 from agents.players.scripted import SCRIPTED, check_scripted, names_scripted
@@ -57,6 +58,12 @@ class Source:
     experiment: Experiment | None = None
     iteration: int = 0
     run: Path | None = None
+
+    def load_policy(self, name: str, label: str) -> Policy:
+        """Load a policy without its weights, with its run's limit of pixels. Raises WeightsError or ChatError."""
+        spec = self.experiment.policies.get(name) if self.experiment else None
+        folder = self.folders[name]
+        return Policy.load(label, folder, folder, train=False, sight=spec.sight if spec else WHOLE)
 
 
 def read_spec(spec: str, trust: bool = False) -> Source:
@@ -177,7 +184,6 @@ class Contenders:
         self.engine = engine or EngineSpec()
         """Settings of the engine that serves the weights."""
         self._engines: dict[Precision, Engine] = {}
-        self._policies: dict[Path, Policy] = {}
 
     async def load(self, *specs: str, games: Iterable[str] = ()) -> list[Contender]:
         """Load the contenders of these specs, in order, after parsing all specs and probing all endpoints.
@@ -214,10 +220,9 @@ class Contenders:
         policies = {}
         for name, folder in source.folders.items():
             served = f"{source.spec}/{name}" if name else source.spec
-            if folder not in self._policies:
-                self.doing(f"loading {folder}")
-                self._policies[folder] = await compute(Policy.load, served, folder, folder, train=False)
-            policies[name] = self._policies[folder].past(served, source.iteration, folder)
+            self.doing(f"loading {folder}")
+            policy = await compute(source.load_policy, name, served)
+            policies[name] = policy.past(served, source.iteration, folder)
             await engine.publish(served, source.iteration, FolderWeights(folder))
         return ModelContender(
             source.spec,

@@ -16,6 +16,7 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError
+from arena.evaluate.specs import read_spec
 from arena.preflight import preflight
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
@@ -91,6 +92,13 @@ def test_a_budget_of_pixels_makes_images_smaller(config: Configs, tmp_path: Path
         assert [(span.length, span.size) for span in stream.media] == [(4, (16, 16))] * 2
     saved = tmp_path / "run" / "checkpoints" / "0001" / "policies" / "shared"
     token = tokenizer_and_frame(saved)[1].image
+    assert token and token.fit and token.fit(48, 48).tokens == 4
+
+
+def test_an_evaluated_adapter_sees_with_its_run_s_budget(config: Configs, tmp_path: Path) -> None:
+    adapter = ["policies.shared.images={pixels: 300}", "policies.shared.adapter={rank: 2, targets: [q_proj]}"]
+    finished(tmp_path / "run", given(config("qwen2_vl"), *adapter))
+    token = read_spec(f"{tmp_path}/run").load_policy("shared", "evaluated").frame.image
     assert token and token.fit and token.fit(48, 48).tokens == 4
 
 
