@@ -317,6 +317,7 @@ class VLLMEngine:
         from vllm.inputs import TokensPrompt
 
         served = self._served[request.policy]
+        server = self._servers[served.server]
         self._count += 1
         asked = SamplingParams(
             max_tokens=request.max_tokens,
@@ -328,8 +329,9 @@ class VLLMEngine:
             seed=int(np.random.SeedSequence(request.seed).generate_state(1, np.uint64)[0] >> 1),
             logprobs=0,
             detokenize=False,
+            # The most that vLLM allows; the scorer bans the placeholder, too (see `ban_placeholder`).
+            logit_bias={server.vision.image_token: -100.0} if server.vision else None,
         )
-        server = self._servers[served.server]
         request.check(server.vocabulary, server.positions)  # a GPU would end the server; vLLM would cut the reply
         prompt = TokensPrompt(prompt_token_ids=list(request.ids))
         if request.media:
