@@ -4,26 +4,27 @@
 
 A model of random weights reads a picture and 40 tokens of text per stream and says 24. Play: the engine's replies
 beside `generate` with the same batch. Learning: a scorer's pass, forward and backward, beside the model's own over the
-same streams as one batch. Seconds are CPU time, the median of alternating rounds; memory is the largest growth of the
-process. Writes results/image_turns.json.
+same streams as one batch. Seconds are CPU time, the median of alternating rounds. Memory is the peak growth of a fresh
+process during a step, after the same step with one stream (Linux only). Writes results/image_turns.json.
 """
 
 import argparse
 import asyncio
+import gc
 import json
-import resource
-from collections.abc import Callable
-from functools import partial
+import multiprocessing
 from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any
 
 import torch
+from memory import reset_peak, resident
 
 from agents.costs import costs
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
+from agents.heap import trim_memory
 from agents.packing import passes
 from agents.published import ModuleWeights
 from agents.scoring import StreamScorer, batch_of
@@ -117,23 +118,39 @@ def _forget(model: Any) -> None:
         model.base_model.rope_deltas = None
 
 
-def measure(steps: dict[str, Callable[[], None]], rounds: int) -> dict[str, dict[str, float]]:
-    """Return seconds (median) and peak growth in MiB of each step, over alternating rounds."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    growth = dict.fromkeys(steps, 0.0)
-    for step in steps.values():
-        step()
-    for _ in range(rounds):
-        for name, step in steps.items():
-            before, start = _peak(), process_time()
-            step()
+STEPS = {
+    "play": {"arena": play_here, "transformers": play_bare},
+    "learning": {"arena": learn_here, "transformers": learn_bare},
+}
+
+
+def measure_seconds(family: str, phase: str, rounds: int) -> dict[str, float]:
+    """Return the median CPU seconds of each step of a phase, over alternating rounds."""
+    model = make_model(family)
+    vision = vision_of(model)
+    streams = make_streams(vision)
+    seconds: dict[str, list[float]] = {name: [] for name in STEPS[phase]}
+    for _ in range(rounds + 1):  # the first is a warm-up
+        for name, step in STEPS[phase].items():
+            start = process_time()
+            step(model, vision, streams)
             seconds[name].append(process_time() - start)
-            growth[name] = max(growth[name], _peak() - before)
-    return {name: {"seconds": round(median(seconds[name]), 4), "MiB": round(growth[name], 1)} for name in steps}
+    return {name: round(median(each[1:]), 4) for name, each in seconds.items()}
 
 
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def measure_memory(family: str, phase: str, name: str) -> float:
+    """Return the peak growth in MiB of this process during one step. Call it in a fresh process."""
+    torch.set_num_threads(1)
+    model = make_model(family)
+    vision = vision_of(model)
+    streams = make_streams(vision)
+    STEPS[phase][name](model, vision, streams[:1])
+    gc.collect()
+    trim_memory()
+    reset_peak()
+    before = resident()["now"]
+    STEPS[phase][name](model, vision, streams)
+    return round((resident()["peak"] - before) * 1e9 / 2**20, 1)
 
 
 def main() -> None:
@@ -143,14 +160,15 @@ def main() -> None:
     torch.set_num_threads(1)
     found: dict[str, Any] = {"environment": environment()}
     for family in FAMILIES:
-        model = make_model(family)
-        vision = vision_of(model)
-        streams = make_streams(vision)
-        pairs = {"play": (play_here, play_bare), "learning": (learn_here, learn_bare)}
-        for phase, pair in pairs.items():
-            here, bare = (partial(step, model, vision, streams) for step in pair)
-            measured: dict[str, Any] = measure({"arena": here, "transformers": bare}, rounds)
-            measured["ratio"] = round(measured["arena"]["seconds"] / measured["transformers"]["seconds"], 3)
+        for phase, steps in STEPS.items():
+            seconds, memory = measure_seconds(family, phase, rounds), {}
+            for name in steps:
+                with multiprocessing.get_context("spawn").Pool(1) as fresh:
+                    memory[name] = fresh.apply(measure_memory, (family, phase, name))
+            measured = {"seconds": seconds, "MiB": memory} | {
+                f"{what} ratio": round(each["arena"] / each["transformers"], 3)
+                for what, each in (("seconds", seconds), ("MiB", memory))
+            }
             found.setdefault(family, {})[phase] = measured
             print(family, phase, measured)
     RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
