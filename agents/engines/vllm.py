@@ -26,7 +26,7 @@ from agents.engines import reaper
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.vllm_images import copy_processor, image_prompt
-from agents.engines.vllm_server import memory_folder, start, stop
+from agents.engines.vllm_server import last_error, memory_folder, start, stop
 from agents.errors import EngineError
 from agents.eyes.layout import Vision
 from agents.layouts import sees
@@ -315,6 +315,7 @@ class VLLMEngine:
     async def _generate_one(self, request: Request) -> Completion:
         from vllm import SamplingParams
         from vllm.inputs import TokensPrompt
+        from vllm.v1.engine.exceptions import EngineDeadError
 
         served = self._served[request.policy]
         server = self._servers[served.server]
@@ -342,7 +343,9 @@ class VLLMEngine:
             async for so_far in server.llm.generate(prompt, asked, str(self._count), lora_request=served.lora):
                 output = so_far
         except Exception as error:
-            raise EngineError(f"vLLM failed: {type(error).__name__}: {first_line(error)}") from error
+            assert self._scratch is not None
+            why = last_error(self._scratch, error) if isinstance(error, EngineDeadError) else first_line(error)
+            raise EngineError(f"vLLM failed: {type(error).__name__}: {why}") from error
         finally:
             served.writing -= 1
         (reply,) = output.outputs

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -13,15 +14,16 @@ from agents.errors import EngineError
 from agents.layouts import sees
 from agents.model_config import first_line, positions_in, read_json
 
+LOG = "vllm.log"
+
 
 def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch: Path, gpus: int = 1) -> Any:
     """Start a vLLM engine on a folder's model, with room for adapters of up to `rank` (0: none).
 
-    vLLM's stderr goes to `scratch`/vllm.log. Raises EngineError with the reason if it does not start.
+    vLLM's stderr goes to `LOG` in `scratch`. Raises EngineError with the reason if it does not start.
     """
-    log = scratch / "vllm.log"
     try:
-        with stderr_to(log):  # it would tear the live table
+        with stderr_to(scratch / LOG):  # it would tear the live table
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
@@ -49,7 +51,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 arguments |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": settings.max_loras + 1}
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except Exception as error:
-        raise EngineError(f"engine vllm did not start on {folder}: {_reason(log, error)}") from error
+        raise EngineError(f"engine vllm did not start on {folder}: {last_error(scratch, error)}") from error
 
 
 async def stop(llm: Any) -> None:
@@ -65,11 +67,12 @@ def _done() -> None:
     """Do nothing, in place of the `shutdown` of a stopped engine."""
 
 
-def _reason(log: Path, error: Exception) -> str:
-    """Return the last error in the log of vLLM's processes, else the exception's message."""
+def last_error(scratch: Path, error: Exception) -> str:
+    """Return the last error in the log of vLLM's processes in `scratch`, else the exception's message."""
+    log = scratch / LOG
     said = log.read_text(errors="replace").splitlines() if log.exists() else []
-    named = [line.rpartition("] ")[2].strip() for line in said if "Error: " in line or "Exception: " in line]
-    named = [line for line in named if "See root cause above" not in line]
+    named = [line.rpartition("] ")[2].strip() for line in said if re.search(r"(Error|Exception)(: |$)", line)]
+    named = [line for line in named if not re.search("See (root cause|stack trace)", line)]
     return (named[-1] if named else first_line(error))[:300]
 
 

@@ -68,17 +68,24 @@ SETTINGS: dict[str, dict[str, Any]] = {
 # fmt: on
 FAMILIES = tuple(SETTINGS)
 QWENS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
-PROCESSOR = {"size": {"shortest_edge": 64, "longest_edge": 4096}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+PROCESSOR = {
+    "size": {"shortest_edge": 64, "longest_edge": 4096}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3,
+    "patch_size": 4, "merge_size": 2, "temporal_patch_size": 2,
+}  # fmt: skip
 BYTES: dict[str, bytes] = {}
 
 
-def config_of(family: str, words: int = WORDS, image: int = IMAGE, end: int = 2, pad: int = 0) -> Any:
-    """Return the config of a family's small model, with this vocabulary and these ids."""
+def config_of(family: str, words: int = WORDS, image: int = IMAGE, end: int = 2, pad: int = 0, head: int = 16) -> Any:
+    """Return the config of a family's small model, with this vocabulary, these ids and this width of a head."""
     from transformers import AutoConfig
 
     settings = {"image_token_id": image, "tie_word_embeddings": False, "initializer_range": 0.1, **SETTINGS[family]}
     ends = {"eos_token_id": end, "pad_token_id": pad}
     settings["text_config"] = settings["text_config"] | {"vocab_size": words, **ends}
+    settings["text_config"] |= {"head_dim": head, "num_attention_heads": 64 // head, "num_key_value_heads": 32 // head}
+    if family in QWENS:
+        section = [head * share // 16 for share in (2, 3, 3)]
+        settings["text_config"]["rope_parameters"] = QWEN["text_config"]["rope_parameters"] | {"mrope_section": section}
     return AutoConfig.for_model(family, **settings, **ends)
 
 
@@ -168,12 +175,15 @@ def bare_scores(model: Any, vision: Vision, one: Stream, image: int = IMAGE) -> 
     return scores[torch.arange(len(own)), torch.tensor([one.ids[i] for i in own])]
 
 
-def build_eyes(folder: Path, family: str, seed: int = 0) -> Path:
-    """Write a random model of a family with nano's tokenizer and a small image processor to a folder."""
+def build_eyes(folder: Path, family: str, seed: int = 0, tokens: Sequence[str] = ("<image>",), head: int = 16) -> Path:
+    """Write a random model of a family with nano's tokenizer and a small image processor to a folder.
+
+    `tokens` are added to the vocabulary; the first is the placeholder of images. `head` is the width of a head.
+    """
     tokenizer = nano_tokenizer()
-    tokenizer.add_tokens(["<image>"], special_tokens=True)
-    image = tokenizer.convert_tokens_to_ids("<image>")
-    config = config_of(family, len(tokenizer), image, tokenizer.eos_token_id, tokenizer.pad_token_id)
+    tokenizer.add_tokens([*tokens], special_tokens=True)
+    image = tokenizer.convert_tokens_to_ids(tokens[0])
+    config = config_of(family, len(tokenizer), image, tokenizer.eos_token_id, tokenizer.pad_token_id, head)
     make_eyes(family, seed, config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR if family in QWENS else {}))

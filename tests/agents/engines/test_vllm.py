@@ -29,10 +29,13 @@ from agents.engines.spec import EngineSpec
 from agents.engines.vllm import VLLMEngine
 from agents.errors import ContextFull, EngineError
 from agents.model_config import NO_LIMIT
+from agents.policy import load_module
 from agents.published import FolderWeights, ModuleWeights, on_base
 from agents.stream import Stream
+from agents.vision import vision_of
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
+from tests.factories.eyes import IMAGE, bare_scores, build_eyes, picture, stream
 from tests.factories.models import stirred
 from tests.factories.requests import agrees, contexts, request
 from tests.factories.short_contexts import POSITIONS, assert_full, short_nano, talk
@@ -281,3 +284,30 @@ def test_killed_at_any_moment_it_leaves_nobody_behind_and_resumes(moment: float,
         done = subprocess.run([*arena, "resume", str(tmp_path / "run")], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl"])
+def test_replies_to_images_have_the_log_probabilities_of_the_weights(family: str, tmp_path: Path) -> None:
+    pytest.importorskip("torchvision", reason="vLLM reads Qwen's images through it")
+    tokens = ["<|image_pad|>", "<|video_pad|>"]  # vLLM knows them by these names, and on the CPU heads of 32
+    folder = build_eyes(tmp_path / "eyes", family, tokens=tokens, head=32)
+    model = load_module(folder, frozen=True)
+    vision: Any = vision_of(model)
+    streams = [stream(vision, [[picture(n), picture(n + 50, 32, 40)]], n) for n in range(6)]
+    asked = []
+    for n, one in enumerate(streams):
+        ids, media = one.before(one.mask.index(True))
+        ids = [vision.image_token if id == IMAGE else id for id in ids]
+        asked.append(request(ids, n, f"k{n}", media=tuple(media)))
+    engine = VLLMEngine(SPEC)
+    wait(engine.open())
+    try:
+        wait(engine.publish("p", 1, ModuleWeights(model)))
+        for one, got in zip(asked, generate(engine, asked), strict=True):
+            played = Stream()
+            played.observe(one.ids, one.media)
+            played.wrote(got.ids, got.logprobs, 0)
+            wanted = bare_scores(model, vision, played, vision.image_token)
+            assert got.logprobs == pytest.approx(wanted.tolist(), abs=1e-4)
+    finally:
+        wait(engine.close())
