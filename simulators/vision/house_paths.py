@@ -152,7 +152,7 @@ def distances(house: House, station: int) -> NDArray[np.int64]:
     """Return the lengths of the shortest paths to a thing from nodes `STEP` apart, [x, y]; `FARTHEST` without one."""
     x, y = np.mgrid[0 : 2 * ROOM + 1 : STEP, 0 : 2 * ROOM + 1 : STEP]
     thing, free = house.things[station], house.is_free(x, y, BODY + CLEAR)
-    goal = free & ((x - thing.x) ** 2 + (y - thing.y) ** 2 <= REACH**2)
+    goal = free & ((x - thing.x) ** 2 + (y - thing.y) ** 2 <= (REACH + CLEAR) ** 2)
     now = np.where(goal, 0, FARTHEST)
     while True:
         around, best = np.pad(now, 1, constant_values=FARTHEST), now

@@ -24,6 +24,8 @@ NEAR = 800
 """Distance from the thing's middle at which a stop is right, in millimetres."""
 REWARD, SCALE = 15.0, 3000
 """Payoff of a stop at the thing's middle, and the distance at which nothing would be left of it (ActiveVLN)."""
+FLOORS = (0.016, 0.01, 0.006, 0.001)
+"""Success rates of random acts by number of rooms, of 1,000 houses each."""
 _SEPARATOR = re.compile(r"[\s,;.]+")
 
 
@@ -46,7 +48,6 @@ class Rooms3D(Seeing):
     reward_parts: Mapping[str, str] = {ARRIVED: "a stop at the thing: 15 (1 - d / 3 m)"}
     players = PLAYERS
     lesson_kinds = KINDS
-    floor = 0.02
 
     def __init__(
         self,
@@ -69,6 +70,11 @@ class Rooms3D(Seeing):
         if self.size % 2:
             raise ValueError(f"size must be even, not {self.size}")
         super().__init__(**options)
+
+    @property
+    def floor(self) -> float:
+        """Success rate of random acts."""
+        return FLOORS[self.rooms - 1]
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a house and show it from the start."""

@@ -1,7 +1,7 @@
 """Lessons of `rooms3d`, by kind. Each shows a view from a random place; labels are those of a 3 x 3 grid.
 
 `colours`: the view after the word `colours`; labels are the colours of things, or `none`.
-`find`: the view after `find red`; cells with the thing of this colour say `left`, `middle` or `right`, the others `none`,
+`find`: the view after `find the red one`; cells with the thing of this colour say `left`, `middle` or `right`, the others `none`,
 and the answer is the column in which most of the thing is seen, or `none`.
 """
 
@@ -49,7 +49,7 @@ def draw_lesson(game: HouseGame, rng: np.random.Generator, kind: str) -> Groundi
     words = np.where(seen[number] >= VISIBLE, np.array(COLUMNS), NONE)
     most = seen[number].sum(0)
     answer = COLUMNS[int(most.argmax())] if most.max() >= VISIBLE else NONE
-    parts = (f"find {colours[number]}", album.add(pixels))
+    parts = (f"find the {colours[number]} one", album.add(pixels))
     return GroundingLesson(parts, album.pictures, (_labels(words),), answer)
 
 
