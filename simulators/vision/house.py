@@ -138,7 +138,9 @@ def draw_house(rng: np.random.Generator, rooms: int, things: int) -> House:
     for number in range(things):
         column, row = CELLS[slots[number] // 4]
         x, y = (ROOM // 2 + CORNER * (2 * side - 1) for side in divmod(slots[number] % 4, 2))
-        placed.append(Thing(kind if number < 2 else pick(rng, others), colours[number], column * ROOM + x, row * ROOM + y))
+        placed.append(
+            Thing(kind if number < 2 else pick(rng, others), colours[number], column * ROOM + x, row * ROOM + y)
+        )
     doors = tuple(pick(rng, DOORS) for _ in range(rooms - 1))
     tints = tuple(rng.permutation(len(CELLS))[:rooms].tolist())
     empty = House(rooms, doors, tints, tuple(placed), Pose(0, 0, 0), int(rng.integers(HEADINGS)))

@@ -12,7 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulators.base import SimulatorFault
-from simulators.vision.house import BODY, CLEAR, DIRECTIONS, HEADINGS, ROOM, STEP, House, Pose, Thing, squared, step
+from simulators.vision.house import (
+    BODY,
+    CLEAR,
+    DIRECTIONS,
+    HEADINGS,
+    RADIUS,
+    ROOM,
+    STEP,
+    House,
+    Pose,
+    Thing,
+    squared,
+    step,
+)
 
 LENGTHS, ANGLES = (25, 50, 75), (15, 30, 45)
 """Centimetres and degrees of acts."""
@@ -80,6 +93,8 @@ def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
         while not is_near(poses[-1], thing, REACH):
             if len(acts) == LONGEST:
                 raise SimulatorFault(f"no route from {start} to the {thing}")
+            if _is_straight(house, poses[-1][:2], _front(poses[-1], thing)):
+                ahead = ahead[-1:]
             while len(ahead) > 1 and _is_passed(house, poses[-1], *ahead[:2]):
                 ahead.pop(0)
             acts.append(_approach(house, poses[-1], ahead[0], thing))
@@ -87,6 +102,13 @@ def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
             poses.append(walked[-1])
             places += walked if acts[-1].word == "go" else []
     return Route((*acts, Act(STOP)), tuple(poses), tuple(places))
+
+
+def _front(pose: Pose, thing: Thing) -> Place:
+    """Return the place in front of a thing as seen from a pose, at the distance of the corners of its margin."""
+    away = math.dist(pose[:2], (thing.x, thing.y))
+    share = math.isqrt(2 * (RADIUS + BODY + 2 * PIXEL) ** 2) / max(away, 1)
+    return thing.x + int((pose.x - thing.x) * share), thing.y + int((pose.y - thing.y) * share)
 
 
 def _is_passed(house: House, pose: Pose, place: Place, following: Place) -> bool:

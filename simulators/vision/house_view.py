@@ -81,7 +81,7 @@ def _cast(house: House, pose: Pose, offsets: Whole, size: int) -> tuple[Whole, N
         is_met = (way > 0) if side else (way < 0)
         depth = (at - own[axis]) * size * ONE // np.where(is_met, way, 2 * side - 1)
         along = own[1 - axis] + depth * other // (size * ONE)
-        is_met &= (0 <= depth) & (depth < depths) & (low - SLACK <= along) & (along <= high + SLACK)
+        is_met &= (depth >= 0) & (depth < depths) & (low - SLACK <= along) & (along <= high + SLACK)
         depths = np.where(is_met, depth, depths)
         tints[is_met] = np.array(tint) * (DIM if axis else BRIGHT)
     return depths, (tints * FADE // (BRIGHT * (FADE + depths[:, None]))).astype(np.uint8)

@@ -39,8 +39,8 @@ class Rooms3D(Seeing):
     heading, or 0 for the whole path; budget, the maximum number of acts as a multiple of the expert's (the match ends
     early at it, and the viewer is not told); size of the picture's side, 16 to 256 pixels and even.
 
-    Reward part "arrived": 15 (1 - d / 3) for a stop at d metres from the middle of the thing, as in ActiveVLN. A stop is
-    right up to 80 cm there instead of 3 m, as rooms are 4 m wide, so a success pays 11 to 13.
+    Reward part "arrived": 15 (1 - d / 3) for a stop at d metres from the middle of the thing, as in ActiveVLN. A stop
+    is right up to 80 cm there instead of 3 m, as rooms are 4 m wide, so a success pays 11 to 13.
     """
 
     name = "rooms3d"
@@ -99,8 +99,9 @@ class Rooms3D(Seeing):
     def rules(self) -> str:
         """Return the task and the acts, as text."""
         return (
-            "Walk through the house to what you are told, and stop in front of it, at most 80 cm from its middle. Write up "
-            "to three acts: go 25, go 50, go 75 (centimetres), left 15, left 30, left 45 (degrees), right alike, or stop."
+            "Walk through the house to what you are told, and stop in front of it, at most 80 cm from its middle. "
+            "Write up to three acts: go 25, go 50, go 75 (centimetres), left 15, left 30, left 45 (degrees), right "
+            "alike, or stop."
         )
 
     def public(self) -> dict[str, Any]:
@@ -115,6 +116,10 @@ class Rooms3D(Seeing):
         """Return reset options of one house with two things that count as right, which the seat never learns."""
         one, two = rng.permutation(self.things)[:2].tolist()
         return {JUDGED: one}, {JUDGED: two}
+
+    def legal(self, seat: str) -> list[str]:
+        """Return the single acts, up to three of which may be joined."""
+        return [str(act) for act in ACTS]
 
     def play(self, seat: str, act: str) -> str:
         """Walk, and show what is seen then. Returns the acts; raises IllegalAct for other texts."""

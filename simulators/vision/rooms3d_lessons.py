@@ -1,12 +1,13 @@
 """Lessons of `rooms3d`, by kind. Each shows a view from a random place; labels are those of a 3 x 3 grid.
 
 `colours`: the view after the word `colours`; labels are the colours of things, or `none`.
-`find`: the view after `find the red one`; cells with the thing of this colour say `left`, `middle` or `right`, the others `none`,
-and the answer is the column in which most of the thing is seen, or `none`.
+`find`: the view after `find the red one`; cells with this thing say `left`, `middle` or `right`, the others `none`, and
+the answer is the column in which most of it is seen, or `none`.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -60,7 +61,9 @@ def _draw_pose(rng: np.random.Generator, house: House, number: int) -> Pose:
         x, y = rng.integers(2 * ROOM, size=2).tolist()
         if house.is_free(x, y, BODY + CLEAR // 2):
             break
-    towards = max(range(HEADINGS), key=lambda one: DIRECTIONS[one][0] * (thing.x - x) + DIRECTIONS[one][1] * (thing.y - y))
+    towards = max(
+        range(HEADINGS), key=lambda one: DIRECTIONS[one][0] * (thing.x - x) + DIRECTIONS[one][1] * (thing.y - y)
+    )
     turn = pick(rng, range(-TURNED, TURNED + 1)) if rng.integers(4) else pick(rng, range(HEADINGS))
     return Pose(x, y, (towards + turn) % HEADINGS)
 
@@ -68,7 +71,7 @@ def _draw_pose(rng: np.random.Generator, house: House, number: int) -> Pose:
 def _by_cell(is_shown: np.ndarray) -> np.ndarray:
     """Return the share of pixels in each cell, [3, 3]."""
     edges = [size * len(is_shown) // GRID for size in range(GRID + 1)]
-    rows = list(zip(edges, edges[1:], strict=False))
+    rows = list(pairwise(edges))
     return np.array([[is_shown[top:bottom, left:right].mean() for left, right in rows] for top, bottom in rows])
 
 

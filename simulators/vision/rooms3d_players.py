@@ -16,7 +16,11 @@ from simulators.vision.house_paths import ANGLES, LENGTHS, STOP, Act, expert_rou
 
 MOST_ACTS = 3
 """Maximum acts of a turn."""
-ACTS = (*(Act("go", one) for one in LENGTHS), *(Act(way, one) for way in ("left", "right") for one in ANGLES), Act(STOP))
+ACTS = (
+    *(Act("go", one) for one in LENGTHS),
+    *(Act(way, one) for way in ("left", "right") for one in ANGLES),
+    Act(STOP),
+)
 
 
 class Played(Protocol):
