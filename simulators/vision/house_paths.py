@@ -60,11 +60,11 @@ class Route(NamedTuple):
     places: tuple[Pose, ...]
     """Start, and the pose after each step."""
 
-    def part_way(self, steps: int) -> Pose:
-        """Return the last pose with at least this many steps before the end, or else the first."""
+    def part_way(self, distance: int) -> Pose:
+        """Return the last pose with at least this distance in steps before the end, or else the first."""
         ahead, found = len(self.places) - 1, self.poses[0]
         for act, pose in zip(self.acts, self.poses, strict=True):
-            found = pose if ahead >= steps else found
+            found = pose if ahead * STEP >= distance else found
             ahead -= act.amount * 10 // STEP if act.word == "go" else 0
         return found
 
@@ -102,6 +102,13 @@ def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
             poses.append(walked[-1])
             places += walked if acts[-1].word == "go" else []
     return Route((*acts, Act(STOP)), tuple(poses), tuple(places))
+
+
+def route_from(house: House, stations: tuple[int, ...], distance: int) -> Route:
+    """Return the expert's route from the house's start, or from where this distance is left, in the other heading."""
+    route = expert_route(house, house.start, stations)
+    start = route.part_way(distance) if distance else house.start
+    return route if start == house.start else expert_route(house, start._replace(heading=house.heading), stations)
 
 
 def _front(pose: Pose, thing: Thing) -> Place:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -12,11 +11,12 @@ import numpy as np
 
 from games.abilities import GroundingLesson
 from games.base import IllegalAct, flag, whole_number
-from simulators.vision.house import STEP, House, draw_house, squared
-from simulators.vision.house_paths import STOP, Act, expert_route, is_near, length, ndtw, perform, spl
+from simulators.vision.house import House, draw_house, squared
+from simulators.vision.house_paths import STOP, is_near, length, ndtw, perform, route_from, spl
 from simulators.vision.house_view import paint
+from simulators.vision.rooms3d_acts import ACTS, read_acts, written
 from simulators.vision.rooms3d_lessons import KINDS, draw_lesson
-from simulators.vision.rooms3d_players import ACTS, MOST_ACTS, PLAYERS, written
+from simulators.vision.rooms3d_players import PLAYERS
 from simulators.vision.seeing import JUDGED, Seeing
 
 ARRIVED = "arrived"
@@ -26,7 +26,6 @@ REWARD, SCALE = 15.0, 3000
 """Payoff of a stop at the thing's middle, and the distance at which nothing would be left of it (ActiveVLN)."""
 FLOORS = (0.016, 0.01, 0.006, 0.001)
 """Success rates of random acts by number of rooms, of 1,000 houses each."""
-_SEPARATOR = re.compile(r"[\s,;.]+")
 
 
 class Rooms3D(Seeing):
@@ -80,13 +79,8 @@ class Rooms3D(Seeing):
         """Draw a house and show it from the start."""
         self.house, wanted = self.draw_house(rng), int(options.get(JUDGED, 0))
         self.wanted, self.stations = self.house.things[wanted], (2, 0) if self.landmark else (0,)
-        self.pose = self.house.start
-        self.route = expert_route(self.house, self.pose, self.stations)
-        if self.distance:
-            ahead = self.route.part_way(self.distance * 1000 // STEP)
-            if ahead != self.pose:
-                self.pose = ahead._replace(heading=self.house.heading)
-                self.route = expert_route(self.house, self.pose, self.stations)
+        self.route = route_from(self.house, self.stations, self.distance * 1000)
+        self.pose = self.route.poses[0]
         self.path, self.acts, self.success = [self.pose], 0, False
         via = f"the {self.house.things[2]}, then to " if self.landmark else ""
         self.instruction = f"go to {via}the {self.house.things[0]}"
@@ -129,7 +123,9 @@ class Rooms3D(Seeing):
         for one in acts:
             self.acts += 1
             if one.word == STOP:
-                self._stop(seat)
+                self.success = is_near(self.pose, self.wanted, NEAR)
+                self.pay(seat, ARRIVED, self.success * REWARD * (1 - self._left() / SCALE))
+                self.end(STOP, "You are there." if self.success else "You are not there.")
                 break
             walked = perform(self.house, self.pose, one)
             self.pose = walked[-1]
@@ -141,40 +137,22 @@ class Rooms3D(Seeing):
             self.show(self.instruction, paint(self.house, self.pose, self.size))
         return written(acts)
 
-    def _stop(self, seat: str) -> None:
-        self.success = is_near(self.pose, self.wanted, NEAR)
-        if self.success:
-            self.pay(seat, ARRIVED, REWARD * (1 - math.sqrt(squared(self.pose, self.wanted)) / SCALE))
-        self.end(STOP, "You are there." if self.success else "You are not there.")
+    def _left(self) -> float:
+        return math.sqrt(squared(self.pose, self.wanted))
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `spl`, `ndtw`, the metres to the thing (`left`), `acts`, and the expert's acts.
 
         The expert's path stands for the shortest one, and is the reference of nDTW.
         """
-        return {
-            "score": float(self.success),
-            "success": self.success,
-            "spl": spl(self.success, length(self.route.places), length(self.path)),
-            "ndtw": ndtw(self.path, self.route.places, NEAR),
-            "left": math.sqrt(squared(self.pose, self.wanted)) / 1000,
-            "acts": self.acts,
-            "expert_acts": len(self.route.acts),
+        reference, acts = self.route.places, {"acts": self.acts, "expert_acts": len(self.route.acts)}
+        paths = {
+            "spl": spl(self.success, length(reference), length(self.path)),
+            "ndtw": ndtw(self.path, reference, NEAR),
+            "left": self._left() / 1000,
         }
+        return {"score": float(self.success), "success": self.success, **paths, **acts}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson; see `rooms3d_lessons` for the kinds. Raises ValueError for another kind."""
         return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)
-
-
-def read_acts(text: str) -> list[Act]:
-    """Return the one to three acts that a text names; [] for another text."""
-    words = [word for word in _SEPARATOR.split(text.lower().replace("forward", "go")) if word]
-    known, found = {str(one): one for one in ACTS}, list[Act]()
-    while words and len(found) < MOST_ACTS:
-        count = 1 if words[0] == STOP else 2
-        name, words = " ".join(words[:count]), words[count:]
-        if name not in known:
-            return []
-        found.append(known[name])
-    return [] if words else found

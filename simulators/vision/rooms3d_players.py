@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from typing import Protocol
 
@@ -12,15 +12,8 @@ from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.drawing import pick
 from simulators.vision.house import House, Pose
-from simulators.vision.house_paths import ANGLES, LENGTHS, STOP, Act, expert_route
-
-MOST_ACTS = 3
-"""Maximum acts of a turn."""
-ACTS = (
-    *(Act("go", one) for one in LENGTHS),
-    *(Act(way, one) for way in ("left", "right") for one in ANGLES),
-    Act(STOP),
-)
+from simulators.vision.house_paths import LENGTHS, STOP, Act, expert_route
+from simulators.vision.rooms3d_acts import ACTS, MOST_ACTS, written
 
 
 class Played(Protocol):
@@ -49,11 +42,6 @@ def _planner(plan: Plan) -> Callable[[Played, int], Answer]:
         return act
 
     return make
-
-
-def written(acts: Sequence[Act]) -> str:
-    """Return acts as text."""
-    return " ".join(map(str, acts))
 
 
 def _to_form(game: Played, rng: np.random.Generator) -> Iterator[Act]:
