@@ -113,14 +113,13 @@ def route_from(house: House, stations: tuple[int, ...], distance: int) -> Route:
 
 def _front(pose: Pose, thing: Thing) -> Place:
     """Return the place in front of a thing as seen from a pose, at the distance of the corners of its margin."""
-    away = math.dist(pose[:2], (thing.x, thing.y))
-    share = math.isqrt(2 * (RADIUS + BODY + 2 * PIXEL) ** 2) / max(away, 1)
-    return thing.x + int((pose.x - thing.x) * share), thing.y + int((pose.y - thing.y) * share)
+    corner, away = math.isqrt(2 * (RADIUS + BODY + 2 * PIXEL) ** 2), max(_apart(pose, thing[2:]), 1)
+    return thing.x + (pose.x - thing.x) * corner // away, thing.y + (pose.y - thing.y) * corner // away
 
 
 def _is_passed(house: House, pose: Pose, place: Place, following: Place) -> bool:
     """Return True if a place is less than a step away, or the walker can go straight to the one after it."""
-    return math.dist(pose[:2], place) < STEP or _is_straight(house, pose[:2], following)
+    return _apart(pose, place) < STEP or _is_straight(house, pose[:2], following)
 
 
 def _approach(house: House, pose: Pose, place: Place, thing: Thing) -> Act:
@@ -149,12 +148,16 @@ def shortest_path(house: House, pose: Pose, station: int) -> list[Place]:
     left = distances(house, station)
     near = [(pose.x // STEP + x, pose.y // STEP + y) for x in range(-2, 4) for y in range(-2, 4)]
     near = [node for node in near if min(node) >= 0 and max(node) < len(left) and left[node] < FARTHEST]
-    near.sort(key=lambda node: left[node] + math.dist(pose[:2], _place(node)))
+    near.sort(key=lambda node: left[node] + _apart(pose, _place(node)))
     path = [next(node for node in near if _is_straight(house, pose[:2], _place(node)))]
     while left[path[-1]]:
         x, y = path[-1]
         path.append(min(product((x - 1, x, x + 1), (y - 1, y, y + 1)), key=lambda node: left[node]))
     return [_place(node) for node in path]
+
+
+def _apart(pose: Pose, place: Place) -> int:
+    return math.isqrt((pose.x - place[0]) ** 2 + (pose.y - place[1]) ** 2)
 
 
 def _place(node: tuple[int, int]) -> Place:
