@@ -66,9 +66,9 @@ def _outline(kind: str, offsets: Whole, depth: int, side: int, size: int) -> NDA
     below = offsets[:, None] * depth
     if kind == "ball":
         down = below - (EYE - RADIUS) * size
-        return across**2 + down**2 <= (RADIUS * size) ** 2  # type: ignore[no-any-return]
+        return across**2 + down**2 <= (RADIUS * size) ** 2
     top, half = (-EYE, RADIUS * 3 // 5) if kind == "pillar" else (EYE - BOX, RADIUS)
-    return (abs(across) <= half * size) & (top * size <= below) & (below <= EYE * size)  # type: ignore[no-any-return]
+    return (abs(across) <= half * size) & (top * size <= below) & (below <= EYE * size)
 
 
 def _cast(house: House, pose: Pose, offsets: Whole, size: int) -> tuple[Whole, NDArray[np.uint8]]:
