@@ -81,7 +81,7 @@ class Rooms3D(Seeing):
         self.wanted, self.stations = self.house.things[wanted], (2, 0) if self.landmark else (0,)
         self.route = route_from(self.house, self.stations, self.distance * 1000)
         self.pose = self.route.poses[0]
-        self.path, self.acts, self.success = [self.pose], 0, False
+        self.path, self.acts, self.success, self.same_form = [self.pose], 0, False, False
         via = f"the {self.house.things[2]}, then to " if self.landmark else ""
         self.instruction = f"go to {via}the {self.house.things[0]}"
         self.show(self.instruction, paint(self.house, self.pose, self.size))
@@ -124,6 +124,7 @@ class Rooms3D(Seeing):
             self.acts += 1
             if one.word == STOP:
                 self.success = is_near(self.pose, self.wanted, NEAR)
+                self.same_form = any(is_near(self.pose, thing, NEAR) for thing in self.house.things[:2])
                 self.pay(seat, ARRIVED, self.success * REWARD * (1 - self._left() / SCALE))
                 self.end(STOP, "You are there." if self.success else "You are not there.")
                 break
@@ -141,7 +142,8 @@ class Rooms3D(Seeing):
         return math.sqrt(squared(self.pose, self.wanted))
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, `spl`, `ndtw`, the metres to the thing (`left`), `acts`, and the expert's acts.
+        """Return `score`, `success`, `same_form` (a stop at a thing of the wanted form), `spl`, `ndtw`, the distance to the
+        thing in metres (`left`), `acts` and `expert_acts`.
 
         The expert's path stands for the shortest one, and is the reference of nDTW.
         """
@@ -151,7 +153,7 @@ class Rooms3D(Seeing):
             "ndtw": ndtw(self.path, reference, NEAR),
             "left": self._left() / 1000,
         }
-        return {"score": float(self.success), "success": self.success, **paths, **acts}
+        return {"score": float(self.success), "success": self.success, "same_form": self.same_form, **paths, **acts}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson; see `rooms3d_lessons` for the kinds. Raises ValueError for another kind."""
