@@ -124,6 +124,12 @@ def step(pose: Pose) -> Pose:
     return Pose(pose.x + dx, pose.y + dy, pose.heading)
 
 
+def heading_to(pose: Pose, thing: Thing) -> int:
+    """Return the heading from a pose that comes nearest to a thing."""
+    dx, dy = thing.x - pose.x, thing.y - pose.y
+    return max(range(HEADINGS), key=lambda one: DIRECTIONS[one][0] * dx + DIRECTIONS[one][1] * dy)
+
+
 def squared(one: Pose | Thing, other: Pose | Thing) -> int:
     """Return the squared distance of two places."""
     return (one.x - other.x) ** 2 + (one.y - other.y) ** 2

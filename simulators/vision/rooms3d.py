@@ -142,8 +142,8 @@ class Rooms3D(Seeing):
         return math.sqrt(squared(self.pose, self.wanted))
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, `same_form` (a stop at a thing of the wanted form), `spl`, `ndtw`, the distance to the
-        thing in metres (`left`), `acts` and `expert_acts`.
+        """Return `score`, `success`, `same_form` (a stop at a thing of the wanted form), `spl`, `ndtw`, the distance to
+        the thing in metres (`left`), `acts` and `expert_acts`.
 
         The expert's path stands for the shortest one, and is the reference of nDTW.
         """

@@ -2,7 +2,7 @@
 
 `colours`: the view after the word `colours`; labels are the colours of things, or `none`.
 `find`: the view after `find the red one`; cells with this thing say `left`, `middle` or `right`, the others `none`, and
-the answer is the column in which most of it is seen, or `none`.
+the answer is the act that faces it (`left 45` to `right 45`, `go 75` if it is straight ahead), or `none`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from games.abilities import GroundingLesson, Labels
 from games.png import Album
 from simulators.vision.drawing import pick
-from simulators.vision.house import BODY, CLEAR, DIRECTIONS, HEADINGS, ROOM, House, Pose
+from simulators.vision.house import BODY, CLEAR, HEADINGS, ROOM, House, Pose, Thing, heading_to
+from simulators.vision.house_paths import ANGLES, LENGTHS, Act
 from simulators.vision.house_view import draw_view
 
 KINDS = ("colours", "find")
@@ -41,17 +42,24 @@ def draw_lesson(game: HouseGame, rng: np.random.Generator, kind: str) -> Groundi
         raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
     house, album = game.draw_house(rng), Album()
     number = int(rng.integers(len(house.things)))
-    pixels, shown = draw_view(house, _draw_pose(rng, house, number), game.size)
+    pose = _draw_pose(rng, house, number)
+    pixels, shown = draw_view(house, pose, game.size)
     seen = np.stack([_by_cell(shown == other) for other in range(len(house.things))])
     colours = [thing.colour for thing in house.things]
     if kind == "colours":
         words = np.where(seen.max(0) >= VISIBLE, np.array(colours)[seen.argmax(0)], NONE)
         return GroundingLesson(("colours", album.add(pixels)), album.pictures, (_labels(words),))
     words = np.where(seen[number] >= VISIBLE, np.array(COLUMNS), NONE)
-    most = seen[number].sum(0)
-    answer = COLUMNS[int(most.argmax())] if most.max() >= VISIBLE else NONE
     parts = (f"find the {colours[number]} one", album.add(pixels))
+    answer = _facing(pose, house.things[number]) if (words != NONE).any() else NONE
     return GroundingLesson(parts, album.pictures, (_labels(words),), answer)
+
+
+def _facing(pose: Pose, thing: Thing) -> str:
+    """Return the act that turns a pose to a thing, or goes there if it is ahead."""
+    turn = (heading_to(pose, thing) - pose.heading + HEADINGS // 2) % HEADINGS - HEADINGS // 2
+    angle = ANGLES[min(max(abs(turn), 1), len(ANGLES)) - 1]
+    return str(Act("go", LENGTHS[-1]) if not turn else Act("right" if turn > 0 else "left", angle))
 
 
 def _draw_pose(rng: np.random.Generator, house: House, number: int) -> Pose:
@@ -61,11 +69,8 @@ def _draw_pose(rng: np.random.Generator, house: House, number: int) -> Pose:
         x, y = rng.integers(2 * ROOM, size=2).tolist()
         if house.is_free(x, y, BODY + CLEAR // 2):
             break
-    towards = max(
-        range(HEADINGS), key=lambda one: DIRECTIONS[one][0] * (thing.x - x) + DIRECTIONS[one][1] * (thing.y - y)
-    )
     turn = pick(rng, range(-TURNED, TURNED + 1)) if rng.integers(4) else pick(rng, range(HEADINGS))
-    return Pose(x, y, (towards + turn) % HEADINGS)
+    return Pose(x, y, (heading_to(Pose(x, y, 0), thing) + turn) % HEADINGS)
 
 
 def _by_cell(is_shown: np.ndarray) -> np.ndarray:
