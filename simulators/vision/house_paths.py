@@ -202,6 +202,11 @@ def length(path: Sequence[Pose]) -> float:
     return sum(math.dist(one[:2], other[:2]) for one, other in pairwise(path))
 
 
+def compare(path: Sequence[Pose], reference: Sequence[Pose], success: bool, near: int) -> dict[str, float]:
+    """Return `spl` and `ndtw` of a path beside a reference of shortest length."""
+    return {"spl": spl(success, length(reference), length(path)), "ndtw": ndtw(path, reference, near)}
+
+
 def spl(success: bool, shortest: float, walked: float) -> float:
     """Return the success weighted by path length: shortest over walked length, at most 1; 0 without success."""
     return success * shortest / max(shortest, walked, 1e-9)

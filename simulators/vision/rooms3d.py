@@ -11,8 +11,8 @@ import numpy as np
 
 from games.abilities import GroundingLesson
 from games.base import IllegalAct, flag, whole_number
-from simulators.vision.house import House, draw_house, squared
-from simulators.vision.house_paths import STOP, is_near, length, ndtw, perform, route_from, spl
+from simulators.vision.house import House, draw_house
+from simulators.vision.house_paths import STOP, compare, is_near, perform, route_from
 from simulators.vision.house_view import paint
 from simulators.vision.rooms3d_acts import ACTS, read_acts, written
 from simulators.vision.rooms3d_lessons import KINDS, draw_lesson
@@ -20,10 +20,9 @@ from simulators.vision.rooms3d_players import PLAYERS
 from simulators.vision.seeing import JUDGED, Seeing
 
 ARRIVED = "arrived"
-NEAR = 800
-"""Distance from the thing's middle at which a stop is right, in millimetres."""
-REWARD, SCALE = 15.0, 3000
-"""Payoff of a stop at the thing's middle, and the distance at which nothing would be left of it (ActiveVLN)."""
+NEAR, REWARD, SCALE = 800, 15.0, 3000
+"""Distance from a thing's middle at which a stop is right, in millimetres; payoff at the middle, and the distance at
+which nothing would be left of it (ActiveVLN)."""
 FLOORS = (0.016, 0.01, 0.006, 0.001)
 """Success rates of random acts by number of rooms, of 1,000 houses each."""
 
@@ -36,7 +35,7 @@ class Rooms3D(Seeing):
     things 2 to 4, exactly two of them of the wanted form; landmark, whether the instruction leads past another thing
     (with 3 things or more); distance, metres before the end of the expert's path at which the match starts, in a random
     heading, or 0 for the whole path; budget, the maximum number of acts as a multiple of the expert's (the match ends
-    early at it, and the viewer is not told); size of the picture's side, 16 to 256 pixels and even.
+    early at it, and the viewer is not told); size of the picture's side, 16 to 256 pixels.
 
     Reward part "arrived": 15 (1 - d / 3) for a stop at d metres from the middle of the thing, as in ActiveVLN. A stop
     is right up to 80 cm there instead of 3 m, as rooms are 4 m wide, so a success pays 11 to 13.
@@ -61,13 +60,11 @@ class Rooms3D(Seeing):
     ) -> None:
         self.rooms = whole_number("rooms", rooms, least=1, most=4)
         self.things = whole_number("things", things, least=2, most=4)
-        self.landmark, self.distance = flag("landmark", landmark), whole_number("distance", distance, least=0, most=100)
-        self.budget = whole_number("budget", budget, least=1, most=20)
+        self.landmark, self.budget = flag("landmark", landmark), whole_number("budget", budget, least=1, most=20)
+        self.distance = whole_number("distance", distance, least=0, most=100)
         self.size = whole_number("size", size, least=16, most=256)
         if self.landmark and self.things < 3:
             raise ValueError("landmark needs 3 things or more")
-        if self.size % 2:
-            raise ValueError(f"size must be even, not {self.size}")
         super().__init__(**options)
 
     @property
@@ -82,8 +79,7 @@ class Rooms3D(Seeing):
         self.route = route_from(self.house, self.stations, self.distance * 1000)
         self.pose = self.route.poses[0]
         self.path, self.acts, self.success, self.same_form = [self.pose], 0, False, False
-        via = f"the {self.house.things[2]}, then to " if self.landmark else ""
-        self.instruction = f"go to {via}the {self.house.things[0]}"
+        self.instruction = "go to " + ", then to ".join(f"the {self.house.things[one]}" for one in self.stations)
         self.show(self.instruction, paint(self.house, self.pose, self.size))
 
     def draw_house(self, rng: np.random.Generator) -> House:
@@ -117,15 +113,15 @@ class Rooms3D(Seeing):
 
     def play(self, seat: str, act: str) -> str:
         """Walk, and show what is seen then. Returns the acts; raises IllegalAct for other texts."""
-        acts = read_acts(act)
-        if not acts:
+        if not (acts := read_acts(act)):
             raise IllegalAct("write one to three acts, such as: left 30, go 75, stop")
         for one in acts:
             self.acts += 1
             if one.word == STOP:
-                self.success = is_near(self.pose, self.wanted, NEAR)
+                left = math.dist(self.pose[:2], self.wanted[2:])
+                self.success = left <= NEAR
                 self.same_form = any(is_near(self.pose, thing, NEAR) for thing in self.house.things[:2])
-                self.pay(seat, ARRIVED, self.success * REWARD * (1 - self._left() / SCALE))
+                self.pay(seat, ARRIVED, self.success * REWARD * (1 - left / SCALE))
                 self.end(STOP, "You are there." if self.success else "You are not there.")
                 break
             walked = perform(self.house, self.pose, one)
@@ -138,22 +134,16 @@ class Rooms3D(Seeing):
             self.show(self.instruction, paint(self.house, self.pose, self.size))
         return written(acts)
 
-    def _left(self) -> float:
-        return math.sqrt(squared(self.pose, self.wanted))
-
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, `same_form` (a stop at a thing of the wanted form), `spl`, `ndtw`, the distance to
-        the thing in metres (`left`), `acts` and `expert_acts`.
+        """Return `score`, `success`, `spl`, `ndtw`, `acts`, `expert_acts`, and the metres to the thing (`left`).
 
-        The expert's path stands for the shortest one, and is the reference of nDTW.
+        Also `same_form`: a stop at any thing of the wanted form. The expert's path stands for the shortest one, and is
+        the reference of nDTW.
         """
-        reference, acts = self.route.places, {"acts": self.acts, "expert_acts": len(self.route.acts)}
-        paths = {
-            "spl": spl(self.success, length(reference), length(self.path)),
-            "ndtw": ndtw(self.path, reference, NEAR),
-            "left": self._left() / 1000,
-        }
-        return {"score": float(self.success), "success": self.success, "same_form": self.same_form, **paths, **acts}
+        left = math.dist(self.pose[:2], self.wanted[2:])
+        ended = {"score": float(self.success), "success": self.success, "same_form": self.same_form}
+        paths = compare(self.path, self.route.places, self.success, NEAR)
+        return {**ended, **paths, "left": left / 1000, "acts": self.acts, "expert_acts": len(self.route.acts)}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
         """Draw a lesson; see `rooms3d_lessons` for the kinds. Raises ValueError for another kind."""
