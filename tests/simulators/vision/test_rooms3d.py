@@ -294,7 +294,7 @@ def chance(rooms: int, things: int) -> float:
 
 
 def test_yardsticks_stand_in_order() -> None:
-    for options in ({}, {"rooms": 1, "things": 2}):
+    for options in OPTIONS[:2]:
         game = Rooms3D(**options)
         rates = {
             name: np.mean([conformance.play(game, seed, name)["success"] for seed in range(count)])
