@@ -80,7 +80,7 @@ def perform(house: House, pose: Pose, act: Act) -> list[Pose]:
     return [pose._replace(heading=(pose.heading + turn) % HEADINGS)]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
     """Return the route of who goes to these things one after another, and stops at the last.
 
