@@ -59,12 +59,14 @@ class Route(NamedTuple):
     poses: tuple[Pose, ...]
     places: tuple[Pose, ...]
     """Start, and the pose after each step."""
+    stations: tuple[int, ...]
+    """Numbers of the things that it leads to, one after another."""
 
-    def part_way(self, distance: int) -> Pose:
-        """Return the last pose with at least this distance in steps before the end, or else the first."""
-        ahead, found = len(self.places) - 1, self.poses[0]
-        for act, pose in zip(self.acts, self.poses, strict=True):
-            found = pose if ahead * STEP >= distance else found
+    def part_way(self, distance: int) -> int:
+        """Return the number of the last pose with at least this distance in steps before the end, or else 0."""
+        ahead, found = len(self.places) - 1, 0
+        for number, act in enumerate(self.acts):
+            found = number if ahead * STEP >= distance else found
             ahead -= act.amount * 10 // STEP if act.word == "go" else 0
         return found
 
@@ -101,14 +103,21 @@ def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
             walked = perform(house, poses[-1], acts[-1])
             poses.append(walked[-1])
             places += walked if acts[-1].word == "go" else []
-    return Route((*acts, Act(STOP)), tuple(poses), tuple(places))
+    return Route((*acts, Act(STOP)), tuple(poses), tuple(places), stations)
 
 
 def route_from(house: House, stations: tuple[int, ...], distance: int) -> Route:
-    """Return the expert's route from the house's start, or from where this distance is left, in the other heading."""
+    """Return the expert's route from the house's start, or from where this distance is left, in the other heading.
+
+    Things that were reached before are no stations of the route.
+    """
     route = expert_route(house, house.start, stations)
-    start = route.part_way(distance) if distance else house.start
-    return route if start == house.start else expert_route(house, start._replace(heading=house.heading), stations)
+    start = route.part_way(distance) if distance else 0
+    if not start:
+        return route
+    passed = {one for one in stations[:-1] for pose in route.poses[:start] if is_near(pose, house.things[one], REACH)}
+    left = tuple(one for one in stations if one not in passed)
+    return expert_route(house, route.poses[start]._replace(heading=house.heading), left)
 
 
 def _front(pose: Pose, thing: Thing) -> Place:

@@ -75,11 +75,11 @@ class Rooms3D(Seeing):
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a house and show it from the start."""
         self.house, wanted = self.draw_house(rng), int(options.get(JUDGED, 0))
-        self.wanted, self.stations = self.house.things[wanted], (2, 0) if self.landmark else (0,)
-        self.route = route_from(self.house, self.stations, self.distance * 1000)
+        self.wanted, stations = self.house.things[wanted], (2, 0) if self.landmark else (0,)
+        self.route = route_from(self.house, stations, self.distance * 1000)
         self.pose = self.route.poses[0]
         self.path, self.acts, self.success, self.same_form = [self.pose], 0, False, False
-        self.instruction = "go to " + ", then to ".join(f"the {self.house.things[one]}" for one in self.stations)
+        self.instruction = "go to " + ", then to ".join(f"the {self.house.things[one]}" for one in stations)
         self.show(self.instruction, paint(self.house, self.pose, self.size))
 
     def draw_house(self, rng: np.random.Generator) -> House:

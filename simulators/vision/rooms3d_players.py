@@ -11,8 +11,8 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.drawing import pick
-from simulators.vision.house import House, Pose
-from simulators.vision.house_paths import LENGTHS, STOP, Act, expert_route
+from simulators.vision.house import House
+from simulators.vision.house_paths import LENGTHS, STOP, Act, Route, expert_route
 from simulators.vision.rooms3d_acts import ACTS, MOST_ACTS, written
 
 
@@ -20,8 +20,7 @@ class Played(Protocol):
     """Part of a match of `rooms3d` that its players read."""
 
     house: House
-    pose: Pose
-    stations: tuple[int, ...]
+    route: Route
 
 
 Plan = Callable[[Played, np.random.Generator], Iterator[Act]]
@@ -46,9 +45,10 @@ def _planner(plan: Plan) -> Callable[[Played, int], Answer]:
 
 def _to_form(game: Played, rng: np.random.Generator) -> Iterator[Act]:
     """Yield the acts of who goes to any thing of the wanted form, whatever its colour."""
-    wanted = game.house.things[game.stations[-1]].kind
+    *stations, last = game.route.stations
+    wanted = game.house.things[last].kind
     chosen = pick(rng, [n for n, thing in enumerate(game.house.things) if thing.kind == wanted])
-    return iter(expert_route(game.house, game.pose, (*game.stations[:-1], chosen)).acts)
+    return iter(expert_route(game.house, game.route.poses[0], (*stations, chosen)).acts)
 
 
 def _blind(game: Played, rng: np.random.Generator) -> Iterator[Act]:
@@ -59,7 +59,7 @@ def _blind(game: Played, rng: np.random.Generator) -> Iterator[Act]:
 PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": _planner(lambda game, rng: repeat(ACTS[3])),
     "random": _planner(lambda game, rng: (pick(rng, ACTS) for _ in repeat(None))),
-    "oracle": _planner(lambda game, rng: iter(expert_route(game.house, game.pose, game.stations).acts)),
+    "oracle": _planner(lambda game, rng: iter(game.route.acts)),
     "blind": _planner(_blind),
     "form": _planner(_to_form),
 }

@@ -240,7 +240,18 @@ def test_a_distance_starts_part_way_on_the_experts_path(distance: int) -> None:
             ahead = len(whole.route.places) - 1 - [place[:2] for place in whole.route.places].index(game.pose[:2])
             assert 0 <= ahead - distance * 4 <= 2 and steps <= 1.5 * ahead + 2
         else:
-            assert whole.route.part_way(distance * 1000) == whole.pose
+            assert whole.route.part_way(distance * 1000) == 0
+
+
+def test_a_landmark_that_is_passed_before_the_start_is_not_visited_again() -> None:
+    lengths = set()
+    for seed in range(12):
+        game, whole = started(seed, landmark=True, distance=1), started(seed, landmark=True)
+        assert game.instruction == whole.instruction and ", then to the " in game.instruction
+        lengths.add(len(game.route.stations))
+        assert len(game.route.acts) <= len(whole.route.acts) + 4, "at most a turn around more"
+        assert conformance.play(Rooms3D(landmark=True, distance=1), seed, "oracle")["success"] is True
+    assert lengths == {1} or lengths == {1, 2}
 
 
 @pytest.mark.parametrize(
