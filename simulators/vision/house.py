@@ -1,0 +1,161 @@
+"""Houses of `rooms3d`: rooms in a chain, joined by doorways, with things to walk to. All numbers are whole.
+
+Lengths are millimetres. Directions are headings of 15 degrees, clockwise from the x axis, with the y axis downwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simulators.vision.drawing import COLOURS, pick
+
+ROOM, DOOR = 4000, 1200
+"""Width and depth of a room, and width of a doorway."""
+BODY, STEP = 150, 250
+"""Radius of the walker, and length of a step."""
+HEADINGS, ONE = 24, 1024
+"""Number of headings, and the length of the vectors in `DIRECTIONS`."""
+KINDS = ("pillar", "box", "ball")
+RADIUS = 250
+"""Half the width of a thing, which is square for the walker."""
+CORNER = 1100
+"""Distance of things from the lines through a room's middle, in both axes."""
+DOORS = (1000, 2000, 3000)
+"""Places of a doorway's middle along its wall."""
+CELLS = ((0, 0), (1, 0), (1, 1), (0, 1))
+"""Columns and rows of the rooms, in the order in which doorways join them."""
+CLEAR = 100
+"""Least distance of a start from walls and things, besides the walker's radius."""
+APART = 1500
+"""Least distance of a start from the wanted thing."""
+
+_QUARTER = (1024, 989, 887, 724, 512, 265)
+DIRECTIONS: Sequence[tuple[int, int]] = tuple(
+    way
+    for turns in range(4)
+    for way in [
+        ((c, s), (-s, c), (-c, -s), (s, -c))[turns]
+        for c, s in zip(_QUARTER, (0, *_QUARTER[:0:-1]), strict=True)
+    ]
+)  # fmt: skip
+"""Vectors of the headings: cosine and sine, times `ONE`."""
+
+Rectangle = tuple[int, int, int, int]
+"""Left, top, right and bottom edge."""
+
+
+class Pose(NamedTuple):
+    """Place and heading of the walker."""
+
+    x: int
+    y: int
+    heading: int
+
+
+class Thing(NamedTuple):
+    """Thing in a house, with its middle."""
+
+    kind: str
+    colour: str
+    x: int
+    y: int
+
+    def __str__(self) -> str:
+        return f"{self.colour} {self.kind}"
+
+
+class House(NamedTuple):
+    """Content of a match."""
+
+    rooms: int
+    doors: tuple[int, ...]
+    """Place of the doorway from each room to the next, along their wall."""
+    tints: tuple[int, ...]
+    """Number of each room's wall colour."""
+    things: tuple[Thing, ...]
+    """The wanted thing, one of its kind in another colour, then things of other kinds."""
+    start: Pose
+    heading: int
+    """Heading of a start part-way."""
+
+    def openings(self) -> list[tuple[bool, int, int]]:
+        """Return the doorways: True for one in a wall along the y axis, the wall's place, and the doorway's middle."""
+        found = []
+        for (column, row), (column2, row2), door in zip(CELLS, CELLS[1:], self.doors, strict=False):
+            is_upright = row == row2
+            at, along = (max(column, column2), row) if is_upright else (max(row, row2), column)
+            found.append((is_upright, at * ROOM, along * ROOM + door))
+        return found
+
+    def floors(self, margin: int) -> list[Rectangle]:
+        """Return where the walker's middle may be: the rooms' floors without a margin, and the doorways' middles."""
+        found = [
+            (column * ROOM + margin, row * ROOM + margin, (column + 1) * ROOM - margin, (row + 1) * ROOM - margin)
+            for column, row in CELLS[: self.rooms]
+        ]
+        half = DOOR // 2 - margin
+        for is_upright, at, middle in self.openings():
+            box = (at - margin, middle - half, at + margin, middle + half)
+            found.append(box if is_upright else (box[1], box[0], box[3], box[2]))
+        return found
+
+    def is_free(self, x: Any, y: Any, margin: int = BODY) -> Any:
+        """Return True where something of this radius touches no wall and no thing. Takes numbers or arrays of them."""
+        inside, reach = False, RADIUS + margin
+        for left, top, right, bottom in self.floors(margin):
+            inside |= (left <= x) & (x <= right) & (top <= y) & (y <= bottom)
+        for thing in self.things:
+            inside &= (abs(x - thing.x) >= reach) | (abs(y - thing.y) >= reach)
+        return inside
+
+    def step(self, pose: Pose) -> Pose:
+        """Return the pose after a step. Who walks into something slides along it, or stays."""
+        x, y, heading = ahead = step(pose)
+        places = (ahead, Pose(x, pose.y, heading), Pose(pose.x, y, heading))
+        return next((place for place in places if self.is_free(place.x, place.y)), pose)
+
+
+def step(pose: Pose) -> Pose:
+    """Return the pose a step straight ahead, whatever is there."""
+    dx, dy = ((STEP * axis + ONE // 2) // ONE for axis in DIRECTIONS[pose.heading])
+    return Pose(pose.x + dx, pose.y + dy, pose.heading)
+
+
+def heading_to(pose: Pose, thing: Thing) -> int:
+    """Return the heading from a pose that comes nearest to a thing."""
+    dx, dy = thing.x - pose.x, thing.y - pose.y
+    return max(range(HEADINGS), key=lambda one: DIRECTIONS[one][0] * dx + DIRECTIONS[one][1] * dy)
+
+
+def squared(one: Pose | Thing, other: Pose | Thing) -> int:
+    """Return the squared distance of two places."""
+    return (one.x - other.x) ** 2 + (one.y - other.y) ** 2
+
+
+def draw_house(rng: np.random.Generator, rooms: int, things: int) -> House:
+    """Draw a house, where exactly one other thing is of the wanted thing's kind, and the place of the start."""
+    kind, colours = pick(rng, KINDS), rng.permutation([*COLOURS]).tolist()
+    others = [one for one in KINDS if one != kind]
+    slots = rng.permutation(4 * rooms).tolist()
+    placed = []
+    for number in range(things):
+        column, row = CELLS[slots[number] // 4]
+        x, y = (ROOM // 2 + CORNER * (2 * side - 1) for side in divmod(slots[number] % 4, 2))
+        placed.append(
+            Thing(kind if number < 2 else pick(rng, others), colours[number], column * ROOM + x, row * ROOM + y)
+        )
+    doors = tuple(pick(rng, DOORS) for _ in range(rooms - 1))
+    tints = tuple(rng.permutation(len(CELLS))[:rooms].tolist())
+    empty = House(rooms, doors, tints, tuple(placed), Pose(0, 0, 0), int(rng.integers(HEADINGS)))
+    return empty._replace(start=_draw_start(rng, empty))
+
+
+def _draw_start(rng: np.random.Generator, house: House) -> Pose:
+    while True:  # at least half of each room is free
+        x, y = rng.integers(2 * ROOM, size=2).tolist()
+        start = Pose(x, y, int(rng.integers(HEADINGS)))
+        if house.is_free(x, y, BODY + CLEAR) and squared(start, house.things[0]) >= APART**2:
+            return start

@@ -1,0 +1,237 @@
+"""Paths through houses: an expert's acts to a thing, and what a walked path is worth (SPL, nDTW)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise, product, takewhile
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulators.base import SimulatorFault
+from simulators.vision.house import (
+    BODY,
+    CLEAR,
+    DIRECTIONS,
+    HEADINGS,
+    RADIUS,
+    ROOM,
+    STEP,
+    House,
+    Pose,
+    Thing,
+    squared,
+    step,
+)
+
+LENGTHS, ANGLES = (25, 50, 75), (15, 30, 45)
+"""Centimetres and degrees of acts."""
+STOP = "stop"
+REACH = 600
+"""Distance from a thing at which the expert has arrived."""
+PIXEL, BEGINNING = 50, 200
+"""Side of the squares on which ways are checked, and the length of a way's beginning."""
+FARTHEST = 2**30
+LONGEST = 200
+"""Maximum acts of an expert."""
+
+Place = tuple[int, int]
+"""Coordinates of a place."""
+
+
+class Act(NamedTuple):
+    """Act of a walker: "go" by centimetres, "left" or "right" by degrees, or "stop"."""
+
+    word: str
+    amount: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.word} {self.amount}" if self.amount else self.word
+
+
+class Route(NamedTuple):
+    """Expert's acts, stop included, and the pose before each."""
+
+    acts: tuple[Act, ...]
+    poses: tuple[Pose, ...]
+    places: tuple[Pose, ...]
+    """Start, and the pose after each step."""
+    stations: tuple[int, ...]
+    """Numbers of the things that it leads to, one after another."""
+
+    def part_way(self, distance: int) -> int:
+        """Return the number of the last pose with at least this distance in steps before the end, or else 0."""
+        ahead, found = len(self.places) - 1, 0
+        for number, act in enumerate(self.acts):
+            found = number if ahead * STEP >= distance else found
+            ahead -= act.amount * 10 // STEP if act.word == "go" else 0
+        return found
+
+
+def perform(house: House, pose: Pose, act: Act) -> list[Pose]:
+    """Return the poses after an act: one for a turn, one for each step."""
+    if act.word == "go":
+        poses = [pose]
+        for _ in range(act.amount * 10 // STEP):
+            poses.append(house.step(poses[-1]))
+        return poses[1:]
+    turn = act.amount // ANGLES[0] * (1 if act.word == "right" else -1)
+    return [pose._replace(heading=(pose.heading + turn) % HEADINGS)]
+
+
+@lru_cache(maxsize=1024)
+def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
+    """Return the route of who goes to these things one after another, and stops at the last.
+
+    Raises SimulatorFault if it takes more than 200 acts.
+    """
+    acts, poses, places = list[Act](), [start], [start]
+    for station in stations:
+        thing = house.things[station]
+        ahead = [*shortest_path(house, poses[-1], station), (thing.x, thing.y)]
+        while not is_near(poses[-1], thing, REACH):
+            if len(acts) == LONGEST:
+                raise SimulatorFault(f"no route from {start} to the {thing}")
+            if _is_straight(house, poses[-1][:2], _front(poses[-1], thing)):
+                ahead = ahead[-1:]
+            while len(ahead) > 1 and _is_passed(house, poses[-1], *ahead[:2]):
+                ahead.pop(0)
+            acts.append(_approach(house, poses[-1], ahead[0], thing))
+            walked = perform(house, poses[-1], acts[-1])
+            poses.append(walked[-1])
+            places += walked if acts[-1].word == "go" else []
+    return Route((*acts, Act(STOP)), tuple(poses), tuple(places), stations)
+
+
+def route_from(house: House, stations: tuple[int, ...], distance: int) -> Route:
+    """Return the expert's route from the house's start, or from where this distance is left, in the other heading.
+
+    Things that were reached before are no stations of the route.
+    """
+    route = expert_route(house, house.start, stations)
+    start = route.part_way(distance) if distance else 0
+    if not start:
+        return route
+    passed = {one for one in stations[:-1] for pose in route.poses[:start] if is_near(pose, house.things[one], REACH)}
+    left = tuple(one for one in stations if one not in passed)
+    return expert_route(house, route.poses[start]._replace(heading=house.heading), left)
+
+
+def _front(pose: Pose, thing: Thing) -> Place:
+    """Return the place in front of a thing as seen from a pose, at the distance of the corners of its margin."""
+    corner, away = math.isqrt(2 * (RADIUS + BODY + 2 * PIXEL) ** 2), max(_apart(pose, thing[2:]), 1)
+    return thing.x + (pose.x - thing.x) * corner // away, thing.y + (pose.y - thing.y) * corner // away
+
+
+def _is_passed(house: House, pose: Pose, place: Place, following: Place) -> bool:
+    """Return True if a place is less than a step away, or the walker can go straight to the one after it."""
+    return _apart(pose, place) < STEP or _is_straight(house, pose[:2], following)
+
+
+def _approach(house: House, pose: Pose, place: Place, thing: Thing) -> Act:
+    """Return the act that turns to a place, or goes there until the thing is reached, without touching anything."""
+    dx, dy = place[0] - pose.x, place[1] - pose.y
+    headings = sorted(range(HEADINGS), key=lambda one: -DIRECTIONS[one][0] * dx - DIRECTIONS[one][1] * dy)
+    heading = next(one for one in headings if _walk(house, pose._replace(heading=one), 1))
+    turn = (heading - pose.heading + HEADINGS // 2) % HEADINGS - HEADINGS // 2
+    if turn:
+        return Act("right" if turn > 0 else "left", ANGLES[min(abs(turn), len(ANGLES)) - 1])
+    walked = _walk(house, pose, min(max(math.isqrt(dx * dx + dy * dy) // STEP, 1), len(LENGTHS)))
+    arrived = (n for n, one in enumerate(walked) if is_near(one, thing, REACH))
+    return Act("go", LENGTHS[next(arrived, len(walked) - 1)])
+
+
+def _walk(house: House, pose: Pose, steps: int) -> list[Pose]:
+    """Return the poses of up to this many steps straight ahead, before the first that would touch something."""
+    ahead = [step(pose)]
+    while len(ahead) < steps:
+        ahead.append(step(ahead[-1]))
+    return [*takewhile(lambda one: house.is_free(one.x, one.y), ahead)]
+
+
+def shortest_path(house: House, pose: Pose, station: int) -> list[Place]:
+    """Return the places of the shortest path to a thing, `STEP` or its diagonal apart, from one that is visible."""
+    left = distances(house, station)
+    near = [(pose.x // STEP + x, pose.y // STEP + y) for x in range(-2, 4) for y in range(-2, 4)]
+    near = [node for node in near if min(node) >= 0 and max(node) < len(left) and left[node] < FARTHEST]
+    near.sort(key=lambda node: left[node] + _apart(pose, _place(node)))
+    path = [next(node for node in near if _is_straight(house, pose[:2], _place(node)))]
+    while left[path[-1]]:
+        x, y = path[-1]
+        path.append(min(product((x - 1, x, x + 1), (y - 1, y, y + 1)), key=lambda node: left[node]))
+    return [_place(node) for node in path]
+
+
+def _apart(pose: Pose, place: Place) -> int:
+    return math.isqrt((pose.x - place[0]) ** 2 + (pose.y - place[1]) ** 2)
+
+
+def _place(node: tuple[int, int]) -> Place:
+    return node[0] * STEP, node[1] * STEP
+
+
+def _is_straight(house: House, one: Place, other: Place) -> bool:
+    """Return True if nothing is in the way from a place to another, or in the margin of the way but its beginning."""
+    dx, dy = other[0] - one[0], other[1] - one[1]
+    count = max(abs(dx), abs(dy)) // PIXEL + 1
+    parts = np.arange(BEGINNING // PIXEL, count + 1)
+    return bool(_floor(house)[(one[0] + dx * parts // count) // PIXEL, (one[1] + dy * parts // count) // PIXEL].all())
+
+
+@lru_cache(maxsize=256)
+def _floor(house: House) -> NDArray[np.bool_]:
+    """Return where the walker has a margin of `PIXEL`, by squares of that size, [x, y]."""
+    x, y = np.mgrid[0 : 2 * ROOM : PIXEL, 0 : 2 * ROOM : PIXEL] + PIXEL // 2
+    return house.is_free(x, y, BODY + PIXEL)  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1024)
+def distances(house: House, station: int) -> NDArray[np.int64]:
+    """Return the lengths of the shortest paths to a thing from nodes `STEP` apart, [x, y]; `FARTHEST` without one."""
+    x, y = np.mgrid[0 : 2 * ROOM + 1 : STEP, 0 : 2 * ROOM + 1 : STEP]
+    thing, free = house.things[station], house.is_free(x, y, BODY + CLEAR)
+    goal = free & ((x - thing.x) ** 2 + (y - thing.y) ** 2 <= (REACH + CLEAR) ** 2)
+    now = np.where(goal, 0, FARTHEST)
+    while True:
+        around, best = np.pad(now, 1, constant_values=FARTHEST), now
+        for dx, dy in product((-1, 0, 1), (-1, 0, 1)):
+            moved = around[1 + dx : 1 + dx + len(now), 1 + dy : 1 + dy + len(now)]
+            best = np.minimum(best, moved + math.isqrt((dx * dx + dy * dy) * STEP**2))
+        best = np.where(free, best, FARTHEST)
+        if (best == now).all():
+            return now
+        now = best
+
+
+def length(path: Sequence[Pose]) -> float:
+    """Return the length of a path."""
+    return sum(math.dist(one[:2], other[:2]) for one, other in pairwise(path))
+
+
+def compare(path: Sequence[Pose], reference: Sequence[Pose], success: bool, near: int) -> dict[str, float]:
+    """Return `spl` and `ndtw` of a path beside a reference of shortest length."""
+    return {"spl": spl(success, length(reference), length(path)), "ndtw": ndtw(path, reference, near)}
+
+
+def spl(success: bool, shortest: float, walked: float) -> float:
+    """Return the success weighted by path length: shortest over walked length, at most 1; 0 without success."""
+    return success * shortest / max(shortest, walked, 1e-9)
+
+
+def ndtw(path: Sequence[Pose], reference: Sequence[Pose], near: int) -> float:
+    """Return the normalised dynamic time warping of a path and a reference: exp(-DTW / (|reference| · near))."""
+    best = [0.0] + [math.inf] * len(reference)
+    for pose in path:
+        row = [math.inf]
+        for n, other in enumerate(reference):
+            row.append(math.dist(pose[:2], other[:2]) + min(row[n], best[n], best[n + 1]))
+        best = row
+    return math.exp(-best[-1] / (len(reference) * near))
+
+
+def is_near(pose: Pose, thing: Thing, radius: int) -> bool:
+    """Return True if a place is at most `radius` from a thing's middle."""
+    return squared(pose, thing) <= radius**2

@@ -1,0 +1,106 @@
+"""First-person pictures of houses: a ray caster in whole numbers, so that every processor gives the same pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from games.png import Pixels
+from simulators.vision.drawing import COLOURS
+from simulators.vision.house import CELLS, DIRECTIONS, DOOR, HEADINGS, ONE, RADIUS, ROOM, House, Pose
+
+EYE, CEILING = 1200, 2400
+"""Heights of the eye and the ceiling. The view is 90 degrees wide and high, and the eye looks straight ahead."""
+NEAREST = 100
+"""Least depth at which a thing is drawn."""
+TINTS = ((120, 104, 96), (96, 110, 122), (106, 114, 90), (116, 98, 114))
+"""Colours of rooms' walls."""
+SKY, FLOOR = (62, 62, 66), (34, 32, 30)
+DIM, BRIGHT, FADE = 208, 256, 6000
+"""Brightness of walls along the x axis and the y axis; depth at which a wall has half its brightness."""
+BOX = 800
+"""Height of a box."""
+FARTHEST = 2**40
+SLACK = 2
+"""Millimetres by which walls are longer than they are, so that no ray slips between two."""
+
+Whole = NDArray[np.int64]
+
+
+def paint(house: House, pose: Pose, size: int) -> Pixels:
+    """Draw what the walker sees, [size, size, 3]."""
+    return draw_view(house, pose, size)[0]
+
+
+def draw_view(house: House, pose: Pose, size: int) -> tuple[Pixels, Whole]:
+    """Draw what the walker sees, and return the pixels with the number of the thing at each, -1 where there is none."""
+    offsets = 2 * np.arange(size, dtype=np.int64) + 1 - size  # in halves of a pixel from the middle
+    pixels = np.empty((size, size, 3), np.uint8)
+    pixels[: size // 2], pixels[size // 2 :] = SKY, FLOOR
+    depths, colours = _cast(house, pose, offsets, size)
+    at_wall = abs(offsets)[:, None] * depths <= EYE * size
+    pixels[at_wall] = np.broadcast_to(colours, pixels.shape)[at_wall]
+    shown = np.full((size, size), -1, np.int64)
+    forward, right = DIRECTIONS[pose.heading], DIRECTIONS[(pose.heading + HEADINGS // 4) % HEADINGS]
+    for depth, side, number in sorted(
+        (
+            ((thing.x - pose.x) * forward[0] + (thing.y - pose.y) * forward[1]) // ONE,
+            ((thing.x - pose.x) * right[0] + (thing.y - pose.y) * right[1]) // ONE,
+            number,
+        )
+        for number, thing in enumerate(house.things)
+    )[::-1]:
+        if depth >= NEAREST:
+            thing = house.things[number]
+            is_seen = _outline(thing.kind, offsets, depth, side, size) & (depth < depths)
+            pixels[is_seen], shown[is_seen] = COLOURS[thing.colour], number
+    return pixels, shown
+
+
+def _outline(kind: str, offsets: Whole, depth: int, side: int, size: int) -> NDArray[np.bool_]:
+    """Return the pixels of a thing at this depth and distance to the right, [size, size]."""
+    across = offsets[None, :] * depth - side * size
+    below = offsets[:, None] * depth
+    if kind == "ball":
+        down = below - (EYE - RADIUS) * size
+        return across**2 + down**2 <= (RADIUS * size) ** 2
+    top, half = (-EYE, RADIUS * 3 // 5) if kind == "pillar" else (EYE - BOX, RADIUS)
+    return (abs(across) <= half * size) & (top * size <= below) & (below <= EYE * size)
+
+
+def _cast(house: House, pose: Pose, offsets: Whole, size: int) -> tuple[Whole, NDArray[np.uint8]]:
+    """Return depth and colour of the nearest wall in each column, [size] and [size, 3]."""
+    forward, right = DIRECTIONS[pose.heading], DIRECTIONS[(pose.heading + HEADINGS // 4) % HEADINGS]
+    ways = [forward[axis] * size + right[axis] * offsets for axis in (0, 1)]
+    own, depths, tints = (pose.x, pose.y), np.full(size, FARTHEST), np.zeros((size, 3), np.int64)
+    for axis, side, at, low, high, tint in _walls(house):
+        way, other = ways[axis], ways[1 - axis]
+        is_met = (way > 0) if side else (way < 0)
+        depth = (at - own[axis]) * size * ONE // np.where(is_met, way, 2 * side - 1)
+        along = own[1 - axis] + depth * other // (size * ONE)
+        is_met &= (depth >= 0) & (depth < depths) & (low - SLACK <= along) & (along <= high + SLACK)
+        depths = np.where(is_met, depth, depths)
+        tints[is_met] = np.array(tint) * (DIM if axis else BRIGHT)
+    return depths, (tints * FADE // (BRIGHT * (FADE + depths[:, None]))).astype(np.uint8)
+
+
+def _walls(house: House) -> Iterator[tuple[int, int, int, int, int, tuple[int, int, int]]]:
+    """Yield pieces of walls as their room sees them: axis that they cross, side, place on the axis, ends, and colour.
+
+    Side 1 is met by rays along the axis, side 0 by those against it.
+    """
+    openings = house.openings()
+    for cell, tint in zip(CELLS, house.tints, strict=False):
+        for axis, side in product((0, 1), (0, 1)):
+            at, low = (cell[axis] + side) * ROOM, cell[1 - axis] * ROOM
+            gaps = [
+                middle
+                for is_upright, place, middle in openings
+                if is_upright == (axis == 0) and place == at and low < middle < low + ROOM
+            ]
+            ends = [low, *(middle + half for middle in gaps for half in (-DOOR // 2, DOOR // 2)), low + ROOM]
+            for one, two in zip(ends[::2], ends[1::2], strict=True):
+                yield axis, side, at, one, two, TINTS[tint]

@@ -1,0 +1,34 @@
+"""Turns of `rooms3d` as text: one to three acts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from simulators.vision.house_paths import ANGLES, LENGTHS, STOP, Act
+
+MOST_ACTS = 3
+"""Maximum acts of a turn."""
+ACTS = (
+    *(Act("go", one) for one in LENGTHS), *(Act(way, one) for way in ("left", "right") for one in ANGLES), Act(STOP),
+)  # fmt: skip
+_KNOWN = {str(act): act for act in ACTS}
+_SEPARATOR = re.compile(r"[\s,;.]+")
+
+
+def read_acts(text: str) -> list[Act]:
+    """Return the one to three acts that a text names; [] for another text."""
+    words = [word for word in _SEPARATOR.split(text.lower().replace("forward", "go")) if word]
+    found = list[Act]()
+    while words and len(found) < MOST_ACTS:
+        count = 1 if words[0] == STOP else 2
+        name, words = " ".join(words[:count]), words[count:]
+        if name not in _KNOWN:
+            return []
+        found.append(_KNOWN[name])
+    return [] if words else found
+
+
+def written(acts: Sequence[Act]) -> str:
+    """Return acts as text."""
+    return " ".join(map(str, acts))

@@ -1,0 +1,84 @@
+"""Lessons of `rooms3d`, by kind. Each shows a view from a random place; labels are those of a 3 x 3 grid.
+
+`colours`: the view after the word `colours`; labels are the colours of things, or `none`.
+`find`: the view after `find the red one`; cells with this thing say `left`, `middle` or `right`, the others `none`, and
+the answer is the act that faces it (`left 45` to `right 45`, `go 75` if it is straight ahead), or `none`.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from games.abilities import GroundingLesson, Labels
+from games.png import Album
+from simulators.vision.drawing import pick
+from simulators.vision.house import BODY, CLEAR, HEADINGS, ROOM, House, Pose, Thing, heading_to
+from simulators.vision.house_paths import ANGLES, LENGTHS, Act
+from simulators.vision.house_view import draw_view
+
+KINDS = ("colours", "find")
+GRID, NONE = 3, "none"
+COLUMNS = ("left", "middle", "right")
+VISIBLE = 1 / 200
+"""Least share of a cell's pixels that a thing must have to count as seen there."""
+TURNED = HEADINGS // 8
+"""Headings by which most views turn away from a thing at most."""
+
+
+class HouseGame(Protocol):
+    """A game that draws houses."""
+
+    size: int
+
+    def draw_house(self, rng: np.random.Generator) -> House: ...
+
+
+def draw_lesson(game: HouseGame, rng: np.random.Generator, kind: str) -> GroundingLesson:
+    """Draw a lesson of a kind in `KINDS`. Raises ValueError for another kind."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
+    house, album = game.draw_house(rng), Album()
+    number = int(rng.integers(len(house.things)))
+    pose = _draw_pose(rng, house, number)
+    pixels, shown = draw_view(house, pose, game.size)
+    seen = np.stack([_by_cell(shown == other) for other in range(len(house.things))])
+    colours = [thing.colour for thing in house.things]
+    if kind == "colours":
+        words = np.where(seen.max(0) >= VISIBLE, np.array(colours)[seen.argmax(0)], NONE)
+        return GroundingLesson(("colours", album.add(pixels)), album.pictures, (_labels(words),))
+    words = np.where(seen[number] >= VISIBLE, np.array(COLUMNS), NONE)
+    parts = (f"find the {colours[number]} one", album.add(pixels))
+    answer = _facing(pose, house.things[number]) if (words != NONE).any() else NONE
+    return GroundingLesson(parts, album.pictures, (_labels(words),), answer)
+
+
+def _facing(pose: Pose, thing: Thing) -> str:
+    """Return the act that turns a pose to a thing, or goes there if it is ahead."""
+    turn = (heading_to(pose, thing) - pose.heading + HEADINGS // 2) % HEADINGS - HEADINGS // 2
+    angle = ANGLES[min(max(abs(turn), 1), len(ANGLES)) - 1]
+    return str(Act("go", LENGTHS[-1]) if not turn else Act("right" if turn > 0 else "left", angle))
+
+
+def _draw_pose(rng: np.random.Generator, house: House, number: int) -> Pose:
+    """Draw a free place, and a heading, in three of four lessons roughly towards a thing."""
+    thing = house.things[number]
+    while True:
+        x, y = rng.integers(2 * ROOM, size=2).tolist()
+        if house.is_free(x, y, BODY + CLEAR // 2):
+            break
+    turn = pick(rng, range(-TURNED, TURNED + 1)) if rng.integers(4) else pick(rng, range(HEADINGS))
+    return Pose(x, y, (heading_to(Pose(x, y, 0), thing) + turn) % HEADINGS)
+
+
+def _by_cell(is_shown: np.ndarray) -> np.ndarray:
+    """Return the share of pixels in each cell, [3, 3]."""
+    edges = [size * len(is_shown) // GRID for size in range(GRID + 1)]
+    rows = list(pairwise(edges))
+    return np.array([[is_shown[top:bottom, left:right].mean() for left, right in rows] for top, bottom in rows])
+
+
+def _labels(words: np.ndarray) -> Labels:
+    return tuple(tuple((str(word),) for word in row) for row in words)
