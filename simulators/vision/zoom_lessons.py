@@ -1,9 +1,9 @@
 """Lessons of `zoom`, by kind.
 
 `attribute`: the overview after the word `colour` or `form`; labels are the objects' colours or forms, or `none`.
-`glyph`: digits at full size after the word `read`; labels are the digits, or `none`.
+`glyph`: digits at full size after the word `read`; labels are the digits, with points as words, or `none`.
 `find`: the overview after `find red any` or `find any circle`; each matching cell's label is its name, the others' is
-`none`, and the answer is a matching cell.
+`none`, and the answer is a matching cell, or with points one at its middle.
 `words`: labels complete the sentences `red circle is in A` and `digit is seven` of each cell's overview and middle.
 """
 
@@ -18,17 +18,15 @@ from games.abilities import GroundingLesson, Labels
 from games.png import Album, Pixels
 from simulators.vision.drawing import DIGITS, ground
 from simulators.vision.scenes import NONE, TILE, Scene, Thing, middle, overview, paint
+from simulators.vision.zoom_acts import Looking, look_at
 
 EMPTY = 0.2
 """Share of places without a digit on a sheet of digits."""
 NOTHING = "nothing"
 
 
-class SceneGame(Protocol):
+class SceneGame(Looking, Protocol):
     """A game that draws scenes."""
-
-    names: tuple[str, ...]
-    layout: str
 
     def draw_scene(self, rng: np.random.Generator) -> Scene: ...
 
@@ -55,7 +53,8 @@ def _glyph(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generat
     places = [
         ground(rng, TILE, TILE) if empty else middle(pixels, cell) for cell, empty in enumerate(is_empty.tolist())
     ]
-    words = [(NONE if empty else str(digit),) for empty, digit in zip(is_empty, scene.digits, strict=True)]
+    names = DIGITS if game.act == "point" else "0123456789"
+    words = [(NONE if empty else names[digit],) for empty, digit in zip(is_empty, scene.digits, strict=True)]
     return _over_cells(game, ["read", *(places if game.layout == "tiles" else [_sheet(places)])], words)
 
 
@@ -67,6 +66,7 @@ def _find(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generato
     words = [(name if fit else NONE,) for name, fit in zip(game.names, fits, strict=True)]
     text = f"find {value} any" if field == "colour" else f"find any {value}"
     answer = str(rng.choice([name for name, fit in zip(game.names, fits, strict=True) if fit]))
+    answer = look_at(game, game.names.index(answer)) if game.act == "point" else answer
     return _over_cells(game, [text, *overview(pixels, game.names, game.layout == "tiles")], words, answer)
 
 
