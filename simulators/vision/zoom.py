@@ -14,7 +14,7 @@ from games.png import Pixels
 from simulators.vision.boxes import SCALE
 from simulators.vision.scenes import NAMES, Scene, cells_of_colour, draw_scene, overview, paint, shows_digit
 from simulators.vision.seeing import JUDGED, DigitWorld, read_digit
-from simulators.vision.zoom_acts import ANSWER, GROUNDED, Point, mark_of, picture_of, read_look, score_format
+from simulators.vision.zoom_acts import ANSWER, GROUNDED, Point, mark_of, picture_of, read_look, score_format, usage
 from simulators.vision.zoom_lessons import KINDS, draw_lesson
 from simulators.vision.zoom_players import PLAYERS
 
@@ -86,10 +86,7 @@ class Zoom(DigitWorld):
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""
-        where = {
-            "cell": f"a letter, {self.names[0]} to {self.names[-1]}", "box": "x0 y0 x1 y1 from 0 to 999",
-            "point": f"x y from 0 to {self.bins - 1}",
-        }[self.act]  # fmt: skip
+        where = usage(self)
         looks = "one look" if self.max_looks == 1 else f"at most {self.max_looks} looks"
         return f"Find the object and say its digit. Look closer first, by {where}: {looks}. Then say the digit."
 

@@ -43,6 +43,13 @@ class Look(NamedTuple):
     point: Point | None = None
 
 
+def usage(game: Looking) -> str:
+    """Return how looks are written, in words."""
+    if game.act == "cell":
+        return f"a letter, {game.names[0]} to {game.names[-1]}"
+    return "x0 y0 x1 y1 from 0 to 999" if game.act == "box" else f"x y from 0 to {game.bins - 1}"
+
+
 def read_look(game: Looking, text: str) -> Look | None:
     """Return the look that an act names, by the game's kind of acts; None if it names none."""
     size = game.cells * CELL
