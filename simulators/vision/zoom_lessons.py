@@ -42,13 +42,13 @@ def draw_lesson(game: SceneGame, rng: np.random.Generator, kind: str) -> Groundi
     return LESSONS[kind](game, scene, paint(scene, rng), rng)
 
 
-def _attribute(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _attribute(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     field = "colour" if rng.integers(2) else "form"
     words = [(_value(thing, field),) for thing in scene.things]
     return _over_cells(game, [field, *overview(pixels, game.names, game.layout == "tiles")], words)
 
 
-def _glyph(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _glyph(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     is_empty = rng.random(len(scene.digits)) < EMPTY
     places = [
         ground(rng, TILE, TILE) if empty else middle(pixels, cell) for cell, empty in enumerate(is_empty.tolist())
@@ -58,7 +58,7 @@ def _glyph(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generat
     return _over_cells(game, ["read", *(places if game.layout == "tiles" else [_sheet(places)])], words)
 
 
-def _find(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _find(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     things = [thing for thing in scene.things if thing]
     field = "colour" if rng.integers(2) else "form"
     value = _value(things[int(rng.integers(len(things)))], field)
@@ -70,7 +70,7 @@ def _find(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generato
     return _over_cells(game, [text, *overview(pixels, game.names, game.layout == "tiles")], words, answer)
 
 
-def _words(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _words(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     shown = overview(pixels, game.names, game.layout == "tiles")
     things = [(*(thing or (NOTHING, NOTHING)), "is", "in") for thing in scene.things]
     digits = [("digit", "is", DIGITS[digit]) for digit in scene.digits]
@@ -80,7 +80,7 @@ def _words(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generat
     return _over_cells(game, [*shown, _sheet(middles)], [*things, *digits])
 
 
-LESSONS: Mapping[str, Callable[[SceneGame, Scene, Pixels, np.random.Generator], GroundingLesson]] = {
+LESSONS: Mapping[str, Callable[[Looking, Scene, Pixels, np.random.Generator], GroundingLesson]] = {
     "attribute": _attribute, "glyph": _glyph, "find": _find, "words": _words,
 }  # fmt: skip
 KINDS = tuple(LESSONS)
@@ -97,7 +97,7 @@ def _sheet(places: Sequence[Pixels]) -> Pixels:
 
 
 def _over_cells(
-    game: SceneGame, shown: Sequence[str | Pixels], words: Sequence[Words], answer: str = ""
+    game: Looking, shown: Sequence[str | Pixels], words: Sequence[Words], answer: str = ""
 ) -> GroundingLesson:
     """Return a lesson of texts and pictures, whose cells have these words: one per picture, or a whole grid each."""
     album, side = Album(), round(len(game.names) ** 0.5)
