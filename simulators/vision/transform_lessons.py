@@ -1,9 +1,9 @@
 """Lessons of `transform`, by kind.
 
 `attribute`, `glyph`, `find`: those of `zoom` about the untouched picture; the answer to `find` is code that crops.
-`mend`: the overview of a damaged picture after `find red circle`; the label of the yellow mark's corner is the direction
-of its longer arm, the others' is `none`, and the answer is code that mends the picture, or crops the target's cell if
-nothing is to be mended.
+`mend`: the overview of a damaged picture after `find red circle`; the label of the yellow mark's corner is the
+direction of its longer arm, the others' is `none`, and the answer is code that mends the picture, or crops the target's
+cell if nothing is to be mended.
 """
 
 from __future__ import annotations
@@ -67,6 +67,4 @@ def corner_labels(damage: Damage) -> tuple[tuple[tuple[str], ...], ...]:
     # A mirrored picture has its mark at the top right, pointing left, before it is turned.
     place = CORNERS[(turns - damage.flipped) % 4]
     arm = ARMS[(turns + 2 * damage.flipped) % 4]
-    return tuple(
-        tuple((arm if (row, column) == place else NONE,) for column in range(SIDE)) for row in range(SIDE)
-    )
+    return tuple(tuple((arm if (row, column) == place else NONE,) for column in range(SIDE)) for row in range(SIDE))

@@ -26,7 +26,8 @@ class Played(Protocol):
 
 def mending(game: Played, cell: int) -> str:
     """Return code that makes the picture upright and bright, and crops a cell."""
-    return write(game, *mending_words(game.damage), f"crop {NAMES[cell]}")
+    code = write(game, *mending_words(game.damage), f"crop {NAMES[cell]}")
+    return code.replace("last", "image")
 
 
 def mending_words(damage: Damage) -> list[str]:

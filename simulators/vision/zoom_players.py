@@ -66,5 +66,5 @@ PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "colour": make_looker(choose_by_colour, look_at, "looks"),
     "colour_twice": _colour_twice,
 }
-"""The last two are flawed demonstrators: they see colours but no forms, and are right half of the time with distractors.
+"""The last two are flawed demonstrators: they see colours but no forms, and with distractors are right half of the time.
 `colour_twice` says digits as words, which no point begins with."""

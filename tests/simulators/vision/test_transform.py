@@ -149,7 +149,7 @@ def test_a_careless_match_by_hand() -> None:
 
 
 def test_a_mended_picture_left_whole_is_paid_by_its_parts_by_hand() -> None:
-    """Of three mandatory operations two are done, and the whole picture has a ninth of its area in common with the cell."""
+    """Of three mandatory operations two are done, and a ninth of the whole picture's area is the cell's."""
     game = having(turned=270, dimmed=True, flipped=False)
     game.step("image.rotate(90).brighten(8)")
     game.step(str((game.digit + 1) % 10))
