@@ -51,7 +51,7 @@ def _in_steps(game: Played, seed: int) -> Answer:
             cell, words = choose_by_colour(game, rng), mending_words(game.damage)
             mend = [write(game, *words)] if words else []
             acts[:] = [*mend, write(game, f"crop {NAMES[cell]}"), str(game.scene.digits[cell])]
-        return acts[seen.public["runs"]]
+        return acts[int(seen.public["runs"])]
 
     return act
 
