@@ -44,7 +44,7 @@ def _blind(game: Played, seed: int) -> Answer:
 
 
 def _colour_twice(game: Played, seed: int) -> Answer:
-    """Return a player that looks at one or both objects of the colour, at random, and says the last one's digit."""
+    """Return a player that looks at one or both objects of the colour, at random, and says the digit of one of them."""
     rng = np.random.default_rng([seed, 1])
     cells: list[int] = []
 
@@ -53,7 +53,7 @@ def _colour_twice(game: Played, seed: int) -> Answer:
         if not looks:
             order = rng.permutation(cells_of_colour(game.scene)).tolist()
             cells[:] = order[: pick(rng, (1, 2)) if seen.public["looks_left"] > 1 else 1]
-        return look_at(game, cells[looks]) if looks < len(cells) else DIGITS[game.scene.digits[cells[-1]]]
+        return look_at(game, cells[looks]) if looks < len(cells) else DIGITS[game.scene.digits[pick(rng, cells)]]
 
     return act
 
