@@ -44,7 +44,7 @@ def _blind(game: Played, seed: int) -> Answer:
 
 
 def _colour_twice(game: Played, seed: int) -> Answer:
-    """Return a player that looks at one or both objects of the colour, at random, and says the digit of one of them."""
+    """Return a player that looks at one or both objects of the colour, at random, and says the digit of either."""
     rng = np.random.default_rng([seed, 1])
     cells: list[int] = []
 
@@ -66,5 +66,5 @@ PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "colour": make_looker(choose_by_colour, look_at, "looks"),
     "colour_twice": _colour_twice,
 }
-"""The last two are flawed demonstrators: they see colours but no forms, and with distractors are right half of the time.
+"""The last two are flawed demonstrators: they see colours but no forms, and with distractors are right half the time.
 `colour_twice` says digits as words, which no point begins with."""
