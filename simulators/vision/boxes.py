@@ -1,4 +1,4 @@
-"""Boxes that models write: four numbers from 0 to 999, thousandths of a picture's width and height."""
+"""Boxes and points that models write: numbers that count thousandths, or other steps, of a picture's size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ Box = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels; right and bottom are not included."""
 SCALE = 1000
 _NUMBER = r"(-?[0-9]{1,9})(?:\.[0-9]{0,9})?"
-_BOX = re.compile(r"[\[(]?\s*" + r"[\s,]+".join([_NUMBER] * 4) + r"\s*[\])]?", re.ASCII)
+_POINT, _BOX = (
+    re.compile(r"[\[(]?\s*" + r"[\s,]+".join([_NUMBER] * count) + r"\s*[\])]?", re.ASCII) for count in (2, 4)
+)
 
 
 def read_box(text: str, width: int, height: int) -> Box | None:
@@ -20,6 +22,15 @@ def read_box(text: str, width: int, height: int) -> Box | None:
     """
     found = _BOX.fullmatch(text.strip())
     return clamped_box([int(number) for number in found.groups()], width, height) if found else None
+
+
+def read_point(text: str, bins: int) -> tuple[int, int] | None:
+    """Return the point in `x y`, two numbers from 0 to `bins` - 1 by the rules of `read_box`; None if it is none."""
+    found = _POINT.fullmatch(text.strip())
+    if not found:
+        return None
+    x, y = (min(max(int(number), 0), bins - 1) for number in found.groups())
+    return x, y
 
 
 def clamped_box(edges: Sequence[int], width: int, height: int) -> Box | None:

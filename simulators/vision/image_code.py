@@ -7,6 +7,7 @@ be an expression; an image is a known name with calls of `OPERATIONS`, whose arg
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from games.png import Pixels
-from simulators.vision.boxes import Box, clamped_box
+from simulators.vision.boxes import SCALE, Box, clamped_box
 from simulators.vision.drawing import crop
 
 LONGEST, MOST_STATEMENTS, MOST_CALLS, LARGEST = 400, 8, 12, 256
@@ -105,6 +106,36 @@ OPERATIONS: Mapping[str, tuple[int, Callable[..., Picture]]] = {
     "contrast": (1, _contrast), "resize": (2, _resize),
 }  # fmt: skip
 """Number of arguments and function of each operation."""
+_WORD = re.compile(r"rotate ([1-3])|crop ([A-Ia-i])|(flip|bright)", re.ASCII)
+_WORDS = re.compile(rf"(?:{_WORD.pattern})(?: (?:{_WORD.pattern}))*", re.ASCII)
+
+
+def spell_out(text: str) -> str:
+    """Return words such as `rotate 1 flip bright crop E` as code on `last`; other texts unchanged.
+
+    `rotate` counts quarter turns counter-clockwise, `bright` multiplies levels by eight, and `crop` cuts a ninth of the
+    picture, A to I row by row.
+    """
+    text = text.strip()
+    if not _WORDS.fullmatch(text):
+        return text
+    return "last" + "".join(_spelled(*found.groups()) for found in _WORD.finditer(text))
+
+
+def _spelled(turns: str | None, cell: str | None, word: str | None) -> str:
+    if turns:
+        return f".rotate({90 * int(turns)})"
+    if cell:
+        return ".crop({}, {}, {}, {})".format(*third(ord(cell.upper()) - ord("A")))
+    return ".flip()" if word == "flip" else ".brighten(8)"
+
+
+def third(cell: int) -> Box:
+    """Return the box of a cell of 3 x 3 in thousandths, as `crop` takes it."""
+    left, top, right, bottom = (
+        edge * SCALE // 3 for edge in (cell % 3, cell // 3, cell % 3 + 1, cell // 3 + 1)
+    )  # fmt: skip
+    return left, top, right - 1, bottom - 1
 
 
 def run(code: str, images: Mapping[str, Picture]) -> tuple[Picture, tuple[str, ...]]:

@@ -102,11 +102,6 @@ def middle(pixels: Pixels, cell: int) -> Pixels:
     return cell_of(pixels, cell, CELL)[edge : edge + TILE, edge : edge + TILE]
 
 
-def look(pixels: Pixels, cell: int, is_tiled: bool) -> Pixels:
-    """Return what a look at a cell of a scene's picture shows: the cell at full size, or its middle alone."""
-    return middle(pixels, cell) if is_tiled else cell_of(pixels, cell, CELL)
-
-
 def overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[str | Pixels]:
     """Return what a viewer sees of a scene's picture: its overview, or the overview of each cell before its name."""
     whole = reduce(pixels)

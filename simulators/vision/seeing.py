@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.contracts import REFEREE, ContentPart, Message
+from games.contracts import REFEREE, ContentPart, Image, Message
 from games.png import Album, Pixels
 from simulators.base import Simulator
 from simulators.vision.drawing import DIGITS
@@ -20,7 +20,7 @@ class Seeing(Simulator):
     """Base class of visual worlds with one seat. Nobody else is there to talk to."""
 
     seats = (VIEWER,)
-    measured: ClassVar[tuple[str, ...]] = ()
+    measured: tuple[str, ...] = ()
     """Reward parts that serve credit assignment only and are no part of the payoff."""
 
     def __init__(self, **options: Any) -> None:
@@ -35,10 +35,12 @@ class Seeing(Simulator):
         """Return a picture of this match. Raises KeyError for another hash."""
         return self.album.pictures[hash]
 
-    def show(self, *parts: str | Pixels, sender: str = REFEREE) -> None:
-        """Send the seat a message of texts and pictures in order."""
+    def show(self, *parts: str | Pixels, sender: str = REFEREE) -> Sequence[Image]:
+        """Send the seat a message of texts and pictures in order, and return its images."""
         shown: Sequence[ContentPart] = [part if isinstance(part, str) else self.album.add(part) for part in parts]
-        self._tell(Message(sender, tuple(shown)), ())
+        message = Message(sender, tuple(shown))
+        self._tell(message, ())
+        return message.images
 
     def payoffs(self) -> dict[str, float]:
         """Return the payoff without the parts in `measured`."""

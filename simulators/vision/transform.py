@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import whole_number
+from games.abilities import GroundingLesson
+from games.base import flag, whole_number
 from games.contracts import TOOL
 from simulators.vision.damage import BRIGHT, Damage
-from simulators.vision.image_code import OPERATIONS, CodeError, run
+from simulators.vision.image_code import OPERATIONS, CodeError, run, spell_out
 from simulators.vision.scenes import Scene, cell_box, draw_scene, fit, mark_corner, overlap, paint
 from simulators.vision.seeing import JUDGED, DigitWorld, read_digit
+from simulators.vision.transform_lessons import KINDS, draw_lesson
 from simulators.vision.transform_players import PLAYERS
 
 RIGHT, FORMAT, RECALL, BONUS, OVERUSE, SPURIOUS = "right", "format", "recall", "bonus", "overuse", "spurious"
 SPARE = 2
 """Runs beyond the number of mandatory operations that are no overuse."""
+CODE = "image.rotate(90).flip().brighten(8).crop(0, 0, 332, 332)"
+TERSE = "In short: rotate 1 flip bright crop A, for quarter turns and a ninth of `last`, A to I. "
 BRIGHTER = ("brighten", "contrast")
 
 
@@ -27,7 +32,8 @@ class Transform(DigitWorld):
     The scene is one of `zoom`, with a yellow mark at its top left. Its picture may be turned, mirrored and dimmed, and
     the viewer sees an overview. Acts: image code (`image_code`) on `image`, the picture, and `last`, the newest result,
     which is shown at 48 x 48 pixels; or a digit, which ends the match. Code that cannot be run is answered by an error.
-    Option besides Simulator's: max_turns, 2 to 32, acts in all.
+    Options besides Simulator's: max_turns, 2 to 32, acts in all; terse, which lets code on `last` be words such as
+    `rotate 1 flip bright crop E` (`image_code.spell_out`).
 
     CodeVision's rewards, paid with the answer: "right", 1; "format", 0.1 if all code ran; "recall", the mean over the
     mandatory operations (crop, by intersection over union with the cell; an upright result, if the picture was turned
@@ -43,8 +49,10 @@ class Transform(DigitWorld):
         BONUS: "0.2 for another useful operation", OVERUSE: "-0.5 for too many runs", SPURIOUS: "-0.5 for a wrong turn",
     }  # fmt: skip
     players = PLAYERS
+    lesson_kinds = KINDS
 
-    def __init__(self, *, max_turns: int = 6, **options: Any) -> None:
+    def __init__(self, *, max_turns: int = 6, terse: bool = False, **options: Any) -> None:
+        self.terse = flag("terse", terse)
         self.max_turns = whole_number("max_turns", max_turns, least=2, most=32)
         super().__init__(**options)
 
@@ -73,7 +81,7 @@ class Transform(DigitWorld):
         return (
             "Find the object and say its digit. The picture may be turned, mirrored or dark: the yellow mark belongs "
             "at the top left, its longer arm along the top. Mend it and look closer by code, such as "
-            "image.rotate(90).flip().brighten(8).crop(0, 0, 332, 332): from 0 to 999. `last` is the newest result. "
+            f"{CODE}: from 0 to 999. `last` is the newest result. {TERSE if self.terse else ''}"
             f"Operations: {', '.join(OPERATIONS)}. {self.max_turns} turns in all; then say the digit."
         )
 
@@ -88,7 +96,8 @@ class Transform(DigitWorld):
             return self._answer(seat, digit)
         self.runs += 1
         try:
-            self.newest, called = run(act, {"image": self.image, "last": self.newest})
+            code = spell_out(act) if self.terse else act
+            self.newest, called = run(code, {"image": self.image, "last": self.newest})
         except CodeError as why:
             self.errors += 1
             self.show(f"Error: {why}", sender=TOOL)
@@ -130,6 +139,10 @@ class Transform(DigitWorld):
     def spurious(self) -> bool:
         """Whether an upright picture was turned or mirrored."""
         return "upright" not in self.done and bool(self.called & {"rotate", "flip"})
+
+    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
+        """Draw a lesson; see `transform_lessons` for the kinds. Raises ValueError for another kind."""
+        return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `recall`, `runs`, `errors`, `spurious`, and `turned`, `flipped` and `dimmed`."""

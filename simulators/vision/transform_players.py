@@ -9,11 +9,11 @@ import numpy as np
 
 from games.contracts import View
 from simulators.base import Answer
-from simulators.vision.boxes import SCALE
 from simulators.vision.damage import Damage
 from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
 from simulators.vision.drawing import pick
-from simulators.vision.scenes import Scene
+from simulators.vision.image_code import spell_out
+from simulators.vision.scenes import NAMES, Scene
 
 
 class Played(Protocol):
@@ -21,17 +21,39 @@ class Played(Protocol):
 
     scene: Scene
     damage: Damage
+    terse: bool
 
 
 def mending(game: Played, cell: int) -> str:
     """Return code that makes the picture upright and bright, and crops a cell."""
-    code = "image"
-    code += f".rotate({360 - game.damage.turned})" if game.damage.turned else ""
-    code += ".flip()" if game.damage.flipped else ""
-    code += ".brighten(8)" if game.damage.dimmed else ""
-    edges = (cell % 3, cell // 3, cell % 3 + 1, cell // 3 + 1)
-    left, top, right, bottom = (edge * SCALE // 3 for edge in edges)
-    return f"{code}.crop({left}, {top}, {right - 1}, {bottom - 1})"
+    code = write(game, *mending_words(game.damage), f"crop {NAMES[cell]}")
+    return code.replace("last", "image")
+
+
+def mending_words(damage: Damage) -> list[str]:
+    """Return the operations that undo a damage, in the words of `spell_out`."""
+    turns = [f"rotate {4 - damage.turned // 90}"] if damage.turned else []
+    return turns + damage.flipped * ["flip"] + damage.dimmed * ["bright"]
+
+
+def write(game: Played, *words: str) -> str:
+    """Return operations as the game reads them: as words, or as code on the newest result."""
+    return " ".join(words) if game.terse else spell_out(" ".join(words))
+
+
+def _in_steps(game: Played, seed: int) -> Answer:
+    """Return a player that mends the picture, then crops a random cell of the wanted colour, and says its digit."""
+    rng = np.random.default_rng([seed, 1])
+    acts: list[str] = []
+
+    def act(seen: View) -> str:
+        if not seen.public["runs"]:
+            cell, words = choose_by_colour(game, rng), mending_words(game.damage)
+            mend = [write(game, *words)] if words else []
+            acts[:] = [*mend, write(game, f"crop {NAMES[cell]}"), str(game.scene.digits[cell])]
+        return acts[int(seen.public["runs"])]
+
+    return act
 
 
 def _random(game: Played, seed: int) -> Answer:
@@ -53,5 +75,6 @@ PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "oracle": make_looker(choose_target, mending, "runs"),
     "blind": lambda game, seed: lambda seen: "7",
     "colour": make_looker(choose_by_colour, mending, "runs"),
+    "colour_in_steps": _in_steps,
 }
-"""`colour` is a flawed demonstrator: it mends well, but sees no forms, and is right half of the time."""
+"""The last two are flawed demonstrators: they mend well, but see no forms, and are right half of the time."""

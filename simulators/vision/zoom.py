@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.abilities import GroundingLesson
+from games.abilities import GroundingLesson, Mark
 from games.base import IllegalAct, choice, flag, whole_number
 from games.png import Pixels
-from simulators.vision.boxes import read_box
-from simulators.vision.drawing import crop
-from simulators.vision.scenes import CELL, NAMES, Scene, cells_of_colour, draw_scene, look, overview, paint, shows_digit
+from simulators.vision.boxes import SCALE
+from simulators.vision.scenes import NAMES, Scene, cells_of_colour, draw_scene, overview, paint, shows_digit
 from simulators.vision.seeing import JUDGED, DigitWorld, read_digit
+from simulators.vision.zoom_acts import ANSWER, GROUNDED, Point, mark_of, picture_of, read_look, score_format, usage
 from simulators.vision.zoom_lessons import KINDS, draw_lesson
 from simulators.vision.zoom_players import PLAYERS
 
@@ -24,15 +24,17 @@ RIGHT, HIT, FORMAT = "right", "hit", "format"
 class Zoom(DigitWorld):
     """Game of one viewer, who sees a scene's overview, looks closer, and says the digit in the wanted object's cell.
 
-    Acts: a cell's letter or, with act "box", `x0 y0 x1 y1` in thousandths of the scene, as long as looks remain; after
-    a look also a digit, which ends the match. A look at anything else shows the whole overview again. Options besides
-    Simulator's: cells 2 to 5 a side; distractors, whether exactly one other object has the target's colour; act "cell"
-    or "box"; layout "picture" (the overview is one image) or "tiles" (an image per cell, before the cell's letter;
-    looks show the middle of a cell); max_looks, 1 to 16.
+    Acts: a cell's letter, `x0 y0 x1 y1` in thousandths of the scene (act "box") or `x y` from 0 to bins - 1 (act
+    "point", which shows a window around it with a dot), as long as looks remain; after a look also a digit, which ends
+    the match. A look at anything else shows the whole overview again. Options besides Simulator's: cells 2 to 5 a side;
+    distractors, whether exactly one other object has the target's colour; act; bins, 2 to 1,000; layout "picture" (the
+    overview is one image) or "tiles" (an image per cell, before the cell's letter; looks show the middle of a cell);
+    max_looks, 1 to 16.
 
     Reward part "right": 1 for the target's digit. Parts "hit", 1 for the first look that shows the target's digit in a
     window of at most two cells a side, and "format", 1 for the answer if no look was unreadable, are measured and no
-    part of the payoff: set `credit.weights: {hit: 0, format: 0}` to leave them out of learning.
+    part of the payoff: set `credit.weights: {hit: 0, format: 0}` to leave them out of learning. With points the payoff
+    is ViGoRL's: "right" is 0.6, and "format" 0.4, with 0.08 more for each point that is a cell or more from all others.
     """
 
     name = "zoom"
@@ -40,7 +42,6 @@ class Zoom(DigitWorld):
     reward_parts: Mapping[str, str] = {
         RIGHT: "the target's digit", HIT: "a look at the target", FORMAT: "every look was readable",
     }  # fmt: skip
-    measured = (HIT, FORMAT)
     players = PLAYERS
     lesson_kinds = KINDS
 
@@ -49,16 +50,19 @@ class Zoom(DigitWorld):
         *,
         cells: int = 3,
         distractors: bool = True,
-        act: Literal["cell", "box"] = "cell",
+        act: Literal["cell", "box", "point"] = "cell",
+        bins: int = SCALE,
         layout: Literal["picture", "tiles"] = "picture",
         max_looks: int = 1,
         **options: Any,
     ) -> None:
         self.cells = whole_number("cells", cells, least=2, most=5)
-        self.distractors, self.act = flag("distractors", distractors), choice("act", act, "cell", "box")
+        self.distractors, self.act = flag("distractors", distractors), choice("act", act, "cell", "box", "point")
+        self.measured = (HIT,) if act == "point" else (HIT, FORMAT)
+        self.bins = whole_number("bins", bins, least=2, most=SCALE)
         self.layout = choice("layout", layout, "picture", "tiles")
         self.max_looks = whole_number("max_looks", max_looks, least=1, most=16)
-        if self.act == "box" and self.layout == "tiles":
+        if self.act != "cell" and self.layout == "tiles":
             raise ValueError('act must be "cell" with the layout "tiles"')
         self.names = tuple(NAMES[: self.cells**2])
         super().__init__(**options)
@@ -70,7 +74,8 @@ class Zoom(DigitWorld):
         self.pixels = paint(self.scene, rng)
         self.looks = self.unreadable = 0
         self.hit = self.right = self.same_colour = False
-        self.show(f"find {self.scene.wanted}", *self._overview())
+        self.points: list[Point] = []
+        self.overviews = self.show(f"find {self.scene.wanted}", *self._overview())
 
     def _overview(self) -> list[str | Pixels]:
         return overview(self.pixels, self.names, self.layout == "tiles")
@@ -81,7 +86,7 @@ class Zoom(DigitWorld):
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""
-        where = f"a letter, {self.names[0]} to {self.names[-1]}" if self.act == "cell" else "x0 y0 x1 y1 from 0 to 999"
+        where = usage(self)
         looks = "one look" if self.max_looks == 1 else f"at most {self.max_looks} looks"
         return f"Find the object and say its digit. Look closer first, by {where}: {looks}. Then say the digit."
 
@@ -91,8 +96,8 @@ class Zoom(DigitWorld):
         return {"wanted": str(self.scene.wanted), "cells": [*self.names], "looks": self.looks, "looks_left": left}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the cells while looks are left, and the digits after the first look; None for boxes."""
-        if self.act == "box" and self.looks < self.max_looks:
+        """Return the cells while looks are left, and the digits after the first look; None for other looks."""
+        if self.act != "cell" and self.looks < self.max_looks:
             return None
         cells = [*self.names] if self.looks < self.max_looks else []
         return cells + ([str(digit) for digit in range(10)] if self.looks else [])
@@ -102,42 +107,37 @@ class Zoom(DigitWorld):
         digit = read_digit(act)
         if self.looks and digit is not None:
             self.right = digit == self.digit
-            self.pay(seat, RIGHT, float(self.right))
-            self.pay(seat, FORMAT, float(not self.unreadable))
+            shares = (ANSWER, GROUNDED * score_format(self.points)) if self.act == "point" else (1.0, 1.0)
+            for part, share, is_earned in zip((RIGHT, FORMAT), shares, (self.right, not self.unreadable), strict=True):
+                self.pay(seat, part, share * is_earned)
             self.end("answered", "That is right." if self.right else "That is wrong.")
             return str(digit)
         if self.looks == self.max_looks:
             raise IllegalAct("no looks are left: say the digit")
+        return self._look(seat, act)
+
+    def _look(self, seat: str, text: str) -> str:
+        """Show what an act names, and pay the first look at the target's digit."""
         self.looks += 1
-        return self._look_at_cell(seat, act.strip().upper()) if self.act == "cell" else self._look_at_box(seat, act)
-
-    def _look_at_cell(self, seat: str, name: str) -> str:
-        if name not in self.names:
-            return self._show_whole()
-        cell = self.names.index(name)
-        self.show(look(self.pixels, cell, self.layout == "tiles"))
-        self._count(seat, {cell})
-        return name
-
-    def _look_at_box(self, seat: str, text: str) -> str:
-        box = read_box(text, *self.pixels.shape[1::-1])
-        if box is None:
-            return self._show_whole()
-        self.show(crop(self.pixels, box, CELL, CELL))
-        self._count(seat, {cell for cell in range(self.cells**2) if shows_digit(box, cell, self.cells)})
-        return " ".join(map(str, box))
-
-    def _show_whole(self) -> str:
-        self.unreadable += 1
-        self.show(*self._overview())
-        return "whole"
-
-    def _count(self, seat: str, cells: set[int]) -> None:
-        """Record a look that shows the digits of these cells."""
+        look = read_look(self, text)
+        if look is None:
+            self.unreadable += 1
+            self.show(*self._overview())
+            return "whole"
+        self.show(picture_of(look, self.pixels, self.layout))
+        self.points += [look.point] if look.point else []
+        cells = {cell for cell in range(self.cells**2) if shows_digit(look.box, cell, self.cells)}
         if self.scene.target in cells and not self.hit:
             self.pay(seat, HIT, 1.0)
         self.hit |= self.scene.target in cells
         self.same_colour |= not cells.isdisjoint(cells_of_colour(self.scene))
+        return look.text
+
+    def marks(self, act: str) -> Sequence[Mark]:
+        """Return the place that a look names, in the overview."""
+        is_look = self.looks < self.max_looks and not (self.looks and read_digit(act) is not None)
+        look = read_look(self, act) if is_look else None
+        return [mark_of(look, self.overviews)] if look else []
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success` and `right` (the digit was), `looks`, `unreadable`, `hit` and `same_colour`."""

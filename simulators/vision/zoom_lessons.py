@@ -1,9 +1,9 @@
 """Lessons of `zoom`, by kind.
 
 `attribute`: the overview after the word `colour` or `form`; labels are the objects' colours or forms, or `none`.
-`glyph`: digits at full size after the word `read`; labels are the digits, or `none`.
+`glyph`: digits at full size after the word `read`; labels are the digits, with points as words, or `none`.
 `find`: the overview after `find red any` or `find any circle`; each matching cell's label is its name, the others' is
-`none`, and the answer is a matching cell.
+`none`, and the answer is a matching cell, or with points one at its middle.
 `words`: labels complete the sentences `red circle is in A` and `digit is seven` of each cell's overview and middle.
 """
 
@@ -18,17 +18,15 @@ from games.abilities import GroundingLesson, Labels
 from games.png import Album, Pixels
 from simulators.vision.drawing import DIGITS, ground
 from simulators.vision.scenes import NONE, TILE, Scene, Thing, middle, overview, paint
+from simulators.vision.zoom_acts import Looking, look_at
 
 EMPTY = 0.2
 """Share of places without a digit on a sheet of digits."""
 NOTHING = "nothing"
 
 
-class SceneGame(Protocol):
+class SceneGame(Looking, Protocol):
     """A game that draws scenes."""
-
-    names: tuple[str, ...]
-    layout: str
 
     def draw_scene(self, rng: np.random.Generator) -> Scene: ...
 
@@ -44,22 +42,23 @@ def draw_lesson(game: SceneGame, rng: np.random.Generator, kind: str) -> Groundi
     return LESSONS[kind](game, scene, paint(scene, rng), rng)
 
 
-def _attribute(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _attribute(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     field = "colour" if rng.integers(2) else "form"
     words = [(_value(thing, field),) for thing in scene.things]
     return _over_cells(game, [field, *overview(pixels, game.names, game.layout == "tiles")], words)
 
 
-def _glyph(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _glyph(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     is_empty = rng.random(len(scene.digits)) < EMPTY
     places = [
         ground(rng, TILE, TILE) if empty else middle(pixels, cell) for cell, empty in enumerate(is_empty.tolist())
     ]
-    words = [(NONE if empty else str(digit),) for empty, digit in zip(is_empty, scene.digits, strict=True)]
+    names = DIGITS if game.act == "point" else "0123456789"
+    words = [(NONE if empty else names[digit],) for empty, digit in zip(is_empty, scene.digits, strict=True)]
     return _over_cells(game, ["read", *(places if game.layout == "tiles" else [_sheet(places)])], words)
 
 
-def _find(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _find(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     things = [thing for thing in scene.things if thing]
     field = "colour" if rng.integers(2) else "form"
     value = _value(things[int(rng.integers(len(things)))], field)
@@ -67,10 +66,11 @@ def _find(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generato
     words = [(name if fit else NONE,) for name, fit in zip(game.names, fits, strict=True)]
     text = f"find {value} any" if field == "colour" else f"find any {value}"
     answer = str(rng.choice([name for name, fit in zip(game.names, fits, strict=True) if fit]))
+    answer = look_at(game, game.names.index(answer)) if game.act == "point" else answer
     return _over_cells(game, [text, *overview(pixels, game.names, game.layout == "tiles")], words, answer)
 
 
-def _words(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _words(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     shown = overview(pixels, game.names, game.layout == "tiles")
     things = [(*(thing or (NOTHING, NOTHING)), "is", "in") for thing in scene.things]
     digits = [("digit", "is", DIGITS[digit]) for digit in scene.digits]
@@ -80,7 +80,7 @@ def _words(game: SceneGame, scene: Scene, pixels: Pixels, rng: np.random.Generat
     return _over_cells(game, [*shown, _sheet(middles)], [*things, *digits])
 
 
-LESSONS: Mapping[str, Callable[[SceneGame, Scene, Pixels, np.random.Generator], GroundingLesson]] = {
+LESSONS: Mapping[str, Callable[[Looking, Scene, Pixels, np.random.Generator], GroundingLesson]] = {
     "attribute": _attribute, "glyph": _glyph, "find": _find, "words": _words,
 }  # fmt: skip
 KINDS = tuple(LESSONS)
@@ -97,7 +97,7 @@ def _sheet(places: Sequence[Pixels]) -> Pixels:
 
 
 def _over_cells(
-    game: SceneGame, shown: Sequence[str | Pixels], words: Sequence[Words], answer: str = ""
+    game: Looking, shown: Sequence[str | Pixels], words: Sequence[Words], answer: str = ""
 ) -> GroundingLesson:
     """Return a lesson of texts and pictures, whose cells have these words: one per picture, or a whole grid each."""
     album, side = Album(), round(len(game.names) ** 0.5)

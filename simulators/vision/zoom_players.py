@@ -11,35 +11,26 @@ from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.boxes import SCALE
 from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
-from simulators.vision.scenes import Scene
+from simulators.vision.drawing import DIGITS, pick
+from simulators.vision.scenes import Scene, cells_of_colour
+from simulators.vision.zoom_acts import Looking, look_at
 
 
-class Played(Protocol):
+class Played(Looking, Protocol):
     """Part of a match of `zoom` that its players read."""
 
-    act: str
-    cells: int
-    names: tuple[str, ...]
     scene: Scene
 
 
-def _look(game: Played, cell: int) -> str:
-    """Return the act that shows exactly a cell, rounded to thousandths in a box."""
-    if game.act == "cell":
-        return game.names[cell]
-    column, row = cell % game.cells, cell // game.cells
-    edges = (column, row, column + 1, row + 1)
-    left, top, right, bottom = (edge * SCALE // game.cells for edge in edges)
-    return f"{left} {top} {right - 1} {bottom - 1}"
-
-
 def _random(game: Played, seed: int) -> Answer:
-    """Return a player that picks any listed act, and boxes and digits at random."""
+    """Return a player that picks any listed act, and boxes, points and digits at random."""
     rng = np.random.default_rng([seed, 1])
 
     def act(seen: View) -> str:
         if seen.legal is not None:
             return str(rng.choice(seen.legal))
+        if game.act == "point":
+            return " ".join(map(str, rng.integers(game.bins, size=2)))
         left, right = sorted(rng.choice(SCALE, 2, replace=False).tolist())
         top, bottom = sorted(rng.choice(SCALE, 2, replace=False).tolist())
         return f"{left} {top} {right} {bottom}"
@@ -49,14 +40,31 @@ def _random(game: Played, seed: int) -> Answer:
 
 def _blind(game: Played, seed: int) -> Answer:
     """Return a player that reads texts alone: without a picture all cells, and all digits, are alike."""
-    return lambda seen: "7" if seen.public["looks"] else _look(game, 0)
+    return lambda seen: "7" if seen.public["looks"] else look_at(game, 0)
+
+
+def _colour_twice(game: Played, seed: int) -> Answer:
+    """Return a player that looks at one or both objects of the colour, at random, and says the digit of either."""
+    rng = np.random.default_rng([seed, 1])
+    cells: list[int] = []
+
+    def act(seen: View) -> str:
+        looks = int(seen.public["looks"])
+        if not looks:
+            order = rng.permutation(cells_of_colour(game.scene)).tolist()
+            cells[:] = order[: pick(rng, (1, 2)) if seen.public["looks_left"] > 1 else 1]
+        return look_at(game, cells[looks]) if looks < len(cells) else DIGITS[game.scene.digits[pick(rng, cells)]]
+
+    return act
 
 
 PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": lambda game, seed: lambda seen: "",
     "random": _random,
-    "oracle": make_looker(choose_target, _look, "looks"),
+    "oracle": make_looker(choose_target, look_at, "looks"),
     "blind": _blind,
-    "colour": make_looker(choose_by_colour, _look, "looks"),
+    "colour": make_looker(choose_by_colour, look_at, "looks"),
+    "colour_twice": _colour_twice,
 }
-"""`colour` is a flawed demonstrator: it sees colours but no forms, and is right half of the time with distractors."""
+"""The last two are flawed demonstrators: they see colours but no forms, and with distractors are right half the time.
+`colour_twice` says digits as words, which no point begins with."""

@@ -1,5 +1,6 @@
 """Transform: code is interpreted within bounds, damage is undone by it, and rewards are CodeVision's."""
 
+import random
 import time
 from typing import Any
 
@@ -8,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from games.abilities import Grounds
 from simulators import conformance
 from simulators.vision import Transform
 from simulators.vision.damage import Damage
-from simulators.vision.image_code import LARGEST, CodeError, Picture, run
+from simulators.vision.image_code import LARGEST, CodeError, Picture, run, spell_out
 from simulators.vision.scenes import CELL, cell_of, fit, mark_corner, overlap, paint
+from simulators.vision.transform_lessons import corner_labels
 from simulators.vision.transform_players import mending
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import accuracy, decoded
@@ -40,7 +43,7 @@ def having(**damage: Any) -> Transform:
     raise AssertionError(damage)
 
 
-@pytest.mark.parametrize("options", [{}, {"split": "test", "max_turns": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"split": "test", "max_turns": 2}, {"terse": True}], ids=str)
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
     assert broken(lambda: Transform(**options), seeds=3, acts=60) == []
 
@@ -143,6 +146,84 @@ def test_a_careless_match_by_hand() -> None:
     game.step(f"answer: {game.digit}")
     paid = {"right": 1.0, "format": 0.0, "recall": 1 / 9, "bonus": 0.2, "overuse": -0.5, "spurious": -0.5}
     assert game.infos["viewer"]["rewards"] == pytest.approx(paid)
+
+
+def test_a_mended_picture_left_whole_is_paid_by_its_parts_by_hand() -> None:
+    """Of three mandatory operations two are done, and a ninth of the whole picture's area is the cell's."""
+    game = having(turned=270, dimmed=True, flipped=False)
+    game.step("image.rotate(90).brighten(8)")
+    game.step(str((game.digit + 1) % 10))
+    paid = {"right": 0.0, "format": 0.1, "recall": 19 / 27, "bonus": 0.0, "overuse": 0.0, "spurious": 0.0}
+    assert game.infos["viewer"]["rewards"] == pytest.approx(paid)
+
+
+def test_words_are_short_for_code_on_the_newest_result() -> None:
+    assert spell_out(" rotate 3 flip bright ") == "last.rotate(270).flip().brighten(8)"
+    assert spell_out("crop A crop f") == "last.crop(0, 0, 332, 332).crop(666, 333, 999, 665)"
+    for text in ("rotate 0", "rotate 90", "rotate", "flip flip crop", "crop J", "flip  flip", "", "7", "flip\nflip"):
+        assert spell_out(text) == text.strip()
+
+
+@given(st.text(alphabet="rotate flip bright crop 123 ABI", max_size=60))
+def test_any_words_are_code_that_runs_or_stay_as_they_are(text: str) -> None:
+    code = spell_out(text)
+    if code != text.strip():
+        try:
+            run(code, {"last": Picture.of(PIXELS)})
+        except CodeError as why:
+            assert "12 calls" in str(why) or "400 char" in str(why)
+
+
+@pytest.mark.parametrize("terse", [False, True])
+def test_who_mends_in_steps_does_all_that_is_mandatory_and_hits_half_of_the_time(terse: bool) -> None:
+    game, hits = Transform(terse=terse), 0
+    for seed in range(100):
+        report = conformance.play(game, seed, "colour_in_steps")
+        assert not report["errors"] and not report["spurious"]
+        assert report["runs"] == 1 + any(game.damage), "it mends only what needs it"
+        assert all(value == 1.0 for name, value in game.done.items() if name != "crop")
+        hits += game.done["crop"] == 1.0
+    assert 35 <= hits <= 65
+    assert all(conformance.play(game, seed, "oracle")["recall"] == 1.0 for seed in range(30))
+
+
+def test_words_are_read_only_if_the_game_is_terse() -> None:
+    for terse in (False, True):
+        game = started(terse=terse)
+        game.step("flip")
+        assert game.errors == (not terse)
+
+
+@pytest.mark.parametrize("kind", Transform.lesson_kinds)
+def test_lessons_label_each_cell_and_answer_with_words_that_run(kind: str) -> None:
+    game, rng = Transform(terse=True), random.Random(4)
+    assert isinstance(game, Grounds)
+    for _ in range(30):
+        lesson = game.lesson(rng, kind)
+        ((image,), (grid,)) = [part for part in lesson.parts if not isinstance(part, str)], lesson.labels
+        assert {image.hash} == set(lesson.pictures) and [len(row) for row in grid] == [3, 3, 3]
+        if lesson.answer:
+            run(spell_out(lesson.answer), {"last": Picture.of(PIXELS)})
+    assert game.lesson(random.Random(7), kind) == game.lesson(random.Random(7), kind)
+    with pytest.raises(ValueError, match="there is no lesson 'x'; there are: attribute, glyph, find, mend"):
+        game.lesson(rng, "x")
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("turned", [0, 90, 180, 270])
+def test_a_corner_is_labelled_where_it_lies_by_the_direction_of_the_longer_arm(flipped: bool, turned: int) -> None:
+    damage = Damage(flipped, turned, False)
+    lit = fit(damage.apply(mark_corner(np.zeros((3 * CELL, 3 * CELL, 3), np.uint8))).pixels)[..., 0] > 0
+    ((row, column, arm),) = [
+        (row, column, word)
+        for row, words in enumerate(corner_labels(damage))
+        for column, (word,) in enumerate(words)
+        if word != "none"
+    ]
+    step = np.array({"right": (0, 1), "left": (0, -1), "up": (-1, 0), "down": (1, 0)}[arm])
+    corner = np.array([row, column]) // 2 * (CELL - 1)
+    other = np.array([-1, -1]) * np.sign(corner - 1) * (1 - abs(step))
+    assert lit[tuple(corner + 20 * step)] and lit[tuple(corner + 8 * other)] and not lit[tuple(corner + 20 * other)]
 
 
 def test_a_single_pixel_is_not_upright() -> None:

@@ -5,20 +5,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import games
-from games.abilities import Grounds, Pictures
+from games.abilities import Grounds, Marks, Pictures
 from games.png import encode
 from simulators import conformance
 from simulators.vision import Zoom
-from simulators.vision.drawing import DIGITS, reduce
+from simulators.vision.boxes import read_point
+from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, DIGITS, digit_mask, reduce
 from simulators.vision.scenes import CELL, TILE, cell_of, draw_scene, middle, paint
+from simulators.vision.zoom_acts import DOT, score_format
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import accuracy, decoded
 
 OPTIONS: list[dict[str, Any]] = [
     {}, {"layout": "tiles"}, {"act": "box", "max_looks": 3}, {"cells": 5, "distractors": False, "split": "test"},
-    {"cells": 2, "max_looks": 2, "split": "train"},
+    {"cells": 2, "max_looks": 2, "split": "train"}, {"act": "point", "bins": 9, "max_looks": 3}, {"act": "point"},
 ]  # fmt: skip
 
 
@@ -155,6 +159,125 @@ def crop_of_whole(game: Zoom) -> np.ndarray:
     return game.pixels[1::3, 1::3]
 
 
+def pointed(**options: Any) -> Zoom:
+    return started(act="point", bins=9, max_looks=3, **options)
+
+
+def near(game: Zoom, cell: int) -> str:
+    """The bins in the middle of a cell, of three in each direction."""
+    return f"{3 * (cell % 3) + 1} {3 * (cell // 3) + 1}"
+
+
+def test_a_point_shows_a_window_of_a_cell_around_it_with_a_dot() -> None:
+    game, whole = pointed(), crop_of_whole
+    game.step("4 4")
+    window = cell_of(game.pixels, 4, CELL).copy()
+    assert (whole(game) == seen_at_start(game)).all()
+    window[24:26, 24:26] = (255, 0, 0)
+    assert (seen(game)[0] == window).all(), "the middle of bin 4 of 9 is pixel 72"
+    game.step("[0, 99]")
+    corner = cell_of(game.pixels, 6, CELL).copy()
+    corner[136 - 96 : 138 - 96, 8:10] = (255, 0, 0)
+    assert (seen(game)[0] == corner).all(), "at the edge the window is moved into the picture"
+    assert game.points == [(72, 72), (8, 136)]
+
+
+def seen_at_start(game: Zoom) -> np.ndarray:
+    return decoded(game.picture(game.overviews[0].hash))
+
+
+@pytest.mark.parametrize("digit", range(10))
+def test_a_dot_on_a_digit_leaves_it_unlike_every_other(digit: int) -> None:
+    """At each place of the digit's corner, and of a dot that covers a part of it."""
+    others = [each for each in range(10) if each != digit]
+    for row in range(DIGIT_HEIGHT - 1):
+        for column in range(DIGIT_WIDTH - 1):
+            kept = np.ones((DIGIT_HEIGHT, DIGIT_WIDTH), bool)
+            kept[row : row + DOT, column : column + DOT] = False
+            assert all((digit_mask(digit) != digit_mask(other))[kept].any() for other in others)
+
+
+def test_points_are_paid_as_in_vigorl_by_hand() -> None:
+    """.6 for the digit, and .4 * (1 + .2 per point after the first that is a cell or more from all of them)."""
+    game = pointed()
+    target = game.scene.target
+    far = near(game, 8 if target < 4 else 0)
+    game.step(near(game, target))
+    assert game.infos["viewer"]["rewards"] == {"hit": 1.0}
+    game.step(far)
+    game.step(far)
+    game.step(DIGITS[game.digit])
+    assert game.infos["viewer"]["rewards"] == pytest.approx({"right": 0.6, "format": 0.48})
+    assert game.payoffs() == pytest.approx({"viewer": 1.08}), "the hit is no part of it"
+
+
+@pytest.mark.parametrize(
+    ("acts", "paid"),
+    [
+        (["1 1"], 0.4), (["1 1", "4 1"], 0.48), (["1 1", "3 1"], 0.4), (["1 1", "3 3", "5 5"], 0.48),
+        (["1 1", "1 4", "1 7"], 0.56), (["1 1", "4 1", "1 1"], 0.48), (["1 1", "3 3", "4 3"], 0.48),
+        (["1 1", "x", "4 4"], 0.0), (["E", "4 4"], 0.0),
+    ],
+)  # fmt: skip
+def test_the_format_counts_points_by_their_distance(acts: list[str], paid: float) -> None:
+    """Bins are 16 pixels, so that 3 are a cell; from 1 1 to 3 3 there are 45.3 pixels, from 1 1 to 4 3 57.7."""
+    game = pointed()
+    for act in acts:
+        game.step(act)
+    game.step(DIGITS[(game.digit + 1) % 10])
+    assert game.infos["viewer"]["rewards"] == pytest.approx({"right": 0.0, "format": paid})
+
+
+@given(st.lists(st.tuples(st.integers(0, 143), st.integers(0, 143)), min_size=1, max_size=16))
+def test_the_format_is_bounded_and_no_copy_of_a_point_is_paid(points: list[tuple[int, int]]) -> None:
+    score = score_format(points)
+    assert 1.0 <= score <= 1.0 + 0.2 * (len(points) - 1) + 1e-9
+    assert score_format(points + points) == score <= score_format([*points, (900, 900)]) - 0.19
+
+
+@given(st.text(alphabet="0123456789 ,.-[]()xE\ud800٣\n", max_size=40), st.integers(2, 1000))
+def test_any_text_is_a_point_within_the_picture_or_none(text: str, bins: int) -> None:
+    point = read_point(text, bins)
+    assert point is None or all(0 <= number < bins for number in point)
+    if point:
+        assert read_point(f"{point[0]} {point[1]}", bins) == point
+
+
+def test_looks_are_marked_in_the_overview() -> None:
+    game = pointed()
+    assert isinstance(game, Marks)
+    (overview,) = game.overviews
+    assert game.marks("4 7") == [(overview.hash, 24, 40, 24, 40)] and not game.marks("seven past 4")
+    game.step("4 7")
+    assert game.marks("1 1") == [(overview.hash, 8, 8, 8, 8)] and not game.marks("7"), "which is an answer by now"
+    assert started(act="box").marks("0 0 499 999")[0][1:] == (0, 0, 24, 48)
+    assert started().marks("e")[0][1:] == (16, 16, 32, 32)
+    tiles = started(layout="tiles")
+    assert tiles.marks("F") == [(tiles.overviews[5].hash, 0, 0, TILE, TILE)]
+    tiles.step("F")
+    assert not tiles.marks("F"), "no looks are left"
+
+
+def test_who_looks_once_or_twice_is_right_half_of_the_time() -> None:
+    game = Zoom(act="point", bins=9, max_looks=2)
+    reports = [conformance.play(game, seed, "colour_twice") for seed in range(200)]
+    assert 0.42 <= np.mean([report["score"] for report in reports]) <= 0.66
+    assert 1.4 <= np.mean([report["looks"] for report in reports]) <= 1.6
+    assert all(report["same_colour"] and not report["unreadable"] for report in reports)
+    assert all(conformance.play(game, seed, "oracle")["hit"] for seed in range(40))
+
+
+def test_lessons_of_points_answer_with_points_and_words() -> None:
+    game = Zoom(act="point", bins=9)
+    for seed in range(20):
+        lesson = game.lesson(random.Random(seed), "find")
+        labels = [word for row in lesson.labels[0] for (word,) in row]
+        x, y = map(int, lesson.answer.split())
+        assert labels[y // 3 * 3 + x // 3] != "none" and x % 3 == y % 3 == 1
+        (grid,) = game.lesson(random.Random(seed), "glyph").labels
+        assert {word for row in grid for (word,) in row} <= {*DIGITS, "none"}
+
+
 def test_looks_are_paid_once() -> None:
     game = started(max_looks=4)
     name = game.names[game.scene.target]
@@ -217,5 +340,7 @@ def test_no_other_lesson_and_no_nonsense_option() -> None:
         Zoom().lesson(random.Random(0), "x")
     with pytest.raises(ValueError, match='act must be "cell" with the layout "tiles"'):
         Zoom(act="box", layout="tiles")
+    with pytest.raises(ValueError, match="bins must be a whole number from 2 to 1000"):
+        Zoom(act="point", bins=1)
     with pytest.raises(ValueError, match="cells must be a whole number from 2 to 5"):
         Zoom(cells=9)

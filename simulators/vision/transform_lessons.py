@@ -1,0 +1,70 @@
+"""Lessons of `transform`, by kind.
+
+`attribute`, `glyph`, `find`: those of `zoom` about the untouched picture; the answer to `find` is code that crops.
+`mend`: the overview of a damaged picture after `find red circle`; the label of the yellow mark's corner is the
+direction of its longer arm, the others' is `none`, and the answer is code that mends the picture, or crops the target's
+cell if nothing is to be mended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from games.abilities import GroundingLesson
+from games.png import Album
+from simulators.vision.damage import Damage
+from simulators.vision.scenes import NAMES, NONE, Scene, fit, mark_corner, paint
+from simulators.vision.transform_players import mending_words
+from simulators.vision.zoom_lessons import LESSONS
+
+MEND = "mend"
+KINDS = ("attribute", "glyph", "find", MEND)
+SIDE = 3
+CORNERS = ((0, 0), (SIDE - 1, 0), (SIDE - 1, SIDE - 1), (0, SIDE - 1))
+"""Row and column of the corner at the top left, after each quarter turn counter-clockwise."""
+ARMS = ("right", "up", "left", "down")
+"""Directions of the longer arm, after each quarter turn counter-clockwise."""
+
+
+@dataclass
+class Untouched:
+    """An untouched scene, as `zoom` shows it."""
+
+    act: str = "cell"
+    bins: int = 0
+    cells: int = SIDE
+    names: tuple[str, ...] = tuple(NAMES[: SIDE**2])
+    layout: str = "picture"
+
+
+class DrawsScenes(Protocol):
+    """A game that draws scenes."""
+
+    def draw_scene(self, rng: np.random.Generator) -> Scene: ...
+
+
+def draw_lesson(game: DrawsScenes, rng: np.random.Generator, kind: str) -> GroundingLesson:
+    """Draw a lesson of a kind in `KINDS` about a scene of the game. Raises ValueError for another kind."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
+    scene = game.draw_scene(rng)
+    pixels = mark_corner(paint(scene, rng))
+    if kind != MEND:
+        lesson = LESSONS[kind](Untouched(), scene, pixels, rng)
+        return lesson._replace(answer=f"crop {lesson.answer}") if lesson.answer else lesson
+    damage, album = Damage.draw(rng), Album()
+    overview = album.add(fit(damage.apply(pixels).pixels))
+    answer = " ".join(mending_words(damage)) or f"crop {NAMES[scene.target]}"
+    return GroundingLesson((f"find {scene.wanted}", overview), album.pictures, (corner_labels(damage),), answer)
+
+
+def corner_labels(damage: Damage) -> tuple[tuple[tuple[str], ...], ...]:
+    """Return a grid of 3 x 3 with the direction of the mark's longer arm at its corner, and `none` elsewhere."""
+    turns = damage.turned // 90
+    # A mirrored picture has its mark at the top right, pointing left, before it is turned.
+    place = CORNERS[(turns - damage.flipped) % 4]
+    arm = ARMS[(turns + 2 * damage.flipped) % 4]
+    return tuple(tuple((arm if (row, column) == place else NONE,) for column in range(SIDE)) for row in range(SIDE))

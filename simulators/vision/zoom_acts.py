@@ -1,0 +1,120 @@
+"""Looks of `zoom`: a cell's letter, a box, or a point with a window around it, and how points are scored (ViGoRL)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from games.abilities import Mark
+from games.contracts import Image
+from games.png import Pixels
+from simulators.vision.boxes import SCALE, Box, read_box, read_point
+from simulators.vision.drawing import REDUCTION, crop
+from simulators.vision.scenes import CELL, TILE, cell_box
+
+Point = tuple[int, int]
+"""Column and row in a scene's picture."""
+DOT, DOT_COLOUR = 2, (255, 0, 0)
+"""Width of the dot at a point in pixels, and its colour."""
+APART = CELL
+"""Distance in pixels from all earlier points at which one more point is paid."""
+ANSWER, GROUNDED, EXTRA = 0.6, 0.4, 0.2
+"""ViGoRL's weights of a right answer and of the format, and what an extra point adds to the format."""
+
+
+class Looking(Protocol):
+    """Part of `zoom` that tells how looks are written."""
+
+    act: str
+    bins: int
+    cells: int
+    names: tuple[str, ...]
+    layout: str
+
+
+class Look(NamedTuple):
+    """Look at a scene's picture."""
+
+    text: str
+    """Act in normal form."""
+    box: Box
+    """Part that is shown, in the picture's pixels."""
+    point: Point | None = None
+
+
+def usage(game: Looking) -> str:
+    """Return how looks are written, in words."""
+    if game.act == "cell":
+        return f"a letter, {game.names[0]} to {game.names[-1]}"
+    return "x0 y0 x1 y1 from 0 to 999" if game.act == "box" else f"x y from 0 to {game.bins - 1}"
+
+
+def read_look(game: Looking, text: str) -> Look | None:
+    """Return the look that an act names, by the game's kind of acts; None if it names none."""
+    size = game.cells * CELL
+    if game.act == "box":
+        box = read_box(text, size, size)
+        return box and Look(" ".join(map(str, box)), box)
+    if game.act == "point":
+        bins = read_point(text, game.bins)
+        return bins and _look_around(bins, game.bins, size)
+    name = text.strip().upper()
+    return Look(name, _shown(game, game.names.index(name))) if name in game.names else None
+
+
+def _look_around(place: Point, bins: int, size: int) -> Look:
+    """Return a look at the middle of a bin, whose window of a cell's size is moved into the picture."""
+    x, y = ((2 * number + 1) * size // (2 * bins) for number in place)
+    left, top = (min(max(centre - CELL // 2, 0), size - CELL) for centre in (x, y))
+    return Look(f"{place[0]} {place[1]}", (left, top, left + CELL, top + CELL), (x, y))
+
+
+def _shown(game: Looking, cell: int) -> Box:
+    left, top, right, bottom = cell_box(cell, game.cells)
+    edge = (CELL - TILE) // 2 if game.layout == "tiles" else 0
+    return left + edge, top + edge, right - edge, bottom - edge
+
+
+def look_at(game: Looking, cell: int) -> str:
+    """Return the act that shows exactly a cell, rounded in boxes and points."""
+    column, row = cell % game.cells, cell // game.cells
+    if game.act == "point":
+        x, y = ((2 * place + 1) * game.bins // (2 * game.cells) for place in (column, row))
+        return f"{x} {y}"
+    if game.act == "cell":
+        return game.names[cell]
+    left, top, right, bottom = (edge * SCALE // game.cells for edge in (column, row, column + 1, row + 1))
+    return f"{left} {top} {right - 1} {bottom - 1}"
+
+
+def picture_of(look: Look, pixels: Pixels, layout: str) -> Pixels:
+    """Return what a look shows of a scene's picture, with a dot at its point."""
+    size = TILE if layout == "tiles" else CELL
+    shown = crop(pixels, look.box, size, size)
+    if look.point:
+        column, row = look.point[0] - look.box[0], look.point[1] - look.box[1]
+        shown[row : row + DOT, column : column + DOT] = DOT_COLOUR
+    return shown
+
+
+def mark_of(look: Look, overviews: Sequence[Image]) -> Mark:
+    """Return a look's place in the overview: in the one image, or in that of its tile."""
+    if len(overviews) == 1:
+        place = (*look.point, *look.point) if look.point else look.box
+        return Mark(overviews[0].hash, *(edge / REDUCTION for edge in place))
+    side = math.isqrt(len(overviews))
+    cell = look.box[1] // CELL * side + look.box[0] // CELL
+    return Mark(overviews[cell].hash, 0, 0, TILE, TILE)
+
+
+def score_format(points: Sequence[Point]) -> float:
+    """Return ViGoRL's format score of readable points: 1, and `EXTRA` for each after the first that is new.
+
+    A point is new if it is at least `APART` pixels from all new points before it.
+    """
+    new: list[Point] = []
+    for point in points:
+        if all(math.dist(point, other) >= APART for other in new):
+            new.append(point)
+    return 1.0 + EXTRA * (len(new) - 1)
