@@ -90,7 +90,9 @@ def _where(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson
     x, y = rng.integers(HAND, SIDE - HAND, 2).tolist()
     table.hand = (x * UNIT, y * UNIT)
     name, spot = pick(rng, [*_named(table).items()])
-    return _asked(f"where {name}", table, {name: "target"}, " ".join(str(axis * bins // (SIDE * UNIT)) for axis in spot))
+    return _asked(
+        f"where {name}", table, {name: "target"}, " ".join(str(axis * bins // (SIDE * UNIT)) for axis in spot)
+    )
 
 
 def _way(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:

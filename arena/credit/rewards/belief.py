@@ -29,7 +29,14 @@ class Believer:
     """Policy of a run that never learns, which reads each turn's context and scores an answer of its own to it."""
 
     def __init__(
-        self, context: AskContext, state: Mapping[str, Any], *, policy: str, answer: str, seats: list[str] | None, pays: str
+        self,
+        context: AskContext,
+        state: Mapping[str, Any],
+        *,
+        policy: str,
+        answer: str,
+        seats: list[str] | None,
+        pays: str,
     ) -> None:
         self._asker, self._policy, self._answer, self._seats = context.asker, policy, answer, seats
         self._iteration = 0

@@ -53,7 +53,11 @@ def believed(one: Trajectory, model: Any) -> list[float]:
     for _, context in sorted(one.contexts().items()):
         size = len(context.ids)
         stream = Stream(
-            [*context.ids, yes], [False] * size + [True], [0.0] * (size + 1), [OBSERVED] * size + [0], media=context.media
+            [*context.ids, yes],
+            [False] * size + [True],
+            [0.0] * (size + 1),
+            [OBSERVED] * size + [0],
+            media=context.media,
         )
         (batch,) = pack([stream], [1.0], 4096)
         with torch.no_grad():

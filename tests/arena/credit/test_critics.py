@@ -238,7 +238,9 @@ def test_a_value_depends_on_the_images_before_its_token() -> None:
     for level in (0, 0, 200):
         data = encode(np.full((48, 48, 3), level, np.uint8))
         span = MediaSpan(1, 9, hashlib.sha256(data).hexdigest(), data)
-        streams.append(Stream([5, *[token.id] * 9, 6], [False] * 10 + [True], [0.0] * 11, [OBSERVED] * 10 + [0], media=[span]))
+        streams.append(
+            Stream([5, *[token.id] * 9, 6], [False] * 10 + [True], [0.0] * 11, [OBSERVED] * 10 + [0], media=[span])
+        )
     one, same, other = (float(value[0]) for value in model.predict(streams, 64))
     assert one == pytest.approx(same, abs=1e-5) and abs(one - other) > 1e-3
 
