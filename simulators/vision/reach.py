@@ -26,11 +26,11 @@ class Reach(Seeing):
     """Game of one viewer, who moves a hand over a table that it sees from above in a picture of 48 x 48 pixels.
 
     Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement, each number from there
-    3/8 of a pixel to the right or down; from a grip of 16 the hand is down. With fewer `bins` (odd ones are even about
-    the middle) steps are longer: of 9 bins, 4 is no movement and each from there 3/2 of a pixel. Task "reach": put the hand down on the
-    named block; putting it down elsewhere fails. Task "push": bring the named block into the white ring; a hand that
+    3/8 of a pixel to the right or down; from a grip of 16 the hand is down. With fewer `bins` steps are longer: of 9
+    bins, 4 is no movement and each from there 3/2 of a pixel. Task "reach": put the hand down on the named block;
+    putting it down elsewhere fails. Task "push": bring the named block into the white ring; a hand that
     is down pushes blocks, one that is lifted passes over them. Options besides Simulator's: task "reach", "push" or
-    "mixed"; bins 5 to 32 (with pushes 32); max_turns 4 to 64; progress, see below.
+    "mixed"; bins 5 to 32 (for pushes 32); max_turns 4 to 64; progress, see below.
 
     Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the starting
     distance that an act gains, as the world knows it: a process reward, measured and no part of the payoff. Set
@@ -86,8 +86,8 @@ class Reach(Seeing):
         still = self.bins // 2
         return (
             f"Move the hand, a white cross, over the table. {self._usage.capitalize()}. {still} stays, "
-            f"more is right or down, less left or up; from a grip of {still} the hand is down. Reach: put the hand down on "
-            f"the block, once. Push: a hand that is down pushes blocks. {self.max_turns} turns in all."
+            f"more is right or down, less left or up; from a grip of {still} the hand is down. Reach: put the hand "
+            f"down on the block, once. Push: a hand that is down pushes blocks. {self.max_turns} turns in all."
         )
 
     @property

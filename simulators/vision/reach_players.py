@@ -10,7 +10,19 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.reach_table import (
-    BINS, CONTACT, DOWN, NEAR, SIDE, STILL, STRIDE, UNIT, Point, Table, as_coarse, as_fine, distance,
+    BINS,
+    CONTACT,
+    DOWN,
+    NEAR,
+    SIDE,
+    STILL,
+    STRIDE,
+    UNIT,
+    Point,
+    Table,
+    as_coarse,
+    as_fine,
+    distance,
 )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Lessons of `rooms`, by kind.
 
-`walls`: an empty room after the word `colour`; labels of a 3 x 3 grid are the walls' colours in the middle of each side,
-and `none` elsewhere.
-`wall`: an empty room after the words `where red`; the label of that wall's cell is `target`, that of the others `none`,
+`walls`: an empty room after the word `colour`; labels of a 3 x 3 grid are the walls' colours in the middles of the
+sides, and `none` elsewhere.
+`wall`: an empty room after the words `where red`; the label of the cell at that wall is `target`, the others' `none`,
 and the answer is `left`, `top`, `right` or `bottom`.
 """
 

@@ -37,7 +37,7 @@ def _furnisher(see: See) -> Callable[[Played, int], Answer]:
         rng = np.random.default_rng([seed, 1])
 
         def act(seen: View) -> str:
-            return DONE if seen.public["layouts"] else written(game.task, game.task.arrange(rng, see(game.task, rng)))
+            return DONE if seen.public["layouts"] else _act(game.task, game.task.arrange(rng, see(game.task, rng)))
 
         return act
 
@@ -52,16 +52,21 @@ def _reviser(game: Played, seed: int) -> Answer:
         walls = _weak(game.task, rng)
         if game.places and game.task._replace(walls=tuple(walls)).is_solved_by(game.places):
             return DONE
-        return written(game.task, game.task.arrange(rng, walls))
+        return _act(game.task, game.task.arrange(rng, walls))
 
     return act
 
 
-def written(task: Task, places: Places) -> str:
-    """Return a layout as the task's world reads it: as letters if places are in steps, else as JSON."""
-    if task.step > 1:
-        return as_letters(axis for name, _ in task.sizes for axis in places[name])
+def written(places: Places) -> str:
+    """Return a layout as JSON."""
     return json.dumps({name: [*place] for name, place in places.items()})
+
+
+def _act(task: Task, places: Places) -> str:
+    """Return a layout as the task's world reads it: as letters if places are in steps, else as JSON."""
+    if task.step == 1:
+        return written(places)
+    return as_letters(axis for name, _ in task.sizes for axis in places[name])
 
 
 def _weak(task: Task, rng: np.random.Generator) -> Sequence[str]:
@@ -85,7 +90,7 @@ def _blind(game: Played, seed: int) -> Answer:
 
     def act(seen: View) -> str:
         task = game.task._replace(pillar=beyond)
-        return DONE if seen.public["layouts"] else written(task, task.arrange(rng, _unseen(task, rng)))
+        return DONE if seen.public["layouts"] else _act(task, task.arrange(rng, _unseen(task, rng)))
 
     return act
 
@@ -98,7 +103,7 @@ def _random(game: Played, seed: int) -> Answer:
         if seen.public["layouts"] and rng.integers(2):
             return DONE
         sizes = seen.public["things"].items()
-        return written(
+        return _act(
             game.task,
             {name: (pick(rng, range(WIDTH - w + 1)), pick(rng, range(DEPTH - d + 1))) for name, (w, d) in sizes},
         )

@@ -100,7 +100,7 @@ def test_a_turn_without_tokens_keeps_the_belief_before_it() -> None:
     [
         (("policy: other}", "policy: othr}"), "unknown policy 'othr' — did you mean 'other'?"),
         (("policy: other}", "policy: viewer}"), "policy 'viewer' is trained: name a frozen one"),
-        (("policy: other}", "policy: endpoint:wise}"), "is no policy of the run, and an endpoint tells no probabilities"),
+        (("policy: other}", "policy: endpoint:wise}"), "is no policy of the run, and an endpoint"),
         (("policy: other}", "policy: other, seats: [buyer]}"), "no trained policy has the seat 'buyer'"),
         (("model: nano-vlm-1", "model: nano"), "has another tokenizer or chat template"),
         (("policy: other}", "policy: other, answer: ''}"), "answer"),
