@@ -14,7 +14,18 @@ from simulators import conformance
 from simulators.vision import Reach
 from simulators.vision.reach_players import expert_act
 from simulators.vision.reach_table import (
-    APART, BLOCK, CONTACT, HAND, SIDE, UNIT, Layout, Table, as_coarse, as_fine, distance, draw_layout,
+    APART,
+    BLOCK,
+    CONTACT,
+    HAND,
+    SIDE,
+    UNIT,
+    Layout,
+    Table,
+    as_coarse,
+    as_fine,
+    distance,
+    draw_layout,
 )  # fmt: skip
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import decoded
