@@ -45,7 +45,8 @@ class Layout(NamedTuple):
 
 def as_fine(number: int, bins: int) -> int:
     """Return which of 32 bins a bin of `bins` stands for; the outermost may stand for 32."""
-    return STILL + (number - bins // 2) * STILL // (bins // 2)
+    half = bins // 2
+    return STILL + (2 * (number - half) * STILL + half) // (2 * half)
 
 
 def as_coarse(number: int, bins: int) -> int:
