@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from agents.chat import ChatFrame
 from agents.packing import common_prefix
 from agents.scoring import StreamScores
-from agents.stream import OBSERVED, Context, Stream
+from agents.stream import Stream, answer_stream
 from arena.credit.rewards.information_gain import Gold
 from arena.errors import ConfigError
 from arena.records import Trajectory
@@ -49,18 +49,6 @@ def _answer_streams(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> lis
     contexts = trajectory.contexts()
     said = written[len(opening) :]
     return [answer_stream(contexts[turn.index], opening, said, turn.index) for turn in trajectory.turns]
-
-
-def answer_stream(context: Context, opening: Sequence[int], answer: Sequence[int], turn: int) -> Stream:
-    """Return the stream of a context, the opening of a reply, and an answer, whose tokens alone count as sampled."""
-    before = len(context.ids) + len(opening)
-    return Stream(
-        [*context.ids, *opening, *answer],
-        [False] * before + [True] * len(answer),
-        [0.0] * (before + len(answer)),
-        [OBSERVED] * before + [turn] * len(answer),
-        media=context.media,
-    )
 
 
 def answer_in(game: str, report: Mapping[str, float | bool | str], gold: Gold) -> str:

@@ -12,10 +12,10 @@ from pydantic import Field
 from agents.errors import WeightsError
 from agents.names import nearest
 from agents.policy import check_readable
+from agents.stream import answer_stream
 from agents.weights import resolve
 from arena.credit.asking import AskContext, Seated, asks
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.gold import answer_stream
 from arena.credit.rewards.agreement import with_payoffs
 from arena.credit.rewards.columns import Columns
 from arena.parts.chosen import AskedPolicy
