@@ -246,7 +246,7 @@ def test_fewer_bins_step_farther_and_are_for_reaching_alone() -> None:
         assert all(conformance.play(game, seed, "oracle")["success"] for seed in range(40))
     for options in ({"bins": 4}, {"bins": 33}, {"bins": 9, "task": "push"}, {"bins": 9, "task": "mixed"}):
         with pytest.raises(ValueError, match="bins"):
-            Reach(**options)  # type: ignore[arg-type]
+            Reach(**options)
 
 
 def test_who_is_unsure_takes_the_named_block_or_the_nearest_other() -> None:
