@@ -46,13 +46,13 @@ PUBLISHED = {
 """The studies in docs/results.md played with these prompts; nano_player took part in none."""
 
 
-def views(game: str, hostile: bool, seeds: int = 3, acts: int = 12, **options: Any) -> Iterator[View]:
+def views(game: str, hostile: bool, seeds: int = 3, most: int = 12, **options: Any) -> Iterator[View]:
     """What every seat sees in matches of random acts, some of them illegal; of hostile ones, most."""
     env = games.make(game, **options)
     for seed in range(seeds):
         env.reset(seed=seed)
         draw = random.Random(seed)
-        for turn in range(acts):
+        for turn in range(most):
             seat = env.agent_selection
             if env.terminations[seat] or env.truncations[seat]:
                 break
