@@ -149,3 +149,15 @@ class Stream:
         self.turns.extend([turn] * len(ids))
         if self.entropy:
             self.entropy.extend([0.0] * len(ids))
+
+
+def answer_stream(context: Context, opening: Sequence[int], answer: Sequence[int], turn: int) -> Stream:
+    """Return the stream of a context, the opening of a reply, and an answer, whose tokens alone count as sampled."""
+    before = len(context.ids) + len(opening)
+    return Stream(
+        [*context.ids, *opening, *answer],
+        [False] * before + [True] * len(answer),
+        [0.0] * (before + len(answer)),
+        [OBSERVED] * before + [turn] * len(answer),
+        media=context.media,
+    )

@@ -277,6 +277,7 @@ def _check_asking(experiment: Experiment) -> None:
         is_alone=play.group == 1 and play.most_matches == play.matches,
         has_replay=experiment.learn.replay is not None,
         models=models,
+        frozen={name: spec.model for name, spec in experiment.policies.items() if not spec.train},
     )
     check_asking(experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()})
 

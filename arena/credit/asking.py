@@ -26,7 +26,9 @@ from arena.parts.chosen import Chosen, part
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
+    from agents.chat import ChatFrame
     from agents.policy import Policy
+    from agents.stream import Stream
 
 AT_ONCE = 64
 """Maximum requests to an endpoint at once."""
@@ -119,6 +121,14 @@ class Asker:
             raise PlayError(f"none of {len(heard)} questions was answered: {reasons[0]}")
         return list(heard)
 
+    def frame(self, name: str) -> ChatFrame:
+        """Return the chat format of a policy of the run."""
+        return self._policies[name].frame
+
+    async def score(self, name: str, streams: Sequence[Stream]) -> list[NDArray[np.float32]]:
+        """Return the log-probabilities of the streams' sampled tokens under a policy of the run, at temperature 1."""
+        return await self._engine.score(name, streams, [1.0] * len(streams))
+
     async def _by_policy(
         self,
         policy: Policy,
@@ -196,6 +206,8 @@ class Seated:
     """True if earlier trajectories are replayed."""
     models: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Names or folders of the models of trained policies, by seat."""
+    frozen: Mapping[str, str] = field(default_factory=dict)
+    """Names or folders of the models of frozen policies, by policy."""
 
 
 Check = Callable[..., None]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from agents.chat import ChatFrame
 from agents.packing import common_prefix
 from agents.scoring import StreamScores
-from agents.stream import OBSERVED, Stream
+from agents.stream import Stream, answer_stream
 from arena.credit.rewards.information_gain import Gold
 from arena.errors import ConfigError
 from arena.records import Trajectory
@@ -46,19 +46,9 @@ def _answer_streams(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> lis
     written = frame.encode(gold.before + answer)
     # Where a word of the answer and the blank before it are one token, that token is the answer's.
     opening = list(common_prefix([frame.encode(gold.before), written]))
-    answer_size = len(written) - len(opening)
     contexts = trajectory.contexts()
-    return [
-        Stream(
-            [*context.ids, *written],
-            [False] * (len(context.ids) + len(opening)) + [True] * answer_size,
-            [0.0] * (len(context.ids) + len(written)),
-            [OBSERVED] * (len(context.ids) + len(opening)) + [turn.index] * answer_size,
-            media=context.media,
-        )
-        for turn in trajectory.turns
-        for context in [contexts[turn.index]]
-    ]
+    said = written[len(opening) :]
+    return [answer_stream(contexts[turn.index], opening, said, turn.index) for turn in trajectory.turns]
 
 
 def answer_in(game: str, report: Mapping[str, float | bool | str], gold: Gold) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from agents.costs import costs
 from agents.scoring import StreamBatch, pack, predictors, split_rows
+from agents.vision import text_body
 from arena.learn.adamw import NamedAdamW
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class ScalarHead(torch.nn.Module):
     def forward(self, batch: StreamBatch) -> torch.Tensor:
         """Return one number per sampled token of the batch, [N] float32."""
         with torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16):
-            hidden = predictors(self.model.base_model, batch)
+            seen = None if batch.images is None else batch.images.see(self.model)
+            hidden = predictors(self.model.base_model if seen is None else text_body(self.model), batch, seen)
         return self.head(hidden.float()).squeeze(-1)  # type: ignore[no-any-return]
 
     def learning(self) -> dict[str, torch.nn.Parameter]:

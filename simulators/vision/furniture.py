@@ -57,6 +57,8 @@ class Task(NamedTuple):
     """Colours of the walls, in the order of `SIDES`."""
     pillar: tuple[int, int]
     """Left upper corner of the pillar."""
+    step: int = 1
+    """Number of which `arrange` draws multiples as places."""
 
     def boxes(self, places: Places) -> dict[str, Box]:
         """Return the boxes of the placed things."""
@@ -111,7 +113,8 @@ class Task(NamedTuple):
         for name, _ in self.sizes:
             wish = asked.get(name)
             for _ in range(TRIES):
-                places[name] = self._place(rng, name, wish, places)
+                x, y = self._place(rng, name, wish, places)
+                places[name] = x // self.step * self.step, y // self.step * self.step
                 is_wrong = name in self.colliding(places) or name in self.misplaced(places)
                 if not is_wrong and (wish is None or self._is_met(wish, self.boxes(places))):
                     break
@@ -142,8 +145,8 @@ def _is_inside(box: Box) -> bool:
     return box[0] >= 0 and box[1] >= 0 and box[2] <= WIDTH and box[3] <= DEPTH
 
 
-def draw_task(rng: np.random.Generator) -> Task:
-    """Draw a task that some layout solves: three large things, two at walls, and two small ones with wishes."""
+def draw_task(rng: np.random.Generator, step: int = 1) -> Task:
+    """Draw a task that a layout in multiples of `step` solves: three large things, two at walls, and two small ones."""
     while True:
         large = [[*LARGE][number] for number in rng.permutation(len(LARGE))[:3].tolist()]
         small = [[*SMALL][number] for number in rng.permutation(len(SMALL))[:2].tolist()]
@@ -160,6 +163,6 @@ def draw_task(rng: np.random.Generator) -> Task:
             Wish("apart", small[1], pick(rng, large)),
         )
         pillar = (int(rng.integers(6, WIDTH - 6 - PILLAR)), int(rng.integers(6, DEPTH - 6 - PILLAR)))
-        task = Task(sizes, wishes, walls, pillar)
+        task = Task(sizes, wishes, walls, pillar, step)
         if task.is_solved_by(task.arrange(rng, walls)):
             return task

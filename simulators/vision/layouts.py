@@ -1,10 +1,10 @@
-"""Layouts of `rooms`: JSON that models write, and pictures from above."""
+"""Layouts of `rooms`: JSON or letters that models write, and pictures from above."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from simulators.vision.furniture import DEPTH, PILLAR, WIDTH, Places, Task
 from simulators.vision.glyphs import GLYPH_HEIGHT, GLYPH_WIDTH, put_text
 
 USAGE = '{"NAME": [x, y], ...} with the place of each thing'
+STEP = 2
+"""Units per letter."""
 LARGEST = 1000
 """Largest distance of a place from the room's corner."""
 UNIT, WALL = 3, 3
@@ -50,6 +52,32 @@ def read_layout(text: str, names: Sequence[str]) -> Places:
     if missing := next((name for name in names if name not in layout), None):
         raise LayoutError(f"place the {missing}, too")
     return {name: _place(name, layout[name]) for name in names}
+
+
+def read_letters(text: str, names: Sequence[str]) -> Places:
+    """Return the layout in a text of two letters A to Z per thing, in the order of `names`: its place in steps of 2.
+
+    Raises LayoutError for anything else.
+    """
+    letters = text.split()
+    if len(letters) != 2 * len(names) or not all(len(one) == 1 and "A" <= one <= "Z" for one in letters):
+        raise LayoutError(f"write {2 * len(names)} letters A to Z")
+    axes = [STEP * (ord(one) - ord("A")) for one in letters]
+    return {name: (axes[2 * n], axes[2 * n + 1]) for n, name in enumerate(names)}
+
+
+def as_letters(lengths: Iterable[int]) -> str:
+    """Return lengths in steps of 2, rounded up, as letters; those beyond A to Z as the nearest of these."""
+    return " ".join(chr(ord("A") + min(max(-(-length // STEP), 0), 25)) for length in lengths)
+
+
+def told_briefly(task: Task) -> str:
+    """Return the things with their width and depth as letters, and the wishes, in words and numbers of things."""
+    numbers = {name: str(number) for number, (name, _) in enumerate(task.sizes, 1)}
+    sizes = [f"{numbers[name]} {as_letters(size)}" for name, size in task.sizes]
+    kinds = {"at": "at", "beside": "near", "apart": "far"}
+    wishes = [f"{numbers[w.thing]} {kinds[w.kind]} {numbers.get(w.other, w.other)}" for w in task.wishes]
+    return " ".join([*sizes, *wishes])
 
 
 def _place(name: str, place: object) -> tuple[int, int]:

@@ -13,11 +13,10 @@ from games.abilities import GroundingLesson
 from games.base import IllegalAct, choice, flag, whole_number
 from simulators.vision.reach_lessons import KINDS, draw_lesson, instruction
 from simulators.vision.reach_players import PLAYERS
-from simulators.vision.reach_table import BINS, BLOCKS, UNIT, Layout, Table, draw_layout
+from simulators.vision.reach_table import BINS, BLOCKS, UNIT, Layout, Table, as_fine, draw_layout
 from simulators.vision.seeing import JUDGED, Seeing
 
 SUCCESS, PROGRESS = "success", "progress"
-STAY = "[16 16 0]"
 _ACT = re.compile(r"\[?([0-9]{1,2})[ ,]+([0-9]{1,2})[ ,]+([0-9]{1,2})\]?", re.ASCII)
 FLOORS = {"reach": 0.003, "push": 0.0}
 """Success rates of random acts: 4 of 1,500 seeds, and none of 300."""
@@ -27,10 +26,11 @@ class Reach(Seeing):
     """Game of one viewer, who moves a hand over a table that it sees from above in a picture of 48 x 48 pixels.
 
     Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement, each number from there
-    3/8 of a pixel to the right or down; from a grip of 16 the hand is down. Task "reach": put the hand down on the
-    named block; putting it down elsewhere fails. Task "push": bring the named block into the white ring; a hand that
+    3/8 of a pixel to the right or down; from a grip of 16 the hand is down. With fewer `bins` steps are longer: of 9
+    bins, 4 is no movement and each from there 3/2 of a pixel. Task "reach": put the hand down on the named block;
+    putting it down elsewhere fails. Task "push": bring the named block into the white ring; a hand that
     is down pushes blocks, one that is lifted passes over them. Options besides Simulator's: task "reach", "push" or
-    "mixed"; max_turns 4 to 64; progress, see below.
+    "mixed"; bins 5 to 32 (for pushes 32); max_turns 4 to 64; progress, see below.
 
     Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the starting
     distance that an act gains, as the world knows it: a process reward, measured and no part of the payoff. Set
@@ -48,11 +48,15 @@ class Reach(Seeing):
         self,
         *,
         task: Literal["reach", "push", "mixed"] = "reach",
+        bins: int = BINS,
         max_turns: int = 32,
         progress: bool = False,
         **options: Any,
     ) -> None:
         self.task = choice("task", task, "reach", "push", "mixed")
+        self.bins = whole_number("bins", bins, least=5, most=BINS)
+        if self.bins < BINS and self.task != "reach":
+            raise ValueError(f"bins {bins}: pushes need {BINS}: leave `bins` out, or set task to reach")
         self.max_turns = whole_number("max_turns", max_turns, least=4, most=64)
         self.progress = flag("progress", progress)
         if self.progress:
@@ -79,15 +83,21 @@ class Reach(Seeing):
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""
+        still = self.bins // 2
         return (
-            "Move the hand, a white cross, over the table. Write three numbers from 0 to 31: dx dy grip. 16 stays, "
-            "more is right or down, less left or up; from a grip of 16 the hand is down. Reach: put the hand down on "
-            f"the block, once. Push: a hand that is down pushes blocks. {self.max_turns} turns in all."
+            f"Move the hand, a white cross, over the table. {self._usage.capitalize()}. {still} stays, "
+            f"more is right or down, less left or up; from a grip of {still} the hand is down. Reach: put the hand "
+            f"down on the block, once. Push: a hand that is down pushes blocks. {self.max_turns} turns in all."
         )
+
+    @property
+    def _usage(self) -> str:
+        return f"write three numbers from 0 to {self.bins - 1}: dx dy grip"
 
     def public(self) -> dict[str, Any]:
         """Return the `instruction`, the act that does nothing (`stay`), and `turns_left`."""
-        return {"instruction": self.instruction, "stay": STAY, "turns_left": self.max_turns - self.turns}
+        stay = f"[{self.bins // 2} {self.bins // 2} 0]"
+        return {"instruction": self.instruction, "stay": stay, "turns_left": self.max_turns - self.turns}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return texts that reveal where the block is, in pixels and in units."""
@@ -103,10 +113,10 @@ class Reach(Seeing):
         """Move the hand, pay, and show the table. Returns the act; raises IllegalAct for other texts."""
         found = _ACT.fullmatch(act.strip())
         bins = [int(number) for number in found.groups()] if found else []
-        if not bins or max(bins) >= BINS:
-            raise IllegalAct("write three numbers from 0 to 31: dx dy grip")
+        if not bins or max(bins) >= self.bins:
+            raise IllegalAct(self._usage)
         before = self._left()
-        self.table.move(*bins)
+        self.table.move(*(as_fine(number, self.bins) for number in bins))
         if self.progress:
             self.pay(seat, PROGRESS, (before - self._left()) / self.start)
         self.right = self.table.is_done(self.wanted)

@@ -2,22 +2,30 @@
 
 `colours`: the table after the word `colours`; labels of a 6 x 6 grid are the colours of blocks in it, or `none`.
 `completed`: a moment of an expert's match after the instruction and `completed?`; the answer is `yes` or `no`, each in
-half of the lessons. It teaches a process reward model (VLA-RL).
+half of the lessons.
+`segment`: after the words `go red`, a table with the hand on its way to some block; `yes` if the next act of an expert
+puts the hand down on the red one, in about half of the lessons. It teaches a process reward model (VLA-RL).
+`where`: after the words `where red`, or `where white` for the hand; the answer is its column and row, as bins.
+`way`: after the words `move red blue`; the answer is the movement of an expert with its hand on red to blue, as bins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
 from typing import Protocol
 
 import numpy as np
 
 from games.abilities import GroundingLesson, Labels
 from games.png import Album
-from simulators.vision.reach_players import expert_act
-from simulators.vision.reach_table import SIDE, UNIT, Layout, Table
+from simulators.vision.drawing import pick
+from simulators.vision.reach_players import expert_act, towards
+from simulators.vision.reach_table import BLOCKS, HAND, SIDE, UNIT, Layout, Point, Table, as_coarse
 
-KINDS = ("colours", "completed")
-GRID = 6
+KINDS = ("colours", "completed", "segment", "spots", "where", "way")
+GRID, COARSE = 6, 3
+HAND_COLOUR = "white"
 LONGEST = 64
 """Maximum acts of an expert's match."""
 
@@ -26,6 +34,7 @@ class TableGame(Protocol):
     """A game that draws tables."""
 
     task: str
+    bins: int
 
     def draw_layout(self, rng: np.random.Generator) -> Layout: ...
 
@@ -36,10 +45,12 @@ def draw_lesson(game: TableGame, rng: np.random.Generator, kind: str) -> Groundi
         raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
     pushes = bool(rng.integers(2)) if game.task == "mixed" else game.task == "push"
     table = Table(game.draw_layout(rng), pushes)
-    return _colours(table) if kind == "colours" else _completed(table, rng)
+    if kind in ("where", "way"):
+        return _where(table, rng, game.bins) if kind == "where" else _way(table, rng, game.bins)
+    return {"colours": _colours, "completed": _completed, "segment": _segment, "spots": _spots}[kind](table, rng)
 
 
-def _colours(table: Table) -> GroundingLesson:
+def _colours(table: Table, rng: np.random.Generator) -> GroundingLesson:
     album, cell = Album(), SIDE * UNIT // GRID
     places = {(y // cell, x // cell): colour for (x, y), colour in zip(table.blocks, table.layout.colours, strict=True)}
     labels: Labels = tuple(tuple((places.get((row, column), "none"),) for column in range(GRID)) for row in range(GRID))
@@ -56,6 +67,55 @@ def _completed(table: Table, rng: np.random.Generator) -> GroundingLesson:
     shown = pictures[-1] if is_done else pictures[int(rng.integers(len(pictures) - 1))]
     text = f"{instruction(table.layout, table.pushes)}, completed?"
     return GroundingLesson((text, album.add(shown)), album.pictures, ((((),),),), "yes" if is_done else "no")
+
+
+def _segment(table: Table, rng: np.random.Generator) -> GroundingLesson:
+    wanted, is_near = table.layout.wanted, bool(rng.integers(4))
+    block = wanted if rng.integers(3) else pick(rng, [other for other in range(BLOCKS) if other != wanted])
+    tables = [deepcopy(table)]
+    while not table.is_done(block) and len(tables) < LONGEST:
+        table.move(*expert_act(table, block))
+        tables.append(deepcopy(table))
+    shown = tables[-2] if is_near else tables[int(rng.integers(len(tables) - 1))]
+    answer = "yes" if block == wanted and shown is tables[-2] else "no"
+    named = table.layout.colours[wanted]
+    return _asked(f"go {named}", shown, {named: "target"}, answer)
+
+
+def _spots(table: Table, rng: np.random.Generator) -> GroundingLesson:
+    return _asked("colour", table, {name: name for name in _named(table)})
+
+
+def _where(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
+    x, y = rng.integers(HAND, SIDE - HAND, 2).tolist()
+    table.hand = (x * UNIT, y * UNIT)
+    name, spot = pick(rng, [*_named(table).items()])
+    return _asked(
+        f"where {name}", table, {name: "target"}, " ".join(str(axis * bins // (SIDE * UNIT)) for axis in spot)
+    )
+
+
+def _way(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
+    start, end = (table.layout.colours[number] for number in rng.permutation(BLOCKS)[:2].tolist())
+    dx, dy, _ = towards(_named(table)[start], _named(table)[end], 0)
+    answer = f"{as_coarse(dx, bins)} {as_coarse(dy, bins)}"
+    return _asked(f"move {start} {end}", table, {start: "start", end: "end"}, answer)
+
+
+def _named(table: Table) -> dict[str, Point]:
+    """Return the places of blocks by colour, and of the hand."""
+    return {HAND_COLOUR: table.hand, **dict(zip(table.layout.colours, table.blocks, strict=True))}
+
+
+def _asked(text: str, table: Table, words: Mapping[str, str], answer: str = "") -> GroundingLesson:
+    """Return a lesson in whose 3 x 3 cells things of these colours have these words as labels, and the others none."""
+    album, cell = Album(), SIDE * UNIT // COARSE
+    places = {(y // cell, x // cell): words[name] for name, (x, y) in _named(table).items() if name in words}
+    labels: Labels = (((),),)
+    if words:
+        rows = range(COARSE)
+        labels = tuple(tuple((places.get((row, column), "none"),) for column in rows) for row in rows)
+    return GroundingLesson((text, album.add(table.paint())), album.pictures, (labels,), answer)
 
 
 def instruction(layout: Layout, pushes: bool) -> str:

@@ -9,7 +9,21 @@ import numpy as np
 
 from games.contracts import View
 from simulators.base import Answer
-from simulators.vision.reach_table import BINS, CONTACT, DOWN, NEAR, SIDE, STILL, STRIDE, UNIT, Point, Table, distance
+from simulators.vision.reach_table import (
+    BINS,
+    CONTACT,
+    DOWN,
+    NEAR,
+    SIDE,
+    STILL,
+    STRIDE,
+    UNIT,
+    Point,
+    Table,
+    as_coarse,
+    as_fine,
+    distance,
+)  # fmt: skip
 
 
 class Played(Protocol):
@@ -17,6 +31,7 @@ class Played(Protocol):
 
     table: Table
     wanted: int
+    bins: int
 
 
 Bins = tuple[int, int, int]
@@ -26,28 +41,28 @@ ALIGNED = 3 * UNIT // 4
 """Largest distance from the place of a push at which it begins, in units."""
 
 
-def expert_act(table: Table, block: int) -> Bins:
-    """Return the bins of the next act of who does the task with this block."""
+def expert_act(table: Table, block: int, bins: int = BINS) -> Bins:
+    """Return the act, of 32 bins, of who does the task with this block and can write so many `bins`."""
     at = table.blocks[block]
     if not table.pushes:
-        return _towards(table.hand, at, DOWN if _arrives(table.hand, at) else 0)
+        return towards(table.hand, at, DOWN if _arrives(table.hand, at, bins) else 0)
     ring = table.layout.ring
     far = max(distance(at, ring), 1)
     way = (ring[0] - at[0], ring[1] - at[1])
     behind = (at[0] - way[0] * BEHIND // far, at[1] - way[1] * BEHIND // far)
     if distance(table.hand, behind) > ALIGNED:
-        return _towards(table.hand, behind, 0)
+        return towards(table.hand, behind, 0)
     end = (ring[0] - way[0] * CONTACT // far, ring[1] - way[1] * CONTACT // far)
-    return _towards(table.hand, end, DOWN)
+    return towards(table.hand, end, DOWN)
 
 
-def _arrives(hand: Point, at: Point) -> bool:
-    """Return True if the next movement ends on a point."""
-    dx, dy, _ = _towards(hand, at, 0)
+def _arrives(hand: Point, at: Point, bins: int) -> bool:
+    """Return True if the next movement, in so many bins, ends on a point."""
+    dx, dy, _ = (as_fine(as_coarse(number, bins), bins) for number in towards(hand, at, 0))
     return distance((hand[0] + (dx - STILL) * STRIDE, hand[1] + (dy - STILL) * STRIDE), at) <= NEAR
 
 
-def _towards(hand: Point, at: Point, grip: int) -> Bins:
+def towards(hand: Point, at: Point, grip: int) -> Bins:
     """Return the bins of a straight movement towards a point, at most as far as one act goes."""
     steps = [_rounded(to - start, STRIDE) for start, to in zip(hand, at, strict=True)]
     most = STILL - 1
@@ -60,7 +75,7 @@ def _rounded(value: int, divisor: int) -> int:
     return (2 * value + divisor) // (2 * divisor)
 
 
-def _doer(choose: Callable[[Played], int]) -> Callable[[Played, int], Answer]:
+def _doer(choose: Callable[[Played, int], int]) -> Callable[[Played, int], Answer]:
     """Return a factory of players that do the task with the block that is chosen at the start."""
 
     def make(game: Played, seed: int) -> Answer:
@@ -68,23 +83,29 @@ def _doer(choose: Callable[[Played], int]) -> Callable[[Played, int], Answer]:
 
         def act(seen: View) -> str:
             nonlocal chosen
-            chosen = choose(game) if chosen < 0 else chosen
-            return written(expert_act(game.table, chosen))
+            chosen = choose(game, seed) if chosen < 0 else chosen
+            return written(expert_act(game.table, chosen, game.bins), game.bins)
 
         return act
 
     return make
 
 
-def _nearest(game: Played) -> int:
+def _nearest(game: Played, seed: int, other_than: int = -1) -> int:
     table = game.table
-    return min(range(len(table.blocks)), key=lambda block: distance(table.hand, table.blocks[block]))
+    blocks = [block for block in range(len(table.blocks)) if block != other_than]
+    return min(blocks, key=lambda block: distance(table.hand, table.blocks[block]))
+
+
+def _unsure(game: Played, seed: int) -> int:
+    """Return the named block, or by a coin the nearest other one."""
+    return game.wanted if np.random.default_rng([seed, 1]).integers(2) else _nearest(game, seed, game.wanted)
 
 
 def _random(game: Played, seed: int) -> Answer:
     """Return a player that writes random bins."""
     rng = np.random.default_rng([seed, 1])
-    return lambda seen: " ".join(map(str, rng.integers(BINS, size=3).tolist()))
+    return lambda seen: " ".join(map(str, rng.integers(game.bins, size=3).tolist()))
 
 
 def _blind(game: Played, seed: int) -> Answer:
@@ -98,21 +119,23 @@ def _blind(game: Played, seed: int) -> Answer:
         done = (turns - far - 1) * (BINS - STILL - 1)
         step = min(BINS - STILL - 1, middle - done)
         bins = (0, 0, 0) if turns <= far else (STILL + max(step, 0),) * 2 + (0 if step > 0 else DOWN,)
-        return " ".join(map(str, bins))
+        return written(bins, game.bins)
 
     return act
 
 
-def written(bins: Bins) -> str:
-    """Return an act as text."""
-    return " ".join(map(str, bins))
+def written(act: Bins, bins: int) -> str:
+    """Return an act of 32 bins as text in so many `bins`."""
+    return " ".join(str(as_coarse(number, bins)) for number in act)
 
 
 PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: written((STILL, STILL, 0)),
+    "noop": lambda game, seed: lambda seen: written((STILL, STILL, 0), game.bins),
     "random": _random,
-    "oracle": _doer(lambda game: game.wanted),
+    "oracle": _doer(lambda game, seed: game.wanted),
     "blind": _blind,
     "hasty": _doer(_nearest),
+    "unsure": _doer(_unsure),
 }
-"""`hasty` is a flawed demonstrator: it takes the nearest block, whatever its colour."""
+"""Flawed demonstrators: `hasty` takes the nearest block, whatever its colour; `unsure` the named one in half of the
+matches, and else the nearest other."""

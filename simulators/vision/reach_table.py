@@ -43,6 +43,18 @@ class Layout(NamedTuple):
     """Seed of grain and tints."""
 
 
+def as_fine(number: int, bins: int) -> int:
+    """Return which of 32 bins a bin of `bins` stands for; the outermost may stand for 32."""
+    half = bins // 2
+    return STILL + (2 * (number - half) * STILL + half) // (2 * half)
+
+
+def as_coarse(number: int, bins: int) -> int:
+    """Return which of `bins` bins is nearest to one of 32."""
+    half = bins // 2
+    return min(max(half + (2 * (number - STILL) * half + STILL) // (2 * STILL), 0), bins - 1)
+
+
 def draw_layout(rng: np.random.Generator) -> Layout:
     """Draw the places of hand, blocks and ring, and the blocks' colours."""
     places: list[Point] = []

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import whole_number
-from games.contracts import TOOL
+from games.abilities import GroundingLesson
+from games.base import choice, whole_number
+from games.contracts import REFEREE, TOOL
 from simulators.vision.furniture import DEPTH, SIDES, WIDTH, Places, Task, draw_task
-from simulators.vision.layouts import USAGE, LayoutError, draw_layout, read_layout
+from simulators.vision.layouts import STEP, USAGE, LayoutError, draw_layout, read_layout, read_letters, told_briefly
+from simulators.vision.rooms_lessons import KINDS, draw_lesson
 from simulators.vision.rooms_players import DONE, PLAYERS
 from simulators.vision.seeing import JUDGED, Seeing
 
@@ -24,7 +27,9 @@ class Rooms(Seeing):
     alone or as <answer>…</answer> after a thought, `{"bed": [x, y], …}`, with the left upper corner of each thing; or
     `done`. A layout replaces the one before, and its picture is shown, in which things are white that overlap each
     other, lie on the pillar or leave the room. Anything else (`read_layout` has the rules) is answered by an error. The
-    match ends at `done`, or after `max_turns` (1 to 16) acts, an option besides Simulator's.
+    match ends at `done`, or after `max_turns` (1 to 16) acts. Options besides Simulator's: max_turns, and acts, which
+    with "letters" are two letters per thing, A to Z for 0 to 50 in steps of 2, for small models; then no text stands
+    beside pictures, and the public fact `brief` tells sizes and wishes by the things' numbers.
 
     MetaSpatial's rewards, paid for the last layout: "wishes", the share that it meets; "collision" and "constraint",
     -0.2 times the share of things that overlap others, or are on the pillar or not in the room; "format", 0.5 without
@@ -42,24 +47,37 @@ class Rooms(Seeing):
     floor = 0.0
     players = PLAYERS
 
-    def __init__(self, *, max_turns: int = 3, **options: Any) -> None:
+    lesson_kinds = KINDS
+
+    def __init__(self, *, acts: Literal["json", "letters"] = "json", max_turns: int = 3, **options: Any) -> None:
+        self.stride = STEP if choice("acts", acts, "json", "letters") == "letters" else 1
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=16)
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a task, and show the empty room."""
-        self.task: Task = self.draw_entity(lambda: draw_task(rng), repr)
+        self.task: Task = self.draw_task(rng)
         turned = int(options.get(JUDGED, 0))
         self.judged = self.task._replace(walls=self.task.walls[turned:] + self.task.walls[:turned])
         self.grain = int(rng.integers(2**31))
         self.places: Places = {}
         self.layouts = self.errors = 0
-        self.show("The empty room.", draw_layout(self.task, {}, self.grain))
+        self._picture("The empty room.", REFEREE)
+
+    def draw_task(self, rng: np.random.Generator) -> Task:
+        """Draw a task of the game's split."""
+        return self.draw_entity(lambda: draw_task(rng, self.stride), lambda task: repr(task[:4]))  # type: ignore[no-any-return]
+
+    def _picture(self, text: str, sender: str) -> None:
+        """Show the room; with acts of letters, without the text."""
+        picture = draw_layout(self.task, self.places, self.grain)
+        self.show(*([text] if self.stride == 1 else []), picture, sender=sender)
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""
+        usage = USAGE if self.stride == 1 else f"the place of each thing as two letters, A to Z for 0 to {25 * STEP}"
         return (
-            f"Furnish a room {WIDTH} wide and {DEPTH} deep, seen from above, as is wished. Write {USAGE}, counted from "
+            f"Furnish a room {WIDTH} wide and {DEPTH} deep, seen from above, as is wished. Write {usage}, counted from "
             "the room's left upper corner to the thing's. Nothing may overlap, stand on the grey pillar or leave the "
             f"room: what does is white in the picture of your layout. {self.max_turns} turns in all. The last layout "
             f"counts; `{DONE}` keeps it."
@@ -68,6 +86,7 @@ class Rooms(Seeing):
     def public(self) -> dict[str, Any]:
         """Return the `things` with width and depth, the `wishes`, the number of `layouts`, and `turns_left`."""
         told = {"things": {name: [*size] for name, size in self.task.sizes}, "wishes": [*map(str, self.task.wishes)]}
+        told |= {"brief": told_briefly(self.task)} if self.stride > 1 else {}
         return {**told, "layouts": self.layouts, "turns_left": self.max_turns - self.turns}
 
     def play(self, seat: str, act: str) -> str:
@@ -80,13 +99,14 @@ class Rooms(Seeing):
 
     def _try(self, text: str) -> str:
         try:
-            self.places = read_layout(text, [name for name, _ in self.task.sizes])
+            names = [name for name, _ in self.task.sizes]
+            self.places = read_letters(text, names) if self.stride > 1 else read_layout(text, names)
         except LayoutError as why:
             self.errors += 1
             self.show(f"Error: {why}", sender=TOOL)
             return "nothing"
         self.layouts += 1
-        self.show(f"Layout {self.layouts}.", draw_layout(self.task, self.places, self.grain), sender=TOOL)
+        self._picture(f"Layout {self.layouts}.", TOOL)
         return "layout"
 
     def _judge(self, seat: str) -> None:
@@ -120,6 +140,10 @@ class Rooms(Seeing):
         """Return texts that tell where the walls of each colour are."""
         sides = zip(self.task.walls, SIDES, strict=True)
         return {"walls": tuple(text for wall, side in sides for text in (f"{wall} {side}", f"{side} {wall}"))}
+
+    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
+        """Draw a lesson; see `rooms_lessons` for the kinds. Raises ValueError for another kind."""
+        return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of one room in which walls count as another's colour, which the seat never learns."""

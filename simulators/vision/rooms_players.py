@@ -12,6 +12,7 @@ from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.drawing import COLOURS, pick
 from simulators.vision.furniture import DEPTH, WIDTH, Places, Task
+from simulators.vision.layouts import as_letters
 
 DONE = "done"
 ALIKE: Sequence[tuple[str, str]] = (("red", "purple"), ("blue", "cyan"), ("green", "yellow"))
@@ -22,6 +23,7 @@ class Played(Protocol):
     """Part of a match of `rooms` that its players read."""
 
     task: Task
+    places: Places
 
 
 See = Callable[[Task, np.random.Generator], Sequence[str]]
@@ -35,16 +37,36 @@ def _furnisher(see: See) -> Callable[[Played, int], Answer]:
         rng = np.random.default_rng([seed, 1])
 
         def act(seen: View) -> str:
-            return DONE if seen.public["layouts"] else written(game.task.arrange(rng, see(game.task, rng)))
+            return DONE if seen.public["layouts"] else _act(game.task, game.task.arrange(rng, see(game.task, rng)))
 
         return act
 
     return make
 
 
+def _reviser(game: Played, seed: int) -> Answer:
+    """Return a player that looks anew at the walls each turn, as `weak` does, and writes layouts until one fits."""
+    rng = np.random.default_rng([seed, 1])
+
+    def act(seen: View) -> str:
+        walls = _weak(game.task, rng)
+        if game.places and game.task._replace(walls=tuple(walls)).is_solved_by(game.places):
+            return DONE
+        return _act(game.task, game.task.arrange(rng, walls))
+
+    return act
+
+
 def written(places: Places) -> str:
     """Return a layout as JSON."""
     return json.dumps({name: [*place] for name, place in places.items()})
+
+
+def _act(task: Task, places: Places) -> str:
+    """Return a layout as the task's world reads it: as letters if places are in steps, else as JSON."""
+    if task.step == 1:
+        return written(places)
+    return as_letters(axis for name, _ in task.sizes for axis in places[name])
 
 
 def _weak(task: Task, rng: np.random.Generator) -> Sequence[str]:
@@ -68,7 +90,7 @@ def _blind(game: Played, seed: int) -> Answer:
 
     def act(seen: View) -> str:
         task = game.task._replace(pillar=beyond)
-        return DONE if seen.public["layouts"] else written(task.arrange(rng, _unseen(task, rng)))
+        return DONE if seen.public["layouts"] else _act(task, task.arrange(rng, _unseen(task, rng)))
 
     return act
 
@@ -81,8 +103,9 @@ def _random(game: Played, seed: int) -> Answer:
         if seen.public["layouts"] and rng.integers(2):
             return DONE
         sizes = seen.public["things"].items()
-        return written(
-            {name: (pick(rng, range(WIDTH - w + 1)), pick(rng, range(DEPTH - d + 1))) for name, (w, d) in sizes}
+        return _act(
+            game.task,
+            {name: (pick(rng, range(WIDTH - w + 1)), pick(rng, range(DEPTH - d + 1))) for name, (w, d) in sizes},
         )
 
     return act
@@ -94,5 +117,7 @@ PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "oracle": _furnisher(lambda task, rng: task.walls),
     "blind": _blind,
     "weak": _furnisher(_weak),
+    "reviser": _reviser,
 }
-"""`weak` is a flawed demonstrator: it confuses red and purple, blue and cyan, green and yellow."""
+"""Flawed demonstrators: `weak` confuses red and purple, blue and cyan, green and yellow by a coin; `reviser` tosses it
+each turn, and writes layouts until it sees one fit."""

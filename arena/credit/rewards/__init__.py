@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from arena.credit.batch import Floats
 from arena.credit.rewards.attempts import attempts, margin, quality, repetition, self_correction, unary_decay
+from arena.credit.rewards.belief import belief
 from arena.credit.rewards.columns import Columns
 from arena.credit.rewards.information_gain import information_gain
 from arena.credit.rewards.judge import judge
@@ -28,7 +29,7 @@ STAGES: dict[str, Stage] = {
         valid_act, format, cut_off, length, overlong, unit,
         clip, gate, dense, outcome_only, shuffle,
         information_gain, tool_bonus, tool_success, graded_failure, pivotal, kl_penalty,
-        unary_decay, repetition, attempts, self_correction, margin, quality, judge, reward_model,
+        unary_decay, repetition, attempts, self_correction, margin, quality, judge, reward_model, belief,
     )
 }  # fmt: skip
 STAGE = Kind("stage", STAGES)

@@ -1,5 +1,6 @@
 """Critics: the linear one by hand and against the future, the token head against finite differences, and resumption."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.policy import image_token_of, load_module
 from agents.scoring import pack
+from agents.stream import OBSERVED, MediaSpan, Stream
+from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.kinds import choose
@@ -30,6 +34,7 @@ from arena.records import MatchRecord, trajectories
 from arena.store.checkpoints import write
 from arena.store.run import RunFolder
 from games.contracts import Message
+from games.png import encode
 from tests.factories.labs import Quiet, experiment, finished, log, start, weight_files
 from tests.factories.models import tiny
 from tests.factories.policies import policies_of
@@ -222,6 +227,22 @@ def test_a_value_is_that_of_the_position_before_its_token() -> None:
             expected = [model.head(hidden[k - 1]).item() for k, own in enumerate(streams[i].mask) if own]
             assert found[: len(expected)] == pytest.approx(expected, abs=1e-5)
             found = found[len(expected) :]
+
+
+def test_a_value_depends_on_the_images_before_its_token() -> None:
+    model, token = ValueModel(load_module(resolve("nano-vlm"), frozen=True)), image_token_of(resolve("nano-vlm"))
+    assert token is not None
+    with torch.no_grad():
+        model.head.weight.normal_(generator=torch.Generator().manual_seed(0))
+    streams = []
+    for level in (0, 0, 200):
+        data = encode(np.full((48, 48, 3), level, np.uint8))
+        span = MediaSpan(1, 9, hashlib.sha256(data).hexdigest(), data)
+        streams.append(
+            Stream([5, *[token.id] * 9, 6], [False] * 10 + [True], [0.0] * 11, [OBSERVED] * 10 + [0], media=[span])
+        )
+    one, same, other = (float(value[0]) for value in model.predict(streams, 64))
+    assert one == pytest.approx(same, abs=1e-5) and abs(one - other) > 1e-3
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
            "nano_recommender": {"terse": True}, "nano_recommender_user": {"person": "free", "terse": True},
            "recommender_user": {"person": "render"},
            "nano_maze": {"view": "place"},
+           "nano_rooms_viewer": {"acts": "letters"},
            "nano_patient": {"person": "free"}, "patient": {"person": "render"},
            "nano_point_viewer": {"act": "point", "bins": 9, "max_looks": 2}, "nano_transform_viewer": {"terse": True},
            "nano_strategist": {"strategist": True}, "nano_walker": {"strategist": True}}  # fmt: skip
@@ -46,13 +47,13 @@ PUBLISHED = {
 """The studies in docs/results.md played with these prompts; nano_player took part in none."""
 
 
-def views(game: str, hostile: bool, seeds: int = 3, acts: int = 12, **options: Any) -> Iterator[View]:
+def views(game: str, hostile: bool, seeds: int = 3, most: int = 12, **options: Any) -> Iterator[View]:
     """What every seat sees in matches of random acts, some of them illegal; of hostile ones, most."""
     env = games.make(game, **options)
     for seed in range(seeds):
         env.reset(seed=seed)
         draw = random.Random(seed)
-        for turn in range(acts):
+        for turn in range(most):
             seat = env.agent_selection
             if env.terminations[seat] or env.truncations[seat]:
                 break

@@ -9,10 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from games.png import encode
 from simulators import conformance
 from simulators.vision import Reach
 from simulators.vision.reach_players import expert_act
-from simulators.vision.reach_table import APART, BLOCK, CONTACT, HAND, SIDE, UNIT, Layout, Table, distance, draw_layout
+from simulators.vision.reach_table import (
+    APART,
+    BLOCK,
+    CONTACT,
+    HAND,
+    SIDE,
+    UNIT,
+    Layout,
+    Table,
+    as_coarse,
+    as_fine,
+    distance,
+    draw_layout,
+)  # fmt: skip
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import decoded
 
@@ -29,7 +43,9 @@ def started(seed: int = 3, **options: Any) -> Reach:
     return game
 
 
-@pytest.mark.parametrize("options", [{}, {"task": "mixed", "split": "test", "progress": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"task": "mixed", "split": "test", "progress": True}, {"bins": 5, "max_turns": 8}], ids=str
+)
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
     assert broken(lambda: Reach(**options), seeds=3, acts=60) == []
 
@@ -155,5 +171,91 @@ def test_lessons_tell_colours_in_place_and_completed_moments() -> None:
     assert len(words) == 36 and words.count("none") == 33 and set(lesson.pictures) == {lesson.parts[1].hash}  # type: ignore[union-attr]
     answers = [game.lesson(rng, "completed").answer for _ in range(60)]
     assert set(answers) == {"yes", "no"} and 15 <= answers.count("yes") <= 45
+    segments = [game.lesson(rng, "segment") for _ in range(60)]
+    assert all(str(lesson.parts[0]).startswith("go ") for lesson in segments)
+    assert 15 <= [lesson.answer for lesson in segments].count("yes") <= 45
     with pytest.raises(ValueError, match="there is no lesson 'x'"):
         game.lesson(rng, "x")
+
+
+class Still(Reach):
+    """Tables like `HAND_LAYOUT`, whose hand lessons may move."""
+
+    def draw_layout(self, rng: np.random.Generator) -> Layout:
+        return HAND_LAYOUT
+
+
+def cells(lesson: Any) -> dict[str, list[tuple[int, int]]]:
+    """The cells of each label but `none`, of the one picture."""
+    (grid,) = lesson.labels
+    found: dict[str, list[tuple[int, int]]] = {}
+    for row, words in enumerate(grid):
+        for column, own in enumerate(words):
+            for word in {*own} - {"none"}:
+                found.setdefault(word, []).append((row, column))
+    return found
+
+
+def test_lessons_of_places_and_ways_by_hand() -> None:
+    game, rng = Still(bins=9), random.Random(3)
+    blocks = {"red": (1, 1), "green": (0, 1), "blue": (2, 1)}
+    assert cells(game.lesson(rng, "spots")) == {"white": [(1, 0)]} | {name: [cell] for name, cell in blocks.items()}
+    answers = {"red": "3 4", "green": "4 1", "blue": "4 7"}
+    ways = {"red green": "5 0", "green red": "3 8", "red blue": "5 8", "blue red": "3 0", "green blue": "4 8"}
+    ways["blue green"] = "4 0"
+    for _ in range(40):
+        where, way = game.lesson(rng, "where"), game.lesson(rng, "way")
+        name = str(where.parts[0]).removeprefix("where ")
+        assert name == "white" or (where.answer == answers[name] and cells(where) == {"target": [blocks[name]]})
+        pair = str(way.parts[0]).removeprefix("move ")
+        start, end = pair.split()
+        assert way.answer == ways[pair] and cells(way) == {"start": [blocks[start]], "end": [blocks[end]]}
+
+
+def test_a_segment_is_completed_where_the_next_act_puts_the_hand_down_on_the_named_block() -> None:
+    game, rng, told = Still(), random.Random(3), {"yes": set[str](), "no": set[str]()}
+    table = Table(HAND_LAYOUT, False)
+    start = encode(table.paint())
+    while not table.is_done(0):
+        before = encode(table.paint())
+        table.move(*expert_act(table, 0))
+    for _ in range(80):
+        lesson = game.lesson(rng, "segment")
+        assert lesson.parts[0] == "go red"
+        told[lesson.answer] |= {*lesson.pictures}
+    assert told["yes"] == {hashlib.sha256(before).hexdigest()} and len(told["no"]) > 3
+    assert hashlib.sha256(start).hexdigest() in told["no"] and not told["yes"] & told["no"]
+
+
+@given(st.integers(5, 32), st.data())
+def test_bins_are_kept_by_way_of_thirty_two(bins: int, data: Any) -> None:
+    number = data.draw(st.integers(0, bins - 1))
+    assert as_coarse(as_fine(number, bins), bins) == number
+    assert as_fine(bins // 2, bins) == 16 and (as_fine(number, bins) >= 16) == (number >= bins // 2)
+
+
+def test_fewer_bins_step_farther_and_are_for_reaching_alone() -> None:
+    game = started(bins=9)
+    hand = game.table.hand
+    game.step("8 4 0")
+    assert game.table.hand == (min(hand[0] + 6 * UNIT, (SIDE - HAND) * UNIT - 1), hand[1])
+    game.step("9 4 0")
+    assert game.infos["viewer"]["valid"] is False and game.public()["stay"] == "[4 4 0]"
+    for bins in (5, 9, 12):
+        game = Reach(bins=bins, max_turns=8)
+        assert all(conformance.play(game, seed, "oracle")["success"] for seed in range(40))
+    for options in ({"bins": 4}, {"bins": 33}, {"bins": 9, "task": "push"}, {"bins": 9, "task": "mixed"}):
+        with pytest.raises(ValueError, match="bins"):
+            Reach(**options)
+
+
+def test_who_is_unsure_takes_the_named_block_or_the_nearest_other() -> None:
+    game, right = Reach(), 0
+    for seed in range(60):
+        report = conformance.play(game, seed, "unsure")
+        away = [distance(game.table.hand, block) for block in game.table.blocks]
+        start = [distance(game.table.layout.hand, block) for block in game.table.layout.blocks]
+        others = [block for block in range(3) if block != game.wanted]
+        right += bool(report["success"])
+        assert report["success"] or away.index(min(away)) == min(others, key=start.__getitem__)
+    assert 20 <= right <= 40

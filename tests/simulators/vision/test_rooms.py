@@ -1,6 +1,7 @@
 """Rooms: only pictures show the walls, layouts of models are read by stated rules, and rewards are MetaSpatial's."""
 
 import json
+import random
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from simulators import conformance
 from simulators.vision import Rooms
 from simulators.vision.drawing import COLOURS
 from simulators.vision.furniture import DEPTH, SIDES, WIDTH, Task, Wish, draw_task, gap
-from simulators.vision.layouts import LayoutError, draw_layout, read_layout
+from simulators.vision.layouts import LayoutError, as_letters, draw_layout, read_layout, read_letters, told_briefly
 from simulators.vision.rooms_players import written
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import decoded
@@ -51,7 +52,7 @@ def seen(game: Rooms) -> np.ndarray:
     return decoded(game.picture(game.messages("viewer")[-1].images[0].hash))
 
 
-@pytest.mark.parametrize("options", [{}, {"split": "test", "max_turns": 1}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"split": "test", "max_turns": 1}, {"acts": "letters"}], ids=str)
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
     assert broken(lambda: Rooms(**options), seeds=3, acts=60) == []
 
@@ -250,3 +251,64 @@ def test_train_and_test_share_no_task_and_the_same_seed_shows_the_same_bytes() -
     tasks = {split: {started(seed, split=split).task for seed in range(60)} for split in ("train", "test")}
     assert not tasks["train"] & tasks["test"]
     assert started(5).album.pictures == started(5).album.pictures
+
+
+NAMES = ("bed", "desk", "lamp")
+
+
+@given(st.lists(st.integers(0, 25), min_size=6, max_size=6))
+def test_letters_are_places_in_steps_of_two(steps: list[int]) -> None:
+    text = as_letters(2 * step for step in steps)
+    places = read_letters(f" {text}\n", NAMES)
+    assert [axis for name in NAMES for axis in places[name]] == [2 * step for step in steps]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "A B", "A B C D E", "A B C D E F G", "a B C D E F", "A B C D E 1", "AB C D E F", "Ä B C D E F"]
+)
+def test_other_letters_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(LayoutError, match="write 6 letters A to Z"):
+        read_letters(text, NAMES)
+
+
+def test_a_match_of_letters_is_told_and_played_in_few_tokens() -> None:
+    assert told_briefly(TASK) == "1 G E 2 E D 3 C C 1 at red 3 near 1 2 far 1"
+    game = started(acts="letters")
+    (message,) = game.messages("viewer")
+    assert message.text == message.images[0].text and game.public()["brief"] == told_briefly(game.task)
+    stacked = "A A " * 5
+    assert play(game, stacked) == {} and len(game.task.colliding(game.places)) == 5
+    solved = as_letters(axis for name, _ in game.task.sizes for axis in solution(game)[name])
+    assert play(game, solved, "done") == {"wishes": 1.0, "collision": 0.0, "constraint": 0.0, "format": 0.5}
+    assert "brief" not in started().public()
+
+
+def test_yardsticks_of_letters() -> None:
+    game = Rooms(acts="letters")
+    found = {name: [conformance.play(game, seed, name) for seed in range(60)] for name in ("oracle", "weak", "reviser")}
+    assert all(one["success"] for one in found["oracle"])
+    assert all(0.3 <= np.mean([one["success"] for one in found[name]]) <= 0.6 for name in ("weak", "reviser"))
+    layouts = {name: np.mean([one["layouts"] for one in found[name]]) for name in found}
+    assert layouts["weak"] == 1 < 1.3 < layouts["reviser"] < 2
+
+
+def test_lessons_tell_walls_in_place() -> None:
+    game, rng = Rooms(), random.Random(2)
+    middles = {"left": (1, 0), "top": (0, 1), "right": (1, 2), "bottom": (2, 1)}
+    for _ in range(20):
+        walls, wall = game.lesson(rng, "walls"), game.lesson(rng, "wall")
+        (picture,) = walls.pictures.values()
+        pixels = decoded(picture)
+        edges = {"left": pixels[57, 1], "top": pixels[1, 75], "right": pixels[57, -2], "bottom": pixels[-2, 75]}
+        for side, (row, column) in middles.items():
+            assert tuple(edges[side]) == COLOURS[walls.labels[0][row][column][0]]
+        assert [word for row in walls.labels[0] for (word,) in row].count("none") == 5 and not walls.answer
+        row, column = middles[wall.answer]
+        assert wall.labels[0][row][column] == ("target",)
+        assert [word for words in wall.labels[0] for (word,) in words].count("none") == 8
+        (picture,) = wall.pictures.values()
+        colour = str(wall.parts[0]).removeprefix("where ")
+        spot = {"left": (57, 1), "top": (1, 75), "right": (57, -2), "bottom": (-2, 75)}[wall.answer]
+        assert tuple(decoded(picture)[spot]) == COLOURS[colour]
+    with pytest.raises(ValueError, match="there is no lesson 'x'"):
+        game.lesson(rng, "x")

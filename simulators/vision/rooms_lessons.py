@@ -1,0 +1,45 @@
+"""Lessons of `rooms`, by kind.
+
+`walls`: an empty room after the word `colour`; labels of a 3 x 3 grid are the walls' colours in the middles of the
+sides, and `none` elsewhere.
+`wall`: an empty room after the words `where red`; the label of the cell at that wall is `target`, the others' `none`,
+and the answer is `left`, `top`, `right` or `bottom`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from games.abilities import GroundingLesson
+from games.png import Album
+from simulators.vision.drawing import pick
+from simulators.vision.furniture import SIDES, Task
+from simulators.vision.layouts import draw_layout
+
+KINDS = ("walls", "wall")
+CELLS = {"left": (1, 0), "top": (0, 1), "right": (1, 2), "bottom": (2, 1)}
+"""Row and column of each side's middle in a grid of 3 x 3."""
+
+
+class RoomGame(Protocol):
+    """A game that draws tasks."""
+
+    def draw_task(self, rng: np.random.Generator) -> Task: ...
+
+
+def draw_lesson(game: RoomGame, rng: np.random.Generator, kind: str) -> GroundingLesson:
+    """Draw a lesson of a kind in `KINDS`. Raises ValueError for another kind."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
+    task, album = game.draw_task(rng), Album()
+    side = pick(rng, SIDES)
+    wall = task.walls[SIDES.index(side)]
+    words: Mapping[str, str] = dict(zip(SIDES, task.walls, strict=True)) if kind == "walls" else {side: "target"}
+    cells = {CELLS[name]: word for name, word in words.items()}
+    labels = tuple(tuple((cells.get((row, column), "none"),) for column in range(3)) for row in range(3))
+    text, answer = ("colour", "") if kind == "walls" else (f"where {wall}", side)
+    picture = album.add(draw_layout(task, {}, int(rng.integers(2**31))))
+    return GroundingLesson((text, picture), album.pictures, (labels,), answer)

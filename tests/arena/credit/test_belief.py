@@ -1,0 +1,112 @@
+"""The reward stage `belief`: probabilities of an answer under a frozen policy, with images and text, and refusals."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agents.policy import load_module, tokenizer_and_frame
+from agents.scoring import StreamScorer, pack
+from agents.stream import OBSERVED, Stream
+from agents.weights import resolve
+from arena.cli.loop import wait
+from arena.config.experiment import Experiment
+from arena.config.layers import compose
+from arena.config.sources import set_layer, text_layer
+from arena.credit.batch import TurnBatch
+from arena.credit.rewards.belief import _filled, belief
+from arena.errors import ConfigError
+from arena.preflight import preflight
+from arena.records import MatchRecord, Trajectory, trajectories
+from arena.store.run import RunFolder
+from tests.factories.labs import finished
+from tests.factories.trajectories import trajectory_of, turn
+
+CONFIG = """\
+name: moved
+iterations: 1
+threads: 1
+precision: fp32
+game: {name: reach, options: {bins: 9, max_turns: 4}}
+policies:
+  viewer: {model: nano-vlm}
+  other: {model: nano-vlm-1, train: false}
+seats:
+  viewer: {role: nano_reach_viewer, policy: viewer}
+play: {matches: 4, group: 2}
+credit:
+  stages: [{belief: {policy: other}}]
+learn: {regularisers: {kl: {weight: 0.0}}}
+"""
+
+
+def given(*changes: str, text: str = CONFIG) -> Experiment:
+    return compose([text_layer("test", text), *map(set_layer, changes)])
+
+
+def believed(one: Trajectory, model: Any) -> list[float]:
+    """Probability of "yes" before each turn, one forward pass each."""
+    (yes,) = tokenizer_and_frame(resolve("nano-vlm"))[1].encode("yes")
+    found = []
+    for _, context in sorted(one.contexts().items()):
+        size = len(context.ids)
+        stream = Stream(
+            [*context.ids, yes],
+            [False] * size + [True],
+            [0.0] * (size + 1),
+            [OBSERVED] * size + [0],
+            media=context.media,
+        )
+        (batch,) = pack([stream], [1.0], 4096)
+        with torch.no_grad():
+            found.append(float(StreamScorer(model)(batch).logprobs.exp()))
+    return found
+
+
+def test_a_turn_is_paid_what_it_adds_to_the_belief_of_a_policy_that_sees(tmp_path: Path) -> None:
+    finished(tmp_path / "run", given())
+    run, model = RunFolder.open(tmp_path / "run"), load_module(resolve("nano-vlm-1"), frozen=True)
+    records = [MatchRecord.from_json(row, run.reader.log.blobs.get) for row in run.reader.matches()]
+    played = [one for record in records for one in trajectories(record)]
+    assert max(len(one.turns) for one in played) > 1 and all(one.streams[0].media for one in played)
+    (row,) = run.reader.metrics()
+    lasts = []
+    for one in played:
+        beliefs = believed(one, model)
+        lasts.append(beliefs[-1])
+        batch = TurnBatch([one], measures={"belief.process": [np.array(beliefs, np.float32)]})
+        gains = belief(batch, {}, policy="other")["process"]
+        assert gains[:-1] == pytest.approx(np.diff(beliefs), abs=1e-6) and gains[-1] == 0
+    assert row["belief.process"]["value"] == pytest.approx(np.mean(lasts), rel=1e-4)
+    assert row["belief.process"]["payoff"] == pytest.approx(np.mean([one.payoff for one in played]))
+
+
+def test_gains_by_hand_sum_to_the_last_belief_less_the_first() -> None:
+    given = [trajectory_of([turn(k, {}) for k in range(3)]), trajectory_of([turn(0, {})])]
+    measures = {"belief.process": [np.array([0.25, 0.75, 0.5], np.float32), np.array([0.5], np.float32)]}
+    paid = belief(TurnBatch(given, measures=measures), {}, policy="other")["process"]
+    assert paid.tolist() == [0.5, -0.25, 0.0, 0.0]
+
+
+def test_a_turn_without_tokens_keeps_the_belief_before_it() -> None:
+    nan = np.nan
+    assert _filled(np.array([nan, 0.5, nan, 0.25], np.float32)).tolist() == [0.0, 0.5, 0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("policy: other}", "policy: othr}"), "unknown policy 'othr' — did you mean 'other'?"),
+        (("policy: other}", "policy: viewer}"), "policy 'viewer' is trained: name a frozen one"),
+        (("policy: other}", "policy: endpoint:wise}"), "is no policy of the run, and an endpoint"),
+        (("policy: other}", "policy: other, seats: [buyer]}"), "no trained policy has the seat 'buyer'"),
+        (("model: nano-vlm-1", "model: nano"), "has another tokenizer or chat template"),
+        (("policy: other}", "policy: other, answer: ''}"), "answer"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_cannot_tell_is_refused_before_the_run(change: tuple[str, str], told: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        wait(preflight(given(text=CONFIG.replace(*change)), lambda step: None))
+    assert told in str(refusal.value) and "\n" not in str(refusal.value)
