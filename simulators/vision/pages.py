@@ -74,7 +74,7 @@ class Pages(Seeing):
         """Search, look closer, or answer. Returns the act in normal form."""
         done = read_act(act)
         if done is None:
-            self._fail(f"write {USAGE}")
+            self.fail(f"write {USAGE}")
         elif done.kind == "search":
             self._search(done.words)
         elif done.kind == "bbox":
@@ -90,26 +90,22 @@ class Pages(Seeing):
         try:
             hits = [self.deck.slides[hit] for hit in self.deck.index.find(words, len(self.found) + 1)]
         except ValueError as why:
-            self._fail(str(why))
+            self.fail(str(why))
             return
         new = next((slide for slide in hits if slide not in self.found), None)
         if new is None:
-            self._fail("no other slide has any of these words")
+            self.fail("no other slide has any of these words")
             return
         self.found.append(new)
         self.show(f"Slide {len(self.found)}.", reduce(render(new)), sender=TOOL)
 
     def _look(self, box: Box | None) -> None:
         if box is None or not self.found:
-            self._fail("bbox needs four numbers from 0 to 999" if self.found else "search first")
+            self.fail("bbox needs four numbers from 0 to 999" if self.found else "search first")
             return
         self.looks += 1
         self.hit |= self.found[-1] == self.question.slide and self.question.is_shown_by(box)
         self.show(part_of(render(self.found[-1]), box), sender=TOOL)
-
-    def _fail(self, why: str) -> None:
-        self.errors += 1
-        self.show(f"Error: {why}", sender=TOOL)
 
     def _answer(self, seat: str, said: str) -> None:
         self.right = bool(self.found) and exact(said, [str(self.number)])

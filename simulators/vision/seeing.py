@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.contracts import REFEREE, ContentPart, Message
+from games.contracts import REFEREE, TOOL, ContentPart, Message
 from games.png import Album, Pixels
 from simulators.base import Simulator
 from simulators.vision.drawing import DIGITS
@@ -22,6 +22,7 @@ class Seeing(Simulator):
     seats = (VIEWER,)
     measured: ClassVar[tuple[str, ...]] = ()
     """Reward parts that serve credit assignment only and are no part of the payoff."""
+    errors: int
 
     def __init__(self, **options: Any) -> None:
         super().__init__(talk=False, **options)
@@ -39,6 +40,11 @@ class Seeing(Simulator):
         """Send the seat a message of texts and pictures in order."""
         shown: Sequence[ContentPart] = [part if isinstance(part, str) else self.album.add(part) for part in parts]
         self._tell(Message(sender, tuple(shown)), ())
+
+    def fail(self, why: str) -> None:
+        """Count an error in `errors`, which a subclass sets to 0, and answer the act with it."""
+        self.errors += 1
+        self.show(f"Error: {why}", sender=TOOL)
 
     def payoffs(self) -> dict[str, float]:
         """Return the payoff without the parts in `measured`."""
