@@ -82,7 +82,9 @@ class Clip(NamedTuple):
         pixels = np.zeros((SIDE * size, SIDE * size, 3), np.uint8)
         for place, number in enumerate(numbers):
             top, left = place // SIDE * size, place % SIDE * size
-            pixels[top : top + size, left : left + size] = crop(draw_frame(self, number), (0, 0, FRAME, FRAME), size, size)
+            pixels[top : top + size, left : left + size] = crop(
+                draw_frame(self, number), (0, 0, FRAME, FRAME), size, size
+            )
         return pixels
 
 

@@ -5,7 +5,7 @@
 answer is the digit if there is only one.
 `edge`: the sheet of a whole clip after `last red` or `first green` and the frames' numbers; labels are the lamp's
 colours, and the answer is the number of the frame, or the clip's end where no frame that is shown has the colour.
-`copy`: a question for a time, or the number of a frame; the answer is the act that looks the time up or shows the frame.
+`copy`: a question for a time, or the number of a frame; the answer is the act that looks it up or shows it.
 """
 
 from __future__ import annotations

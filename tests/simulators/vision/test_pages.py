@@ -15,7 +15,7 @@ from simulators.vision import Pages
 from simulators.vision.drawing import reduce
 from simulators.vision.glyphs import ROWS, glyph
 from simulators.vision.pages_acts import Act, read_act
-from simulators.vision.pages_players import GUESS, closer
+from simulators.vision.pages_players import guess
 from simulators.vision.slides import LABELS, VALUES, Deck, Slide, deck, part_of, render
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import accuracy, decoded
@@ -120,7 +120,7 @@ def test_the_blind_are_at_chance_the_oracle_is_right_and_the_flawed_demonstrator
     }
     assert scores["oracle"] == 1.0 and 0.38 <= scores["hasty"] <= 0.62
     acts = {tuple(map(game.players["blind"](game, 0), conformance.walk(game, seed, "blind")))[-1] for seed in range(9)}
-    assert acts == {GUESS}, "it says the same of every slide"
+    assert acts == {guess(VALUES)}, "it says the same of every slide"
     values = [value for slide in game.deck.slides for value in slide.values]
     assert max(np.bincount(values)) / len(values) <= 1 / len(VALUES) + 0.02, "so it is right as often as a value occurs"
 
@@ -144,7 +144,7 @@ def test_a_match_by_hand() -> None:
     assert play(game, f"search {slide.firm} {slide.topic} {year}") == {}
     (message,) = game.messages("viewer")
     assert message.parts[0] == "Slide 1." and (seen(game) == reduce(render(slide))).all()
-    play(game, closer(slide, row))
+    play(game, slide.closer(row))
     assert seen(game).shape[:2] in {(20, 23), (21, 23), (20, 24), (21, 24)} and game.hit
     assert play(game, f"answer {slide.values[row]}.") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
     assert game.payoffs() == {"viewer": pytest.approx(1.0)}
