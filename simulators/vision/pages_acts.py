@@ -29,8 +29,8 @@ class Act(NamedTuple):
 def read_act(text: str) -> Act | None:
     """Return the act in a text: `KIND WORDS` alone, or the first <KIND>WORDS</KIND> after a thought.
 
-    The letter of one of nine cells alone is a `bbox`. Returns None if there is no act, or one without words or with more
-    than 200 characters.
+    A letter from A to I alone, a cell's name, is a `bbox`. Returns None if there is no act, or one without words or
+    with more than 200 characters.
     """
     if _CELL.fullmatch(text.strip()):
         return Act("bbox", text.strip().upper())

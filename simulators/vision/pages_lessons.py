@@ -32,6 +32,8 @@ class Boards:
 
 def draw_lesson(deck: Deck, rng: np.random.Generator, kind: str) -> GroundingLesson:
     """Draw a lesson of a kind in `KINDS`, with names from a deck. Raises ValueError for another kind."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
     if kind == "figure":
         return _figure(rng)
     if kind != "query":
