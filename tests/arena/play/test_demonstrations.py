@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
            "nano_recommender": {"terse": True}, "nano_recommender_user": {"person": "free", "terse": True},
            "recommender_user": {"person": "render"},
            "nano_maze": {"view": "place"},
+           "nano_frames_viewer": {"sheet": True}, "nano_pages_viewer": {"objects": True},
            "nano_patient": {"person": "free"}, "patient": {"person": "render"},
            "nano_strategist": {"strategist": True}, "nano_walker": {"strategist": True}}  # fmt: skip
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
