@@ -32,9 +32,16 @@ class Board(NamedTuple):
     scene: Scene
     seed: int
     """Seed of the page's grain, tints and places."""
-    topic = ""
-    size = (SIDE * CELL, SIDE * CELL)
-    """Width and height of the page."""
+
+    @property
+    def topic(self) -> str:
+        """Return "": a firm has boards on one topic."""
+        return ""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the page."""
+        return SIDE * CELL, SIDE * CELL
 
     @property
     def cells(self) -> list[int]:

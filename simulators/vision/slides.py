@@ -61,7 +61,11 @@ class Slide(NamedTuple):
     """Left edge of each value in pixels."""
     seed: int
     """Seed of the page's grain."""
-    size = (WIDTH, HEIGHT)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the page."""
+        return WIDTH, HEIGHT
 
     @property
     def caption(self) -> str:
