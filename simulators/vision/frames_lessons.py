@@ -56,7 +56,7 @@ def _digit(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
     length = int(rng.integers(*GAPS))
     first = max(0, event.start + WINDOW // 2 - int(rng.integers(length)))
     numbers = sample(first, min(first + length, clip.length) - 1)
-    words = [NONE if (digit := clip.digit_at(number)) is None else str(digit) for number in numbers]
+    words = [NONE if (seen := clip.digit_at(number)) is None else str(seen) for number in numbers]
     shown = {word for word in words if word != NONE}
     return _over_sheet("read", clip.sheet(numbers), words, shown.pop() if len(shown) == 1 else "")
 
