@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from games.png import Pixels
-from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, ground, pick, put_digit, put_form
+from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, crop, ground, pick, put_digit, put_form
 
 FRAME = 32
 """Width and height of a frame in pixels."""
 SHOWN = 8
 """Number of frames that are shown at once."""
+SIDE = 3
+"""Frames in a row and in a column of a sheet, whose last place is empty."""
 WINDOW, APART, EVENTS = 10, 20, 4
 """Length of an event and least distance of two events in frames, and events per clip."""
 SHORTEST, LONGEST = 400, 2000
@@ -59,18 +63,45 @@ class Clip(NamedTuple):
         """Return the frame at a second; None beyond the end."""
         return second * self.rate if second * self.rate < self.length else None
 
-    def frame(self, number: int) -> Pixels:
-        """Draw a frame, [32, 32, 3]."""
-        rng = np.random.default_rng([self.seed, number])
-        pixels = ground(rng, FRAME, FRAME)
-        way = (number * (1 + self.seed % 3) + self.seed) % 48
-        put_form(pixels, "circle", "blue", (27, 4 + min(way, 47 - way)), 3, rng)
-        put_form(pixels, "square", "red" if number < self.change else "green", (4, 27), 4, rng)
-        shown = next((event for event in self.events if event.holds(number)), None)
-        if shown:
-            row, column = rng.integers(1, 3, 2).tolist()
-            put_digit(pixels, shown.digit, 3 + row, (FRAME - DIGIT_WIDTH) // 2 - 4 + column)
+    def colour_at(self, frame: int) -> str:
+        """Return the lamp's colour in a frame."""
+        return "red" if frame < self.change else "green"
+
+    def digit_at(self, frame: int) -> int | None:
+        """Return the digit that is shown in a frame; None if none is."""
+        return next((event.digit for event in self.events if event.holds(frame)), None)
+
+    def gap(self, shown: Collection[int]) -> tuple[int, int]:
+        """Return the last of some frames with a red lamp, by default 0, and the first with a green one, or the end."""
+        first = max((frame for frame in shown if frame < self.change), default=0)
+        return first, min((frame for frame in shown if frame >= self.change), default=self.length - 1)
+
+    def sheet(self, numbers: Sequence[int]) -> Pixels:
+        """Draw up to `SHOWN` frames at half their size as one picture, [48, 48, 3], row by row."""
+        size = FRAME // 2
+        pixels = np.zeros((SIDE * size, SIDE * size, 3), np.uint8)
+        for place, number in enumerate(numbers):
+            top, left = place // SIDE * size, place % SIDE * size
+            pixels[top : top + size, left : left + size] = crop(
+                draw_frame(self, number), (0, 0, FRAME, FRAME), size, size
+            )
         return pixels
+
+
+@lru_cache(maxsize=4096)
+def draw_frame(clip: Clip, number: int) -> Pixels:
+    """Draw a frame of a clip, [32, 32, 3]; read-only, as it is cached by content."""
+    rng = np.random.default_rng([clip.seed, number])
+    pixels = ground(rng, FRAME, FRAME)
+    way = (number * (1 + clip.seed % 3) + clip.seed) % 48
+    put_form(pixels, "circle", "blue", (27, 4 + min(way, 47 - way)), 3, rng)
+    put_form(pixels, "square", clip.colour_at(number), (4, 27), 4, rng)
+    digit = clip.digit_at(number)
+    if digit is not None:
+        row, column = rng.integers(1, 3, 2).tolist()
+        put_digit(pixels, digit, 3 + row, (FRAME - DIGIT_WIDTH) // 2 - 4 + column)
+    pixels.flags.writeable = False
+    return pixels
 
 
 def sample(first: int, last: int) -> list[int]:
@@ -79,6 +110,13 @@ def sample(first: int, last: int) -> list[int]:
     if count <= SHOWN:
         return [*range(first, last + 1)]
     return [first + (2 * number + 1) * count // (2 * SHOWN) for number in range(SHOWN)]
+
+
+def show(clip: Clip, numbers: Sequence[int], as_sheet: bool) -> list[str | Pixels]:
+    """Return frames as parts of a message: each after its number, or several `as_sheet` after all numbers."""
+    if as_sheet and len(numbers) > 1:
+        return [" ".join(map(str, numbers)), clip.sheet(numbers)]
+    return [part for number in numbers for part in (str(number), draw_frame(clip, number))]
 
 
 def draw_clip(rng: np.random.Generator, longest: int, is_timed: bool) -> Clip:
@@ -100,4 +138,4 @@ def draw_clip(rng: np.random.Generator, longest: int, is_timed: bool) -> Clip:
     return Clip(length, rate, tuple(events), target, int(rng.integers(2**31)))
 
 
-assert DIGIT_HEIGHT + 6 < FRAME
+assert DIGIT_HEIGHT + 6 < FRAME and SHOWN < SIDE**2

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from games.abilities import GroundingLesson
 from games.base import choice, flag, whole_number
 from games.contracts import REFEREE, TOOL
-from games.png import Pixels
-from simulators.vision.clips import LONGEST, SHORTEST, Clip, draw_clip, sample
+from simulators.vision.clips import LONGEST, SHORTEST, Clip, draw_clip, sample, show
 from simulators.vision.frames_acts import USAGE, Answer, Choose, LookUp, clock, read_act
+from simulators.vision.frames_lessons import KINDS, draw_lesson
 from simulators.vision.frames_players import PLAYERS
 from simulators.vision.seeing import JUDGED, DigitWorld
 
@@ -24,8 +26,10 @@ class Frames(DigitWorld):
     A clip has 400 to `longest` frames, and shows digits for ten frames each. The viewer is shown eight frames, and none
     of them has a digit. Acts, alone or after a thought as <action>…</action>: `choose frames between a and b` shows
     eight frames, evenly spread; frames beyond the end count as the last one. `get frame number at time m:ss` gives the
-    number. `output answer: X`, or the digit alone, ends the match. Anything else is answered by an error. Options
-    besides Simulator's: longest 400 to 2,000; asked "time", "lamp" or "mixed"; max_turns 2 to 32; gates, see below.
+    number. `output answer: X`, or the digit alone, ends the match. Short forms are `a b`, `frame a` for a frame alone,
+    and `m:ss`. Anything else is answered by an error. Options besides Simulator's: longest 400 to 2,000; asked "time",
+    "lamp" or "mixed"; max_turns 2 to 32; sheet, which shows several frames as one picture of 3 x 3, at half their size
+    and after all their numbers; gates, see below.
 
     FrameThinker's rewards, paid for a right answer: "right", 1; "spotlight", 0.02 if frames were chosen; "lookup", 0.5
     if the asked time was looked up and the frame then shown. With `gates` nothing is paid if an interval was chosen
@@ -38,6 +42,7 @@ class Frames(DigitWorld):
         RIGHT: "the digit", SPOTLIGHT: "0.02 for chosen frames", LOOKUP: "0.5 for the asked time, looked up and shown",
     }  # fmt: skip
     players = PLAYERS
+    lesson_kinds = KINDS
 
     def __init__(
         self,
@@ -46,10 +51,12 @@ class Frames(DigitWorld):
         asked: Literal["time", "lamp", "mixed"] = "mixed",
         max_turns: int = 5,
         gates: bool = True,
+        sheet: bool = False,
         **options: Any,
     ) -> None:
         self.longest = whole_number("longest", longest, least=SHORTEST, most=LONGEST)
         self.asked, self.gates = choice("asked", asked, "time", "lamp", "mixed"), flag("gates", gates)
+        self.sheet = flag("sheet", sheet)
         self.max_turns = whole_number("max_turns", max_turns, least=2, most=32)
         super().__init__(**options)
 
@@ -89,7 +96,7 @@ class Frames(DigitWorld):
         elif isinstance(done, LookUp):
             self._look_up(done.second)
         else:
-            self._fail(f"write {USAGE}")
+            self.fail(f"write {USAGE}")
         if self.turns == self.max_turns - 1:
             self.end("turns", "No turns are left, and nothing was answered.")
         return str(done) if done else "nothing"
@@ -99,7 +106,7 @@ class Frames(DigitWorld):
             self.slips.add("disagreed")
         first, last = (min(frame, self.clip.length - 1) for frame in (act.first, act.last))
         if first > last:
-            self._fail("the first frame comes after the last one")
+            self.fail("the first frame comes after the last one")
             return
         if (first, last) in self.chosen:
             self.slips.add("repeated")
@@ -112,21 +119,16 @@ class Frames(DigitWorld):
     def _look_up(self, second: int) -> None:
         frame = self.clip.frame_at(second)
         if frame is None:
-            self._fail(f"the clip ends at {clock((self.clip.length - 1) // self.clip.rate)}")
+            self.fail(f"the clip ends at {clock((self.clip.length - 1) // self.clip.rate)}")
             return
         self.pending = frame
         self.is_looked_up |= self.is_timed and second == self.clip.wanted.second
         self.show(f"Frame {frame}.", sender=TOOL)
 
-    def _fail(self, why: str) -> None:
-        self.errors += 1
-        self.show(f"Error: {why}", sender=TOOL)
-
     def _show_frames(self, first: int, last: int, text: str, sender: str) -> None:
         numbers = sample(first, last)
         self.shown.update(numbers)
-        named: list[str | Pixels] = [part for n in numbers for part in (str(n), self.clip.frame(n))]
-        self.show(text, *named, sender=sender)
+        self.show(text, *show(self.clip, numbers, self.sheet), sender=sender)
 
     def _answer(self, seat: str, digit: int) -> None:
         if self.pending is not None:
@@ -134,14 +136,22 @@ class Frames(DigitWorld):
         self.right = digit == self.digit
         if self.right and not (self.gates and self.slips):
             is_useful = self.is_looked_up and any(map(self.clip.wanted.holds, self.shown))
-            self.pay(seat, RIGHT, 1.0)
-            self.pay(seat, SPOTLIGHT, 0.02 if self.chosen else 0.0)
-            self.pay(seat, LOOKUP, 0.5 if is_useful else 0.0)
+            paid = {RIGHT: 1.0, SPOTLIGHT: 0.02 * bool(self.chosen), LOOKUP: 0.5 * is_useful}
+            for part, reward in paid.items():
+                self.pay(seat, part, reward)
         self.end("answered", "That is right." if self.right else "That is wrong.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, `frames` shown, `intervals` chosen, `errors`, `looked_up`, `asked` and slips."""
+        """Return `score`, `success`, `frames` shown, `intervals` chosen, `errors`, `looked_up`, `asked` and slips.
+
+        `hit` is true if a frame with the asked event was shown.
+        """
         slips = {name: name in self.slips for name in ("repeated", "disagreed", "ignored")}
         used = {"frames": len(self.shown), "intervals": len(self.chosen), "errors": self.errors, **slips}
         asked = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
-        return {"score": float(self.right), "success": self.right, **used, **asked}
+        hit = any(map(self.clip.wanted.holds, self.shown))
+        return {"score": float(self.right), "success": self.right, "hit": hit, **used, **asked}
+
+    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
+        """Draw a lesson; see `frames_lessons` for the kinds. Raises ValueError for another kind."""
+        return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)

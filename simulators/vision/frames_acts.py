@@ -8,8 +8,9 @@ from typing import NamedTuple
 from simulators.vision.seeing import read_digit
 
 USAGE = "choose frames between a and b, get frame number at time m:ss, or output answer: X"
-_CHOOSE = re.compile(r"choose frames between ([0-9]{1,9}) and ([0-9]{1,9})", re.IGNORECASE)
-_TIME = re.compile(r"get frame number at time ([0-9]{1,4}):([0-5][0-9])", re.IGNORECASE)
+_CHOOSE = re.compile(r"(?:choose frames between ([0-9]{1,9}) and|([0-9]{1,9})) ([0-9]{1,9})", re.IGNORECASE)
+_ONE = re.compile(r"frame ([0-9]{1,9})", re.IGNORECASE)
+_TIME = re.compile(r"(?:get frame number at time )?([0-9]{1,4}):([0-5][0-9])", re.IGNORECASE)
 _ACTION = re.compile(r"<action>([^<>]{0,200})</action>", re.IGNORECASE)
 _INTERVAL = re.compile(r"([0-9]{1,9}) ?(?:and|to|-) ?([0-9]{1,9})")
 
@@ -45,7 +46,10 @@ class Answer(NamedTuple):
 
 
 def read_act(text: str) -> Choose | LookUp | Answer | None:
-    """Return the act in a text, alone or as <action>…</action> after a thought; None if there is none."""
+    """Return the act in a text, alone or as <action>…</action> after a thought; None if there is none.
+
+    Short forms: `a b` chooses an interval, `frame a` a single frame, `m:ss` looks a time up.
+    """
     marked = _ACTION.search(text)
     action = (marked[1] if marked else text).strip()
     digit = read_digit(action.lower().removeprefix("output "))
@@ -53,10 +57,14 @@ def read_act(text: str) -> Choose | LookUp | Answer | None:
         return Answer(digit)
     if found := _TIME.fullmatch(action):
         return LookUp(60 * int(found[1]) + int(found[2]))
-    if not (found := _CHOOSE.fullmatch(action)):
+    if one := _ONE.fullmatch(action):
+        ends = (one[1], one[1])
+    elif found := _CHOOSE.fullmatch(action):
+        ends = (found[1] or found[2], found[3])
+    else:
         return None
     thoughts = _INTERVAL.findall(text[: marked.start()]) if marked else []
-    return Choose(int(found[1]), int(found[2]), not thoughts or thoughts[-1] == found.groups())
+    return Choose(int(ends[0]), int(ends[1]), not thoughts or thoughts[-1] == ends)
 
 
 def clock(second: int) -> str:

@@ -10,6 +10,8 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.clips import WINDOW, Clip
+from simulators.vision.drawing import pick
+from simulators.vision.frames_acts import clock
 
 
 class Played(Protocol):
@@ -32,7 +34,7 @@ def _oracle(game: Played, seed: int) -> Answer:
     def act(seen: View) -> str:
         event = game.clip.wanted
         if game.is_timed and not game.is_looked_up:
-            return f"get frame number at time {event.second // 60}:{event.second % 60:02d}"
+            return f"get frame number at time {clock(event.second)}"
         if not game.chosen:
             return f"choose frames between {event.start} and {event.start + WINDOW - 1}"
         return f"output answer: {event.digit}"
@@ -51,8 +53,7 @@ def _finder(game: Played, seed: int) -> Answer:
             return oracle(seen) if game.chosen else GUESS
         if seen.public["turns_left"] == 1:
             return GUESS
-        first = max((frame for frame in game.shown if frame < game.clip.change), default=0)
-        last = min((frame for frame in game.shown if frame >= game.clip.change), default=game.clip.length - 1)
+        first, last = game.clip.gap(game.shown)
         return f"choose frames between {first} and {last}"
 
     return act
@@ -85,6 +86,31 @@ def _random(game: Played, seed: int) -> Answer:
     return act
 
 
+def _hasty(game: Played, seed: int) -> Answer:
+    """Return a player that looks once, in the short forms of acts, and says a digit that it sees, or a random one.
+
+    Half of the time it is careful. Otherwise it looks no time up, and takes a gap beside that of the lamp's change.
+    """
+    rng = np.random.default_rng([seed, 2])
+    is_careful = bool(rng.integers(2))
+
+    def act(seen: View) -> str:
+        clip = game.clip
+        if game.chosen:
+            wanted = [event for event in (clip.wanted, *clip.events) if any(map(event.holds, game.shown))]
+            return str(wanted[0].digit if wanted else rng.integers(10))
+        if game.is_timed and is_careful:
+            second = clip.wanted.second
+            return f"frame {clip.frame_at(second)}" if game.is_looked_up else clock(second)
+        edges = [0, *sorted(game.shown), clip.length - 1]
+        gap = edges.index(clip.gap(game.shown)[0])
+        if not is_careful:
+            gap = pick(rng, [near for near in (gap - 1, gap + 1) if 0 <= near < len(edges) - 1])
+        return f"{edges[gap]} {edges[gap + 1]}"
+
+    return act
+
+
 PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": lambda game, seed: lambda seen: "",
     "random": _random,
@@ -92,5 +118,6 @@ PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "blind": lambda game, seed: lambda seen: GUESS,
     "finder": _finder,
     "uniform": _uniform,
+    "hasty": _hasty,
 }
-"""`finder` reads what it is shown; `uniform` is the baseline that ignores the question."""
+"""`finder` reads what it is shown; `uniform` is the baseline that ignores the question; `hasty` demonstrates."""

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import whole_number
+from games.abilities import GroundingLesson
+from games.base import flag, whole_number
 from games.contracts import TOOL
 from simulators.search.scoring import exact
-from simulators.vision.boxes import Box, read_box
-from simulators.vision.drawing import pick, reduce
+from simulators.vision.boards import Board
+from simulators.vision.drawing import DIGITS, pick, reduce
 from simulators.vision.pages_acts import USAGE, read_act
+from simulators.vision.pages_lessons import KINDS, draw_lesson
 from simulators.vision.pages_players import PLAYERS
 from simulators.vision.seeing import JUDGED, Seeing
-from simulators.vision.slides import HEIGHT, ROWS, VALUES, WIDTH, Question, Slide, deck, part_of, render
+from simulators.vision.slides import VALUES, Question, Slide, deck, part_of, render
 
 RIGHT, FORMAT, NDCG = "right", "format", "ndcg"
 
@@ -28,7 +31,8 @@ class Pages(Seeing):
     that was not shown yet, by BM25 on captions that the viewer never reads; `bbox x0 y0 x1 y1`, in thousandths, shows
     that part of the newest slide at full size, or scaled down to 96 x 72 pixels; `answer X` ends the match. Anything
     else, and a search that finds nothing, is answered by an error. Options besides Simulator's: world, the seed of the
-    slides; max_turns, 2 to 32. Train and test have other firms. Needs the extra `search`.
+    slides; max_turns, 2 to 32; objects, whether slides have nine cells with objects and one digit each, whose letters A
+    to I are acts, too. Train and test have other firms. Needs the extra `search`.
 
     VRAG-RL's rewards, paid for an answer after a search: "right", 0.7 for the number; "format", 0.1 without errors;
     "ndcg", 0.2 times the normalised discounted cumulative gain of the slides found, of which one is relevant.
@@ -42,19 +46,23 @@ class Pages(Seeing):
     theory: ClassVar[Mapping[str, float]] = {"blind": 1 / len(VALUES)}
     floor = 1 / len(VALUES)
     players = PLAYERS
+    lesson_kinds = KINDS
 
-    def __init__(self, *, world: int = 0, max_turns: int = 8, **options: Any) -> None:
+    def __init__(self, *, world: int = 0, max_turns: int = 8, objects: bool = False, **options: Any) -> None:
         self.world = whole_number("world", world, least=0)
         self.max_turns = whole_number("max_turns", max_turns, least=2, most=32)
         super().__init__(**options)
-        self.deck = deck(self.world, self.split)
+        self.objects = flag("objects", objects)
+        self.deck = deck(self.world, self.split, self.objects)
+        self.floor = 1 / len(self.deck.values)
         self.deck.index.find("slide", 1)  # a missing package is reported now, and not to a viewer
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a question."""
-        self.question = Question(pick(rng, self.deck.slides), int(rng.integers(ROWS)))
+        slide = pick(rng, self.deck.slides)
+        self.question = Question(slide, int(rng.integers(len(slide.labels))))
         self.number = int(options.get(JUDGED, self.question.value))
-        self.found: list[Slide] = []
+        self.found: list[Slide | Board] = []
         self.errors = self.looks = 0
         self.hit = self.right = False
         self.show(str(self.question))
@@ -74,11 +82,11 @@ class Pages(Seeing):
         """Search, look closer, or answer. Returns the act in normal form."""
         done = read_act(act)
         if done is None:
-            self._fail(f"write {USAGE}")
+            self.fail(f"write {USAGE}")
         elif done.kind == "search":
             self._search(done.words)
         elif done.kind == "bbox":
-            self._look(read_box(done.words, WIDTH, HEIGHT))
+            self._look(done.words)
         else:
             self._answer(seat, done.words)
             return str(done)
@@ -90,26 +98,23 @@ class Pages(Seeing):
         try:
             hits = [self.deck.slides[hit] for hit in self.deck.index.find(words, len(self.found) + 1)]
         except ValueError as why:
-            self._fail(str(why))
+            self.fail(str(why))
             return
         new = next((slide for slide in hits if slide not in self.found), None)
         if new is None:
-            self._fail("no other slide has any of these words")
+            self.fail("no other slide has any of these words")
             return
         self.found.append(new)
         self.show(f"Slide {len(self.found)}.", reduce(render(new)), sender=TOOL)
 
-    def _look(self, box: Box | None) -> None:
-        if box is None or not self.found:
-            self._fail("bbox needs four numbers from 0 to 999" if self.found else "search first")
+    def _look(self, words: str) -> None:
+        box = self.found[-1].box_of(words) if self.found else None
+        if box is None:
+            self.fail("bbox needs four numbers from 0 to 999" if self.found else "search first")
             return
         self.looks += 1
         self.hit |= self.found[-1] == self.question.slide and self.question.is_shown_by(box)
         self.show(part_of(render(self.found[-1]), box), sender=TOOL)
-
-    def _fail(self, why: str) -> None:
-        self.errors += 1
-        self.show(f"Error: {why}", sender=TOOL)
 
     def _answer(self, seat: str, said: str) -> None:
         self.right = bool(self.found) and exact(said, [str(self.number)])
@@ -132,9 +137,13 @@ class Pages(Seeing):
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return the number."""
-        return {"number": (str(self.number),)}
+        return {"number": (f"digit {self.number}", DIGITS[self.number]) if self.objects else (str(self.number),)}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of one question with two numbers that count as right, which the seat never learns."""
-        one, two = rng.permutation(np.array(VALUES))[:2].tolist()
+        one, two = rng.permutation(np.array(self.deck.values))[:2].tolist()
         return {JUDGED: one}, {JUDGED: two}
+
+    def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
+        """Draw a lesson about boards; see `pages_lessons` for the kinds. Raises ValueError for another kind."""
+        return draw_lesson(self.deck, np.random.default_rng(rng.getrandbits(64)), kind)

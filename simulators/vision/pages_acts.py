@@ -11,6 +11,7 @@ USAGE = "search WORDS, bbox x0 y0 x1 y1, or answer X"
 LONGEST = 200
 """Maximum characters of an act's words."""
 _MARKED = re.compile(r"<(search|bbox|answer)>([^<>]*)</\1>", re.IGNORECASE)
+_CELL = re.compile(r"[A-I]", re.IGNORECASE)
 _PLAIN = re.compile(r"(search|bbox|answer)\b[ :]*(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -28,8 +29,11 @@ class Act(NamedTuple):
 def read_act(text: str) -> Act | None:
     """Return the act in a text: `KIND WORDS` alone, or the first <KIND>WORDS</KIND> after a thought.
 
-    Returns None if there is no act, or one without words or with more than 200 characters.
+    A letter from A to I alone, a cell's name, is a `bbox`. Returns None if there is no act, or one without words or
+    with more than 200 characters.
     """
+    if _CELL.fullmatch(text.strip()):
+        return Act("bbox", text.strip().upper())
     found = _MARKED.search(text) or _PLAIN.fullmatch(text.strip())
     words = one_line(found[2], LONGEST + 1) if found else ""
     return Act(found[1].lower(), words) if found and 0 < len(words) <= LONGEST else None

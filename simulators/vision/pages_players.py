@@ -2,58 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from games.contracts import View
 from simulators.base import Answer
+from simulators.vision.boards import Board
 from simulators.vision.boxes import SCALE
 from simulators.vision.drawing import pick
-from simulators.vision.slides import HEIGHT, VALUES, WIDTH, Question, Slide
+from simulators.vision.slides import Deck, Question, Slide
 
 
 class Played(Protocol):
     """Part of a match of `pages` that its players read."""
 
+    deck: Deck
     question: Question
-    found: list[Slide]
+    found: list[Slide | Board]
     looks: int
 
 
-GUESS = f"answer {VALUES[len(VALUES) // 2]}"
+def guess(values: Sequence[int]) -> str:
+    """Return the act that answers the middle one of the possible values."""
+    return f"answer {values[len(values) // 2]}"
 
 
-def _reader(query: Callable[[Slide], str]) -> Callable[[Played, int], Answer]:
-    """Return a factory of players that search by a query, look at the asked label's value, and answer it."""
+def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[Played, int], Answer]:
+    """Return a factory of players that search the slide, look at the asked label's value, and answer it.
+
+    Hasty ones leave out the year, and take another object of the asked one's colour for it.
+    """
 
     def make(game: Played, seed: int) -> Answer:
+        rng = np.random.default_rng([seed, 2])
+        hasty, seen_row = is_hasty(rng), 0
+
         def act(seen: View) -> str:
+            nonlocal seen_row
             asked = game.question
             if not game.found:
-                return f"search {query(asked.slide)}"
+                words = (asked.slide.firm, asked.slide.topic, "" if hasty else str(asked.slide.year))
+                return f"search {' '.join(filter(None, words))}"
             slide = game.found[-1]
-            row = slide.labels.index(asked.label)
             if not game.looks:
-                return closer(slide, row)
-            return f"answer {slide.values[row]}"
+                row = slide.labels.index(asked.label)
+                seen_row = pick(rng, slide.rivals(row)) if hasty else row
+                return slide.closer(seen_row)
+            return f"answer {slide.values[seen_row]}"
 
         return act
 
     return make
 
 
-def closer(slide: Slide, row: int) -> str:
-    """Return the act that shows a value of a slide, a few pixels larger on each side."""
-    left, top, right, bottom = slide.value_box(row)
-    edges = ((left - 3, WIDTH), (top - 3, HEIGHT), (right + 3, WIDTH), (bottom + 3, HEIGHT))
-    return "bbox " + " ".join(str(edge * SCALE // size) for edge, size in edges)
-
-
 def _blind(game: Played, seed: int) -> Answer:
     """Return a player that reads texts alone: it finds the slide, and guesses."""
-    return lambda seen: GUESS if seen.public["found"] else f"search {seen.public['question'][:199]}"
+    return lambda seen: guess(game.deck.values) if seen.public["found"] else f"search {seen.public['question'][:199]}"
 
 
 def _random(game: Played, seed: int) -> Answer:
@@ -67,7 +73,7 @@ def _random(game: Played, seed: int) -> Answer:
             left, right = sorted(rng.choice(SCALE, 2, replace=False).tolist())
             top, bottom = sorted(rng.choice(SCALE, 2, replace=False).tolist())
             return f"bbox {left} {top} {right} {bottom}"
-        return f"answer {pick(rng, VALUES)}"
+        return f"answer {pick(rng, game.deck.values)}"
 
     return act
 
@@ -75,8 +81,10 @@ def _random(game: Played, seed: int) -> Answer:
 PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": lambda game, seed: lambda seen: "",
     "random": _random,
-    "oracle": _reader(lambda slide: f"{slide.firm} {slide.topic} {slide.year}"),
+    "oracle": _make_reader(lambda rng: False),
     "blind": _blind,
-    "hasty": _reader(lambda slide: f"{slide.firm} {slide.topic}"),
+    "hasty": _make_reader(lambda rng: True),
+    "moody": _make_reader(lambda rng: bool(rng.integers(2))),
 }
-"""`hasty` is a flawed demonstrator: it leaves out the year, takes the first slide, and is right half of the time."""
+"""`hasty` is a flawed demonstrator, right half of the time in print, for it takes the first slide of a firm and topic.
+`moody` is hasty in half of its matches, and the oracle in the others."""

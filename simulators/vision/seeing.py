@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.contracts import REFEREE, ContentPart, Image, Message
+from games.contracts import REFEREE, TOOL, ContentPart, Image, Message
 from games.png import Album, Pixels
 from simulators.base import Simulator
 from simulators.vision.drawing import DIGITS
@@ -22,6 +22,7 @@ class Seeing(Simulator):
     seats = (VIEWER,)
     measured: tuple[str, ...] = ()
     """Reward parts that serve credit assignment only and are no part of the payoff."""
+    errors: int
 
     def __init__(self, **options: Any) -> None:
         super().__init__(talk=False, **options)
@@ -41,6 +42,11 @@ class Seeing(Simulator):
         message = Message(sender, tuple(shown))
         self._tell(message, ())
         return message.images
+
+    def fail(self, why: str) -> None:
+        """Count an error in `errors`, which a subclass sets to 0, and answer the act with it."""
+        self.errors += 1
+        self.show(f"Error: {why}", sender=TOOL)
 
     def payoffs(self) -> dict[str, float]:
         """Return the payoff without the parts in `measured`."""

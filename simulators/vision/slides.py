@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple, Self
@@ -12,7 +12,8 @@ import numpy as np
 from games.png import Pixels
 from simulators.base import held_out
 from simulators.search.retrieval import Index
-from simulators.vision.boxes import Box
+from simulators.vision.boards import Board, boards
+from simulators.vision.boxes import SCALE, Box, read_box
 from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, REDUCTION, crop, ground, pick, put_digit
 from simulators.vision.glyphs import put_text
 
@@ -62,6 +63,11 @@ class Slide(NamedTuple):
     """Seed of the page's grain."""
 
     @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the page."""
+        return WIDTH, HEIGHT
+
+    @property
     def caption(self) -> str:
         """Text that searches compare; no viewer reads it."""
         return f"{self.firm} {self.topic} {self.year} {' '.join(self.labels)}"
@@ -71,11 +77,41 @@ class Slide(NamedTuple):
         top, left = FIRST_ROW + row * ROW_HEIGHT, self.columns[row]
         return left, top, left + PITCH + DIGIT_WIDTH, top + DIGIT_HEIGHT
 
+    def question(self, row: int) -> str:
+        """Return the question for a value."""
+        return f"How much is {self.labels[row]} in {self.firm}, {self.topic} {self.year}?"
+
+    def rivals(self, row: int) -> list[int]:
+        """Return the row alone: nobody takes one label for another."""
+        return [row]
+
+    def closer(self, row: int) -> str:
+        """Return the act that shows a value, a few pixels larger on each side."""
+        left, top, right, bottom = self.value_box(row)
+        edges = ((left - 3, WIDTH), (top - 3, HEIGHT), (right + 3, WIDTH), (bottom + 3, HEIGHT))
+        return "bbox " + " ".join(str(edge * SCALE // size) for edge, size in edges)
+
+    def box_of(self, words: str) -> Box | None:
+        """Return the box of four thousandths; None for other words."""
+        return read_box(words, WIDTH, HEIGHT)
+
+    def draw(self) -> Pixels:
+        """Draw the page, [216, 288, 3]."""
+        pixels = ground(np.random.default_rng(self.seed), HEIGHT, WIDTH)
+        for row, line in zip(TITLE_ROWS, (self.firm, f"{self.topic} {self.year}"), strict=True):
+            put_text(pixels, line, row, MARGIN, REDUCTION)
+        for row, (label, value) in enumerate(zip(self.labels, self.values, strict=True)):
+            left, top, *_ = self.value_box(row)
+            put_text(pixels, label, top - 5, MARGIN, REDUCTION)
+            for number, digit in enumerate(divmod(value, 10)):
+                put_digit(pixels, digit, top, left + number * PITCH)
+        return pixels
+
 
 class Question(NamedTuple):
     """Question for one value of a slide."""
 
-    slide: Slide
+    slide: Slide | Board
     row: int
 
     @property
@@ -91,24 +127,18 @@ class Question(NamedTuple):
     def is_shown_by(self, box: Box) -> bool:
         """Return True if a box of the slide's page shows the whole value at full size."""
         left, top, right, bottom = self.slide.value_box(self.row)
-        is_full = box[2] - box[0] <= VIEW_WIDTH and box[3] - box[1] <= VIEW_HEIGHT
+        width, height = (edge // REDUCTION for edge in self.slide.size)
+        is_full = box[2] - box[0] <= width and box[3] - box[1] <= height
         return is_full and box[0] <= left and box[1] <= top and right <= box[2] and bottom <= box[3]
 
     def __str__(self) -> str:
-        return f"How much is {self.label} in {self.slide.firm}, {self.slide.topic} {self.slide.year}?"
+        return self.slide.question(self.row)
 
 
 @lru_cache(maxsize=256)
-def render(slide: Slide) -> Pixels:
-    """Draw a slide's page, [216, 288, 3]; read-only, as it is cached by content."""
-    pixels = ground(np.random.default_rng(slide.seed), HEIGHT, WIDTH)
-    for row, line in zip(TITLE_ROWS, (slide.firm, f"{slide.topic} {slide.year}"), strict=True):
-        put_text(pixels, line, row, MARGIN, REDUCTION)
-    for row, (label, value) in enumerate(zip(slide.labels, slide.values, strict=True)):
-        left, top, *_ = slide.value_box(row)
-        put_text(pixels, label, top - 5, MARGIN, REDUCTION)
-        for number, digit in enumerate(divmod(value, 10)):
-            put_digit(pixels, digit, top, left + number * PITCH)
+def render(slide: Slide | Board) -> Pixels:
+    """Draw a slide's page, [height, width, 3]; read-only, as it is cached by content."""
+    pixels = slide.draw()
     pixels.flags.writeable = False
     return pixels
 
@@ -116,14 +146,17 @@ def render(slide: Slide) -> Pixels:
 def part_of(pixels: Pixels, box: Box) -> Pixels:
     """Return a part of a page at full size; one that is wider or higher than an overview is scaled down to it."""
     left, top, right, bottom = box
-    return crop(pixels, box, min(bottom - top, VIEW_HEIGHT), min(right - left, VIEW_WIDTH))
+    height, width = (edge // REDUCTION for edge in pixels.shape[:2])
+    return crop(pixels, box, min(bottom - top, height), min(right - left, width))
 
 
 @dataclass(frozen=True, eq=False)
 class Deck:
     """Slides in random order, with an index of their captions. Copies of a match share it."""
 
-    slides: tuple[Slide, ...]
+    slides: tuple[Slide | Board, ...]
+    values: Sequence[int]
+    """Values that a slide may have, each as likely as any other."""
 
     @cached_property
     def index(self) -> Index:
@@ -135,16 +168,22 @@ class Deck:
 
 
 @lru_cache(maxsize=8)
-def deck(world: int, split: str) -> Deck:
+def deck(world: int, split: str, has_objects: bool = False) -> Deck:
     """Return the deck of a world's split: 500 slides, two of each firm and topic. No firm is in two splits' decks."""
     rng = np.random.default_rng([world, ("all", "train", "test").index(split)])
+    slides: list[Slide | Board] = [*(boards(rng, split) if has_objects else _printed(rng, split))]
+    mixed = [slides[number] for number in rng.permutation(len(slides)).tolist()]
+    return Deck(tuple(mixed), range(10) if has_objects else VALUES)
+
+
+def _printed(rng: np.random.Generator, split: str) -> Iterator[Slide]:
+    """Yield the slides in print of a split."""
     firms: dict[str, None] = {}
     while len(firms) < FIRMS:
         name = f"{_name(rng)} {pick(rng, TRADES)}"
         if split == "all" or held_out(f"pages:{name}") == (split == "test"):
             firms[name] = None
-    slides = [slide for firm in firms for topic in LABELS for slide in _editions(rng, firm, topic)]
-    return Deck(tuple(slides[number] for number in rng.permutation(len(slides)).tolist()))
+    return (slide for firm in firms for topic in LABELS for slide in _editions(rng, firm, topic))
 
 
 def _name(rng: np.random.Generator) -> str:

@@ -21,6 +21,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
            "recommender_user": {"person": "render"},
            "nano_maze": {"view": "place"},
            "nano_rooms_viewer": {"acts": "letters"},
+           "nano_frames_viewer": {"sheet": True}, "nano_pages_viewer": {"objects": True},
            "nano_patient": {"person": "free"}, "patient": {"person": "render"},
            "nano_point_viewer": {"act": "point", "bins": 9, "max_looks": 2}, "nano_transform_viewer": {"terse": True},
            "nano_strategist": {"strategist": True}, "nano_walker": {"strategist": True}}  # fmt: skip

@@ -1,5 +1,6 @@
 """Frames: clips show their digits for a moment, times are looked up, and gates take FrameThinker's reward."""
 
+import random
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,10 @@ from hypothesis import strategies as st
 
 from simulators import conformance
 from simulators.vision import Frames
-from simulators.vision.clips import APART, SHOWN, WINDOW, draw_clip, sample
+from simulators.vision.clips import APART, SHOWN, WINDOW, draw_clip, draw_frame, sample
 from simulators.vision.frames_acts import Answer, Choose, LookUp, read_act
 from tests.simulators.promises import broken, kept_over_many
-from tests.simulators.vision.probes import decoded
+from tests.simulators.vision.probes import accuracy, decoded
 
 
 def started(seed: int = 3, **options: Any) -> Frames:
@@ -35,7 +36,7 @@ def asked_time(game: Frames) -> str:
     return f"get frame number at time {second // 60}:{second % 60:02d}"
 
 
-@pytest.mark.parametrize("options", [{}, {"asked": "time", "split": "test", "longest": 400}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"asked": "time", "split": "test", "longest": 400, "sheet": True}], ids=str)
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
     assert broken(lambda: Frames(**options), seeds=3, acts=60) == []
 
@@ -58,17 +59,17 @@ def test_clips_have_their_events_apart_and_none_among_the_first_frames(is_timed:
 
 def test_frames_are_drawn_alone_as_in_any_order() -> None:
     clip = draw_clip(np.random.default_rng(1), 2000, False)
-    one = [clip.frame(number) for number in range(clip.length)[:40]]
-    assert all((clip.frame(number) == frame).all() for number, frame in reversed([*enumerate(one)]))
+    one = [draw_frame(clip, number) for number in range(clip.length)[:40]]
+    assert all((draw_frame.__wrapped__(clip, number) == frame).all() for number, frame in reversed([*enumerate(one)]))
 
 
 def test_only_an_events_frames_depend_on_its_digit_and_its_lamp_changes_in_the_middle() -> None:
     clip = draw_clip(np.random.default_rng(1), 400, False)
     first = clip.events[0]
     other = clip._replace(events=(first._replace(digit=(first.digit + 1) % 10), *clip.events[1:]))
-    differs = [n for n in range(clip.length) if (clip.frame(n) != other.frame(n)).any()]
+    differs = [n for n in range(clip.length) if (draw_frame(clip, n) != draw_frame(other, n)).any()]
     assert differs == [*range(first.start, first.start + WINDOW)]
-    red = [n for n in range(clip.length) if clip.frame(n)[4, 27, 0] > clip.frame(n)[4, 27, 1]]
+    red = [n for n in range(clip.length) if draw_frame(clip, n)[4, 27, 0] > draw_frame(clip, n)[4, 27, 1]]
     assert red == [*range(first.start + WINDOW // 2)]
 
 
@@ -105,6 +106,23 @@ def test_acts_are_read(text: str, act: Any) -> None:
     assert read_act(text) == act
 
 
+@pytest.mark.parametrize(
+    ("text", "act"),
+    [
+        ("25 75", Choose(25, 75, True)), ("frame 150", Choose(150, 150, True)), ("0:25", LookUp(25)),
+        ("3 to 9 <action>25 75</action>", Choose(25, 75, False)), ("25", None), ("frame", None), ("frame 1 2", None),
+        ("1:2", None), ("25  75", None), ("2575", None), ("25 75 125", None),
+    ],
+)  # fmt: skip
+def test_acts_have_short_forms(text: str, act: Any) -> None:
+    assert read_act(text) == act and (act is None or read_act(str(act)) == act._replace(**agreed(act)))
+
+
+def agreed(act: Any) -> dict[str, bool]:
+    """What a text without a thought changes of an act."""
+    return {"agrees": True} if isinstance(act, Choose) else {}
+
+
 @given(st.text(alphabet="<action>/choose frames between 0123456789:", max_size=60))
 def test_any_text_is_an_act_or_none(text: str) -> None:
     assert read_act(str(read_act(text) or "")) == read_act(text) or "action" in text
@@ -119,7 +137,7 @@ def test_a_careful_match_by_hand() -> None:
     play(game, f"choose frames between {frame} and {frame}")
     (message,) = game.messages("viewer")
     assert message.parts[:2] == (f"Frames {frame} to {frame}.", str(frame)) and message.sender == "tool"
-    assert (decoded(game.picture(message.images[0].hash)) == game.clip.frame(frame)).all()
+    assert (decoded(game.picture(message.images[0].hash)) == draw_frame(game.clip, frame)).all()
     assert play(game, str(event.digit)) == {"right": 1.0, "spotlight": 0.02, "lookup": 0.5}
     assert game.payoffs() == {"viewer": 1.52}
 
@@ -132,6 +150,64 @@ def test_the_first_frames_are_eight_and_alike_in_size() -> None:
         assert [int(part) for part in message.parts[1:] if isinstance(part, str)] == sample(0, game.clip.length - 1)
         sizes |= {(image.width, image.height, len(game.picture(image.hash))) for image in message.images}
     assert len(sizes) == 1
+
+
+def test_a_sheet_shows_frames_at_half_their_size_after_all_their_numbers() -> None:
+    game = started(sheet=True)
+    (message,) = game.messages("viewer")
+    numbers = sample(0, game.clip.length - 1)
+    (image,) = message.images
+    pixels = decoded(game.picture(image.hash))
+    assert message.parts == (game.question, " ".join(map(str, numbers)), image) and pixels.shape == (48, 48, 3)
+    for place, number in enumerate(numbers):
+        top, left = place // 3 * 16, place % 3 * 16
+        assert (pixels[top : top + 16, left : left + 16] == draw_frame(game.clip, number)[1::2, 1::2]).all()
+    assert not pixels[32:, 32:].any()
+    play(game, "frame 30")
+    (message,) = game.messages("viewer")
+    assert (decoded(game.picture(message.images[0].hash)) == draw_frame(game.clip, 30)).all()
+
+
+def test_a_probe_reads_digits_and_the_lamp_from_sheets() -> None:
+    rng, cells, digits = np.random.default_rng(2), list[np.ndarray](), list[int]()
+    while len(digits) < 1500:
+        clip = draw_clip(rng, 400, False)
+        for event in clip.events:
+            cells.append(clip.sheet([event.start + int(rng.integers(WINDOW))])[:16, :16])
+            digits.append(event.digit)
+    assert accuracy(cells, digits, is_linear=True) > 0.9
+
+
+@pytest.mark.parametrize("kind", Frames.lesson_kinds)
+def test_lessons_label_what_their_sheets_show(kind: str) -> None:
+    game, rng = Frames(sheet=True, split="train"), random.Random(4)
+    for _ in range(30):
+        lesson = game.lesson(rng, kind)
+        images = [part for part in lesson.parts if not isinstance(part, str)]
+        assert len(images) == len(lesson.labels) and {image.hash for image in images} == set(lesson.pictures)
+        words = [word for grid in lesson.labels for row in grid for cell in row for word in cell]
+        known = {"lamp": {"red", "green"}, "edge": {"red", "green"}, "copy": set()}
+        assert set(words) <= known.get(kind, {"none", *"0123456789"}) and (words or lesson.answer)
+        if kind == "edge":
+            numbers = str(lesson.parts[0]).split()[2:]
+            first = dict(zip(numbers, words, strict=True))
+            wanted = "red" if "red" in str(lesson.parts[0]) else "green"
+            assert first.get(lesson.answer, wanted) == wanted
+    assert game.lesson(random.Random(7), kind) == game.lesson(random.Random(7), kind)
+
+
+def test_there_is_no_other_lesson() -> None:
+    with pytest.raises(ValueError, match="there is no lesson 'x'; there are: lamp, digit, edge, copy"):
+        Frames().lesson(random.Random(0), "x")
+
+
+@pytest.mark.parametrize("asked", ["time", "lamp"])
+def test_the_hasty_demonstrator_is_right_half_of_the_time_and_never_breaks_a_rule(asked: Any) -> None:
+    game = Frames(sheet=True, longest=400, asked=asked)
+    played = [conformance.play(game, seed, "hasty") for seed in range(150)]
+    assert 0.4 <= np.mean([one["score"] for one in played]) <= 0.7
+    assert not any(one["errors"] or one["ignored"] or one["repeated"] for one in played)
+    assert asked == "lamp" or 0.35 <= np.mean([one["looked_up"] for one in played]) <= 0.65
 
 
 def faulty(game: Frames, fault: str) -> list[str]:

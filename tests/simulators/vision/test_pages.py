@@ -1,6 +1,7 @@
 """Pages: overviews tell no values, searches find slides by captions, and rewards are VRAG-RL's."""
 
 import math
+import random
 import sys
 from typing import Any
 
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 from games.png import encode
 from simulators import conformance
 from simulators.vision import Pages
+from simulators.vision.boards import Board
 from simulators.vision.drawing import reduce
 from simulators.vision.glyphs import ROWS, glyph
 from simulators.vision.pages_acts import Act, read_act
-from simulators.vision.pages_players import GUESS, closer
+from simulators.vision.pages_players import guess
+from simulators.vision.scenes import cell_of
 from simulators.vision.slides import LABELS, VALUES, Deck, Slide, deck, part_of, render
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import accuracy, decoded
@@ -36,7 +39,12 @@ def play(game: Pages, *acts: str) -> dict[str, float]:
     return rewards
 
 
-def asked(game: Pages) -> Slide:
+def printed(world: int = 0, split: str = "train") -> list[Slide]:
+    """The slides in print of a deck."""
+    return [slide for slide in deck(world, split).slides if isinstance(slide, Slide)]
+
+
+def asked(game: Pages) -> Any:
     return game.question.slide
 
 
@@ -45,14 +53,17 @@ def seen(game: Pages) -> np.ndarray:
     return decoded(game.picture(game.messages("viewer")[-1].images[0].hash))
 
 
-@pytest.mark.parametrize("options", [{}, {"split": "test", "max_turns": 3, "world": 5}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"split": "test", "max_turns": 3, "world": 5}, {"objects": True, "split": "train"}], ids=str
+)
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
     assert broken(lambda: Pages(**options), seeds=3, acts=60) == []
 
 
 @pytest.mark.slow
-def test_it_keeps_its_promises_over_many_seeds(capsys: Any) -> None:
-    assert kept_over_many(Pages, {}, capsys)
+@pytest.mark.parametrize("options", [{}, {"objects": True}], ids=str)
+def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
+    assert kept_over_many(lambda: Pages(**options), options, capsys)
 
 
 def test_glyphs_differ_by_hand_and_scale() -> None:
@@ -63,7 +74,7 @@ def test_glyphs_differ_by_hand_and_scale() -> None:
 
 
 def test_a_deck_has_two_editions_of_each_report_and_no_firm_in_two_splits() -> None:
-    decks = [deck(world, split).slides for world in (0, 1) for split in ("train", "test")]
+    decks = [printed(world, split) for world in (0, 1) for split in ("train", "test")]
     for slides in decks:
         assert len(slides) == len({slide.caption for slide in slides}) == 500
         reports: dict[tuple[str, str], list[Slide]] = {}
@@ -85,7 +96,7 @@ def test_all_print_lies_on_the_page() -> None:
 
 
 def test_slides_with_other_values_have_the_same_overview_and_size_to_the_byte() -> None:
-    for slide in deck(0, "train").slides[:40]:
+    for slide in printed()[:40]:
         other = slide._replace(values=tuple(100 + 9 - value for value in slide.values))
         one, two = render(slide), render(other)
         assert encode(reduce(one)) == encode(reduce(two)) and len(encode(one)) == len(encode(two))
@@ -120,17 +131,13 @@ def test_the_blind_are_at_chance_the_oracle_is_right_and_the_flawed_demonstrator
     }
     assert scores["oracle"] == 1.0 and 0.38 <= scores["hasty"] <= 0.62
     acts = {tuple(map(game.players["blind"](game, 0), conformance.walk(game, seed, "blind")))[-1] for seed in range(9)}
-    assert acts == {GUESS}, "it says the same of every slide"
+    assert acts == {guess(VALUES)}, "it says the same of every slide"
     values = [value for slide in game.deck.slides for value in slide.values]
     assert max(np.bincount(values)) / len(values) <= 1 / len(VALUES) + 0.02, "so it is right as often as a value occurs"
 
 
 def test_neither_place_nor_order_nor_words_tell_a_value() -> None:
-    rows = [
-        (slide.year, row, slide.columns[row], slide.values[row])
-        for slide in deck(0, "train").slides
-        for row in range(4)
-    ]
+    rows = [(slide.year, row, slide.columns[row], slide.values[row]) for slide in printed() for row in range(4)]
     for known in zip(*[row[:3] for row in rows], strict=True):
         assert abs(np.corrcoef(known, [row[3] for row in rows])[0, 1]) < 4 / len(rows) ** 0.5
 
@@ -144,7 +151,7 @@ def test_a_match_by_hand() -> None:
     assert play(game, f"search {slide.firm} {slide.topic} {year}") == {}
     (message,) = game.messages("viewer")
     assert message.parts[0] == "Slide 1." and (seen(game) == reduce(render(slide))).all()
-    play(game, closer(slide, row))
+    play(game, slide.closer(row))
     assert seen(game).shape[:2] in {(20, 23), (21, 23), (20, 24), (21, 24)} and game.hit
     assert play(game, f"answer {slide.values[row]}.") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
     assert game.payoffs() == {"viewer": pytest.approx(1.0)}
@@ -227,3 +234,78 @@ def test_a_missing_package_is_reported_at_the_start(monkeypatch: Any) -> None:
         Pages()
     monkeypatch.undo()
     deck.cache_clear()
+
+
+def test_a_deck_of_boards_has_two_of_each_firm_with_the_same_objects_and_no_firm_in_two_splits() -> None:
+    decks = [deck(0, split, True).slides for split in ("train", "test")]
+    for slides in decks:
+        firms: dict[str, list[Board]] = {}
+        for board in slides:
+            assert isinstance(board, Board) and len(set(board.labels)) == 6
+            assert all(len(board.rivals(row)) == 2 and row in board.rivals(row) for row in range(6))
+            firms.setdefault(board.firm, []).append(board)
+        assert len(slides) == 500 and len(firms) == 250
+        assert all({*one.labels} == {*two.labels} and one.year != two.year for one, two in firms.values())
+    assert not {board.firm for board in decks[0]} & {board.firm for board in decks[1]}
+
+
+def test_boards_with_other_digits_have_the_same_overview_and_size_to_the_byte() -> None:
+    for board in deck(0, "train", True).slides[:40]:
+        assert isinstance(board, Board)
+        digits = tuple((digit + 1) % 10 for digit in board.scene.digits)
+        one, two = render(board), render(board._replace(scene=board.scene._replace(digits=digits)))
+        assert encode(reduce(one)) == encode(reduce(two)) and len(encode(one)) == len(encode(two))
+        assert (one != two).any()
+
+
+def test_a_match_over_boards_by_hand() -> None:
+    game = started(objects=True)
+    board, row = asked(game), game.question.row
+    (message,) = game.messages("viewer")
+    assert message.parts == (f"find {board.labels[row]} in {board.firm} {board.year}",)
+    play(game, f"search {board.firm} {board.year}")
+    assert (seen(game) == reduce(render(board))).all() and seen(game).shape == (48, 48, 3)
+    play(game, board.closer(row).lower())
+    cell = "ABCDEFGHI".index(board.closer(row))
+    assert (seen(game) == cell_of(render(board), cell, 48)).all() and game.hit
+    assert play(game, f"answer {board.values[row]}") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
+    assert game.floor == 0.1
+
+
+def test_letters_of_cells_name_nothing_in_print_nor_before_a_search() -> None:
+    game = started(max_turns=12)
+    play(game, "A")
+    assert game.messages("viewer")[-1].text == "Error: search first"
+    play(game, "search harvest", "A")
+    assert game.messages("viewer")[-1].text == "Error: bbox needs four numbers from 0 to 999"
+
+
+def test_players_of_boards() -> None:
+    game = Pages(objects=True, split="train")
+    played = {
+        name: [conformance.play(game, seed, name) for seed in range(150)] for name in ("oracle", "hasty", "moody")
+    }
+    score = {name: np.mean([one["score"] for one in reports]) for name, reports in played.items()}
+    assert score["oracle"] == 1.0 and 0.15 <= score["hasty"] <= 0.45 and 0.5 <= score["moody"] <= 0.75
+    assert not any(one["errors"] for reports in played.values() for one in reports)
+
+
+@pytest.mark.parametrize("kind", Pages.lesson_kinds)
+def test_lessons_are_about_boards(kind: str) -> None:
+    game, rng = Pages(objects=True, split="train"), random.Random(4)
+    for _ in range(20):
+        lesson = game.lesson(rng, kind)
+        images = [part for part in lesson.parts if not isinstance(part, str)]
+        assert len(images) == len(lesson.labels) and {image.hash for image in images} == set(lesson.pictures)
+        words = [word for grid in lesson.labels for row in grid for cell in row for word in cell]
+        if kind == "query":
+            assert lesson.answer.removeprefix("search ") in {board.caption for board in game.deck.slides}
+            assert f"in {lesson.answer.removeprefix('search ')} query" in str(lesson.parts[0])
+        if kind == "figure":
+            assert lesson.answer == f"answer {words[0]}" and images[0].width == 48
+    assert game.lesson(random.Random(7), kind) == game.lesson(random.Random(7), kind)
+
+
+def test_there_is_no_other_lesson() -> None:
+    with pytest.raises(ValueError, match="no lesson 'x'; there are: attribute, glyph, find, words, query, figure"):
+        Pages(objects=True).lesson(random.Random(0), "x")

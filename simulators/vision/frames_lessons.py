@@ -1,0 +1,89 @@
+"""Lessons of `frames` with sheets, by kind.
+
+`lamp`: the sheet of a whole clip after the word `lamp`; labels are the lamp's colours.
+`digit`: the sheet of an interval with an event, or one frame, after `read`; labels are the digits shown, or `none`. The
+answer is the digit if there is only one.
+`edge`: the sheet of a whole clip after `last red` or `first green` and the frames' numbers; labels are the lamp's
+colours, and the answer is the number of the frame, or the clip's end where no frame that is shown has the colour.
+`copy`: a question for a time, or the number of a frame; the answer is the act that looks it up or shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from games.abilities import GroundingLesson, Labels
+from games.png import Album, Pixels
+from simulators.vision.clips import SIDE, WINDOW, Clip, draw_clip, draw_frame, sample
+from simulators.vision.drawing import pick
+from simulators.vision.frames_acts import clock
+
+NONE = "none"
+GAPS = (2 * WINDOW, 5 * WINDOW)
+"""Limits of the length of an interval around an event."""
+
+
+class ClipGame(Protocol):
+    """A game that draws clips of its split."""
+
+    longest: int
+
+    def draw_entity(self, draw: Callable[[], Any], key: Callable[[Any], str]) -> Any: ...
+
+
+def draw_lesson(game: ClipGame, rng: np.random.Generator, kind: str) -> GroundingLesson:
+    """Draw a lesson of a kind in `KINDS` about a clip of the game. Raises ValueError for another kind."""
+    if kind not in LESSONS:
+        raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(LESSONS)}")
+    clip: Clip = game.draw_entity(lambda: draw_clip(rng, game.longest, bool(rng.integers(2))), repr)
+    return LESSONS[kind](clip, rng)
+
+
+def _lamp(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
+    numbers = sample(0, clip.length - 1)
+    return _over_sheet("lamp", clip.sheet(numbers), [clip.colour_at(number) for number in numbers])
+
+
+def _digit(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
+    event = pick(rng, clip.events)
+    if not rng.integers(3):
+        album = Album()
+        number, digit = event.start + int(rng.integers(WINDOW)), str(event.digit)
+        return GroundingLesson(("read", album.add(draw_frame(clip, number))), album.pictures, ((((digit,),),),), digit)
+    length = int(rng.integers(*GAPS))
+    first = max(0, event.start + WINDOW // 2 - int(rng.integers(length)))
+    numbers = sample(first, min(first + length, clip.length) - 1)
+    words = [NONE if (seen := clip.digit_at(number)) is None else str(seen) for number in numbers]
+    shown = {word for word in words if word != NONE}
+    return _over_sheet("read", clip.sheet(numbers), words, shown.pop() if len(shown) == 1 else "")
+
+
+def _edge(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
+    numbers, is_first = sample(0, clip.length - 1), bool(rng.integers(2))
+    text = f"{'first green' if is_first else 'last red'} {' '.join(map(str, numbers))}"
+    colours = [clip.colour_at(number) for number in numbers]
+    return _over_sheet(text, clip.sheet(numbers), colours, str(clip.gap(numbers)[is_first]))
+
+
+def _copy(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
+    if rng.integers(2):
+        return GroundingLesson((f"frame {(number := int(rng.integers(clip.length)))}.",), {}, (), f"frame {number}")
+    numbers, time = sample(0, clip.length - 1), clock(int(rng.integers(clip.length // clip.rate)))
+    return _over_sheet(f"at {time}? {' '.join(map(str, numbers))}", clip.sheet(numbers), [], time)
+
+
+def _over_sheet(text: str, pixels: Pixels, words: Sequence[str], answer: str = "") -> GroundingLesson:
+    """Return a lesson of a text and a sheet, whose first frames have these labels."""
+    album = Album()
+    cells = [(word,) for word in words] + [()] * (SIDE**2 - len(words))
+    labels: Labels = tuple(tuple(cells[row * SIDE : (row + 1) * SIDE]) for row in range(SIDE))
+    return GroundingLesson((text, album.add(pixels)), album.pictures, (labels,), answer)
+
+
+LESSONS: Mapping[str, Callable[[Clip, np.random.Generator], GroundingLesson]] = {
+    "lamp": _lamp, "digit": _digit, "edge": _edge, "copy": _copy,
+}  # fmt: skip
+KINDS = tuple(LESSONS)

@@ -1,0 +1,51 @@
+"""Lessons of `pages` with objects, by kind: those of `zoom` about boards, and `query` and `figure`.
+
+`query`: a question after which to search; the answer is the search for all that names the slide.
+`figure`: a cell at full size after `read`; each of its labels is the digit, and the answer says it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from games.abilities import GroundingLesson
+from games.png import Album
+from simulators.vision.boards import CELLS, SIDE, draw_things, place
+from simulators.vision.drawing import pick
+from simulators.vision.scenes import CELL, Scene, cell_of, paint
+from simulators.vision.slides import Deck
+from simulators.vision.zoom_lessons import LESSONS
+from simulators.vision.zoom_lessons import draw_lesson as draw_scene_lesson
+
+KINDS = (*LESSONS, "query", "figure")
+
+
+class Boards:
+    """Scenes of boards, for the lessons of `zoom`."""
+
+    names, layout = tuple(CELLS), "picture"
+
+    def draw_scene(self, rng: np.random.Generator) -> Scene:
+        """Draw a board's scene."""
+        return place(rng, draw_things(rng))
+
+
+def draw_lesson(deck: Deck, rng: np.random.Generator, kind: str) -> GroundingLesson:
+    """Draw a lesson of a kind in `KINDS`, with names from a deck. Raises ValueError for another kind."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
+    if kind == "figure":
+        return _figure(rng)
+    if kind != "query":
+        return draw_scene_lesson(Boards(), rng, kind)
+    slide = pick(rng, deck.slides)
+    question = slide.question(int(rng.integers(len(slide.labels))))
+    return GroundingLesson((f"{question} query",), {}, (), f"search {slide.caption}")
+
+
+def _figure(rng: np.random.Generator) -> GroundingLesson:
+    scene, album = place(rng, draw_things(rng)), Album()
+    cell = int(rng.integers(SIDE**2))
+    digit = str(scene.digits[cell])
+    image = album.add(cell_of(paint(scene, rng), cell, CELL))
+    return GroundingLesson((image, "read"), album.pictures, ((((digit,),),),), f"answer {digit}")
