@@ -59,6 +59,7 @@ def definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "qwen_xml"])
 @settings(max_examples=300, deadline=None)
 @given(calls=_several())

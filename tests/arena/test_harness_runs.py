@@ -40,6 +40,7 @@ def configured(*assignments: str) -> Experiment:
     return compose([text_layer("test", RUN), *map(set_layer, assignments)])
 
 
+@pytest.mark.slow
 def test_a_policy_learns_from_matches_of_a_program(tmp_path: Path) -> None:
     """The gate compares the sampled tokens of every stream with the trainer's, and stops the run if they differ."""
     lab = finished(tmp_path / "run", configured())

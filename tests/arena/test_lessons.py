@@ -31,6 +31,7 @@ def learned(folder: Path) -> list[dict[str, Any]]:
     return [row["learn"]["doctor"] for row in RunFolder.open(folder).metrics.read()]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_resumed_run_has_the_same_weights(kind: str, tmp_path: Path) -> None:
     data = written(tmp_path / "rows.jsonl", ROWS[kind](20))
@@ -40,6 +41,7 @@ def test_a_resumed_run_has_the_same_weights(kind: str, tmp_path: Path) -> None:
         assert learned(folder) == learned(tmp_path / "whole")
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("kind", ROWS)
 def test_the_held_out_rows_are_learned_too(kind: str, tmp_path: Path) -> None:
     """What the rows teach holds for rows that no update saw, and their evaluation changes no weight."""
@@ -190,6 +192,7 @@ def test_matches_of_a_run_are_rows_by_a_condition(tmp_path: Path) -> None:
         assert again.code == 2 and any(word in again.line for word in why.split("|")), again
 
 
+@pytest.mark.slow
 def test_matches_of_a_run_are_texts_for_continued_pre_training(tmp_path: Path) -> None:
     """Each chat of the run is one text with the contents of all its messages; nothing else is learned."""
     played = tmp_path / "played"

@@ -71,6 +71,7 @@ def printed(code: str) -> int:
     return int(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
 def test_what_was_freed_and_kept_is_given_back_on_demand_or_when_it_is_much() -> None:
     code = "take(); take(20); kept = mb(); {}(); print(kept - mb())"

@@ -100,6 +100,7 @@ def test_one_level_of_one_pixel_changes_hash_and_log_probabilities(config: str, 
     assert 0 < np.abs(one - two).max() < 0.1
 
 
+@pytest.mark.slow
 def test_replies_are_those_of_another_engine(config: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs transformers' own pass over all pixels for every token."""
     monkeypatch.setitem(ENGINES, "seeing", f"{PLACE}:Seeing")
@@ -143,6 +144,7 @@ def test_a_model_that_cannot_see_reads_a_placeholder_and_is_named(config: str) -
     assert "policy 'shared' cannot see: it reads [image png 64x48 00000000] instead" in note
 
 
+@pytest.mark.slow
 def test_a_stream_of_a_window_keeps_its_images(config: str, tmp_path: Path) -> None:
     """Each later stream shows the last exchange again, with its picture."""
     roles = Path(given(config).roles or "")
@@ -159,6 +161,7 @@ def test_a_stream_of_a_window_keeps_its_images(config: str, tmp_path: Path) -> N
         assert len(second.media) == 2
 
 
+@pytest.mark.slow
 def test_a_limit_on_images_learns_from_each_context_as_it_was_sampled(config: str, tmp_path: Path) -> None:
     """Each later stream has the newest picture, and a placeholder in place of each older one."""
     (tmp_path / "roles").mkdir()

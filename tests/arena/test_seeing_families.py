@@ -49,6 +49,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return dict(load_module(folder, frozen=True).named_parameters())
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "smolvlm"])
 def test_a_family_plays_as_transformers_computes_and_learns(family: str, config: Configs, tmp_path: Path) -> None:
     finished(tmp_path / "run", given(config(family)))

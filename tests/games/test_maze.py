@@ -40,6 +40,7 @@ def test_every_maze_has_exactly_one_way_between_any_two_cells(size):
         assert distances(doors, game.start) == reached and game.shortest() == reached[game.goal]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("size", [2, 3, 6])
 def test_a_layout_is_shared_by_all_matches_and_near_and_far_starts_are_apart(size: int) -> None:
     games = {starts: Maze(size=size, layout=5, starts=starts, view="place") for starts in ("any", "near", "far")}

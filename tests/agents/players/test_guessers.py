@@ -77,13 +77,14 @@ def test_a_consistent_guesser_never_tries_what_cannot_be():
     assert statistics.fmean(turns) < 4.5
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("size", [2, 5, 9])
 def test_who_reads_the_map_takes_the_shortest_way(size):
     for report in reports("maze", "map_reader", 100, size=size):
         assert report["efficiency"] == games.make("maze").theory["max_efficiency"]
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("size", "view"), [(2, "full"), (5, "partial"), (9, "partial")])
 def test_a_hand_on_the_wall_leads_to_the_goal_in_time(size, view):
     seen = list(reports("maze", "wall_follower", 1000 if size == 5 else 100, size=size, view=view))

@@ -232,6 +232,7 @@ def test_two_runs_and_two_matches_stand_side_by_side(page: Page) -> None:
     page.to("#/compare/negotiation/bargain", "h1")
 
 
+@pytest.mark.slow
 def test_a_live_run_grows_without_a_reload(browser: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", iterations=2)
     with served(tmp_path) as link:

@@ -237,6 +237,7 @@ class Tabular(Ilql):
         return one[[CELLS[t.messages[0].text] for t in turns]], one[[[*STEPS].index(t.raw) for t in turns]]
 
 
+@pytest.mark.slow
 def test_ilql_stitches_a_way_that_no_walk_took_and_cloning_does_not() -> None:
     """As in LMRL-Gym: the best way is absent from the data, but each step of it is there."""
     rng, shortest = np.random.default_rng(0), maze().shortest()

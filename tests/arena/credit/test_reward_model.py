@@ -109,6 +109,7 @@ def test_a_score_is_paid_on_the_last_turn_and_reads_the_last_stream(model: Path)
     assert [c.rewards[-1] for c in assign(batch, rule)] == pytest.approx([2 * float(f[-1]) for f in found])
 
 
+@pytest.mark.slow
 def test_the_alarm_rises_when_a_model_that_pays_for_length_is_exploited(pays_length: Path) -> None:
     """Replies get longer and worse: the learned reward rises, and the true outcome falls."""
     notes: list[str] = []

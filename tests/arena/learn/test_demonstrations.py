@@ -211,6 +211,7 @@ def test_the_best_matches_of_a_log_are_shown(shower: Path, tmp_path: Path, seat:
         assert sample.learned.all() and (sample.behaviour == 0).all() and sample.source == "demonstration"
 
 
+@pytest.mark.slow
 def test_a_log_of_the_same_policy_is_shown_token_for_token(shower: Path, tmp_path: Path) -> None:
     lab = started(tmp_path / "run", f"learn.demonstrations={{run: {shower}, best: 1.0, matches: 12}}")
     rows = list(RunFolder.open(shower).log.rows())

@@ -98,6 +98,7 @@ def test_critics_stop_or_leave_out(name: str) -> None:
     assert all(np.isfinite(v).all() for v in wait(careful.predict([c.trajectory for c in huge]))["values"])
 
 
+@pytest.mark.slow
 def test_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
     """A run that learns, then is made to diverge: the commit before is still there, and the run goes on from it."""
     run = tmp_path / "run"

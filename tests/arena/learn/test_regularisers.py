@@ -222,6 +222,7 @@ def test_a_band_resumed_from_its_json_goes_on_the_same(updates: list[list[float]
     assert through == resumed
 
 
+@pytest.mark.slow
 def test_a_trainer_keeps_the_bands_past_once_per_update() -> None:
     model = tiny()
     rule = LearnSpec.model_validate(

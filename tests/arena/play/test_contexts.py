@@ -87,6 +87,7 @@ def test_a_match_ends_where_its_context_and_the_next_reply_exceed_the_models_pos
     assert roomy.report["ended"] != "context" and roomy.reason == ""
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("engine", [InProcessEngine, ToyEngine])
 def test_a_match_by_a_model_of_few_positions_ends_where_they_are_taken(engine: Any, tmp_path: Path) -> None:
     folder = short_nano(tmp_path / "short")

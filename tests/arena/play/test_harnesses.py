@@ -37,7 +37,7 @@ def matches(harness: str, count: int = 2, **settings: Any) -> tuple[list[MatchRe
 
 @pytest.mark.parametrize(
     "program",
-    [pytest.param(one, marks=pytest.mark.slow if n in (1, 2) else (), id=" ".join(one)) for n, one in enumerate(SDK)],
+    [pytest.param(one, marks=pytest.mark.slow if n else (), id=" ".join(one)) for n, one in enumerate(SDK)],
 )
 def test_the_unmodified_sdk_in_a_loop_with_tools(program: tuple[str, ...]) -> None:
     pytest.importorskip("openai")
@@ -57,6 +57,7 @@ def test_both_apis_give_the_same_matches() -> None:
     assert by_api[0] == by_api[1]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("family", [*TOOL_FAMILIES, "nano"])
 def test_a_loop_that_rewrites_json_extends_its_conversation(family: str) -> None:
     records, notes = matches(command("graph_loop"), 6, family=family)

@@ -23,6 +23,7 @@ def rows(folder: Path) -> list[Any]:
     return [json.loads(line)["learn"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_planted_preference_is_learned_and_resume_repeats_every_bit(tmp_path: Path) -> None:
     given, whole = examples(360, group=4), tmp_path / "whole"
     wait(training(whole, given, epochs=3).run())
@@ -50,6 +51,7 @@ def test_a_planted_preference_is_learned_and_resume_repeats_every_bit(tmp_path: 
     assert len(rows(whole)) == 3
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("objective", ["logistic", "squared"])
 def test_labels_are_learned(tmp_path: Path, objective: Any) -> None:
     given = examples(240, objective)

@@ -28,6 +28,7 @@ def test_it_does_over_a_thousand_seeds(options):
     assert all(finding.ok for finding in check(lambda: Desk(**options), seeds=1000, acts=20_000))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("domain", ["shop", "airline"])
 def test_who_says_what_the_script_would_is_served_like_the_script(domain):
     for seed in range(25):

@@ -43,6 +43,7 @@ def started(seed: int = 3, **options: Any) -> Reach:
     return game
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     "options", [{}, {"task": "mixed", "split": "test", "progress": True}, {"bins": 5, "max_turns": 8}], ids=str
 )

@@ -76,6 +76,7 @@ def looked() -> tuple[list[np.ndarray], list[np.ndarray], list[int]]:
     return coarse, fine, digits
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("is_linear", [True, False])
 def test_a_probe_reads_digits_from_crops_and_none_from_the_overview(looked: Any, is_linear: bool) -> None:
     coarse, fine, digits = looked
