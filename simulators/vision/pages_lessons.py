@@ -24,6 +24,7 @@ class Boards:
     """Scenes of boards, for the lessons of `zoom`."""
 
     names, layout = tuple(CELLS), "picture"
+    act, bins, cells = "cell", 0, SIDE  # looks are written as in `zoom`
 
     def draw_scene(self, rng: np.random.Generator) -> Scene:
         """Draw a board's scene."""

@@ -26,7 +26,7 @@ TEXT = {
     "num_key_value_heads": 2, "head_dim": 16, "vocab_size": WORDS, "max_position_embeddings": 1024, "pad_token_id": 0,
     "bos_token_id": 1, "eos_token_id": 2,
 }
-QWEN = {
+QWEN: dict[str, Any] = {
     "text_config": {**TEXT, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}},
     "vision_start_token_id": 3, "vision_end_token_id": 4, "video_token_id": 16,
 }

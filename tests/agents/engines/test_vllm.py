@@ -303,9 +303,9 @@ def test_replies_to_images_have_the_log_probabilities_of_the_weights(family: str
     wait(engine.open())
     try:
         wait(engine.publish("p", 1, ModuleWeights(model)))
-        for one, got in zip(asked, generate(engine, asked), strict=True):
+        for context, got in zip(asked, generate(engine, asked), strict=True):
             played = Stream()
-            played.observe(one.ids, one.media)
+            played.observe(context.ids, context.media)
             played.wrote(got.ids, got.logprobs, 0)
             wanted = bare_scores(model, vision, played, vision.image_token)
             assert got.logprobs == pytest.approx(wanted.tolist(), abs=1e-4)
