@@ -30,7 +30,7 @@ def vision(family: str, folder: Path, settings: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("size", [(24, 24), (16, 48), (40, 24), (200, 130), (3, 3)])
 def test_patches_are_those_of_transformers(family: str, size: tuple[int, int], tmp_path: Path) -> None:
     ours = vision(family, tmp_path, PROCESSOR)
-    theirs = Qwen2VLImageProcessorPil(**PROCESSOR, patch_size=4, merge_size=2, temporal_patch_size=2)
+    theirs = Qwen2VLImageProcessorPil(**PROCESSOR)
     image = picture(5, *size)
     wanted = theirs(decode_picture(BYTES[image.hash]), return_tensors="np")
     fit = ours.fit(*size)
