@@ -79,12 +79,12 @@ def test_too_few_open_files_are_one_line_that_names_the_limit(monkeypatch: pytes
 
 def test_a_hang_up_ends_a_command_unless_it_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "hang.py").write_text("import signal\nsignal.raise_signal(signal.SIGHUP)\n")
-    before = signal.getsignal(signal.SIGHUP)
-    told = arena("show", "game", f"{tmp_path}/hang.py:Game")
-    assert (told.code, told.line) == (129, "ended by SIGHUP")
-    assert signal.getsignal(signal.SIGHUP) == before
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
     try:
+        told = arena("show", "game", f"{tmp_path}/hang.py:Game")
+        assert (told.code, told.line) == (129, "ended by SIGHUP")
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
         assert "has no class 'Game'" in refused("show", "game", f"{tmp_path}/hang.py:Game")
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -374,7 +374,11 @@ WHOLE: dict[str, dict[str, Any]] = {
     "margin": {"part": "right", "over": "match"},
     "quality": {"part": "right"},
     "judge": {"policy": "wise", "rubric": RUBRIC},
+    "belief": {"policy": "wise"},
+    "reward_model": {"model": "nano"},
 }
+MEASURED = ("judge.good", "belief.process", "reward_model.learned")
+"""Measures that these stages read."""
 FIXED = sorted(set(STAGES) - {"shuffle", "kl_penalty"})
 
 turn = st.tuples(
@@ -391,7 +395,7 @@ def played(turns: list[Any], i: int, role: str = "solver") -> tuple[Trajectory, 
 
 def by_match(found: list[tuple[Trajectory, np.ndarray]], name: str) -> dict[str, dict[str, list[float]]]:
     measured = [g for _, g in found]
-    batch = TurnBatch([t for t, _ in found], measures={"gold": measured, "judge.good": measured})
+    batch = TurnBatch([t for t, _ in found], measures=dict.fromkeys(("gold", *MEASURED), measured))
     columns = named_rewards(batch, [choose("stage", name, **WHOLE.get(name, {}))])
     cuts = {n: np.split(c, batch.starts[1:-1]) for n, c in columns.items()}
     return {t.match: {n: cuts[n][i].tolist() for n in cuts} for i, (t, _) in enumerate(found)}
@@ -417,9 +421,8 @@ def test_the_order_of_matches_and_other_roles_matches_change_nothing(
 
 @pytest.mark.parametrize("name", sorted(STAGES))
 def test_nobody_to_reward_is_no_error(name: str) -> None:
-    measures: dict[str, Any] = {"gold": [], "old": [], "reference": [], "judge.good": [], "reward_model.learned": []}
-    needed: dict[str, Any] = {"shuffle": {"part": "right"}, "reward_model": {"model": "nano"}}
-    chosen = needed.get(name, WHOLE.get(name, {}))
+    measures: dict[str, Any] = {name: [] for name in ("gold", "old", "reference", *MEASURED)}
+    chosen = {"part": "right"} if name == "shuffle" else WHOLE.get(name, {})
     empty = named_rewards(TurnBatch([], measures=measures), [choose("stage", name, **chosen)])
     assert all(not len(column) for column in empty.values())
 
@@ -475,7 +478,7 @@ def test_a_refusal_names_the_file_and_line() -> None:
 
 
 def test_settings_survive_the_way_through_yaml() -> None:
-    stages = [{name: WHOLE.get(name, {})} for name in FIXED if name not in ("shuffle", "reward_model")]
+    stages = [{name: WHOLE.get(name, {})} for name in FIXED if name != "reward_model"]
     given = compose([text_layer("a", RUN)])
     given = given.model_copy(update={"credit": CreditSpec.model_validate(dict(stages=stages))})
     again = compose([text_layer("b", to_yaml(given))])
