@@ -69,6 +69,7 @@ def test_accuracy_counts_ties_half() -> None:
     assert crossed == {"held_out_accuracy": 1.0}
 
 
+@pytest.mark.slow
 def test_texts_are_learned_and_rows_that_are_too_long_are_counted(tmp_path: Path) -> None:
     long = {"messages": [{"role": "user", "content": "take 1 " * 2000}, {"role": "assistant", "content": "no"}]}
     finished(tmp_path / "chats", taught(written(tmp_path / "rows.jsonl", [*chats(7), long]), "chats", "iterations=1"))
@@ -170,6 +171,7 @@ def test_stages_name_policies_and_earlier_stages(tmp_path: Path) -> None:
             sft(context, policy="x", data=data)
 
 
+@pytest.mark.slow
 def test_matches_of_a_run_are_rows_by_a_condition(tmp_path: Path) -> None:
     played = tmp_path / "played"
     finished(played, experiment("iterations=2"))
@@ -208,6 +210,7 @@ def test_matches_of_a_run_are_texts_for_continued_pre_training(tmp_path: Path) -
     assert [row["text"] for row in texts] == ["\n".join(m["content"] for m in row["messages"]) for row in chats]
 
 
+@pytest.mark.slow
 def test_rows_are_imitated_beside_play(tmp_path: Path) -> None:
     """With `mixed` the loss of play has the rest of the weight: at 1 nothing but the rows is learned."""
     data = written(tmp_path / "rows.jsonl", chats(20))

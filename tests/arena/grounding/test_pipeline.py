@@ -60,6 +60,7 @@ def is_phase(wanted: tuple[int, str], what: str, value: object) -> bool:
     return what == "phase" and value == wanted
 
 
+@pytest.mark.slow
 def test_stages_go_on_from_the_grounded_weights_and_resume_repeats_every_bit(given: str, tmp_path: Path) -> None:
     whole = wait(start_pipeline(pipeline(given), tmp_path / "whole", Quiet()))
     stages = [whole / "stages" / name for name in ("01-see", "02-more", "03-rl")]

@@ -222,6 +222,7 @@ def test_a_run_with_a_league_stopped_anywhere_goes_on_as_if_never_stopped(
     same(folder, unbroken[0])
 
 
+@pytest.mark.slow
 def test_separate_policies_meet_each_others_past_selves(
     unbroken: tuple[Path, Lab], roles: Path, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ def learned(rule: LearnSpec = RULE, seed: int = 0) -> float:
     return float(np.mean(shares[-5:]))
 
 
+@pytest.mark.slow
 def test_a_nano_policy_learns_a_task_of_several_turns() -> None:
     assert learned() > LEARNED
 

@@ -149,6 +149,7 @@ def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Pat
     assert float(mean.double() @ direction) == pytest.approx(slope, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_distillation_steps_come_nearer_to_the_teacher() -> None:
     model, teacher, rng = tiny(), tiny(1), np.random.default_rng(0)
     rule = LearnSpec.model_validate({"lr": 1e-2, "regularisers": {"kl": {"weight": 1.0, "estimate": "k2"}}})

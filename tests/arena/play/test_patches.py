@@ -127,6 +127,7 @@ def test_the_gradient_is_that_of_finite_differences(seed: int, tmp_path: Path) -
     assert abs(expected) > 0.01
 
 
+@pytest.mark.slow
 def test_patches_reach_the_loss_by_imitation_alone() -> None:
     """Mutations: whatever else is said of patches changes nothing to the bit, and with weight 0 they do nothing."""
     model = tiny(vocabulary=SIZE)
