@@ -42,7 +42,7 @@ PERSON = (
     "{{scripted: [oracle], matches: {lessons}, epochs: 2, minibatches: 32, lr: 3e-3}}}}"
 )
 ARMS = {"script": ("", "oracle"), "model": (PERSON, "customer"), "shared": ("", "agent")}
-"""By arm, the settings of the person's policy and the policy at the customer's seat."""
+"""Settings of the person's policy, and the policy at the customer's seat, by arm."""
 
 
 def open_arm(stack: ExitStack, name: str, lessons: int) -> Lab:

@@ -115,7 +115,7 @@ class GroundingLesson(NamedTuple):
 
 @runtime_checkable
 class Grounds(Ability, Protocol):
-    """A game that provides lessons: labelled images of its world, to train on before play."""
+    """Ability to draw lessons: labelled images of the game's world, to train on before play."""
 
     lesson_kinds: Sequence[str]
 

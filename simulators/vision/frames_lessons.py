@@ -27,7 +27,7 @@ GAPS = (2 * WINDOW, 5 * WINDOW)
 
 
 class ClipGame(Protocol):
-    """A game that draws clips of its split."""
+    """Part of `frames` that draws clips of the split."""
 
     longest: int
 

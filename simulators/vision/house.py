@@ -112,7 +112,7 @@ class House(NamedTuple):
         return inside
 
     def step(self, pose: Pose) -> Pose:
-        """Return the pose after a step. Who walks into something slides along it, or stays."""
+        """Return the pose after a step. A walker that hits something slides along it, or stays."""
         x, y, heading = ahead = step(pose)
         places = (ahead, Pose(x, pose.y, heading), Pose(pose.x, y, heading))
         return next((place for place in places if self.is_free(place.x, place.y)), pose)

@@ -1,4 +1,4 @@
-"""Paths through houses: an expert's acts to a thing, and what a walked path is worth (SPL, nDTW)."""
+"""Paths through houses: an expert's acts to a thing, and scores of a walked path (SPL, nDTW)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def perform(house: House, pose: Pose, act: Act) -> list[Pose]:
 
 @lru_cache(maxsize=1024)
 def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
-    """Return the route of who goes to these things one after another, and stops at the last.
+    """Return the route of an expert that goes to these things in order, and stops at the last.
 
     Raises SimulatorFault if it takes more than 200 acts.
     """

@@ -31,7 +31,7 @@ LONGEST = 64
 
 
 class TableGame(Protocol):
-    """A game that draws tables."""
+    """Part of `reach` that draws tables of the split."""
 
     task: str
     bins: int

@@ -28,14 +28,14 @@ FLOORS = (0.016, 0.01, 0.006, 0.001)
 
 
 class Rooms3D(Seeing):
-    """Game of one viewer, who walks through a house that it sees in first person, to the thing that it is told.
+    """Game of one viewer, who walks through a house, seen in first person, to the thing that the instruction names.
 
     Acts: one to three of `go 25`, `go 50`, `go 75` (centimetres; `forward` is the same), `left 15`, `left 30`,
     `left 45` (degrees), `right` alike, and `stop`, which ends the match. Options besides Simulator's: rooms 1 to 4;
     things 2 to 4, exactly two of them of the wanted form; landmark, whether the instruction leads past another thing
     (with 3 things or more); distance, metres before the end of the expert's path at which the match starts, in a random
     heading, or 0 for the whole path; budget, the maximum number of acts as a multiple of the expert's (the match ends
-    early at it, and the viewer is not told); size of the picture's side, 16 to 256 pixels.
+    early at it, which the viewer does not know); size of the picture's side, 16 to 256 pixels.
 
     Reward part "arrived": 15 (1 - d / 3) for a stop at d metres from the middle of the thing, as in ActiveVLN. A stop
     is right up to 80 cm there instead of 3 m, as rooms are 4 m wide, so a success pays 11 to 13.

@@ -29,7 +29,7 @@ TURNED = HEADINGS // 8
 
 
 class HouseGame(Protocol):
-    """A game that draws houses."""
+    """Part of `rooms3d` that draws houses of the split."""
 
     size: int
 

@@ -25,7 +25,7 @@ CELLS = {"left": (1, 0), "top": (0, 1), "right": (1, 2), "bottom": (2, 1)}
 
 
 class RoomGame(Protocol):
-    """A game that draws tasks."""
+    """Part of `rooms` that draws tasks of the split."""
 
     def draw_task(self, rng: np.random.Generator) -> Task: ...
 

@@ -45,7 +45,7 @@ def _furnisher(see: See) -> Callable[[Played, int], Answer]:
 
 
 def _reviser(game: Played, seed: int) -> Answer:
-    """Return a player that looks anew at the walls each turn, as `weak` does, and writes layouts until one fits."""
+    """Return a player that reads the walls again each turn, as `weak` does, and writes layouts until one fits."""
     rng = np.random.default_rng([seed, 1])
 
     def act(seen: View) -> str:

@@ -82,7 +82,7 @@ class Slide(NamedTuple):
         return f"How much is {self.labels[row]} in {self.firm}, {self.topic} {self.year}?"
 
     def rivals(self, row: int) -> list[int]:
-        """Return the row alone: nobody takes one label for another."""
+        """Return the row alone, because no label is confused with another."""
         return [row]
 
     def closer(self, row: int) -> str:

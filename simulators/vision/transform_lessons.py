@@ -41,7 +41,7 @@ class Untouched:
 
 
 class DrawsScenes(Protocol):
-    """A game that draws scenes."""
+    """Part of `transform` that draws scenes of the split."""
 
     def draw_scene(self, rng: np.random.Generator) -> Scene: ...
 

@@ -26,7 +26,7 @@ NOTHING = "nothing"
 
 
 class SceneGame(Looking, Protocol):
-    """A game that draws scenes."""
+    """Part of `zoom` that draws scenes of the split."""
 
     def draw_scene(self, rng: np.random.Generator) -> Scene: ...
 
