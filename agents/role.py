@@ -150,6 +150,9 @@ class Role(Part):
     reply: ReplySpec = ReplySpec()
     sampling: Sampling = Sampling()
     memory: Memory = Memory()
+    tools: list[str | dict[str, JsonValue]] = []
+    """Tools of every seat with this role, besides the game's own: `calculator`, `python`, path/to/file.py:name, or a
+    mapping (docs/tools.md). Relative paths start at the role's file."""
     images: ImageMemory | None = None
     """Limit on the images in a context, such as `{keep: 2}`; null keeps all."""
     history: Literal["keep", "strip"] = "keep"

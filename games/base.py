@@ -358,7 +358,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return "\n".join(self._transcript)
 
     def close(self) -> None:
-        """Do nothing: a text game holds no resources."""
+        """Release the resources of the match, such as processes; by default there are none."""
 
     def __str__(self) -> str:
         return str(self.metadata["name"])

@@ -27,7 +27,7 @@ from games.untrusted_json import from_text
 from simulators.base import SimulatorFault
 from simulators.calls import Call, read_calls
 
-__all__ = ["Call", "Tool", "describe", "read_calls", "run"]
+__all__ = ["Call", "Content", "Tool", "describe", "read_calls", "run", "run_with_pictures"]
 
 RESULT_LENGTH = 2_000
 """Maximum number of characters of a result."""
@@ -55,10 +55,18 @@ SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
+class Content:
+    """Result of a tool that may show pictures: a text, and the bytes of picture files."""
+
+    text: str
+    pictures: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
 class Tool:
     """A tool that a model may call: `shape` describes it, `function` runs it. Create one with `Tool.of`.
 
-    The function takes validated arguments, returns text or JSON-able data, and refuses by ValueError.
+    The function takes validated arguments. It returns text, JSON-able data or `Content`, and refuses by ValueError.
     """
 
     shape: Shape
@@ -106,12 +114,21 @@ def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
     A result over `most` characters is cut, with a note. A failure of any kind returns a text that starts with `Error:`,
     except that SimulatorFault passes through.
     """
+    return run_with_pictures(tools, call, most).text
+
+
+def run_with_pictures(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> Content:
+    """Run the call as `run` does, and return the result's text with its pictures, which are not checked."""
+    result = _result(tools, call)
+    content = result if isinstance(result, Content) else Content(result)
     # Surrogates stand for nothing and no encoder takes them.
-    text = _result(tools, call).encode("utf-8", "replace").decode("utf-8")
-    return text if len(text) <= most else f"{text[:most]}… (cut: {most:,} of {len(text):,} characters)"
+    text = content.text.encode("utf-8", "replace").decode("utf-8")
+    if len(text) > most:
+        text = f"{text[:most]}… (cut: {most:,} of {len(text):,} characters)"
+    return Content(text, content.pictures)
 
 
-def _result(tools: Sequence[Tool], call: Call) -> str:
+def _result(tools: Sequence[Tool], call: Call) -> str | Content:
     name = one_line(call.name, 64)
     if call.problem:
         return f"Error: {name + ': ' if name else ''}{call.problem}."
@@ -123,7 +140,7 @@ def _result(tools: Sequence[Tool], call: Call) -> str:
         return f"Error: {'; '.join(problems)}. Use {tool.shape.signature}."
     try:
         result = tool.function(**arguments)
-        return result if isinstance(result, str) else _compact(result)
+        return result if isinstance(result, str | Content) else _compact(result)
     except SimulatorFault:
         raise
     except TimeoutError:
@@ -151,7 +168,9 @@ def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
         return {}, [_problem(shape, one["type"], one["loc"], one["msg"]) for one in errors[:MOST_PROBLEMS]]
-    return {name: getattr(validated, f"p{index}") for index, name in enumerate(shape.names)}, []
+    given = validated.model_fields_set  # a parameter that is left out keeps its own default
+    places = {name: f"p{index}" for index, name in enumerate(shape.names)}
+    return {name: getattr(validated, place) for name, place in places.items() if place in given}, []
 
 
 def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:

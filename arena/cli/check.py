@@ -135,10 +135,10 @@ def check_game(
 
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000
     """
-    import games
     from agents.reply import visible
     from arena.config.sources import game_options
     from arena.evaluate.evaluation import make_game
+    from arena.play import making
     from arena.play.settings import GameSpec
     from games.conformance import kit as of_games
     from simulators import conformance as of_simulators
@@ -148,7 +148,7 @@ def check_game(
     game = make_game(GameSpec(name=name, options=options))
 
     def make() -> Any:
-        return games.make(name, **options)
+        return making.make_game(name, options)
 
     simulated = isinstance(game, Simulator)
     kit, count = (of_simulators if simulated else of_games), len(of_games.CHECKS)

@@ -14,6 +14,7 @@ from typing import Any
 
 import games
 from arena.errors import StoreError
+from arena.play.making import SEAT_TOOLS
 from arena.store import checkpoints
 from games.abilities import Mark
 from games.contracts import Deal
@@ -28,15 +29,15 @@ MAX_TOKENIZER = 50 * 10**6
 def deal_facts(game: str, options: str, seed: int, acts: Iterable[tuple[str, str]]) -> dict[str, dict[str, Any]]:
     """Return a match's public facts (key "") and each seat's private facts when it first moves.
 
-    `options` is JSON; `acts` are the match's (seat, act) pairs. Returns {} for a game that is not part of Arena, whose
-    code is never run here, and for a log that was edited or has other rules.
+    `options` is JSON; `acts` are the match's (seat, act) pairs. Returns {} for a game or tools that are not part of
+    Arena, whose code is never run here, and for a log that was edited or has other rules.
 
     >>> deal_facts("kuhn_poker", "{}", 7, [("first", "BET"), ("second", "FOLD")])["first"]
     {'card': 'Q'}
     """
     from arena.evaluate.deal_facts import replay_facts
 
-    if game not in games.GAMES:
+    if game not in games.GAMES or SEAT_TOOLS in options:
         return {}
     try:
         found = replay_facts(Deal(game, json.loads(options), seed), acts)
@@ -52,7 +53,7 @@ def find_marks(game: str, options: str, seed: int, acts: Iterable[tuple[str, str
     """Return the places in images that each act names. Arguments and exceptions are as for `deal_facts`; else []."""
     from arena.evaluate.deal_facts import replay_marks
 
-    if game not in games.GAMES:
+    if game not in games.GAMES or SEAT_TOOLS in options:
         return []
     try:
         return replay_marks(Deal(game, json.loads(options), seed), acts)

@@ -110,10 +110,14 @@ class Experiment(Spec):
         return self.source is None and self.play.overlaps
 
     def all_tables(self) -> list[TableSpec]:
-        """Return the run's games with their seats: `tables`, or a list of one made of `game` and `seats`."""
-        if self.tables is not None:
-            return self.tables
-        return [TableSpec(game=self.game, seats=self.seats)] if self.game and self.seats is not None else []
+        """Return the run's games with their seats: `tables`, or a list of one made of `game` and `seats`.
+
+        Tools of seats are among the options of their game.
+        """
+        tables = self.tables
+        if tables is None:
+            tables = [TableSpec(game=self.game, seats=self.seats)] if self.game and self.seats is not None else []
+        return [table.with_tools() for table in tables]
 
     def with_tables(self, tables: list[TableSpec]) -> "Experiment":
         """Return a copy of the experiment in which `tables`, one per game, replace the games and seats."""

@@ -14,10 +14,10 @@ from agents.players.spend import EndpointSpec
 from arena.config.experiment import Experiment, LearnSpec
 from arena.config.kinds import with_hints
 from arena.config.presets import preset_in
+from arena.config.role_tools import with_role_tools
 from arena.config.sources import Layer, as_mapping, text_layer
 from arena.errors import ConfigError
 from arena.parts.chosen import Kind, Kinds, settings_model
-from arena.play.settings import SeatSpec
 from arena.store.files import CONFIG, STAGES
 
 
@@ -57,7 +57,7 @@ def compose(layers: Iterable[Layer]) -> Experiment:
         what = "this takes a single experiment, not a pipeline (arena run selfplay --config runs one)"
         raise ConfigError(f"{source}: it has `stages`, and {what}")
     try:
-        return Experiment.model_validate(merge(nano_defaults(settings), settings))
+        return with_role_tools(Experiment.model_validate(merge(nano_defaults(settings), settings)))
     except ValidationError as error:
         raise ConfigError(explain(error, stack)) from None
 
@@ -204,7 +204,7 @@ def with_policies(experiment: Experiment, mode: Literal["shared", "separate"]) -
                     f"seats.{seat}: policy '{name}' would have two different initial settings: "
                     "name the policies in the config"
                 )
-            seats[seat] = SeatSpec(role=spec.role, policy=name)
+            seats[seat] = spec.model_copy(update={"policy": name})
         tables.append(table.model_copy(update={"seats": seats}))
     return experiment.with_tables(tables).model_copy(update={"policies": policies})
 

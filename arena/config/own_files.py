@@ -16,6 +16,7 @@ from agents.role import list_roles
 from agents.weights import home
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError, StoreError
+from arena.play.making import SEAT_TOOLS
 from arena.play.settings import GameSpec, TableSpec
 from arena.store.files import explained, inside, make_folder, write_atomic
 from arena.store.manifest import fingerprint
@@ -23,6 +24,7 @@ from arena.store.reader import FolderReader
 from games.adapters import loading
 from games.adapters.loading import file_of
 from games.plain_files import read_plain
+from simulators.toolbox.mcp_server import REFUSED
 
 LARGEST = 4 * 10**9
 """Maximum size in bytes of a file that is copied into a run folder."""
@@ -75,11 +77,27 @@ def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Ex
     for game in _games(experiment):
         _load_game_from(run, game, known, trust)
     _admit_modules(run, _plain_games(experiment), trust)
+    for address in _tool_servers(experiment):
+        if trust:
+            _trust([_harness_digest(address)])
+        REFUSED.pop(address, None)
+        if _harness_digest(address) not in _trusted():
+            REFUSED[address] = f"{run} would ask the MCP server {address[:200]!r}: to allow that, pass --trust"
     roles = {name: str(run / about["copy"]) for name, about in known.items() if about["copy"].startswith("roles/")}
     if not roles:
         return experiment
     tables = [_with_roles(table, roles) for table in experiment.all_tables()]
     return experiment.with_tables(tables).model_copy(update={"roles": None})
+
+
+def require_own_tools(run: Path, experiment: Experiment, options: Mapping[str, Any]) -> None:
+    """Raise StoreError if a logged match's options give seats other tools than the run's experiment does.
+
+    Tools run programs, and an edited log could name any.
+    """
+    known = [game.options.get(SEAT_TOOLS) for game in _games(experiment)]
+    if options.get(SEAT_TOOLS) and options[SEAT_TOOLS] not in known:
+        raise StoreError(f"{run}: its log names tools that its experiment does not")
 
 
 def edited(run: Path) -> list[str]:
@@ -162,7 +180,7 @@ def admit_harnesses(run: Path, asked: Experiment, recorded: Experiment, trust: b
     """
     for harness in sorted(_harnesses(asked) & _harnesses(recorded)):
         if not trust and _harness_digest(harness) not in _trusted():
-            raise ConfigError(f"{run} would run the agent program {harness[:200]!r}: to allow that, pass --trust")
+            raise ConfigError(f"{run} would run the program {harness[:200]!r}: to allow that, pass --trust")
     _trust(map(_harness_digest, _harnesses(asked)))
 
 
@@ -199,8 +217,16 @@ def _harness_digest(harness: str) -> str:
 
 
 def _harnesses(experiment: Experiment) -> set[str]:
-    """Return the commands and URLs of the agent programs at a run's seats."""
-    return {held.harness for table in experiment.all_tables() for held in table.seats.values() if held.harness}
+    """Return the commands and URLs of the agent programs at a run's seats, and of the MCP servers of its tools."""
+    seats = [held for table in experiment.all_tables() for held in table.seats.values()]
+    return {held.harness for held in seats if held.harness} | _tool_servers(experiment)
+
+
+def _tool_servers(experiment: Experiment) -> set[str]:
+    """Return the commands and URLs of the MCP servers of seats' tools."""
+    given = [game.options.get(SEAT_TOOLS) for game in _games(experiment)]
+    sources = [one for seats in given if isinstance(seats, Mapping) for held in seats.values() for one in held]
+    return {str(one["mcp"]) for one in sources if isinstance(one, Mapping) and one.get("mcp")}
 
 
 def _admit_modules(run: Path, config: Any, trust: bool) -> None:

@@ -135,7 +135,7 @@ def _check_scripted(spec: str, game: Game, seat: str, where: str, policies: Iter
     except EndpointError as error:
         raise ConfigError(f"{where}: {error}") from None
     except ScriptedPolicyError as error:
-        if policies is None or spec in SCRIPTED or spec.partition(":")[0] in SCRIPTED:
+        if policies is None or ".py:" in spec or spec in SCRIPTED or spec.partition(":")[0] in SCRIPTED:
             raise ConfigError(f"{where}: {error}") from None
         near = nearest(spec, [*policies, *SCRIPTED])
         raise ConfigError(f"{where}: unknown policy '{spec}'{near} (arena list policies)") from None

@@ -15,6 +15,7 @@ import games
 from agents.errors import RoleError
 from agents.facts import fact_lines, literal
 from arena.errors import ConfigError, StoreError
+from arena.play.making import SEAT_TOOLS, deal_game
 from games.abilities import Mark, Marks
 from games.contracts import UNREAD, Deal, Game, View
 
@@ -50,7 +51,8 @@ def facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> De
     or its rules have changed.
     """
     try:
-        name = row["game"] if row["game"] in games.GAMES else _import_own_game(run, row["game"], trust)
+        is_plain = row["game"] in games.GAMES and not row["options"].get(SEAT_TOOLS)
+        name = row["game"] if is_plain else _import_own_game(run, row, trust)
     except (ConfigError, StoreError, RoleError) as error:
         raise StoreError(f"{_WITHOUT}: {error}") from None
     return replay_facts(Deal(name, row["options"], row["seed"]), _acts(row["turns"]), row["rules"])
@@ -62,7 +64,7 @@ def replay_facts(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
     `rules` is the rules version of the logged acts, 0 if unknown. Raises StoreError if the replay fails.
     """
     try:
-        game = games.deal(deal)
+        game = deal_game(deal)
         if rules not in (0, game.rules_version):
             raise ValueError(f"the rules of {deal.game} were changed since")
         return _replay(game, acts)
@@ -76,7 +78,7 @@ def replay_marks(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
     Raises StoreError as `replay_facts` does.
     """
     try:
-        game = games.deal(deal)
+        game = deal_game(deal)
         if rules not in (0, game.rules_version):
             raise ValueError(f"the rules of {deal.game} were changed since")
         if not isinstance(game, Marks):
@@ -99,12 +101,14 @@ def _pass_ended(game: Game) -> None:
         game.step(None)
 
 
-def _import_own_game(run: Path, game: str, trust: bool) -> str:
-    """Make the game in the run's folder importable and return its name."""
-    from arena.config.own_files import same_game, with_own_roles
+def _import_own_game(run: Path, row: Mapping[str, Any], trust: bool) -> str:
+    """Make a logged match's game, and the tools of its seats, loadable from the run's folder; return its name."""
+    from arena.config.own_files import require_own_tools, same_game, with_own_roles
     from arena.config.saved_config import experiment_of
 
-    return same_game(game, with_own_roles(run, experiment_of(run, trust=trust), trust))
+    experiment = with_own_roles(run, experiment_of(run, trust=trust), trust)
+    require_own_tools(run, experiment, row["options"])
+    return same_game(row["game"], experiment)
 
 
 def _acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -23,6 +23,7 @@ import games
 from arena.errors import ConfigError
 from arena.evaluate.casting import Casting
 from arena.evaluate.played import Played, outcome_of
+from arena.play import making
 from arena.play.contenders import Contender, ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
@@ -110,7 +111,7 @@ def make_game(spec: GameSpec) -> Game:
     if complaint := games.complaint(spec.name):
         raise ConfigError(f"{complaint} (arena list games)")
     try:
-        return games.make(spec.name, **spec.options)
+        return making.make_game(spec.name, spec.options)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{spec.name}: {error}") from None
 

@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-import games
 from agents.chat import ChatFrame
 from agents.conversation import Chat, Conversation
 from agents.errors import ChatError, RoleError, WeightsError
 from agents.policy import tokenizer_and_frame
 from agents.role import Role
 from agents.weights import resolve
-from arena.config.own_files import same_game, with_own_roles
+from arena.config.own_files import require_own_tools, same_game, with_own_roles
 from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
 from arena.errors import StoreError
 from arena.export.selection import Iteration, Row, Selection
+from arena.play.making import deal_game
 from arena.play.texts import view_of
 from arena.store import checkpoints
 from arena.store.reader import RunReader
@@ -153,6 +153,7 @@ class Chats:
             return []
 
     def _replay(self, row: Row, worth: Mapping[int, float]) -> Iterator[Reply]:
+        require_own_tools(self.reader.path, self.experiment, row["options"])
         name = same_game(row["game"], self.experiment)
         conversations = {
             seat: Conversation(self._role(name, held), self._frame(held["policy"]))
@@ -160,7 +161,7 @@ class Chats:
         }
         if not conversations and any((row["game"], seat) in self._harnessed for seat in row["seats"]):
             raise StoreError("an agent program asked the policy, and its messages are not logged")
-        game = games.deal(Deal(name, row["options"], row["seed"]))
+        game = deal_game(Deal(name, row["options"], row["seed"]))
         if row["rules"] not in (0, game.rules_version):
             raise StoreError(f"the rules of {name} were changed since")
         for turn in row["turns"]:

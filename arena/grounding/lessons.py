@@ -9,7 +9,6 @@ from itertools import product
 from math import isqrt
 from typing import Literal
 
-import games
 from agents.chat import ChatFrame
 from agents.chat_images import spans_in
 from agents.errors import ChatError
@@ -18,6 +17,7 @@ from agents.stream import MediaSpan, Stream
 from arena.errors import ConfigError
 from arena.parts.chance import generator
 from arena.plain import clean_text
+from arena.play.making import make_game
 from arena.play.settings import GameSpec
 from games.abilities import GroundingLesson, Grounds, Labels, Split
 from games.contracts import Image
@@ -165,7 +165,7 @@ def shares(kinds: Mapping[str, float], batch: int) -> dict[str, int]:
 
 def _grounding(game: GameSpec) -> Grounds:
     try:
-        made = games.make(game.name, **game.options)
+        made = make_game(game.name, game.options)
     except ValueError as error:
         raise ConfigError(f"game: {error}") from None
     if not isinstance(made, Grounds):

@@ -97,6 +97,21 @@ def _command(harness: str) -> str:
     return with_absolute_paths(harness)
 
 
+@dataclass(frozen=True)
+class _ToolAnchor(Anchoring):
+    """Annotation of a list of tool sources: a function's file, and the files of an MCP server's command."""
+
+    def anchored(self, value: Any) -> Any:
+        """Return the list with absolute paths."""
+        return [self._source(source) for source in value] if isinstance(value, list) else value
+
+    def _source(self, source: Any) -> Any:
+        if isinstance(source, str):
+            return absolute_name(source)
+        ways = {"function": absolute_name, "mcp": _command}
+        return {key: ways[key](part) if key in ways else part for key, part in source.items()}
+
+
 Folder = Annotated[str, Anchor(absolute)]
 RoleName = Annotated[str, Anchor(_role)]
 """A role's name, or a file that ends in .yaml."""
@@ -108,5 +123,7 @@ Harness = Annotated[str, Anchor(_command)]
 """Command or URL of an agent program."""
 OptionValue = Annotated[Any, Anchor(_data)]
 """Value of a game's option: anything, including a file."""
+Tools = Annotated[list[str | dict[str, Any]], _ToolAnchor()]
+"""Sources of a seat's tools."""
 ModelName = Annotated[str, Anchor(absolute_model)]
 """A model's name, or a folder."""

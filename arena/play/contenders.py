@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-import games
 from agents.engines.base import Engine
 from agents.errors import ScriptedPolicyError
 from agents.players.cautious import MARKS, cautious
@@ -23,6 +22,7 @@ from agents.role import Role
 from agents.stream import Picture
 from arena.errors import ConfigError
 from arena.play.failures import failed
+from arena.play.making import make_game
 from arena.play.match import Control, Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
 from games.abilities import Pictures, Tells
@@ -92,7 +92,7 @@ async def play_one(
     `seed` is the run's. Without `game`, a new game is made. `control` returns the match's controls, which may replace
     acts and stop it. A branch that differs from its parent before the branch point is returned as failed.
     """
-    game = games.make(plan.game, **plan.options) if game is None else game
+    game = make_game(plan.game, plan.options) if game is None else game
     players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in plan.seats}
     try:
         record = await play_match(plan, game, players, limits, keep_turns, on_turn, control(plan, game))

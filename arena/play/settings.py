@@ -2,14 +2,16 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from agents.patterns import Pattern
 from arena.parts.chosen import Chosen
-from arena.parts.paths import Folder, GameName, Harness, OptionValue, PolicyName, RoleName
+from arena.parts.paths import Folder, GameName, Harness, OptionValue, PolicyName, RoleName, Tools
 from arena.parts.spec import Matches, Name, Positive, Spec
+from arena.play.making import SEAT_TOOLS
 from arena.play.parts import ROLLOUT_PART
 from arena.play.parts.base import declaration
+from simulators.toolbox.sources import parse
 
 
 class GameSpec(Spec):
@@ -32,6 +34,16 @@ class SeatSpec(Spec):
     `endpoint@SERVER:MODEL`."""
     harness: Annotated[Harness, Field(min_length=1, max_length=4000)] | None = None
     """Agent program that plays the seat by asking the policy: a command such as `python my_agent.py`, or a URL."""
+    tools: Tools | None = None
+    """Tools besides the game's own: `calculator`, `python`, path/to/file.py:name, or a mapping with `function` or `mcp`
+    and limits (docs/tools.md). null gives the role's."""
+
+    @field_validator("tools")
+    @classmethod
+    def _tools_are_sources(cls, tools: Tools | None) -> Tools | None:
+        for tool in tools or ():
+            parse(tool)
+        return tools
 
 
 class TableSpec(Spec):
@@ -43,6 +55,14 @@ class TableSpec(Spec):
     """Role and policy by the game's name of the seat."""
     share: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Share of the matches of an iteration, relative to the other tables' shares."""
+
+    def with_tools(self) -> Self:
+        """Return the table with the seats' tools among the game's options, where matches and logs have them."""
+        tools = {seat: held.tools for seat, held in self.seats.items() if held.tools}
+        if not tools:
+            return self
+        options = {**self.game.options, SEAT_TOOLS: tools}
+        return self.model_copy(update={"game": self.game.model_copy(update={"options": options})})
 
 
 class LimitsSpec(Spec):

@@ -8,6 +8,7 @@ from agents.errors import RoleError
 from agents.names import nearest
 from agents.role import Role, load_role
 from arena.errors import ConfigError
+from arena.play.making import make_game
 from arena.play.match import MatchPlan
 from arena.play.settings import GameSpec
 from games.contracts import Game
@@ -29,7 +30,7 @@ class Table:
 
     def make_game(self) -> Game:
         """Create the game with the table's options, not yet reset."""
-        return games.make(self.game.name, **self.game.options)
+        return make_game(self.game.name, self.game.options)
 
     def fits(self, plan: MatchPlan) -> bool:
         """Return True if the plan has this game, options and roles. An option that play has lowered may differ."""
@@ -52,7 +53,7 @@ def lay_table(game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[s
     if complaint := games.complaint(game.name):
         raise ConfigError(f"{where}{complaint} (arena list games)")
     try:
-        seats = list(games.make(game.name, **game.options).possible_agents)
+        seats = list(make_game(game.name, game.options).possible_agents)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}game.options: {error}") from None
     for seat in roles:

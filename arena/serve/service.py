@@ -27,12 +27,12 @@ from starlette.requests import Request as Asked
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-import games
 from agents.engines.base import Engine, Request
 from agents.image_parts import ImageParts
 from agents.policy import Policy
 from agents.role import LEAST_TEMPERATURE, Role, Sampling, load_role
 from arena.config.experiment import Experiment
+from arena.play.making import deal_game
 from arena.play.settings import TableSpec
 from arena.serve.messages import ChatMessage, Refused, split_turns, write_ids
 from games.contracts import Deal, View
@@ -410,7 +410,7 @@ def _usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, 
 
 def _first_view(table: TableSpec, seat: str, deal: int) -> View:
     """Return a seat's view at the start of a match of the table's game; `deal` is the match's seed."""
-    return View.of(games.deal(Deal(table.game.name, table.game.options, deal)), seat)
+    return View.of(deal_game(Deal(table.game.name, table.game.options, deal)), seat)
 
 
 def roles_of(experiment: Experiment | None, policy: str) -> dict[str, tuple[Role, TableSpec, str]]:

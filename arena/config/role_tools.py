@@ -1,0 +1,68 @@
+"""Tools of roles, which become tools of the seats that have the role."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+from agents.errors import RoleError
+from agents.role import list_roles, read_role
+from arena.config.experiment import Experiment
+from arena.errors import ConfigError
+from arena.play.settings import SeatSpec, TableSpec
+from games.adapters.loading import file_of
+from simulators.toolbox.sources import parse
+
+
+def with_role_tools(experiment: Experiment) -> Experiment:
+    """Return the experiment in which each seat without `tools` has those of its role, with absolute paths.
+
+    A role that cannot be loaded changes nothing here; `set_tables` reports it. Raises ConfigError for wrong tools.
+    """
+    tables = experiment.tables or (
+        [TableSpec(game=experiment.game, seats=experiment.seats)] if experiment.game and experiment.seats else []
+    )
+    try:
+        roles = list_roles([experiment.roles] if experiment.roles else [])
+    except RoleError:
+        return experiment
+    found = [{seat: _with_tools(held, roles) for seat, held in table.seats.items()} for table in tables]
+    if all(seats == table.seats for seats, table in zip(found, tables, strict=True)):
+        return experiment
+    changed = [table.model_copy(update={"seats": seats}) for seats, table in zip(found, tables, strict=True)]
+    return experiment.with_tables(changed)
+
+
+def _with_tools(seat: SeatSpec, roles: dict[str, Path]) -> SeatSpec:
+    path = roles.get(seat.role, Path(seat.role))
+    if seat.tools is not None or not path.is_file():
+        return seat
+    try:
+        role = read_role(path)
+    except RoleError:
+        return seat
+    if not role.tools:
+        return seat
+    tools = [_beside(tool, path.resolve().parent) for tool in role.tools]
+    try:
+        for tool in tools:
+            parse(tool)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return seat.model_copy(update={"tools": tools})
+
+
+def _beside(tool: Any, folder: Path) -> Any:
+    """Return a source in which file names relative to `folder` are absolute."""
+    if isinstance(tool, str):
+        return os.path.join(folder, tool) if file_of(tool) else tool
+    made = dict(tool)
+    if isinstance(made.get("function"), str):
+        made["function"] = _beside(made["function"], folder)
+    if isinstance(made.get("mcp"), str) and "://" not in made["mcp"]:
+        try:
+            words = shlex.split(made["mcp"])
+        except ValueError:
+            return made
+        made["mcp"] = shlex.join(os.path.join(folder, word) if (folder / word).is_file() else word for word in words)
+    return made

@@ -1,0 +1,33 @@
+"""Creation of games from logged or configured options, of which `seat_tools` is the arena's own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import games
+from games.contracts import Deal, Game
+
+SEAT_TOOLS = "seat_tools"
+"""Option of every game: sources of tools by seat (`simulators.toolbox`)."""
+
+
+def make_game(name: str, options: Mapping[str, Any]) -> Game:
+    """Create a game, not yet reset, whose seats have the tools that the option `seat_tools` gives them.
+
+    Raises ValueError as `games.make` does, and for tools that are not usable.
+    """
+    own = {option: value for option, value in options.items() if option != SEAT_TOOLS}
+    game = games.make(name, **own)
+    if not options.get(SEAT_TOOLS):
+        return game
+    from simulators.toolbox import equip
+
+    if not isinstance(options[SEAT_TOOLS], Mapping):
+        raise ValueError(f"{SEAT_TOOLS}: give lists of tools by seat, such as {{first: [calculator]}}")
+    return equip(game, options[SEAT_TOOLS])
+
+
+def deal_game(deal: Deal) -> Game:
+    """Create a deal's game and reset it with its seed. Raises ValueError as `make_game` does."""
+    game = make_game(deal.game, deal.options)
+    game.reset(seed=deal.seed)
+    return game

@@ -1,0 +1,173 @@
+"""Games whose seats have tools beyond the game's own.
+
+    game = equip(games.make("nim"), {"first": ["calculator", {"mcp": "python server.py"}]})
+
+A reply that calls such a tool is a turn of its own: the tool's result is the seat's next observation, the game does not
+change, and the other seats learn nothing. The calls of a reply run at the same time, unless their order matters.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import weakref
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, Self, cast
+
+from games.abilities import Pictures
+from games.base import IllegalAct, TextGame
+from games.contracts import TOOL, Image
+from games.pictures import read_header
+from simulators.toolbox.sources import Opening, Toolset, may_show_images, opening
+from simulators.tools import Call, Content, Tool, describe, read_calls, run_with_pictures
+
+CALL_TURNS = 8
+"""Maximum replies with calls in a row. A further one is an illegal act, so that no seat can call tools forever."""
+ENTRY = "tools"
+"""Private fact that describes a seat's tools."""
+
+
+def equip(game: TextGame, tools: Mapping[str, Sequence[Any]]) -> TextGame:
+    """Give seats of a game tools, by seat, and return the game. Call it before the game's first reset.
+
+    Raises ValueError, with the reason in one line, for an unknown seat, a source that is not usable, and two tools of
+    one name.
+    """
+    for seat, sources in tools.items():
+        if seat not in game.possible_agents:
+            raise ValueError(f"tools: there is no seat '{seat}': there are {', '.join(game.possible_agents)}")
+        if not isinstance(sources, list | tuple):
+            raise ValueError(f"tools: give the tools of {seat} as a list")
+    sees = any(may_show_images(source) for sources in tools.values() for source in sources)
+    game.__class__ = _equipped(cast(Any, type(game)), sees or isinstance(game, Pictures))
+    cast(Equipped, game).openings = {seat: [opening(one) for one in sources] for seat, sources in tools.items()}
+    return game
+
+
+@functools.cache
+def _equipped(kind: Any, shows_images: bool) -> type[TextGame]:
+    """Return the subclass of a game's class whose seats may have tools."""
+    mixin = EquippedWithPictures if shows_images else Equipped
+    return type(kind.__name__, (mixin, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
+class Equipped(TextGame):
+    """Mixin of a game whose seats have tools; `equip` puts it before the game's class."""
+
+    blocks = True  # while tools run
+    openings: Mapping[str, Sequence[Opening]]
+    """Sources of tools by seat."""
+
+    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """Start a match with new tools, without the state of the last match."""
+        self.close()
+        self._toolsets = {seat: [opened() for opened in openings] for seat, openings in self.openings.items()}
+        self._closing = weakref.finalize(self, _close, self._toolsets)
+        self._in_a_row, self._calls, self._errors = dict.fromkeys(self.seats, 0), 0, 0
+        self._has_own: dict[str, bool] = {}
+        self._pictures: dict[str, bytes] = {}
+        super().reset(seed, options)
+        for seat in self._toolsets:
+            names = [tool["function"]["name"] for tool in self._definitions[seat]]
+            if twice := next((name for name in names if names.count(name) > 1), ""):
+                raise ValueError(f"tools: {seat} has two tools called {twice}")
+
+    def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
+        """Return the definitions of the game's own tools and of the given ones."""
+        own = super().definitions(seat)
+        self._has_own[seat] = bool(own)
+        return [*own, *(tool.definition for tool in self._tools(seat))]
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return the game's private facts and, for a seat with tools, `tools`, which describes them."""
+        facts, tools = super().private(seat), self._tools(seat)
+        return {**facts, ENTRY: describe(tools)} if tools else facts
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return the game's statistics, and `tool_calls` and `tool_errors`, the calls of given tools that failed."""
+        return {**super().figures(), "tool_calls": self._calls, "tool_errors": self._errors}
+
+    def close(self) -> None:
+        """Stop the processes of the match's tools."""
+        if hasattr(self, "_closing"):
+            self._closing()
+        super().close()
+
+    def clone(self) -> Self:
+        """Return an independent copy of the running match, with copies of its tools."""
+        twin = copy.deepcopy(self)
+        if hasattr(twin, "_toolsets"):  # the match has been dealt
+            twin._closing = weakref.finalize(twin, _close, twin._toolsets)
+        return twin
+
+    def _tools(self, seat: str) -> list[Tool]:
+        return [tool for toolset in self._toolsets.get(seat, ()) for tool in toolset.tools]
+
+    def _take(self, seat: str, action: str | None) -> None:
+        calls = self._calls_in(seat, action)
+        if not calls:
+            super()._take(seat, action)
+            self._in_a_row[seat] = 0
+            return
+        if self._in_a_row[seat] == CALL_TURNS:
+            raise IllegalAct(f"after {CALL_TURNS} replies with calls of tools, an act is due")
+        self._in_a_row[seat] += 1
+        self._valid[seat], self._retried = True, False
+        for call, content in zip(calls, self._run(seat, calls), strict=True):
+            self._calls += 1
+            self._errors += content.text.startswith("Error:")
+            self._transcript.append(f"{seat}: (calls {call.name})")
+            self._show(seat, content)
+
+    def _calls_in(self, seat: str, action: str | None) -> list[Call]:
+        """Return the calls of given tools in an act; [] for an act of the game's own, and for calls of its tools."""
+        tools = self._tools(seat)
+        if not tools or not isinstance(action, str):
+            return []
+        calls = read_calls(action)
+        if self._has_own[seat]:  # calls of other tools, and unreadable ones, are the game's
+            given = {tool.name for tool in tools}
+            return calls if all(call.name in given for call in calls) else []
+        return calls
+
+    def _run(self, seat: str, calls: Sequence[Call]) -> list[Content]:
+        """Run calls and return their results in order. Calls run at the same time if no tool of theirs has state."""
+        tools, names = self._tools(seat), {call.name for call in calls}
+        stateful = {tool.name for one in self._toolsets[seat] if one.is_stateful for tool in one.tools}
+        if len(calls) == 1 or names & stateful:
+            return [run_with_pictures(tools, call) for call in calls]
+        with ThreadPoolExecutor(len(calls), "arena-tools") as pool:
+            running = [pool.submit(copy_context().run, run_with_pictures, tools, call) for call in calls]
+            return [one.result() for one in running]
+
+    def _show(self, seat: str, content: Content) -> None:
+        """Tell the seat a result with its images. Files that are no readable pictures become an error text."""
+        images, text = [], content.text
+        for data in content.pictures:
+            try:
+                media, (width, height) = read_header(data)
+            except ValueError as why:
+                text = f"{text}\nError: {why}".strip()
+                continue
+            key = hashlib.sha256(data).hexdigest()
+            self._pictures[key] = data
+            images.append(Image(key, media, width, height))
+        self.tell(text or ("" if images else "(no result)"), seat, sender=TOOL, images=images)
+
+
+class EquippedWithPictures(Equipped):
+    """Mixin of a game whose seats have tools that may show images."""
+
+    def picture(self, hash: str) -> bytes:
+        """Return the bytes of an image of a tool or of the game. Raises KeyError if it is unknown."""
+        if hash in self._pictures or not hasattr(super(), "picture"):
+            return self._pictures[hash]
+        return bytes(super().picture(hash))
+
+
+def _close(toolsets: Mapping[str, Sequence[Toolset]]) -> None:
+    for toolset in (one for opened in toolsets.values() for one in opened):
+        toolset.close()

@@ -1,0 +1,88 @@
+"""Limits of tool calls: timeout, retries and concurrency. A call that hangs is abandoned in its thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulators.base import SimulatorFault
+from simulators.tools import Tool
+
+MOST_HANGING = 100
+"""Number of abandoned calls beyond which matches fail instead of starting more threads."""
+_HANGING: list[threading.Thread] = []
+
+
+class ServerEnded(Exception):
+    """Raised if a tool's server ended during a call; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one tool source: seconds per attempt (None: no limit), further attempts, and concurrent calls."""
+
+    timeout: float | None
+    retries: int
+    gate: threading.Semaphore = field(repr=False)
+
+    def apply(self, tool: Tool) -> Tool:
+        """Return the tool under these limits.
+
+        A call that takes too long, or whose server ends, is tried again up to `retries` times. Then it fails with
+        TimeoutError, or with ValueError for the model.
+        """
+
+        def limited(**arguments: Any) -> Any:
+            for attempt in range(self.retries + 1):
+                try:
+                    return self._attempt(tool, arguments)
+                except TimeoutError:
+                    if attempt == self.retries:
+                        raise
+                except ServerEnded as ended:
+                    if attempt == self.retries:
+                        raise ValueError(f"{tool.name} failed: {ended}") from None
+            raise AssertionError
+
+        return Tool(tool.shape, limited)
+
+    def _attempt(self, tool: Tool, arguments: dict[str, Any]) -> Any:
+        with self.gate:
+            return in_thread(lambda: _call(tool.function, arguments), self.timeout, f"arena-tool-{tool.name}")
+
+
+def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    result = function(**arguments)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def in_thread(work: Callable[[], Any], seconds: float | None, name: str) -> Any:
+    """Run `work` in a daemon thread and return its result. Raises TimeoutError after `seconds` (None: no limit).
+
+    The abandoned thread goes on; with more than `MOST_HANGING` of them this raises SimulatorFault instead.
+    """
+    _HANGING[:] = [thread for thread in _HANGING if thread.is_alive()]
+    if len(_HANGING) > MOST_HANGING:
+        raise SimulatorFault(f"{len(_HANGING)} tool calls hang: no further call starts")
+    ended, context = Future[Any](), copy_context()
+
+    def run() -> None:
+        try:
+            ended.set_result(context.run(work))
+        except BaseException as error:  # noqa: BLE001 raised in the waiting thread
+            ended.set_exception(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    try:
+        return ended.result(seconds)
+    except TimeoutError:
+        if not ended.done():
+            _HANGING.append(thread)
+        raise

@@ -1,0 +1,241 @@
+"""Connection to an MCP server over stdio, or over HTTP on loopback, by the official client library.
+
+The library is asynchronous; each connection runs it in a thread of its own, which also starts and ends the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import base64
+import binascii
+import concurrent.futures
+import contextlib
+import json
+import logging
+import shlex
+import tempfile
+import threading
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from urllib.parse import urlsplit
+from weakref import WeakSet
+
+from games.base import one_line
+from simulators.toolbox.limits import ServerEnded
+from simulators.tools import Content
+
+if TYPE_CHECKING:
+    import mcp
+    import mcp_types
+
+START = 60.0
+"""Seconds for a server to start and to list its tools."""
+STOP = 10.0
+"""Seconds for a server to stop at the end of the process. The library kills it after 4."""
+MOST_PICTURES = 4
+LARGEST_PICTURE = 8 << 20
+"""Maximum size of a picture in a result, in bytes."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+THREAD = "arena-mcp"
+"""Name of the threads of connections."""
+CLOSED, TIMED_OUT = -32000, -32001
+"""Error codes of the library for a closed connection and for an expired timeout."""
+
+REFUSED: dict[str, str] = {}
+"""Reason by address of a server that must not be asked, because an untrusted run folder names it."""
+Result = TypeVar("Result")
+_LIVE: WeakSet[McpServer]
+
+
+class McpServer:
+    """MCP server at an address, a command or a URL. It starts at the first request, and again if it has ended.
+
+    Raises ValueError for an address that is neither or in `REFUSED`, or if the library is missing.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            import mcp  # noqa: F401 whether it is there
+        except ImportError:
+            raise ValueError("mcp is not installed: pip install 'arena-selfplay[tools]'") from None
+        if address in REFUSED:
+            raise ValueError(REFUSED[address])
+        self.address = address
+        _check(address)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._last_words = ""
+        """Last line of standard error of the server that ended last."""
+        logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it logs a traceback for each unreadable line
+
+    def tools(self) -> list[mcp_types.Tool]:
+        """Return the server's tools. Raises ServerEnded if it does not answer, ValueError for a malformed list."""
+        from mcp import MCPError
+        from pydantic import ValidationError
+
+        try:
+            return self._ask(_list(self._client()), START).result()
+        except MCPError as error:
+            raise ServerEnded(one_line(str(error), 200)) from None
+        except ValidationError:
+            raise ValueError("its list of tools is malformed") from None
+
+    def call(self, name: str, arguments: dict[str, Any], seconds: float) -> Content:
+        """Call a tool and return its result.
+
+        Raises TimeoutError after `seconds`, ServerEnded if the server does not start or ends, and ValueError for an
+        error that the server reports.
+        """
+        from mcp import MCPError
+        from pydantic import ValidationError
+
+        try:
+            client = self._client()
+            result = self._ask(client.call_tool(name, arguments, read_timeout_seconds=seconds), seconds + STOP).result()
+        except MCPError as error:
+            if error.code == TIMED_OUT:
+                raise TimeoutError from None
+            if error.code == CLOSED:
+                self.close()
+                raise ServerEnded("its server ended") from None
+            raise ValueError(one_line(str(error), 200)) from None
+        except ValidationError:
+            raise ValueError("its server's answer is malformed") from None
+        content = _content(result)
+        if result.is_error:
+            raise ValueError(content.text)
+        return content
+
+    def close(self) -> None:
+        """Tell the server to stop, if it runs. Its thread kills it after 4 s."""
+        with self._lock:
+            self._thread = None
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    self._loop.call_soon_threadsafe(self._closing.set)
+
+    def _client(self) -> mcp.Client:
+        """Return the connected client; starts the server if it is not running. Raises ServerEnded if it cannot."""
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._connected: concurrent.futures.Future[mcp.Client] = concurrent.futures.Future()
+                self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
+                self._thread.start()
+            connected = self._connected
+        try:
+            return connected.result(START)
+        except Exception as error:  # noqa: BLE001 of the library, which is an argument of ours
+            self.close()
+            why = self._last_words or _reason(error)
+            raise ServerEnded(f"its server does not start: {one_line(why, 200)}") from None
+
+    def _run(self) -> None:
+        """Connect, serve requests until `close`, and stop the server; runs in the connection's thread."""
+        connected = self._connected
+        try:
+            asyncio.run(self._serve(connected))
+        except BaseException as error:  # noqa: BLE001 it ends this connection only
+            if not connected.done():
+                connected.set_exception(ConnectionError(_reason(error)))
+
+    async def _serve(self, connected: concurrent.futures.Future[mcp.Client]) -> None:
+        from mcp import Client
+
+        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        with tempfile.TemporaryFile("w+") as errors:
+            try:
+                async with asyncio.timeout(START) as start:
+                    async with Client(self._target(errors), read_timeout_seconds=START) as client:
+                        start.reschedule(None)
+                        connected.set_result(client)
+                        _LIVE.add(self)
+                        await self._closing.wait()
+            finally:
+                errors.seek(0)
+                self._last_words = errors.read()[-2000:].strip().rpartition("\n")[2]
+
+    def _target(self, errors: TextIO) -> Any:
+        """Return what the library connects to. A command's standard error goes to the file `errors`."""
+        from mcp import StdioServerParameters, stdio_client
+
+        if "://" in self.address:
+            return self.address
+        command, *arguments = shlex.split(self.address)
+        return stdio_client(StdioServerParameters(command=command, args=arguments), errlog=errors)
+
+    def _ask(self, request: Coroutine[Any, Any, Result], seconds: float) -> concurrent.futures.Future[Result]:
+        """Run a request in the connection's thread and wait for its end. Raises ServerEnded if the connection ends."""
+        assert self._loop
+        try:
+            asked = asyncio.run_coroutine_threadsafe(request, self._loop)
+        except RuntimeError:  # the loop has ended
+            request.close()
+            raise ServerEnded("its server ended") from None
+        done, _ = concurrent.futures.wait([asked], seconds)
+        if not done:
+            asked.cancel()
+            raise TimeoutError
+        if asked.cancelled():
+            raise ServerEnded("its server ended")
+        return asked
+
+
+_LIVE = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for server in list(_LIVE):
+        server.close()
+    for thread in threading.enumerate():
+        if thread.name == THREAD:
+            thread.join(STOP)
+
+
+async def _list(client: mcp.Client) -> list[mcp_types.Tool]:
+    return list((await client.list_tools()).tools)
+
+
+def _check(address: str) -> None:
+    """Raise ValueError unless an address is a command, or a URL on loopback."""
+    if "://" in address:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or parts.hostname not in LOOPBACK:
+            raise ValueError(f"mcp: {one_line(address, 80)} is not a URL on this machine (http://127.0.0.1:PORT/mcp)")
+        return
+    try:
+        words = shlex.split(address)
+    except ValueError as error:
+        raise ValueError(f"mcp: {one_line(address, 80)} cannot be read as a command: {error}") from None
+    if not words or "\0" in address:
+        raise ValueError("mcp: name a command, such as python server.py, or a URL")
+
+
+def _content(result: mcp_types.CallToolResult) -> Content:
+    """Return texts and pictures of a result. Raises ValueError for a picture that is too large or no base64."""
+    texts: list[str] = []
+    pictures: list[bytes] = []
+    for part in result.content:
+        if part.type == "text":
+            texts.append(part.text)
+        elif part.type == "image" and len(pictures) < MOST_PICTURES:
+            if len(part.data) > LARGEST_PICTURE * 4 // 3:
+                raise ValueError(f"the picture has more than {LARGEST_PICTURE:,} bytes")
+            try:
+                pictures.append(base64.b64decode(part.data, validate=True))
+            except (binascii.Error, ValueError):
+                raise ValueError("the picture is not base64") from None
+    if not texts and not pictures and result.structured_content is not None:
+        texts.append(json.dumps(result.structured_content, ensure_ascii=False, separators=(",", ":")))
+    return Content("\n".join(texts), tuple(pictures))
+
+
+def _reason(error: BaseException) -> str:
+    """Return an error's message in one line; that of the first error of a group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return f"no answer in {START:g} s"
+    return one_line(str(error) or type(error).__name__, 200)

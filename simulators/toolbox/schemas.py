@@ -1,0 +1,90 @@
+"""Shapes of tools from the JSON schemas that MCP servers state. Names, texts and schemas are untrusted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from games.base import one_line
+from games.untrusted_json import is_too_deep
+from simulators.tools import Shape
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+DESCRIPTION = 300
+"""Maximum number of characters of a tool's description."""
+LARGEST = 8_000
+"""Maximum number of characters of a schema, which prompts contain."""
+TYPES: Mapping[str, tuple[type, str]] = {
+    "string": (str, "str"), "integer": (int, "int"), "number": (float, "float"), "boolean": (bool, "bool"),
+    "array": (list, "list"), "object": (dict, "dict"), "null": (type(None), "null"),
+}  # fmt: skip
+"""Python type, and its name in signatures, by JSON type."""
+
+
+def shape_of(name: str, description: str, schema: Any) -> Shape:
+    """Return the shape of a tool with this JSON schema of its arguments.
+
+    Arguments are checked by type and enumeration; the server checks the rest of the schema. Raises ValueError for an
+    invalid name or schema.
+    """
+    if not NAME.fullmatch(name):
+        raise ValueError(f"a tool's name has up to 64 letters, digits, _ and -, not {one_line(name, 80)!r}")
+    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+        raise ValueError(f"the schema of tool {name} describes no object")
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if not isinstance(properties, Mapping) or not isinstance(required, list):
+        raise ValueError(f"the schema of tool {name} has no valid properties")
+    if is_too_deep(dict(properties)) or len(json.dumps(schema)) > LARGEST:
+        raise ValueError(f"the schema of tool {name} is too large: at most {LARGEST:,} characters, 16 levels")
+    parameters = {"type": "object", "properties": dict(properties), "required": list(required)}
+    return Shape(
+        name=name,
+        description=one_line(description, DESCRIPTION) or name,
+        signature=f"{name}({', '.join(_signature(key, part, key in required) for key, part in properties.items())})",
+        parameters=parameters,
+        names=tuple(properties),
+        arguments=_model(name, properties, required),
+    )
+
+
+def _model(name: str, properties: Mapping[str, Any], required: list[Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for index, (key, part) in enumerate(properties.items()):
+        hint = _hint(part)
+        default = ... if key in required else None
+        fields[f"p{index}"] = (hint if key in required else hint | None, Field(default, alias=key))
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    made: type[BaseModel] = create_model(name, __config__=config, **fields)
+    return made
+
+
+def _hint(part: Any) -> Any:
+    """Return the Python type of a property; `Any` if the schema states no simple one."""
+    if not isinstance(part, Mapping):
+        return Any
+    options = part.get("enum")
+    if isinstance(options, list) and options and all(isinstance(option, str | int) for option in options):
+        return Literal[tuple(options)]
+    named = [made for made, _ in _types(part)]
+    if not named:
+        return Any
+    hint: Any = named[0]
+    for other in named[1:]:
+        hint = hint | other
+    return hint
+
+
+def _signature(key: str, part: Any, is_required: bool) -> str:
+    named = [name for _, name in _types(part)]
+    return f"{one_line(key, 64)}: {'|'.join(named) or 'any'}{'' if is_required else ' = null'}"
+
+
+def _types(part: Any) -> list[tuple[type, str]]:
+    """Return the entries of `TYPES` that a property states, in order."""
+    kinds = part.get("type") if isinstance(part, Mapping) else None
+    named = kinds if isinstance(kinds, list) else [kinds]
+    return [TYPES[kind] for kind in named if isinstance(kind, str) and kind in TYPES]

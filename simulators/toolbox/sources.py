@@ -1,0 +1,260 @@
+"""Sources of tools, as written in roles and recipes.
+
+    tools: [calculator, tools.py:price, tools.py:Notebook, {mcp: python server.py, timeout: 5}]
+
+A function is one tool. A class is created for each match, and its public methods are tools with that match's state. An
+MCP server is started for each match, at its first call, unless it is `shared`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from games.adapters.loading import file_of, member
+from games.base import one_line
+from games.slow import slowly
+from simulators.confine.code import run_python
+from simulators.toolbox.builtin import BUILT_IN
+from simulators.toolbox.limits import Limits, ServerEnded
+from simulators.toolbox.mcp_server import REFUSED, McpServer
+from simulators.toolbox.schemas import shape_of
+from simulators.tools import Content, Shape, Tool
+
+MOST_TOOLS = 64
+"""Maximum number of tools of one source."""
+
+
+class ToolSource(BaseModel):
+    """Source of tools for a seat: a `function`, or an `mcp` server, with limits of its calls."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    function: str | None = None
+    """`calculator` or `python`, or path/to/file.py:name of a typed function, or of a class whose methods are tools."""
+    mcp: str | None = None
+    """MCP server: a command, or a URL on this machine."""
+    only: list[str] | None = None
+    """Names of the tools to give; null gives all."""
+    confined: bool = False
+    """Whether the function runs in an isolated process without files and network; its file needs Python's own modules
+    only."""
+    shared: bool = False
+    """Whether all matches ask one MCP server, which then must not keep state."""
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    """Seconds per attempt."""
+    retries: Annotated[int, Field(ge=0, le=10)] = 0
+    """Further attempts after a timeout, or if the server ended."""
+    at_once: Annotated[int, Field(ge=1, le=1000)] = 8
+    """Maximum concurrent calls in a process."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, data: Any) -> Any:
+        return {"function": data} if isinstance(data, str) else data
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.function is None) == (self.mcp is None):
+            raise ValueError("give either a function or mcp")
+        if (self.confined and self.mcp is not None) or (self.shared and self.mcp is None):
+            raise ValueError("confined is for a function, shared for mcp")
+        return self
+
+
+class Toolset:
+    """Tools of one source in one match, under the source's limits. A deep copy has independent state."""
+
+    is_stateful = False
+    """Whether the order of calls matters, so that they must not run at the same time."""
+
+    def __init__(self, tools: Sequence[Tool], limits: Limits) -> None:
+        self.limits, self.tools = limits, [limits.apply(tool) for tool in tools]
+
+    def close(self) -> None:
+        """Stop the processes that the tools started."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Toolset:
+        return self
+
+
+class _Instance(Toolset):
+    """Tools that are the methods of an object, which holds the match's state."""
+
+    is_stateful = True
+
+    def __init__(self, state: Any, source: ToolSource, limits: Limits) -> None:
+        self._state, self._source = state, source
+        super().__init__(_methods(state, source), limits)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Instance:
+        return _Instance(copy.deepcopy(self._state, memo), self._source, self.limits)
+
+
+class _OwnServer(Toolset):
+    """Tools of an MCP server that this match alone asks, started at the first call.
+
+    A copy, and a server that was started again after a fault, first gets all earlier calls.
+    """
+
+    is_stateful = True
+
+    def __init__(self, shapes: Sequence[Shape], source: ToolSource, limits: Limits, made: Sequence[Made] = ()) -> None:
+        self._shapes, self._source = shapes, source
+        self._server = McpServer(str(source.mcp))
+        self._made, self._to_repeat = list(made), list(made)
+        super().__init__([Tool(shape, functools.partial(self._call, shape.name)) for shape in shapes], limits)
+
+    def _call(self, name: str, **arguments: Any) -> Any:
+        while self._to_repeat:
+            try:
+                self._server.call(*self._to_repeat.pop(0), self._source.timeout)
+            except (ValueError, TimeoutError):
+                continue  # the call failed in the match, too
+        try:
+            result = self._server.call(name, arguments, self._source.timeout)
+        except ServerEnded:
+            self._to_repeat = list(self._made)
+            raise
+        except (ValueError, TimeoutError):
+            self._made.append((name, arguments))
+            raise
+        self._made.append((name, arguments))
+        return result
+
+    def close(self) -> None:
+        self._server.close()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _OwnServer:
+        return _OwnServer(self._shapes, self._source, self.limits, self._made)
+
+
+Made = tuple[str, dict[str, Any]]
+"""Name and arguments of a call."""
+Opening = Callable[[], Toolset]
+"""Function that opens a source's tools for a match."""
+
+
+def parse(value: Any) -> ToolSource:
+    """Return the source that a role or recipe writes. Raises ValueError with the reason in one line."""
+    try:
+        return ToolSource.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise ValueError(f"tools: {name + ': ' if name else ''}{one_line(first['msg'])}") from None
+
+
+def opening(value: Any) -> Opening:
+    """Return the function that opens a source for a match. Raises ValueError if the source is not usable.
+
+    Cached by source, so that concurrency limits hold for all matches of the process, and an MCP server that is shared
+    is started once.
+    """
+    source = parse(value)
+    if source.mcp in REFUSED:
+        raise ValueError(REFUSED[source.mcp])
+    return _opening(source.model_dump_json())
+
+
+def may_show_images(value: Any) -> bool:
+    """Return True for an MCP server, and for a function that is annotated to return `Content`."""
+    source = parse(value)
+    return source.mcp is not None or get_type_hints(_find(source)).get("return") is Content
+
+
+@functools.cache
+def _opening(text: str) -> Opening:
+    source = ToolSource.model_validate_json(text)
+    gate = threading.Semaphore(source.at_once)
+    if source.mcp is not None:
+        return _opening_of_server(source, Limits(None, source.retries, gate))
+    limits = Limits(source.timeout, source.retries, gate)
+    found = _find(source)
+    if inspect.isclass(found):
+        _methods(found(), source)  # a method without types is an error now
+        return lambda: _Instance(found(), source, limits)
+    tool = Tool.of(found)
+    toolset = Toolset(_choose([_confine(tool, source) if source.confined else tool], source), limits)
+    return lambda: toolset
+
+
+def _opening_of_server(source: ToolSource, limits: Limits) -> Opening:
+    address = one_line(str(source.mcp), 80)
+    server = McpServer(str(source.mcp))
+    try:
+        listed = server.tools()
+    except (ServerEnded, TimeoutError, ValueError) as error:
+        raise ValueError(f"mcp: {address}: {error or 'it does not answer'}") from None
+    finally:
+        if not source.shared:
+            server.close()
+    if len(listed) > MOST_TOOLS:
+        raise ValueError(f"mcp: {address} has {len(listed)} tools: at most {MOST_TOOLS}")
+
+    def ask(name: str, **arguments: Any) -> Any:
+        return server.call(name, arguments, source.timeout)
+
+    shapes = [shape_of(tool.name, tool.description or "", tool.input_schema) for tool in listed]
+    tools = _choose([Tool(shape, functools.partial(ask, shape.name)) for shape in shapes], source)
+    if source.shared:
+        shared = Toolset(tools, limits)
+        return lambda: shared
+    return lambda: _OwnServer([tool.shape for tool in tools], source, limits)
+
+
+def _find(source: ToolSource) -> Any:
+    """Return the source's function or class. Raises ValueError, with the nearest name, if there is none."""
+    name = str(source.function)
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    path = file_of(name)
+    if path is None:
+        known = ", ".join(BUILT_IN)
+        raise ValueError(f"tools: unknown tool '{one_line(name, 80)}': {known}, or path/to/file.py:name")
+    return member(path, name.rpartition(":")[2], _is_tool, "function or class", "functions and classes")
+
+
+def _is_tool(thing: Any) -> bool:
+    return inspect.isfunction(thing) or inspect.isclass(thing)
+
+
+def _methods(state: Any, source: ToolSource) -> list[Tool]:
+    """Return the public methods of an object as tools. Raises ValueError if there are none, or one is not typed."""
+    named = [name for name, _ in inspect.getmembers(type(state), inspect.isfunction) if not name.startswith("_")]
+    if not named:
+        raise ValueError(f"tools: {source.function} has no public methods")
+    return _choose([Tool.of(getattr(state, name)) for name in named], source)
+
+
+def _choose(tools: list[Tool], source: ToolSource) -> list[Tool]:
+    """Return the tools that `only` names. Raises ValueError for a name that no tool has."""
+    if source.only is None:
+        return tools
+    by_name = {tool.name: tool for tool in tools}
+    if missing := [name for name in source.only if name not in by_name]:
+        raise ValueError(f"tools: there is no tool '{one_line(missing[0], 80)}': there are {', '.join(by_name)}")
+    return [by_name[name] for name in source.only]
+
+
+def _confine(tool: Tool, source: ToolSource) -> Tool:
+    """Return a tool that runs its function's file in an isolated process."""
+    path = Path(str(file_of(str(source.function))))
+    code = f"{path.read_text('utf-8')}\nimport json as _j, sys as _s\n"
+    code += f"_r = {tool.name}(**_j.load(_s.stdin))\nprint(_r if isinstance(_r, str) else _j.dumps(_r), end='')\n"
+
+    def run(**arguments: Any) -> str:
+        outcome = slowly(run_python, code, seconds=source.timeout, stdin=json.dumps(arguments))
+        if outcome.reason or outcome.stderr:
+            raise ValueError((outcome.stderr.strip().splitlines() or [outcome.observation()])[-1])
+        return str(outcome.stdout)
+
+    return Tool(tool.shape, run)

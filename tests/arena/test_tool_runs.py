@@ -1,0 +1,171 @@
+"""Runs whose seats have tools: from role and recipe to log, export and evaluation."""
+
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config.layers import compose
+from arena.config.sources import set_layer, text_layer
+from arena.errors import ConfigError
+from arena.evaluate.deal_facts import facts_of_match
+from arena.evaluate.evaluation import make_game
+from arena.play.making import SEAT_TOOLS
+from arena.play.settings import GameSpec
+from arena.store.run import RunFolder
+from simulators.toolbox.mcp_server import REFUSED
+from tests.factories.commands import arena, refused
+from tests.factories.labs import finished
+
+FACTORIES = Path(__file__).parents[1] / "factories"
+ROLE = """\
+role: asker
+system: "{{ rules }}"
+turn: "{{ private.tools }} {% for m in messages %}{{ m.text }}{% endfor %}"
+reply: {format: whole}
+tools: ["own.py:double", {mcp: "python server.py", only: [add]}]
+"""
+CALLER = '''
+def caller(game, seed):
+    def answer(view):
+        done = view.messages and view.messages[-1].text == "42"
+        return view.legal[0] if done else "double(number=21)"
+    return answer
+'''
+CONFIG = """\
+name: tools
+iterations: 1
+threads: 1
+game: {name: nim}
+roles: roles
+policies: {shared: {model: nano}}
+seats:
+  first: {role: asker, policy: "caller.py:caller"}
+  second: {role: nano_player, policy: shared, tools: [calculator]}
+play: {matches: 2, in_flight: 2}
+tracker: []
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder with a role, its tools and a scripted player, where the user is."""
+    from agents.weights import resolve
+
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "models").symlink_to(resolve("nano").parent)
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path / "home"))
+    here = tmp_path / "here"
+    (here / "roles").mkdir(parents=True)
+    (here / "roles/asker.yaml").write_text(ROLE.replace("python", sys.executable))
+    shutil.copy(FACTORIES / "mcp_server.py", here / "roles/server.py")
+    shutil.copy(FACTORIES / "own_tools.py", here / "roles/own.py")
+    (here / "caller.py").write_text(CALLER)
+    (here / "run.yaml").write_text(CONFIG)
+    monkeypatch.chdir(here)
+    return here
+
+
+def configured(*assignments: str) -> Mapping[str, Any]:
+    """Return the options of the run's game with assignments."""
+    experiment = compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
+    return experiment.all_tables()[0].game.options
+
+
+def test_seats_have_their_roles_tools_unless_they_have_their_own(place: Path) -> None:
+    server = {"mcp": f"{sys.executable} {place / 'roles/server.py'}", "only": ["add"]}
+    both = {"first": [f"{place / 'roles/own.py'}:double", server], "second": ["calculator"]}
+    assert configured()[SEAT_TOOLS] == both
+    assert configured("seats.first.tools=[]")[SEAT_TOOLS] == {"second": ["calculator"]}
+    assert SEAT_TOOLS not in configured("seats.first.tools=[]", "seats.second.tools=null")
+
+
+@pytest.mark.parametrize(
+    ("tools", "words"),
+    [
+        ("[calculater]", "unknown tool 'calculater'"),
+        ("[{mcp: 'python nope.py', timeout: -1}]", "seats.second.tools"),
+        ("[{mcp: nonesuch}]", "nonesuch"),
+    ],
+)
+def test_wrong_tools_are_one_line(place: Path, tools: str, words: str) -> None:
+    line = refused("run", "selfplay", "--config", "run.yaml", "--set", f"seats.second.tools={tools}", "--out", "x")
+    assert words in line and not (place / "x").exists()
+
+
+def test_a_match_with_tools_is_logged_shown_and_exported(place: Path) -> None:
+    told = arena("run", "selfplay", "--config", "run.yaml", "--out", "run")
+    assert told.code == 0, told
+    run = RunFolder.open(place / "run")
+    rows = list(run.log.rows())
+    assert len(rows) == 2
+    for row in rows:
+        assert row["status"] == "finished" and set(row["options"][SEAT_TOOLS]) == {"first", "second"}
+        first = [turn for turn in row["turns"] if turn["seat"] == "first"]
+        assert first[0]["action"] == "double(number=21)" and first[0]["valid"]
+        assert {"sender": "tool", "text": "42"} in [
+            {"sender": m["sender"], "text": m["text"]} for m in first[1]["messages"]
+        ]
+        assert row["report"]["tool_calls"] >= 1
+    assert "double(number: int)" in facts_of_match(run.path, rows[0]).private["first"]["tools"]
+    shown = arena("show", "run", "0001-0000")
+    assert shown.code == 0 and "double(number=21)" in shown.out
+    exported = arena("export", "run", "--as", "chats", "--to", "chats.jsonl")
+    assert exported.code == 0, exported
+
+
+def test_evaluation_gives_the_seats_the_same_tools(place: Path) -> None:
+    assert arena("run", "selfplay", "--config", "run.yaml", "--out", "run").code == 0
+    told = arena("eval", "run", "--game", "nim", "--against", "caller.py:caller", "--matches", "4", "--json")
+    assert told.code == 0, told
+    assert "own.py:double" in told.out
+
+
+def test_a_strangers_run_starts_no_server(place: Path) -> None:
+    assert arena("run", "selfplay", "--config", "run.yaml", "--out", "run").code == 0
+    (place.parent / "home" / "trusted").unlink()
+    row = next(iter(RunFolder.open(place / "run").log.rows()))
+    try:
+        line = refused("eval", "run", "--game", "nim")
+        assert "pass --trust" in line
+        with pytest.raises(Exception, match="trust"):
+            facts_of_match(place / "run", row)
+    finally:
+        REFUSED.clear()
+
+
+def test_an_edited_log_starts_no_other_program(place: Path) -> None:
+    assert arena("run", "selfplay", "--config", "run.yaml", "--out", "run").code == 0
+    row = dict(next(iter(RunFolder.open(place / "run").log.rows())))
+    row["options"] = {SEAT_TOOLS: {"first": [{"mcp": f"touch {place / 'owned'}"}]}}
+    with pytest.raises(Exception, match="tools that its experiment does not"):
+        facts_of_match(place / "run", row)
+    assert not (place / "owned").exists()
+
+
+def test_a_game_may_be_given_tools_by_its_options() -> None:
+    game = make_game(GameSpec(name="nim", options={SEAT_TOOLS: {"first": ["calculator"]}}))
+    game.reset(seed=0)
+    game.step("calculator('1+1')")
+    assert [message.text for message in game.messages("first")] == ["2"]
+    with pytest.raises(ConfigError, match=re.escape("give lists of tools by seat")):
+        make_game(GameSpec(name="nim", options={SEAT_TOOLS: ["calculator"]}))
+
+
+def test_matches_are_equal_whatever_runs_at_once(place: Path) -> None:
+    """Tools that take 20 to 60 ms answer in any order; the transcripts are the same."""
+    config = CONFIG.replace("first: {role: asker, ", "first: {role: asker, tools: ['roles/own.py:later'], ")
+    own = CALLER.replace('"double(number=21)"', """f"later(text='42', seconds={0.02 + seed % 5 / 100})\"""")
+    (place / "caller.py").write_text(own)
+    logs = []
+    for number, in_flight in enumerate((1, 6)):
+        experiment = compose([text_layer("test", config), set_layer(f"play.in_flight={in_flight}"),
+                              set_layer("play.matches=6")])  # fmt: skip
+        finished(place / f"run{number}", experiment)
+        rows = RunFolder.open(place / f"run{number}").log.rows()
+        logs.append([[(turn["seat"], turn["raw"]) for turn in row["turns"]] for row in rows])
+    assert logs[0] == logs[1]

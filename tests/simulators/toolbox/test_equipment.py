@@ -1,0 +1,168 @@
+"""Games whose seats have tools."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import games
+from games.base import TextGame
+from games.conformance import kit
+from games.contracts import View
+from simulators.toolbox import equip
+from simulators.toolbox.equipment import CALL_TURNS
+
+FACTORIES = Path(__file__).parents[2] / "factories"
+OWN = FACTORIES / "own_tools.py"
+SERVER = f"{sys.executable} {FACTORIES / 'mcp_server.py'}"
+
+
+def nim(*tools: Any, seed: int = 1) -> TextGame:
+    """Return a dealt game of Nim whose first seat has tools."""
+    game = equip(games.make("nim"), {"first": list(tools)})
+    game.reset(seed=seed)
+    return game
+
+
+def told(game: TextGame, seat: str = "first") -> list[str]:
+    """Return the texts that a seat was told since its last act."""
+    return [message.text for message in game.messages(seat)]
+
+
+def test_a_call_is_a_turn_that_leaves_the_game_alone() -> None:
+    game, plain = nim("calculator"), games.make("nim")
+    plain.reset(seed=1)
+    before = View.of(game, "second")._replace(messages=())
+    game.step("calculator(expression='6 * 7')")
+    assert told(game) == ["42"] and game.agent_selection == "first" and game.infos["first"]["valid"]
+    assert game.turns == 0 and View.of(game, "second") == before
+    for each in (game, plain):
+        each.step("TAKE 1 D")
+    assert told(game, "second") == told(plain, "second")
+    assert game.legal("second") == plain.legal("second") and game.payoffs() == plain.payoffs()
+
+
+def test_tools_are_told_to_their_seat_alone() -> None:
+    game = nim("calculator", f"{OWN}:double")
+    view = View.of(game, "first")
+    assert [tool["function"]["name"] for tool in view.tools] == ["calculator", "double"]
+    assert view.private["tools"].splitlines()[1] == "double(number: int): Double a number."
+    assert "tools" not in View.of(game, "second").private and not View.of(game, "second").tools
+
+
+def test_the_other_seat_has_no_tools() -> None:
+    game = nim("calculator")
+    game.step("TAKE 1 D")
+    game.step("calculator('1')")
+    assert game.infos["second"]["valid"] is False
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "calculator('2+3')", 'calculator(expression="2+3")',
+        '<tool_call>\n{"name": "calculator", "arguments": {"expression": "2+3"}}\n</tool_call>',
+        'I compute.\n<tool_call>{"name": "calculator", "arguments": {"expression": "2+3"}}</tool_call>',
+        "<tool_call>\n<function=calculator>\n<parameter=expression>\n2+3\n</parameter>\n</function>\n</tool_call>",
+    ],
+)  # fmt: skip
+def test_calls_are_read_in_the_formats_of_models(reply: str) -> None:
+    game = nim("calculator")
+    game.step(reply)
+    assert told(game) == ["5"]
+
+
+@pytest.mark.parametrize("reply", ["<tool_call>{]</tool_call>", "calculator(expression=3)", "dubble(number=2)"])
+def test_a_wrong_call_gets_an_error_to_read(reply: str) -> None:
+    game = nim("calculator", f"{OWN}:double")
+    game.step(reply)
+    (text,) = told(game)
+    assert text.startswith("Error: ") and game.agent_selection == "first"
+
+
+def test_calls_of_one_reply_overlap_and_keep_their_order() -> None:
+    game = nim(f"{OWN}:meet")
+    game.step("\n".join(f"meet(number={n})" for n in range(4)))
+    assert told(game) == ["0", "1", "2", "3"]
+
+
+def test_a_seat_cannot_call_tools_forever() -> None:
+    game = nim("calculator")
+    for _ in range(CALL_TURNS):
+        game.step("calculator('1')")
+        assert game.infos["first"]["valid"]
+    game.step("calculator('1')")
+    assert game.infos["first"]["valid"] is False and game.agent_selection == "first"
+    game.step("calculator('1')")
+    assert game.terminations["first"] and game.report()["ended"] == "illegal"
+    assert game.report()["tool_calls"] == CALL_TURNS
+
+
+def test_a_match_starts_without_the_last_ones_state() -> None:
+    game = nim(f"{OWN}:Notebook")
+    game.step("note(text='a')")
+    game.reset(seed=1)
+    game.step("read()")
+    assert told(game) == ["[]"]
+
+
+def test_clones_are_independent() -> None:
+    game = nim(f"{OWN}:Notebook", {"mcp": SERVER})
+    game.step("note(text='a')")
+    game.step("count()")
+    twin = game.clone()
+    for each, text in ((game, "b"), (twin, "c")):
+        each.step(f"note(text='{text}')")
+        each.step("read()")
+        assert told(each) == [f'["a","{text}"]']
+        each.step("count()")
+        assert told(each) == ["2"]
+        each.close()
+
+
+def test_pictures_of_tools_are_images_of_the_game() -> None:
+    game = nim({"function": f"{OWN}:picture"})
+    game.step("picture(kind='png')")
+    (image,) = game.messages("first")[0].images
+    assert (image.width, image.height) == (3, 2)
+    assert game.picture(image.hash).startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    assert game.observation_space("first").contains(game.observe("first"))
+    game.step("picture(kind='text')")
+    assert told(game) == ["Error: the image cannot be read: its format is unknown"]
+
+
+def test_tools_stand_beside_a_simulators_own() -> None:
+    game = equip(games.make("desk", domain="shop"), {"agent": ["calculator"]})
+    game.reset(seed=3)
+    own = [tool["function"]["name"] for tool in View.of(game, "agent").tools]
+    assert own[-1] == "calculator" and len(own) > 1
+    turns = game.turns
+    game.step("calculator('2+2')")
+    assert told(game, "agent") == ["4"] and game.turns == turns
+    game.step("find_customer(email='x@mail.example', postcode='A1')")
+    assert game.turns == turns + 1
+
+
+def test_an_equipped_game_passes_the_games_checks() -> None:
+    findings = kit.check(lambda: equip(games.make("kuhn_poker"), {"first": ["calculator"]}), seeds=10, acts=200)
+    assert [finding.name for finding in findings if finding.ok is False] == []
+
+
+@pytest.mark.parametrize(
+    ("tools", "text"),
+    [
+        ({"third": ["calculator"]}, "there is no seat 'third': there are first, second"),
+        ({"first": "calculator"}, "give the tools of first as a list"),
+        ({"first": ["calculater"]}, "unknown tool 'calculater'"),
+    ],
+)
+def test_wrong_tools_are_refused_before_the_match(tools: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        equip(games.make("nim"), tools)
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    game = equip(games.make("nim"), {"first": ["calculator", "calculator"]})
+    with pytest.raises(ValueError, match="two tools called calculator"):
+        game.reset(seed=1)

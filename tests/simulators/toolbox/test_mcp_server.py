@@ -1,0 +1,135 @@
+"""Connections to MCP servers, and their faults."""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from simulators.toolbox import mcp_server
+from simulators.toolbox.limits import ServerEnded
+from simulators.toolbox.mcp_server import REFUSED, McpServer
+
+SERVER = Path(__file__).parents[2] / "factories/mcp_server.py"
+
+
+def server(fault: str = "") -> McpServer:
+    """Return a connection to a server with this fault."""
+    return McpServer(f"{sys.executable} {SERVER} {fault}")
+
+
+def running() -> int:
+    """Return the number of test servers that run as children of this process."""
+    children = psutil.Process().children(recursive=True)
+    return sum(child.is_running() and str(SERVER) in " ".join(_command(child)) for child in children)
+
+
+def _command(child: psutil.Process) -> list[str]:
+    try:
+        return list(child.cmdline())
+    except psutil.Error:
+        return []
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(mcp_server, "START", 20.0)
+    yield
+    deadline = time.monotonic() + 20
+    while running() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running()
+
+
+def test_a_server_starts_at_the_first_request_and_keeps_its_state() -> None:
+    shop = server()
+    assert not running()
+    assert [tool.name for tool in shop.tools()] == ["add", "count", "act"]
+    assert shop.call("add", {"a": 2, "b": 3}, 5).text == "5"
+    assert [shop.call("count", {}, 5).text for _ in range(3)] == ["1", "2", "3"]
+    assert running() == 1
+    shop.close()
+    assert shop.call("count", {}, 5).text == "1"  # another server
+    shop.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "text"),
+    [
+        ("crash_at_start", ServerEnded, "its server does not start: no shop today"),
+        ("crash", ServerEnded, "its server ended"),
+        ("hang", TimeoutError, ""),
+        ("malformed", ValueError, "its server's answer is malformed"),
+        ("error", ValueError, "out of order"),
+    ],
+)
+def test_faults_of_a_call_are_exceptions(fault: str, error: type[Exception], text: str) -> None:
+    shop = server(fault)
+    with pytest.raises(error) as raised:
+        shop.call("act", {}, 0.5)
+    assert str(raised.value) == text
+    shop.close()
+
+
+@pytest.mark.parametrize("fault", ["garbage", "slow", "stubborn"])
+def test_noise_and_a_slow_start_do_no_harm(fault: str) -> None:
+    shop = server(fault)
+    assert shop.call("act", {}, 5).text == "fine"
+    shop.close()
+
+
+def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_server, "START", 0.5)
+    with pytest.raises(ServerEnded, match=r"does not start: no answer in 0\.5 s"):
+        server("silent").tools()
+
+
+def test_a_hanging_call_leaves_the_server_usable() -> None:
+    shop = server("hang")
+    with pytest.raises(TimeoutError):
+        shop.call("act", {}, 0.2)
+    shop.close()
+
+
+def test_an_ended_server_is_started_again() -> None:
+    shop = server("crash")
+    for _ in range(3):
+        assert shop.call("add", {"a": 1}, 5).text == "2"
+        with pytest.raises(ServerEnded):
+            shop.call("act", {}, 5)
+    shop.close()
+
+
+def test_pictures_arrive_as_bytes() -> None:
+    shop = server("picture")
+    content = shop.call("act", {}, 5)
+    assert content.text == "" and content.pictures[0].startswith(b"\x89PNG")
+    shop.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("", "name a command"),
+        ("python 'x", "cannot be read as a command"),
+        ("http://example.com/mcp", "is not a URL on this machine"),
+        ("ftp://127.0.0.1/mcp", "is not a URL on this machine"),
+        ("http://127.0.0.1.example.com/mcp", "is not a URL on this machine"),
+    ],
+)
+def test_other_addresses_are_refused(address: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        McpServer(address)
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(ServerEnded, match="no-such-program"):
+        McpServer("no-such-program").tools()
+
+
+def test_refused_addresses_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REFUSED, "python x.py", "runs/1 would ask it")
+    with pytest.raises(ValueError, match="runs/1 would ask it"):
+        McpServer("python x.py")

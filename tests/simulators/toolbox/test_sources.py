@@ -1,0 +1,129 @@
+"""Sources of tools."""
+
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulators.toolbox.sources import Toolset, opening
+from simulators.tools import Call, run
+from tests.factories import own_tools
+
+FACTORIES = Path(__file__).parents[2] / "factories"
+OWN = FACTORIES / "own_tools.py"
+SERVER = f"{sys.executable} {FACTORIES / 'mcp_server.py'}"
+
+
+def ask(toolset: Toolset, name: str, **arguments: Any) -> str:
+    """Return the result of a call."""
+    return run(toolset.tools, Call(name, arguments))
+
+
+def test_a_function_is_one_tool_for_all_matches() -> None:
+    opened = opening(f"{OWN}:double")
+    assert ask(opened(), "double", number=21) == "42"
+    assert opened() is copy.deepcopy(opened())
+
+
+def test_an_async_function_is_awaited() -> None:
+    assert ask(opening(f"{OWN}:later")(), "later", text="now") == "now"
+
+
+def test_a_class_has_the_state_of_one_match() -> None:
+    opened = opening(f"{OWN}:Notebook")
+    first, second = opened(), opened()
+    assert ask(first, "note", text="a") == "1"
+    twin = copy.deepcopy(first)
+    assert [ask(first, "note", text="b"), ask(twin, "note", text="c"), ask(second, "read")] == ["2", "2", "[]"]
+    assert [ask(first, "read"), ask(twin, "read")] == ['["a","b"]', '["a","c"]']
+
+
+def test_a_confined_function_sees_no_files() -> None:
+    code = "import os\n\ndef where(path: str) -> bool:\n    'Tell if a file exists.'\n    return os.path.exists(path)\n"
+    assert ask(_from(code, "where", confined=False), "where", path="/etc/passwd") == "true"
+    assert ask(_from(code, "where", confined=True), "where", path="/etc/passwd") == "false"
+
+
+def test_a_confined_function_that_fails_says_why() -> None:
+    code = "def fail() -> str:\n    'Fail.'\n    raise KeyError('gone')\n"
+    assert ask(_from(code, "fail", confined=True), "fail") == "Error: KeyError: 'gone'"
+
+
+_FOLDER: list[Path] = []
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path) -> None:
+    _FOLDER[:] = [tmp_path]
+
+
+def _from(code: str, name: str, **settings: Any) -> Toolset:
+    path = _FOLDER[0] / f"own{len(list(_FOLDER[0].iterdir()))}.py"
+    path.write_text(code)
+    return opening({"function": f"{path}:{name}", **settings})()
+
+
+def test_a_call_that_takes_too_long_is_tried_again() -> None:
+    own_tools.attempts = 0
+    patient, impatient = ({"function": f"{OWN}:flaky", "timeout": 0.3, "retries": retries} for retries in (1, 0))
+    assert ask(opening(patient)(), "flaky") == "at last"
+    assert ask(opening(impatient)(), "flaky") == "Error: flaky took too long."
+
+
+def test_concurrent_calls_are_limited_across_matches() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    opened = opening({"function": f"{OWN}:crowded", "at_once": 2})
+    with ThreadPoolExecutor(6) as pool:
+        counts = list(pool.map(lambda _: int(ask(opened(), "crowded")), range(6)))
+    assert max(counts) == 2
+
+
+def test_each_match_has_a_server_of_its_own() -> None:
+    opened = opening({"mcp": SERVER})
+    first, second = opened(), opened()
+    assert [ask(first, "count"), ask(first, "count"), ask(second, "count")] == ["1", "2", "1"]
+    twin = copy.deepcopy(first)
+    assert [ask(twin, "count"), ask(first, "count")] == ["3", "3"]
+    for one in (first, second, twin):
+        one.close()
+
+
+def test_a_server_that_crashed_gets_the_earlier_calls_again() -> None:
+    toolset = opening({"mcp": f"{SERVER} crash"})()
+    assert [ask(toolset, "count"), ask(toolset, "act")] == ["1", "Error: act failed: its server ended"]
+    assert ask(toolset, "count") == "2"
+    toolset.close()
+
+
+def test_a_shared_server_is_one_for_all_matches() -> None:
+    opened = opening({"mcp": SERVER, "shared": True, "only": ["count"]})
+    first, second = opened(), opened()
+    assert [ask(first, "count"), ask(second, "count")] == ["1", "2"]
+    assert [tool.name for tool in first.tools] == ["count"]
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("calculater", "unknown tool 'calculater'"),
+        (f"{OWN}:dubble", "did you mean 'double'"),
+        (f"{OWN}:Untyped", "annotate thing"),
+        ({}, "give either a function or mcp"),
+        ({"function": "calculator", "mcp": "x"}, "give either a function or mcp"),
+        ({"function": "calculator", "shared": True}, "shared for mcp"),
+        ({"function": "calculator", "timeout": 0}, "timeout"),
+        ({"function": "calculator", "only": ["add"]}, "there is no tool 'add': there are calculator"),
+        ({"mcp": SERVER, "only": ["sub"]}, "there is no tool 'sub': there are add, count, act"),
+        ({"mcp": f"{SERVER} schema"}, "its list of tools is malformed"),
+        ({"mcp": f"{SERVER} crash_at_start"}, "no shop today"),
+        ({"tool": "calculator"}, "tools: tool: "),
+        (7, "tools: "),
+    ],
+)
+def test_wrong_sources_are_one_clear_line(source: Any, text: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        opening(source)
+    assert text in str(raised.value) and "\n" not in str(raised.value)
