@@ -97,6 +97,7 @@ async def play_one(
     try:
         record = await play_match(plan, game, players, limits, keep_turns, on_turn, control(plan, game))
     finally:
+        game.close()
         for seat, player in players.items():
             contenders[seat].leave(player)
     if record.status == "finished" and plan.branch and (why := plan.branch.first_difference(record)):

@@ -139,8 +139,6 @@ async def play_match(
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end other matches
         reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
         failure = failure_of(error, game, plan.draws, now.seat, now.act)
-    finally:
-        game.close()
     streams = {seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {}
     record = MatchRecord(
         identity=plan.identity, game=plan.game, options=plan.options, seed=plan.seed,
