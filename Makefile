@@ -12,7 +12,7 @@ help: ## what there is to make
 
 # First all of constraints.txt without asking who needs what, a third faster; then what was missed, if anything was.
 # Nothing is compiled: a tenth of it is ever loaded, and compiled then.
-EXTRAS := train,analysis,maps,chess,cities,clinic,endpoint,pettingzoo,recommender,scale,search,serve,simulators,minigrid,textarena,docs,dev
+EXTRAS := train,analysis,maps,chess,cities,clinic,endpoint,pettingzoo,recommender,scale,search,serve,simulators,tools,minigrid,textarena,docs,dev
 PIP := $(BIN)/python -m pip --quiet
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
