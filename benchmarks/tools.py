@@ -20,7 +20,7 @@ from arena.play.making import SEAT_TOOLS, make_game
 from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
-from games.contracts import MatchId, View
+from games.contracts import Game, MatchId, View
 
 OWN = Path(__file__).resolve()
 MATCHES = 24
@@ -34,7 +34,7 @@ async def later(text: str, milliseconds: int) -> str:
     return text
 
 
-def caller(game: Any, seed: int, milliseconds: int) -> Any:
+def caller(game: Game, seed: int, milliseconds: int) -> Any:
     """Return a player that calls the tool before each act."""
 
     def answer(view: View) -> str:
@@ -46,17 +46,17 @@ def caller(game: Any, seed: int, milliseconds: int) -> Any:
     return answer
 
 
-def caller_50(game: Any, seed: int) -> Any:
+def caller_50(game: Game, seed: int) -> Any:
     """Return a player whose calls take 50 ms."""
     return caller(game, seed, 50)
 
 
-def caller_200(game: Any, seed: int) -> Any:
+def caller_200(game: Game, seed: int) -> Any:
     """Return a player whose calls take 200 ms."""
     return caller(game, seed, 200)
 
 
-def caller_500(game: Any, seed: int) -> Any:
+def caller_500(game: Game, seed: int) -> Any:
     """Return a player whose calls take 500 ms."""
     return caller(game, seed, 500)
 
@@ -69,7 +69,9 @@ async def play(delay: int, in_flight: int) -> tuple[float, list[MatchRecord]]:
     for seat, script in scripts.items():
         check_scripted(script, game, seat)
     seats = {seat: Seating("brain", script, 0, False, "brain") for seat, script in scripts.items()}
-    plans = [MatchPlan(identity=MatchId(0, i), game="nim", options=options, seed=i, seats=seats) for i in range(MATCHES)]
+    plans = [
+        MatchPlan(identity=MatchId(0, i), game="nim", options=options, seed=i, seats=seats) for i in range(MATCHES)
+    ]
     one = partial(play_one, contenders={s: ScriptedContender(name) for s, name in scripts.items()}, seed=0,
                   limits=Limits())  # fmt: skip
     start = time.perf_counter()

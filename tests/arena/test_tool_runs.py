@@ -29,13 +29,13 @@ turn: "{{ private.tools }} {% for m in messages %}{{ m.text }}{% endfor %}"
 reply: {format: whole}
 tools: ["own.py:double", {mcp: "python server.py", only: [add]}]
 """
-CALLER = '''
+CALLER = """
 def caller(game, seed):
     def answer(view):
         done = view.messages and view.messages[-1].text == "42"
         return view.legal[0] if done else "double(number=21)"
     return answer
-'''
+"""
 CONFIG = """\
 name: tools
 iterations: 1
