@@ -1,7 +1,7 @@
 """MCP server over stdio without the library: starts fast, and misbehaves as its argument says.
 
-    python mcp_server.py [crash_at_start | silent | garbage | slow | crash | hang | huge | malformed | error | stubborn |
-                          schema | picture | bomb]
+    python mcp_server.py [crash_at_start | silent | garbage | slow | crash | hang | huge | malformed | error |
+                          stubborn | schema | picture | bomb]
 
 Tools: add(a, b), count(), which counts its calls, and act(), which misbehaves.
 """

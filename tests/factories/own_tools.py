@@ -84,5 +84,5 @@ class Notebook:
 class Untyped:
     """A class whose method has no types."""
 
-    def act(self, thing):  # type: ignore[no-untyped-def]
+    def act(self, thing):
         """Act."""

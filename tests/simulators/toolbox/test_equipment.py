@@ -126,7 +126,7 @@ def test_pictures_of_tools_are_images_of_the_game() -> None:
     game.step("picture(kind='png')")
     (image,) = game.messages("first")[0].images
     assert (image.width, image.height) == (3, 2)
-    assert game.picture(image.hash).startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    assert game.picture(image.hash).startswith(b"\x89PNG")
     assert game.observation_space("first").contains(game.observe("first"))
     game.step("picture(kind='text')")
     assert told(game) == ["Error: the image cannot be read: its format is unknown"]
@@ -166,3 +166,41 @@ def test_two_tools_of_one_name_are_refused() -> None:
     game = equip(games.make("nim"), {"first": ["calculator", "calculator"]})
     with pytest.raises(ValueError, match="two tools called calculator"):
         game.reset(seed=1)
+
+
+FAULTS = ("", "garbage", "slow", "crash", "hang", "huge", "malformed", "error", "stubborn", "bomb")
+
+
+@pytest.mark.slow
+def test_a_hundred_faulty_servers_fail_no_match() -> None:
+    """The result of each faulty call is an observation, the match goes on, and no server is left."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tests.simulators.toolbox.test_mcp_server import running
+
+    def play(number: int) -> str:
+        fault = FAULTS[number % len(FAULTS)]
+        game = nim({"mcp": f"{SERVER} {fault}", "timeout": 1.0, "retries": number % 3}, seed=number)
+        game.step("act()")
+        (text,) = told(game)
+        while game.agents and not game.terminations["first"]:
+            seat = game.agent_selection
+            game.step((game.legal(seat) or [""])[0])
+        assert sum(game.payoffs().values()) == 0 and game.report()["tool_calls"] == 1
+        game.close()
+        return f"{fault}: {text[:60]}"
+
+    with ThreadPoolExecutor(8) as pool:
+        results = set(pool.map(play, range(100)))
+    assert results == {
+        ": fine", "garbage: fine", "slow: fine", "stubborn: fine",
+        "crash: Error: act failed: its server ended", "hang: Error: act took too long.",
+        f"huge: {'x' * 60}", "malformed: Error: its server's answer is malformed", "error: Error: out of order",
+        "bomb: Error: the image cannot be read: its format is unknown",
+    }  # fmt: skip
+    import time
+
+    deadline = time.monotonic() + 30
+    while running() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not running()

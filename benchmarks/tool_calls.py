@@ -1,6 +1,6 @@
 """Overlap of tool calls between matches, by the delay of the tool.
 
-    python benchmarks/tools.py
+    python benchmarks/tool_calls.py
 
 In each match of nim the first seat calls a tool before each of its acts. Matches run one at a time, then together. Both
 give the same transcripts, or the benchmark fails.
