@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arena.cli import best_of as selecting
 from arena.cli import panel as panels
 from arena.cli.console import PlainConsole, close, note
 from arena.cli.contenders import (
@@ -53,7 +54,12 @@ def eval_(
     ] = "",
     deals: Annotated[
         int | None,
-        typer.Option(min=2, max=10**5, help="Number of deals; default the panel's.", show_default=False),
+        typer.Option(
+            min=2,
+            max=10**5,
+            help="Number of deals with --panel or --best-of; default the panel's, or 100.",
+            show_default=False,
+        ),
     ] = None,
     matches: Annotated[
         int | None, typer.Option(min=2, max=10**6, help="Minimum number of matches against each opponent; default 200.")
@@ -64,6 +70,30 @@ def eval_(
     reward_model: Annotated[
         str,
         typer.Option(help="Reward model whose scores to report: its folder or stage.", show_default=False),
+    ] = "",
+    best_of: Annotated[
+        int | None,
+        typer.Option(
+            "--best-of", min=2, max=1024, help="Play each deal so often and select one match.", show_default=False
+        ),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            help="Rules of --best-of: majority,p_yes,reward_model,oracle; default all but those without a judge.",
+            show_default=False,
+        ),
+    ] = "",
+    judge: Annotated[
+        str,
+        typer.Option(
+            help="Policy whose probability of yes is p_yes: a run (RUN:POLICY) or model; default the contender.",
+            show_default=False,
+        ),
+    ] = "",
+    decoding: Annotated[
+        str,
+        typer.Option(help="Decoding options of a role to compare with --best-of: cautious,votes.", show_default=False),
     ] = "",
     role: Role = "",
     option: Option = None,
@@ -84,6 +114,8 @@ def eval_(
 
     A panel is a fixed set of opponents: it shows payoff by member and seat, and the best response's payoff.
 
+    With --best-of N every deal is played N times, and one match of each deal is selected by its answer.
+
     Example: arena eval runs/latest --panel negotiation --before
     """
     from arena.cli.loop import wait
@@ -91,6 +123,17 @@ def eval_(
 
     require_output("--out", out, results("eval"))
     asked = panels.EvalOptions(contender, before, trust, out, as_json)
+    if best_of:
+        selecting.refuse({"--panel": panel, "--before": before, "--matches": matches}, "does not go with --best-of")
+        chosen = selecting.Selecting(
+            n=best_of, games=listed(game), against=listed(against), options=option or [], split=split, by=listed(by),
+            judge=judge, reward_model=reward_model, decoding=listed(decoding), deals=deals or selecting.DEALS,
+            seed=seed or 0,
+        )  # fmt: skip
+        loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
+        wait(selecting.evaluate_best_of(asked, chosen, loader))
+        return
+    selecting.refuse({"--by": by, "--judge": judge, "--decoding": decoding}, "needs --best-of, such as --best-of 16")
     if panel:
         others = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
         others |= {"--reward-model": reward_model}
@@ -99,7 +142,7 @@ def eval_(
         wait(panels.evaluate_on_panel(asked, played, loader))
         return
     if deals:
-        raise ConfigError("--deals is for --panel: use --matches, or name a panel")
+        raise ConfigError("--deals is for --panel and --best-of: use --matches, or name a panel")
     games = _Games(
         names=listed(game), against=listed(against), options=option or [], split=split, matches=matches or 200,
         seed=seed or 0, reward_model=reward_model,
