@@ -37,7 +37,7 @@ def played(who: str = "third", deals: int = 300, **options: Any) -> BestOf:
 
 
 def test_a_player_who_is_right_by_chance() -> None:
-    """No two wrong answers agree: with one right answer of four the first match decides, with two the majority is right."""
+    """No two wrong answers agree: with one right answer of four the first match decides, with two the majority."""
     found, wrong = played(), 1 - CHANCE
     one = 4 * CHANCE * wrong**3
     theory = {"mean": CHANCE, "majority": 1 - wrong**4 - one * 3 / 4, "oracle": 1 - wrong**4}
@@ -46,7 +46,9 @@ def test_a_player_who_is_right_by_chance() -> None:
         assert low < theory[row.name] < high, row.name
         assert found.mean(row, "payoff").estimate == pytest.approx(2 * found.mean(row, "success").estimate)
         moved = found.difference(row, "success").estimate
-        assert moved == pytest.approx(found.mean(row, "success").estimate - found.mean(found.rows[0], "success").estimate)
+        assert moved == pytest.approx(
+            found.mean(row, "success").estimate - found.mean(found.rows[0], "success").estimate
+        )
     assert [(row.matches, row.turns, row.tokens) for row in found.rows] == [(1, 1, 0), (4, 4, 0), (4, 4, 0)]
     for k, values in found.curves["oracle"].items():
         assert np.mean(values) == pytest.approx(1 - wrong**k, abs=0.07)
