@@ -182,9 +182,10 @@ class Answers(Ability, Protocol):
 
 @runtime_checkable
 class Judged(Ability, Protocol):
-    """A game in which one seat, `judge_seat`, says yes or no to another seat's answer."""
+    """A game in which a seat says yes or no to another seat's answer."""
 
     judge_seat: str
+    """That seat; "" if there is none with the game's options."""
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ import numpy as np
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.evaluation import IN_FLIGHT, make_game, own_seats, plain
 from arena.evaluate.sampled import Decoding, Reader, decoded, require_success, sample
-from arena.evaluate.selection import FIGURES, Figure, Rule, Sample, expected, sizes
+from arena.evaluate.selection import FIGURES, Figure, Rule, Sample, expected, mean, sizes
 from arena.play.contenders import Contender
 from arena.play.settings import GameSpec
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, range_of
@@ -148,11 +148,11 @@ async def best_of(
         raise PlayError(f"no deal has all its matches: {max(failed, key=lambda why: failed[why], default='')}")
     kept = [played[d] for d in whole]
     curves = {rule: _curve(kept, rule, seed) for rule in rules}
-    rows = [replace(_row(MEAN, kept, [expected(own, "oracle", 1) for own in kept], 1 / n), matches=1)]
+    rows = [replace(_row(MEAN, kept, [mean(own) for own in kept], 1 / n), matches=1)]
     rows += [_row(rule, kept, curves[rule][n]) for rule in rules]
     for name, matches in single.items():
         own = [matches[d] for d in whole]
-        rows.append(_row(name, own, [expected(samples, "oracle", 1) for samples in own]))
+        rows.append(_row(name, own, [mean(samples) for samples in own]))
     return BestOf(
         game=spec, contender=lineup[seat].name, seat=seat, n=n, rows=rows, failed=dict(failed),
         curves={rule: {k: [v["success"] for v in values] for k, values in c.items()} for rule, c in curves.items()},

@@ -55,6 +55,11 @@ def choose(samples: Sequence[Sample], rule: Rule) -> int:
     return elected([sample.answer for sample in samples]) if rule == "majority" else _ranked(samples, rule)[-1]
 
 
+def mean(samples: Sequence[Sample]) -> dict[Figure, float]:
+    """Return the mean result of a single match."""
+    return expected(samples, "oracle", 1)  # of one match every rule selects that
+
+
 def expected(samples: Sequence[Sample], rule: Rule, k: int, seed: Sequence[int] = ()) -> dict[Figure, float]:
     """Return the expected result of selecting one of k random matches of `samples`, in the order of sampling.
 

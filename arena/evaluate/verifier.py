@@ -86,7 +86,7 @@ def seat_of_judge(judge: Contender, spec: GameSpec, seat: str) -> str:
     It is the game's judge seat, else the only other seat that the judge's run gave it in this game.
     """
     game = make_game(spec)
-    if isinstance(game, Judged):
+    if isinstance(game, Judged) and game.judge_seat:
         return game.judge_seat
     seats = tuple(game.possible_agents)
     cast = judge.cast if isinstance(judge, ModelContender) else None
