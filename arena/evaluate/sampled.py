@@ -21,6 +21,7 @@ from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from games.abilities import Answers
+from games.base import TextGame
 from games.contracts import UNREAD, Game, MatchId
 
 Decoding = Literal["cautious", "votes"]
@@ -146,5 +147,5 @@ def answer_of(record: MatchRecord, game: Game, seat: str) -> str:
         return game.final_answer(seat)
     acts = [turn.action for turn in record.turns if turn.seat == seat and turn.valid and turn.source not in UNREAD]
     last = acts[-1] if acts else ""
-    text = last if getattr(game, "whole_acts", False) else last.partition("|")[0]
+    text = last if isinstance(game, TextGame) and game.whole_acts else last.partition("|")[0]
     return " ".join(text.split()).casefold()
