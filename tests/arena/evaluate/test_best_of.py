@@ -61,6 +61,11 @@ def test_how_many_play_at_once_changes_nothing() -> None:
     assert played(deals=10).curves["oracle"][4] == played(deals=20).curves["oracle"][4][:10], "deals depend on the seed"
 
 
+def test_a_model_samples_the_same_in_any_batch() -> None:
+    alone, together = (played("nano", deals=2, in_flight=size).to_json() for size in (1, 8))
+    assert alone == together and alone["rows"][0]["tokens"] > 0
+
+
 def test_a_deal_with_a_match_that_keeps_failing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     play_one = sampled.play_one
 
