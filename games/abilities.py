@@ -167,6 +167,28 @@ class Split(Ability, Protocol):
 
 
 @runtime_checkable
+class Answers(Ability, Protocol):
+    """A game whose match ends with one answer, such as a number, which several acts may write differently.
+
+    Without this ability a seat's last legal act is its answer.
+    """
+
+    def final_answer(self, seat: str) -> str:
+        """Return the seat's answer after the end of the match, or "" if it gave none.
+
+        Equal answers have equal texts: they are in a canonical form.
+        """
+
+
+@runtime_checkable
+class Judged(Ability, Protocol):
+    """A game in which a seat says yes or no to another seat's answer."""
+
+    judge_seat: str
+    """That seat; "" if there is none with the game's options."""
+
+
+@runtime_checkable
 class BestResponse(Ability, Protocol):
     """A game that can compute the value of the best response to a given opponent."""
 

@@ -15,6 +15,7 @@ from arena.cli import (
     credit,
     doctor,
     evaluate,
+    exploit,
     export,
     fork,
     init,
@@ -24,10 +25,11 @@ from arena.cli import (
     serve,
     study,
     sweep,
+    tournament,
 )
 from arena.cli.command_plugins import Commands
 from arena.cli.console import PlainConsole, note
-from arena.cli.evaluate import Json
+from arena.cli.contenders import Json
 from arena.cli.tables import print_rows
 from arena.errors import ConfigError
 
@@ -41,8 +43,8 @@ app = typer.Typer(
 )
 app.command("play")(play.play)
 app.command("eval")(evaluate.eval_)
-app.command("tournament")(evaluate.tournament_)
-app.command("exploit")(evaluate.exploit)
+app.command("tournament")(tournament.tournament_)
+app.command("exploit")(exploit.exploit)
 app.command("matrix")(matrix.matrix_)
 app.command("study")(study.study)
 app.command("sweep")(sweep.sweep)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from arena.cli import catalogue
 from arena.cli.console import PlainConsole
-from arena.cli.evaluate import Json
+from arena.cli.contenders import Json
 from arena.cli.progress import progress
 from arena.cli.tables import say
 

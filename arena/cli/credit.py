@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena.cli.console import PlainConsole, note
-from arena.cli.evaluate import Trust
+from arena.cli.contenders import Trust
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:

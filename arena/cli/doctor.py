@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from arena.cli.console import PlainConsole
-from arena.cli.evaluate import Json
+from arena.cli.contenders import Json
 from arena.cli.tables import Cell, say, show_table
 from arena.errors import ConfigError
 

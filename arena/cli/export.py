@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from arena.cli.console import note
-from arena.cli.evaluate import Json, Trust
+from arena.cli.contenders import Json, Trust
 from arena.errors import ConfigError
 
 To = Annotated[Path, typer.Option(help="A folder that does not exist yet.", show_default=False)]

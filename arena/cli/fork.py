@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from arena.cli.console import PlainConsole, close, note
-from arena.cli.evaluate import Endpoint, Json, Out, Trust, doing, servers
+from arena.cli.contenders import Endpoint, Json, Out, Trust, doing, servers
 from arena.cli.progress import progress
 from arena.cli.tables import Cell, interval, say, show_table, verdict
 from arena.errors import ConfigError

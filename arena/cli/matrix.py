@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arena.cli.console import PlainConsole, close, note
-from arena.cli.evaluate import (
+from arena.cli.contenders import (
     Endpoint,
     Json,
     Option,

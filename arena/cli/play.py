@@ -14,7 +14,7 @@ from rich.text import Text
 
 from agents.names import nearest
 from arena.cli.console import PlainConsole, note
-from arena.cli.evaluate import Endpoint, Trust, servers
+from arena.cli.contenders import Endpoint, Trust, servers
 from arena.errors import ConfigError, StoreError
 from arena.store.outputs import RECORDS, append_output, require_output
 from games.contracts import UNREAD

@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from arena.cli import catalogue, evaluate
+from arena.cli import catalogue
 from arena.cli.console import PlainConsole
-from arena.cli.evaluate import Json
+from arena.cli.contenders import Json, Trust
 from arena.cli.tables import print_rows
 from arena.errors import ConfigError
 from arena.process import loading
@@ -159,7 +159,7 @@ def resume(
         typer.Option("--set", metavar="A.B=C", help="Change a setting that a resumed run may change; repeatable."),
     ] = None,
     scale: Scale = "",
-    trust: evaluate.Trust = False,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Resume a run from its newest valid checkpoint, or a pipeline in the stage that has not ended.

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from arena.cli.batch import Jobs, OnRay, about, folder_of, plan_line, run_batch
 from arena.cli.console import PlainConsole, note
-from arena.cli.evaluate import Json, listed
+from arena.cli.contenders import Json, listed
 from arena.cli.tables import interval, say, show_table
 from arena.errors import ConfigError
 

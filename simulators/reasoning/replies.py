@@ -26,6 +26,7 @@ SHOWN_CODE = {
     "tool_call": '<tool_call>{"name": "python", "arguments": {"code": "…"}}</tool_call>',
 }
 MARKS = {"fence": ("```python", "```"), "code": ("<code>", "</code>"), "tool_call": ("<tool_call>", "</tool_call>")}
+NUMERAL = re.compile(r"[+-]?(\d{1,400}|\d{1,3}(?:,\d{3}){1,130})(?:\.(\d{1,400}))?", re.ASCII)
 FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 
 
@@ -47,6 +48,19 @@ def final_answer(text: str, form: str) -> str | None:
         start = text.rfind("<answer>", 0, max(end, 0))
         answer = text[start + len("<answer>") : end] if start >= 0 else None
     return (answer or "").strip() or None
+
+
+def canonical(answer: str) -> str:
+    """Return an answer without case, extra blanks and final full stops; a number without zeros and signs it can lack.
+
+    Equal numbers give equal texts: `+07`, `7.0` and `7.` give `7`, `1,000` gives `1000`.
+    """
+    plain = " ".join(answer.split()).casefold().rstrip(". ")
+    if (number := NUMERAL.fullmatch(plain)) is None:
+        return plain
+    whole, fraction = number[1].replace(",", "").lstrip("0") or "0", (number[2] or "").rstrip("0")
+    value = f"{whole}.{fraction}" if fraction else whole
+    return f"-{value}" if plain.startswith("-") and value != "0" else value
 
 
 def write_answer(answer: str, form: str) -> str:

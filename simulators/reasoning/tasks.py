@@ -107,6 +107,7 @@ class Reasoning(Asked):
 
         self.task: gym.Task = self.draw_entity(draw, lambda task: task.question)
         self._scores: list[float] = []
+        self._said = ""
         self._runs = self._failed_runs = self._unreadable = 0
 
     @property
@@ -169,6 +170,7 @@ class Reasoning(Asked):
     def _answered(self, seat: str, answer: str, wants_more: bool) -> None:
         scored = self.task.score(answer)
         self._unreadable += not scored.readable
+        self._said = answer
         self._scores.append(scored.value if self.partial else float(scored.value == 1.0))
         if self.protocol == "units" and wants_more and self.turns_left > 1:
             self.tell(GO_ON)
@@ -181,6 +183,10 @@ class Reasoning(Asked):
             self.tell(AGAIN)
         else:
             self.end(RIGHT if solved else WRONG, "That is right." if solved else "That is wrong.")
+
+    def final_answer(self, seat: str) -> str:
+        """Return the solver's answer that ended the match, in canonical form; "" if none did."""
+        return replies.canonical(self._said) if seat == SOLVER and self.ended in (RIGHT, WRONG) else ""
 
     def python(self, code: str) -> str:
         """Run Python code and return what it prints.

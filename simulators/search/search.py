@@ -155,6 +155,10 @@ class Search(PersonGame, LibraryGame):
         self.pay(self.seats[0], "answer", float(score))
         self.end("answered", "Right." if exact(text, self.question.answers) else "Wrong.")
 
+    def final_answer(self, seat: str) -> str:
+        """Return the solver's answer as exact match compares it, "" without one."""
+        return normalise(self.said or "") if seat == self.seats[0] else ""
+
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report: `score` and `success` (exact match), `f1`, and statistics of the search.
 

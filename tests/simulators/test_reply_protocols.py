@@ -285,3 +285,31 @@ def test_reading_takes_linear_time() -> None:
             replies.final_answer(hostile, form)
         for code in replies.CODES:
             replies.first_block(hostile, code)
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("7", "7"), ("+07", "7"), (" 7. ", "7"), ("7.0", "7"), ("-0.50", "-0.5"), ("-0", "0"), ("1,000", "1000"),
+        ("1,00", "1,00"), ("12 , 3", "12 , 3"), ("Red  Fox.", "red fox"), ("", ""), ("٧", "٧"), (".5", ".5"),
+    ],
+)  # fmt: skip
+def test_answers_that_differ_in_form_alone_are_one(written: str, canonical: str) -> None:
+    assert replies.canonical(written) == canonical
+
+
+@given(st.text(max_size=40) | st.from_regex(r"[+-]?[0-9,]{0,12}\.?[0-9]{0,4}"))
+def test_a_canonical_answer_stays_as_it_is(text: str) -> None:
+    once = replies.canonical(text)
+    assert replies.canonical(once) == once
+
+
+def test_the_final_answer_is_the_one_that_ended_the_match() -> None:
+    game = _game(protocol="retry", max_turns=3)
+    _said(game, "+0999", "0998")
+    assert game.final_answer("solver") == "", "it may still answer"
+    _said(game, "997.0")
+    assert game.ended and game.final_answer("solver") == "997"
+    lost = _game(illegal="end", answer="boxed")
+    _said(lost, "997")
+    assert lost.ended and lost.final_answer("solver") == ""

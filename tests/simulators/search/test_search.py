@@ -4,6 +4,7 @@ import pytest
 
 from simulators.conformance import play, walk
 from simulators.search import Search
+from simulators.search.scoring import normalise
 from tests.factories.thorough import cases
 from tests.simulators.promises import broken, kept_over_many
 
@@ -67,8 +68,8 @@ def test_terse_acts_are_a_mark_and_words() -> None:
     start = game.question.program.chains[0].start
     game.step(f"?{start}")
     assert game.messages("solver")[0].text == game.library.pages[start]
-    game.step(f"={game.question.answer}")
-    assert game.report()["success"]
+    game.step(f"=The  {game.question.answer.upper()}!")
+    assert game.report()["success"] and game.final_answer("solver") == normalise(game.question.answer)
 
 
 def test_a_reader_needs_no_record_and_who_does_not_read_knows_nothing() -> None:

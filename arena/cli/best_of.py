@@ -1,0 +1,176 @@
+"""`arena eval CONTENDER --best-of N`: selection among several matches of each deal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from rich.console import Console
+
+from agents.names import nearest
+from arena.cli.console import PlainConsole, close
+from arena.cli.contenders import game_spec, make_known
+from arena.cli.panel import EvalOptions
+from arena.cli.progress import progress
+from arena.cli.tables import cell, interval, say, show_table, verdict
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arena.evaluate.best_of import BestOf
+    from arena.evaluate.sampled import Decoding, Reader
+    from arena.evaluate.selection import Rule
+    from arena.evaluate.specs import Contenders
+    from arena.play.contenders import Contender
+
+DEALS = 100
+Name = TypeVar("Name", bound=str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selecting:
+    """Options of `arena eval --best-of`."""
+
+    n: int
+    games: Sequence[str]
+    against: Sequence[str]
+    options: Sequence[str]
+    split: str
+    by: Sequence[str]
+    judge: str
+    reward_model: str
+    decoding: Sequence[str]
+    deals: int
+    seed: int
+
+    def check(self) -> None:
+        """Raise ConfigError unless there is one game, which exists, and at most one contender for other seats."""
+        from arena.play.settings import GameSpec
+
+        if len(self.games) != 1:
+            raise ConfigError("--best-of plays one --game, such as --game reasoning")
+        if len(self.against) > 1:
+            raise ConfigError("--best-of takes one contender for all other seats: --against random")
+        make_known(GameSpec(name=self.games[0]))
+
+    def rules(self) -> list[Rule]:
+        """Return the rules of `--by`; by default `majority`, `oracle`, and those that have a judge.
+
+        Raises ConfigError for an unknown rule, or a judge and its rule without each other.
+        """
+        from arena.evaluate.selection import RULES
+
+        judges = {"p_yes": self.judge, "reward_model": self.reward_model}
+        default = [rule for rule in RULES if judges.get(rule, "always")]
+        rules = _known(self.by, RULES, "--by") or default
+        if "reward_model" in rules and not self.reward_model:
+            raise ConfigError("--by reward_model: name one: --reward-model FOLDER")
+        for rule, given in judges.items():
+            if given and rule not in rules:
+                raise ConfigError(
+                    f"--{'judge' if rule == 'p_yes' else 'reward-model'} is for --by {rule}: add it there"
+                )
+        return rules
+
+    def decodings(self) -> list[Decoding]:
+        """Return the decoding options of `--decoding`. Raises ConfigError for an unknown one."""
+        from arena.evaluate.sampled import DECODINGS
+
+        return _known(self.decoding, DECODINGS, "--decoding")
+
+
+def refuse(options: Mapping[str, object], why: str) -> None:
+    """Raise ConfigError, naming the first of the options that has a value."""
+    for option, value in options.items():
+        if value:
+            raise ConfigError(f"{option} {why}")
+
+
+def _known(given: Sequence[str], names: Sequence[Name], option: str) -> list[Name]:
+    """Return the given names. Raises ConfigError, with the nearest known name, if one is unknown."""
+    for name in given:
+        if name not in names:
+            raise ConfigError(f"{option}: unknown '{name}'{nearest(name, names)} (one of: {', '.join(names)})")
+    return [known for name in given for known in names if known == name]
+
+
+async def evaluate_best_of(asked: EvalOptions, chosen: Selecting, loader: Contenders) -> None:
+    """Play the matches, write the results, and print them."""
+    from arena.evaluate import best_of as evaluation
+    from arena.evaluate.sampled import decoded
+    from arena.evaluate.verifier import Verifier, seat_of_judge
+
+    chosen.check()
+    rules, decodings = chosen.rules(), chosen.decodings()
+    judges = [chosen.judge] if chosen.judge else []
+    who, *rest = await loader.load(asked.who, *judges, *chosen.against, games=chosen.games)
+    judge = (rest.pop(0) if judges else who) if "p_yes" in rules else None
+    spec = game_spec(chosen.games[0], chosen.options, [who, *filter(None, [judge])], chosen.split)
+    seat = evaluation.answering_seat(who, spec)
+    for decoding in decodings:
+        decoded(who, decoding, chosen.n)  # refuses contenders that cannot
+    judge_seat = seat_of_judge(judge, spec, seat) if judge else ""
+    lineup = evaluation.seated(who, spec, seat, rest[0] if rest else None, judge, judge_seat)
+    readers: dict[str, Reader] = {"p_yes": Verifier(judge, who, spec, seat, judge_seat)} if judge else {}
+    if "reward_model" in rules:
+        readers["reward_model"] = _reader(chosen.reward_model, who, seat)
+    with progress(chosen.deals * (chosen.n + len(decodings)), asked.as_json, loader.endpoints.status) as step:
+        found = await evaluation.best_of(
+            lineup, seat, spec, n=chosen.n, deals=chosen.deals, seed=chosen.seed, rules=rules, decodings=decodings,
+            readers=readers, ended=step,
+        )  # fmt: skip
+    named = {"judge": judge.name if judge else None, "reward_model": chosen.reward_model or None}
+    close("eval", {"seed": chosen.seed, **named, **found.to_json()}, asked.out, asked.as_json)
+    if not asked.as_json:
+        _show(PlainConsole(), found, named)
+
+
+def _reader(model: str, who: Contender, seat: str) -> Reader:
+    """Return the reader of a reward model. Raises ConfigError unless it reads the contender's tokens."""
+    from arena.evaluate.rating import Rater
+    from arena.play.contenders import ModelContender
+    from arena.records import MatchRecord
+
+    if not isinstance(who, ModelContender):
+        raise ConfigError(f"--by reward_model: {who.name} has no weights, hence no tokens for a reward model to read")
+    rater = Rater(model, [who])
+
+    async def read(record: MatchRecord) -> float:
+        return (await rater(record)).get(seat, float("-inf"))
+
+    return read
+
+
+def _show(console: Console, found: BestOf, judges: Mapping[str, str | None]) -> None:
+    """Print a row per rule and decoding option, then the success by number of matches."""
+    from arena.cli.show_evaluate import titled
+    from arena.statistics import SHARE, mean_ci
+
+    deals = len(found.rows[0].values["success"])
+    say(console, f"{found.contender}: {deals} deals, the best of {found.n} matches (95 % intervals over deals)", "bold")
+    console.print()
+    say(console, titled(found.game), "bold")
+    rows = []
+    for row in found.rows:
+        moved = found.difference(row, "success")
+        change = "–" if row is found.rows[0] else verdict("success", moved, interval(moved))
+        cells = [interval(found.mean(row, "success")), change, interval(found.mean(row, "payoff"))]
+        rows.append([row.name, str(row.matches), *cells, cell(row.tokens, "{:.0f}"), cell(row.turns, "{:.1f}")])
+    show_table(console, ("by", "matches", "success", "against mean", "payoff", "tokens", "turns"), rows)
+    say(console, "tokens: sampled by the contender per deal; turns: its acts per deal", "dim")
+    for name, judge in judges.items():
+        if judge:
+            say(console, f"{name}: {judge}", "dim")
+    if found.curves:
+        console.print()
+        say(console, "success by number of matches", "bold")
+        sizes = [*next(iter(found.curves.values()))]
+        shown = [
+            [rule, *(cell(mean_ci(values, SHARE).estimate, "{:.2f}") for values in curve.values())]
+            for rule, curve in found.curves.items()
+        ]
+        show_table(console, ("", *map(str, sizes)), shown)
+    if found.missing:
+        say(console, f"! {found.missing} deals are left out: a match of theirs kept failing", "yellow")
+    for reason, count in found.failed.items():
+        say(console, f"! {count} failed and played again: {reason}", "yellow")

@@ -1,0 +1,107 @@
+"""Options that name contenders and games, shared by commands, and what they stand for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from arena.cli.console import PlainConsole, note
+from arena.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agents.players.servers import Endpoints
+    from arena.play.contenders import Contender
+    from arena.play.settings import GameSpec
+
+WHO = (
+    "A scripted policy (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model "
+    "or endpoint:MODEL."
+)
+Option = Annotated[
+    list[str] | None, typer.Option(metavar="A=B", help="An option of the game, such as illegal=end; repeatable.")
+]
+Role = Annotated[str, typer.Option(help="Role of all models, instead of their own (arena list roles).")]
+Split = Annotated[
+    str,
+    typer.Option(help="Split of a simulator's records: train, test or all; default test."),
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other chance.")]
+Matches = Annotated[int, typer.Option(min=2, max=10**6, help="Minimum number of matches against each opponent.")]
+Endpoint = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A=B",
+        help="Server setting of endpoint:MODEL, such as url=http://localhost:8000/v1 or max_tokens=20000, or of "
+        "endpoint@NAME:MODEL, such as NAME.key_variable=MY_KEY; repeatable.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Allow code from the run's folder that no run on this machine used.")
+]
+Out = Annotated[Path | None, typer.Option(help="Also write the JSON to this file.")]
+
+
+def listed(text: str) -> list[str]:
+    """Split a comma-separated option into its names, without duplicates. Commas in parentheses belong to a name."""
+    parts = re.split(r",(?![^()]*\))", text)  # openspiel:oh_hell(players=3,num_suits=2) is one name
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def game_spec(
+    name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender], split: str = ""
+) -> GameSpec:
+    """Return the game with the options of the first run among the contenders, overridden by `assignments` (A=B).
+
+    A game with splits uses the test split by default, whatever the run trained on. Prints a notice if the run has not
+    played the game, or was not trained on the train split alone.
+    """
+    from arena.config.own_files import same_game
+    from arena.config.sources import game_options
+    from arena.evaluate.casting import casts, warn_unknown_games
+    from arena.evaluate.evaluation import on_split
+    from arena.play.settings import GameSpec
+
+    given = game_options(assignments or [])
+    if split and "split" in given:
+        raise ConfigError("--split and --option split: give one of them")
+    runs = [(cast.name, cast.experiment) for cast in casts(contenders) if cast.experiment]
+    name = same_game(name, *(experiment for _, experiment in runs))
+    for line in warn_unknown_games(contenders, name):
+        note(line)
+    trained = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
+    options = {key: value for _, game in trained[:1] for key, value in game.options.items() if key != "split"}
+    spec = on_split(GameSpec(name=name, options=options | given), split)
+    if spec.options.get("split") == "test":
+        for run in dict.fromkeys(run for run, game in trained if game.options.get("split", "all") != "train"):
+            said = f"{run} was not trained on the train split of {name} alone: it may have met whom it is dealt here"
+            note(f"{said} (for a run of train: --set game.options.split=train)")
+    return spec
+
+
+def make_known(spec: GameSpec) -> None:
+    """Raise ConfigError if the game does not exist. A file's game may come from a run, so it is checked later."""
+    from arena.evaluate.evaluation import make_game
+
+    if ".py:" not in spec.name:
+        make_game(spec)
+
+
+def servers(assignments: Sequence[str] | None) -> Endpoints:
+    """Return the endpoint servers with the settings of `--endpoint`. Raises ConfigError if one is malformed."""
+    from agents.players.servers import Endpoints
+    from arena.config.layers import endpoint_specs
+
+    return Endpoints(endpoint_specs(assignments or []))
+
+
+def doing() -> Callable[[str], None]:
+    """Return a function that announces a slow step, such as loading a model, on stderr if that is a terminal."""
+    terminal = PlainConsole(stderr=True)
+    return lambda what: (
+        terminal.print(what, style="dim", markup=False, soft_wrap=True) if terminal.is_terminal else None
+    )

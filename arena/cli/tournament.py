@@ -1,0 +1,74 @@
+"""`arena tournament`: every pair of contenders on the same deals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arena.cli.console import PlainConsole, close, note
+from arena.cli.contenders import (
+    WHO,
+    Endpoint,
+    Json,
+    Matches,
+    Option,
+    Out,
+    Role,
+    Seed,
+    Split,
+    Trust,
+    doing,
+    game_spec,
+    make_known,
+    servers,
+)
+from arena.cli.progress import progress
+from arena.store.outputs import PICTURE, require_output, results
+
+
+def tournament_(
+    contenders: Annotated[list[str], typer.Argument(help=WHO, show_default=False)],
+    game: Annotated[str, typer.Option(help="A game of two seats (arena list games).", show_default=False)],
+    matches: Matches = 200,
+    role: Role = "",
+    option: Option = None,
+    split: Split = "",
+    endpoint: Endpoint = None,
+    seed: Seed = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw payoffs and ratings into this PNG file.")] = None,
+    trust: Trust = False,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Play every pair on the same deals in both orders; print payoffs, Elo ratings and cycles.
+
+    In cooperative games every contender also plays with itself: the payoffs show who works well with whom.
+
+    Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
+    """
+    from arena.cli.loop import wait
+    from arena.evaluate.evaluation import deals_for
+    from arena.evaluate.specs import Contenders
+    from arena.evaluate.tournament import pair_count, tournament
+    from arena.play.settings import GameSpec
+
+    console = PlainConsole()
+    require_output("--plot", plot, PICTURE)
+    require_output("--out", out, results("tournament"))
+    make_known(GameSpec(name=game))
+    loader = Contenders(role, doing(), servers(endpoint), note, trust)
+    loaded = wait(loader.load(*contenders, games=[game]))
+    spec = game_spec(game, option, loaded, split)
+    with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json, loader.endpoints.status) as step:
+        standings = wait(tournament(loaded, spec, matches, seed, step))
+    if plot:
+        from arena.evaluate.crosstable_plot import draw_tournament, save_picture
+
+        save_picture(lambda: draw_tournament(standings), plot)
+    close("tournament", {"seed": seed, **standings.to_json()}, out, as_json)
+    if not as_json:
+        from arena.cli.show_evaluate import show_standings
+
+        show_standings(console, standings)

@@ -1,0 +1,178 @@
+"""Best-of-N evaluation: several matches per deal by one contender, and what each rule of selection makes of them.
+
+All rules select from the same matches, so their differences are paired by deal. The deal is the unit of all intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from arena.errors import ConfigError, PlayError
+from arena.evaluate.evaluation import IN_FLIGHT, make_game, own_seats, plain
+from arena.evaluate.sampled import Decoding, Reader, decoded, require_success, sample
+from arena.evaluate.selection import FIGURES, Figure, Rule, Sample, expected, mean, sizes
+from arena.play.contenders import Contender
+from arena.play.settings import GameSpec
+from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, range_of
+from games.abilities import Judged, Stoppable
+
+MEAN = "mean"
+"""Name of the row of single matches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Results of one way to get an answer: a single match, selection among several, or a decoding option."""
+
+    name: str
+    matches: int
+    """Matches played per deal."""
+    values: Mapping[Figure, list[float]]
+    """Expected result on each deal, by figure."""
+    tokens: float
+    """Mean tokens that the contender sampled per deal."""
+    turns: float
+    """Mean acts of the contender per deal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestOf:
+    """Results of selection among `n` matches per deal."""
+
+    game: GameSpec
+    contender: str
+    seat: str
+    """Seat that gives the answer."""
+    n: int
+    rows: Sequence[Row]
+    """`mean` first."""
+    curves: Mapping[str, Mapping[int, list[float]]]
+    """Expected success on each deal by rule and number of matches."""
+    missing: int = 0
+    """Deals left out because a match kept failing."""
+    failed: Mapping[str, int] = field(default_factory=dict)
+    """Failed attempts by reason. Their matches were played again and count once."""
+
+    def mean(self, row: Row, figure: Figure) -> Interval:
+        """Return the row's mean over deals, with its interval."""
+        return mean_ci(row.values[figure], self._bounds(figure))
+
+    def difference(self, row: Row, figure: Figure) -> Interval:
+        """Return the row's mean difference to a single match, paired by deal, with its interval."""
+        return paired_ci(self.rows[0].values[figure], row.values[figure], self._bounds(figure))
+
+    def _bounds(self, figure: Figure) -> Bounds:
+        values = [value for row in self.rows for value in row.values[figure]]
+        return SHARE if figure == "success" else ANY if figure == "payoff" else range_of(figure, values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rows, with intervals as [estimate, low, high], and the success by number of matches, as JSON."""
+        rows = [
+            {"by": row.name, "matches": row.matches, "tokens": row.tokens, "turns": row.turns}
+            | {figure: plain(self.mean(row, figure)) for figure in FIGURES}
+            | {"against_mean": {figure: plain(self.difference(row, figure)) for figure in FIGURES}}
+            for row in self.rows
+        ]
+        success = {
+            rule: {str(k): plain(mean_ci(values, SHARE)) for k, values in curve.items()}
+            for rule, curve in self.curves.items()
+        }
+        return {
+            "game": self.game.name, "options": self.game.options, "contender": self.contender, "seat": self.seat,
+            "best_of": self.n, "deals": len(self.rows[0].values["success"]), "rows": rows,
+            "success_by_matches": success, "missing": self.missing, "failed": dict(self.failed),
+        }  # fmt: skip
+
+
+def answering_seat(contender: Contender, spec: GameSpec) -> str:
+    """Return the contender's only seat in the game, apart from the game's judge seat.
+
+    Raises ConfigError if it has several, or if the game reports no success.
+    """
+    game = make_game(spec)
+    seats, judge_seat = tuple(game.possible_agents), game.judge_seat if isinstance(game, Judged) else ""
+    if isinstance(game, Stoppable):  # cut off after the deal, it tells which figures it reports
+        game.reset(seed=0)
+        game.stop("stopped")
+        require_success(game.report(), spec.name)
+    own = [seat for seat in own_seats(contender, spec.name, seats) if seat != judge_seat]
+    if len(own) != 1:
+        raise ConfigError(
+            f"--best-of selects one seat's answer, and {contender.name} has {len(own)} in {spec.name} "
+            f"({', '.join(own)}): name one policy of a run that trains them separately, as RUN:POLICY"
+        )
+    return own[0]
+
+
+def seated(
+    contender: Contender, spec: GameSpec, seat: str, others: Contender | None, judge: Contender | None, judge_seat: str
+) -> dict[str, Contender]:
+    """Return the contender by seat: the judge at its own, if it has one, and `others` at all further seats.
+
+    Raises ConfigError if one cannot take its seat, or a seat is empty.
+    """
+    game, lineup = make_game(spec), dict[str, Contender]()
+    for name in game.possible_agents:
+        who = contender if name == seat else judge if judge and name == judge_seat else others
+        if who is None:
+            raise ConfigError(f"who plays {name} of {spec.name}? Name one contender: --against random")
+        who.check(spec.name, game, name)
+        lineup[name] = who
+    return lineup
+
+
+async def best_of(
+    lineup: Mapping[str, Contender], seat: str, spec: GameSpec, *, n: int, deals: int, seed: int,
+    rules: Sequence[Rule], decodings: Sequence[Decoding] = (), readers: Mapping[str, Reader] | None = None,
+    ended: Callable[[], None] = lambda: None, in_flight: int = IN_FLIGHT,
+) -> BestOf:  # fmt: skip
+    """Play each deal `n` times, and once more with each decoding option; return the results of each rule.
+
+    `readers` are needed by the rules `p_yes` and `reward_model`, under these names. `ended` is called after each
+    finished match. A deal with a match that keeps failing is left out. Raises PlayError if most matches fail, or no
+    deal is complete.
+    """
+    read = readers or {}
+    played, failed = await sample(lineup, seat, spec, deals, n, seed, read, ended, in_flight)
+    single: dict[str, list[list[Sample]]] = {}
+    for decoding in decodings:
+        table = {**lineup, seat: decoded(lineup[seat], decoding, n)}
+        single[decoding], more = await sample(table, seat, spec, deals, 1, seed, {}, ended, in_flight)
+        failed += more
+    whole = [d for d in range(deals) if len(played[d]) == n and all(own[d] for own in single.values())]
+    if not whole:
+        raise PlayError(f"no deal has all its matches: {max(failed, key=lambda why: failed[why], default='')}")
+    kept = [played[d] for d in whole]
+    curves = {rule: _curve(kept, rule, seed) for rule in rules}
+    rows = [replace(_row(MEAN, kept, [mean(own) for own in kept], 1 / n), matches=1)]
+    rows += [_row(rule, kept, curves[rule][n]) for rule in rules]
+    for name, matches in single.items():
+        own = [matches[d] for d in whole]
+        rows.append(_row(name, own, [mean(samples) for samples in own]))
+    return BestOf(
+        game=spec, contender=lineup[seat].name, seat=seat, n=n, rows=rows, failed=dict(failed),
+        curves={rule: {k: [v["success"] for v in values] for k, values in c.items()} for rule, c in curves.items()},
+        missing=deals - len(whole),
+    )  # fmt: skip
+
+
+def _curve(deals: Sequence[Sequence[Sample]], rule: Rule, seed: int) -> dict[int, list[dict[Figure, float]]]:
+    """Return the expected result on each deal by number of matches."""
+    return {k: [expected(own, rule, k, (seed, d, k)) for d, own in enumerate(deals)] for k in sizes(len(deals[0]))}
+
+
+def _row(
+    name: str, deals: Sequence[Sequence[Sample]], values: Sequence[Mapping[Figure, float]], share: float = 1
+) -> Row:
+    """Return a row whose costs are those of the deals' matches times `share`."""
+    return Row(
+        name=name,
+        matches=len(deals[0]),
+        values={figure: [value[figure] for value in values] for figure in FIGURES},
+        tokens=share * float(np.mean([sum(s.tokens for s in own) for own in deals])),
+        turns=share * float(np.mean([sum(s.turns for s in own) for own in deals])),
+    )

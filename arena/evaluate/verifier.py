@@ -1,0 +1,94 @@
+"""Probability with which a policy says yes to the answer of a finished match."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from agents.chat import ChatFrame
+from agents.policy import Policy, check_readable
+from agents.role import Role
+from agents.stream import Context, Stream, answer_stream
+from arena.errors import ConfigError
+from arena.evaluate.casting import Casting
+from arena.evaluate.evaluation import make_game, own_seats
+from arena.play.contenders import Contender, ModelContender
+from arena.play.settings import GameSpec
+from arena.records import MatchRecord, trajectories
+from games.abilities import Judged
+
+YES = "yes"
+ASK = "Is the last answer right? Say yes or no."
+"""Question to a judge without a seat in the game."""
+
+
+class Verifier:
+    """Policy that reads a finished match and is asked whether its answer is right.
+
+    A judge with a seat in the game is asked there: the probability is that of the act `yes` instead of its last act.
+    Another judge reads the conversation of the answering seat, and then the question `ASK` as a further user's turn.
+    """
+
+    def __init__(self, judge: Contender, contender: Contender, spec: GameSpec, seat: str, judge_seat: str) -> None:
+        """Find the judge's policy and role. `seat` gives the answer; `judge_seat` is "" if the judge has no seat.
+
+        Raises ConfigError if the judge has no weights, or cannot read the tokens of the contender.
+        """
+        if not isinstance(judge, ModelContender):
+            raise ConfigError(f"--judge {judge.name} has no weights, so that it tells no probability of yes")
+        self._engine, self._seat = judge.engine, judge_seat or seat
+        self._policy, role = judge.cast(spec.name, self._seat)
+        self._role: Role | None = role if judge_seat else None
+        self._positions = judge.positions(self._policy)
+        if not judge_seat:
+            _require_readable(self._policy, contender, spec, seat)
+
+    async def __call__(self, record: MatchRecord) -> float:
+        """Return the probability of yes; -inf if the judge had no turn, or its context has no room for the match."""
+        stream = self._question(record)
+        if stream is None or len(stream) > self._positions:
+            return -math.inf
+        (logprobs,) = await self._engine.score(self._policy.name, [stream], [1.0])
+        return float(np.exp(logprobs.sum(dtype=np.float64)))
+
+    def _question(self, record: MatchRecord) -> Stream | None:
+        own = next((one for one in trajectories(record) if one.seat == self._seat), None)
+        if own is None or not own.streams or not own.turns:
+            return None
+        frame: ChatFrame = self._policy.frame
+        if self._role:
+            contexts = own.contexts()
+            context = contexts.get(max(contexts, default=-1))
+            return context and answer_stream(context, [], frame.encode(self._role.write(YES)), 0)
+        last = own.streams[-1]
+        closing = frame.close("length" if own.turns[-1].finish == "length" else "stop")
+        context = Context([*last.ids, *closing, *frame.ask(ASK)], last.media)
+        return answer_stream(context, [], frame.encode(YES), 0)
+
+
+def _require_readable(policy: Policy, contender: Contender, spec: GameSpec, seat: str) -> None:
+    if not isinstance(contender, ModelContender):
+        raise ConfigError(
+            f"--by p_yes: {contender.name} has no weights, so that there are no tokens for a judge to read"
+        )
+    own, _ = contender.cast(spec.name, seat)
+    if own.source != policy.source:
+        try:
+            check_readable(policy.source, own.source)
+        except ValueError as error:
+            raise ConfigError(f"--judge: {error}") from None
+
+
+def seat_of_judge(judge: Contender, spec: GameSpec, seat: str) -> str:
+    """Return the seat where a judge of `seat` is asked; "" if it has none.
+
+    It is the game's judge seat, else the only other seat that the judge's run gave it in this game.
+    """
+    game = make_game(spec)
+    if isinstance(game, Judged) and game.judge_seat:
+        return game.judge_seat
+    seats = tuple(game.possible_agents)
+    cast = judge.cast if isinstance(judge, ModelContender) else None
+    own = [*own_seats(judge, spec.name, seats)] if isinstance(cast, Casting) and cast.experiment else []
+    return own[0] if len(own) == 1 and own[0] != seat else ""

@@ -1,0 +1,209 @@
+"""Best-of-N evaluation: chances by theory, judges with and without a seat, costs, and what cannot be selected from."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.engines.base import Capabilities, Completion, Request
+from agents.policy import Policy
+from agents.role import Role, load_role
+from agents.stream import Stream
+from agents.weights import resolve
+from arena.cli.loop import wait
+from arena.errors import ConfigError
+from arena.evaluate import sampled
+from arena.evaluate.best_of import BestOf, answering_seat, best_of, seated
+from arena.evaluate.specs import Contenders
+from arena.evaluate.verifier import ASK, Verifier, seat_of_judge
+from arena.play.contenders import Contender, ModelContender, ScriptedContender
+from arena.play.match import MatchPlan
+from arena.play.settings import GameSpec
+from arena.records import MatchRecord
+from tests.factories.guess import CHANCE, GUESS, JUDGED
+from tests.factories.toy_engine import ToyEngine
+
+SPEC, WITH_JUDGE = GameSpec(name=GUESS), GameSpec(name=JUDGED)
+ANSWER = {"solver": "7", "judge": "no"}
+
+
+def played(who: str = "third", deals: int = 300, **options: Any) -> BestOf:
+    (contender,) = wait(Contenders().load(who, games=[GUESS]))
+    settings: dict[str, Any] = {"n": 4, "seed": 3, "rules": ["majority", "oracle"], **options}
+    return wait(best_of({"solver": contender}, "solver", SPEC, deals=deals, **settings))
+
+
+def test_a_player_who_is_right_by_chance() -> None:
+    """No two wrong answers agree: with one right answer of four the first match decides, with two the majority."""
+    found, wrong = played(), 1 - CHANCE
+    one = 4 * CHANCE * wrong**3
+    theory = {"mean": CHANCE, "majority": 1 - wrong**4 - one * 3 / 4, "oracle": 1 - wrong**4}
+    for row in found.rows:
+        low, high = found.mean(row, "success")[1:]
+        assert low < theory[row.name] < high, row.name
+        assert found.mean(row, "payoff").estimate == pytest.approx(2 * found.mean(row, "success").estimate)
+        moved = found.difference(row, "success").estimate
+        assert moved == pytest.approx(
+            found.mean(row, "success").estimate - found.mean(found.rows[0], "success").estimate
+        )
+    assert [(row.matches, row.turns, row.tokens) for row in found.rows] == [(1, 1, 0), (4, 4, 0), (4, 4, 0)]
+    for k, values in found.curves["oracle"].items():
+        assert np.mean(values) == pytest.approx(1 - wrong**k, abs=0.07)
+
+
+def test_how_many_play_at_once_changes_nothing() -> None:
+    alone, together = (played(deals=20, in_flight=size).to_json() for size in (1, 64))
+    assert alone == together
+    assert alone != played(deals=20, seed=4).to_json()
+    assert played(deals=10).curves["oracle"][4] == played(deals=20).curves["oracle"][4][:10], "deals depend on the seed"
+
+
+def test_a_model_samples_the_same_in_any_batch() -> None:
+    alone, together = (played("nano", deals=2, in_flight=size).to_json() for size in (1, 8))
+    assert alone == together and alone["rows"][0]["tokens"] > 0
+
+
+def test_a_deal_with_a_match_that_keeps_failing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    play_one = sampled.play_one
+
+    async def failing(plan: MatchPlan, *given: Any, **named: Any) -> MatchRecord:
+        record = await play_one(plan, *given, **named)
+        return replace(record, status="failed", reason="lost") if str(plan.identity).startswith("0001-0002") else record
+
+    monkeypatch.setattr(sampled, "play_one", failing)
+    found = played(deals=10)
+    assert (found.missing, found.failed) == (1, {"lost": 3})
+    assert len(found.rows[0].values["success"]) == 9
+
+
+def test_the_answer_is_the_games_or_the_last_act() -> None:
+    wrong = answers("reasoning", "random", protocol="retry", illegal="end")
+    assert [text for text in wrong if not text.lstrip("-").isdigit()] == []
+    assert {len(text) for text in answers(GUESS, "sure")} == {1, 2, 3}, "02 is not 2 in a game without a canonical form"
+
+
+def answers(game: str, who: str, **options: Any) -> list[str]:
+    (contender,) = wait(Contenders().load(who, games=[game]))
+    seat = answering_seat(contender, spec := GameSpec(name=game, options=options))
+    found, _ = wait(sampled.sample({seat: contender}, seat, spec, 1, 20, 3, {}, lambda: None, 8))
+    return [sample.answer for sample in found[0]]
+
+
+def test_who_has_no_single_answer_is_refused() -> None:
+    script = ScriptedContender("random")
+    assert answering_seat(script, WITH_JUDGE) == "solver"
+    for game, says in (("kuhn_poker", "reports no success"), ("debate", "has 3 in debate")):
+        with pytest.raises(ConfigError, match=says):
+            answering_seat(script, GameSpec(name=game))
+    with pytest.raises(ConfigError, match="who plays judge"):
+        seated(model(), WITH_JUDGE, "solver", None, None, "")
+
+
+# -- models whose replies are known ------------------------------------------------------------------------------------
+
+
+class Saying(ToyEngine):
+    """An engine whose policies give known replies, and which tells .25 of every token that it scores."""
+
+    capabilities = Capabilities(serves_several=True, records_entropy=True)
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self.frame, self.scored = policy.frame, list[str]()
+
+    async def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        return [self._say(request) for request in requests]
+
+    def _say(self, request: Request) -> Completion:
+        ids = (*self.frame.encode(ANSWER[request.key.split("/")[1]]), self.frame.stop_id)[: request.max_tokens]
+        zeros = (0.0,) * len(ids)
+        return Completion(ids, zeros, "stop", 0, zeros)
+
+    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+        self.scored += [self.frame.decode(stream.ids) for stream in streams]
+        return [np.log(np.full(stream.sampled, 0.25, np.float32)) for stream in streams]
+
+    def forget(self, key: str) -> None:
+        pass
+
+
+def model(name: str = "one") -> ModelContender:
+    source = resolve("nano")
+    policy, role = Policy.load(name, source, source, train=False), load_role("nano_player")
+
+    def cast(game: str, seat: str) -> tuple[Policy, Role]:
+        return policy, role
+
+    return ModelContender(name, Saying(policy), cast)
+
+
+def judged_by(judge: ModelContender, spec: GameSpec, seat: str, others: Contender | None = None) -> list[float]:
+    who, found = model(), list[float]()
+    verifier = Verifier(judge, who, spec, "solver", seat)
+
+    async def read(record: MatchRecord) -> float:
+        found.append(await verifier(record))
+        return found[-1]
+
+    lineup = seated(who, spec, "solver", others, judge if seat else None, seat)
+    wait(best_of(lineup, "solver", spec, n=2, deals=2, seed=0, rules=["p_yes"], readers={"p_yes": read}))
+    return found
+
+
+def test_a_judge_without_a_seat_reads_the_conversation_and_is_asked() -> None:
+    judge = model("judge")
+    assert isinstance(judge.engine, Saying)
+    spelled = len(judge.engine.frame.encode("yes"))
+    assert judged_by(judge, SPEC, "") == pytest.approx([0.25**spelled] * 4)
+    for text in judge.engine.scored:
+        assert ASK in text and text.rstrip().endswith("yes")
+        assert 0 < text.index("7") < text.index(ASK), "first the answer, then the question"
+
+
+def test_a_judge_with_a_seat_is_asked_there() -> None:
+    judge = model("judge")
+    assert isinstance(judge.engine, Saying)
+    assert seat_of_judge(judge, WITH_JUDGE, "solver") == "judge"
+    assert seat_of_judge(judge, SPEC, "solver") == ""
+    found = judged_by(judge, WITH_JUDGE, "judge")
+    assert len(found) == 4 and all(0 < p < 1 for p in found)
+    for text in judge.engine.scored:
+        assert ASK not in text and text.rstrip().endswith("yes") and "no" not in text[text.rindex("7") :]
+
+
+def test_a_judge_that_cannot_read_is_told_from_one_that_says_no() -> None:
+    judge = model("judge")
+    judge.engine.max_context = 8
+    assert judged_by(judge, SPEC, "") == [-math.inf] * 4
+    script = ScriptedContender("random")
+    for who, contender, says in ((script, model(), "tells no probability"), (model(), script, "no tokens for a judge")):
+        with pytest.raises(ConfigError, match=says):
+            Verifier(who, contender, SPEC, "solver", "")
+
+
+def test_tokens_of_decoding_are_all_that_were_sampled() -> None:
+    who = model()
+    assert isinstance(who.engine, Saying)
+    reply = len(who.engine.frame.encode("7")) + 1
+    found = wait(
+        best_of(
+            {"solver": who}, "solver", SPEC, n=4, deals=3, seed=0, rules=["oracle"], decodings=["cautious", "votes"]
+        )
+    )
+    costs = {row.name: (row.matches, row.tokens) for row in found.rows}
+    assert costs == {"mean": (1, reply), "oracle": (4, 4 * reply), "cautious": (1, reply), "votes": (1, 4 * reply)}
+
+
+def test_an_option_of_the_role_keeps_its_settings() -> None:
+    who = sampled.decoded(model(), "votes", 4)
+    assert who.cast("g", "s")[1].sampling.votes is not None and who.cast("g", "s")[1].sampling.votes.samples == 4
+    again = sampled.decoded(who, "votes", 9)
+    assert again.cast("g", "s")[1].sampling.votes == who.cast("g", "s")[1].sampling.votes
+    other = sampled.decoded(who, "cautious", 9).cast("g", "s")[1].sampling
+    assert other.votes is None and other.cautious is not None
+    no_entropy = replace(who, engine=ToyEngine())
+    with pytest.raises(ConfigError, match="entropies"):
+        sampled.decoded(no_entropy, "cautious", 4)
