@@ -75,12 +75,29 @@ def game_spec(
         note(line)
     trained = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
     options = {key: value for _, game in trained[:1] for key, value in game.options.items() if key != "split"}
-    spec = on_split(GameSpec(name=name, options=options | given), split)
+    spec = on_split(_with_role_tools(GameSpec(name=name, options=options | given), contenders), split)
     if spec.options.get("split") == "test":
         for run in dict.fromkeys(run for run, game in trained if game.options.get("split", "all") != "train"):
             said = f"{run} was not trained on the train split of {name} alone: it may have met whom it is dealt here"
             note(f"{said} (for a run of train: --set game.options.split=train)")
     return spec
+
+
+def _with_role_tools(spec: GameSpec, contenders: Sequence[Contender]) -> GameSpec:
+    """Return the game in which the seats of the first contender with `--role` have that role's tools."""
+    from agents.role import list_roles
+    from arena.config.role_tools import tools_of_role
+    from arena.evaluate.casting import casts
+    from arena.evaluate.evaluation import make_game
+    from arena.play.making import SEAT_TOOLS
+
+    cast = next((cast for cast in casts(contenders) if cast.own_role), None)
+    tools = tools_of_role(cast.own_role, list_roles()) if cast else []
+    if cast is None or not tools:
+        return spec
+    seats = cast.seats_in_run(spec.name, make_game(spec).possible_agents)
+    given = {**spec.options.get(SEAT_TOOLS, {}), **dict.fromkeys(seats, tools)}
+    return spec.model_copy(update={"options": {**spec.options, SEAT_TOOLS: given}})
 
 
 def make_known(spec: GameSpec) -> None:

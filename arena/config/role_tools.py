@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,23 +34,28 @@ def with_role_tools(experiment: Experiment) -> Experiment:
     return experiment.with_tables(changed)
 
 
-def _with_tools(seat: SeatSpec, roles: dict[str, Path]) -> SeatSpec:
-    path = roles.get(seat.role, Path(seat.role))
-    if seat.tools is not None or not path.is_file():
-        return seat
+def tools_of_role(name: str, roles: Mapping[str, Path]) -> list[Any]:
+    """Return the tools of a role, with absolute paths; [] for a role that has none or cannot be loaded.
+
+    `roles` are the files of known roles. Raises ConfigError for wrong tools.
+    """
+    path = roles.get(name, Path(name))
     try:
-        role = read_role(path)
+        role = read_role(path) if path.is_file() else None
     except RoleError:
-        return seat
-    if not role.tools:
-        return seat
-    tools = [_beside(tool, path.resolve().parent) for tool in role.tools]
+        return []
+    tools = [_beside(tool, path.resolve().parent) for tool in role.tools] if role else []
     try:
         for tool in tools:
             parse(tool)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
-    return seat.model_copy(update={"tools": tools})
+    return tools
+
+
+def _with_tools(seat: SeatSpec, roles: Mapping[str, Path]) -> SeatSpec:
+    tools = tools_of_role(seat.role, roles) if seat.tools is None else []
+    return seat.model_copy(update={"tools": tools}) if tools else seat
 
 
 def _beside(tool: Any, folder: Path) -> Any:

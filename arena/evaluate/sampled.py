@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
-import games
 from agents.engines.base import Completion, Engine, Request
 from agents.policy import Policy
 from agents.role import Cautious, Role, Votes
@@ -16,6 +15,7 @@ from arena.errors import ConfigError
 from arena.evaluate.evaluation import LIMITS, deal_seeds
 from arena.evaluate.selection import Sample
 from arena.play.contenders import Contender, ModelContender, play_one
+from arena.play.making import make_game
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
@@ -101,7 +101,7 @@ async def sample(
     ]  # fmt: skip
 
     async def one(plan: MatchPlan) -> MatchRecord:
-        game = games.make(plan.game, **plan.options)
+        game = make_game(plan.game, plan.options)
         record = await play_one(plan, lineup, seed, LIMITS, game=game)
         spent = meter.take(plan.id) if meter else sum(turn.tokens for turn in record.turns if turn.seat == seat)
         if record.status == "finished":

@@ -125,6 +125,11 @@ def test_evaluation_gives_the_seats_the_same_tools(place: Path) -> None:
     assert "own.py:double" in told.out
 
 
+def test_a_model_evaluated_in_a_role_has_the_roles_tools(place: Path) -> None:
+    told = arena("eval", "nano", "--game", "nim", "--role", "roles/asker.yaml", "--matches", "2", "--json")
+    assert told.code == 0 and "own.py:double" in told.out, told
+
+
 def test_a_strangers_run_starts_no_server(place: Path) -> None:
     assert arena("run", "selfplay", "--config", "run.yaml", "--out", "run").code == 0
     (place.parent / "home" / "trusted").unlink()
