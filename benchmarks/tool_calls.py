@@ -87,7 +87,7 @@ def main() -> None:
         fast, second = asyncio.run(play(delay, MATCHES))
         texts = [[[(turn.seat, turn.raw) for turn in record.turns] for record in each] for each in (first, second)]
         assert texts[0] == texts[1], "the transcripts differ"
-        calls = sum(int(record.report["tool_calls"]) for record in first)
+        calls = sum(int(record.report["seat_tool_calls"]) for record in first)
         print(f"{delay:3} ms   {slow:10.1f} s  {fast:6.1f} s  {slow / fast:5.1f}  {calls}")
 
 

@@ -87,8 +87,8 @@ class Equipped(TextGame):
         return {**facts, ENTRY: describe(tools)} if tools else facts
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the game's statistics, and `tool_calls` and `tool_errors`, the calls of given tools that failed."""
-        return {**super().figures(), "tool_calls": self._calls, "tool_errors": self._errors}
+        """Return the game's statistics, and `seat_tool_calls` and `seat_tool_errors`, the calls of given tools that failed."""
+        return {**super().figures(), "seat_tool_calls": self._calls, "seat_tool_errors": self._errors}
 
     def close(self) -> None:
         """Stop the processes of the match's tools."""

@@ -110,7 +110,7 @@ def test_a_match_with_tools_is_logged_shown_and_exported(place: Path) -> None:
         assert {"sender": "tool", "text": "42"} in [
             {"sender": m["sender"], "text": m["text"]} for m in first[1]["messages"]
         ]
-        assert row["report"]["tool_calls"] >= 1
+        assert row["report"]["seat_tool_calls"] >= 1
     assert "double(number: int)" in facts_of_match(run.path, rows[0]).private["first"]["tools"]
     shown = arena("show", "run", "0001-0000")
     assert shown.code == 0 and "double(number=21)" in shown.out

@@ -96,7 +96,7 @@ def test_a_seat_cannot_call_tools_forever() -> None:
     assert game.infos["first"]["valid"] is False and game.agent_selection == "first"
     game.step("calculator('1')")
     assert game.terminations["first"] and game.report()["ended"] == "illegal"
-    assert game.report()["tool_calls"] == CALL_TURNS
+    assert game.report()["seat_tool_calls"] == CALL_TURNS
 
 
 def test_a_match_starts_without_the_last_ones_state() -> None:
@@ -186,7 +186,7 @@ def test_a_hundred_faulty_servers_fail_no_match() -> None:
         while game.agents and not game.terminations["first"]:
             seat = game.agent_selection
             game.step((game.legal(seat) or [""])[0])
-        assert sum(game.payoffs().values()) == 0 and game.report()["tool_calls"] == 1
+        assert sum(game.payoffs().values()) == 0 and game.report()["seat_tool_calls"] == 1
         game.close()
         return f"{fault}: {text[:60]}"
 
