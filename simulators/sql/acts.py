@@ -59,9 +59,9 @@ def read_sql(act: str, terse: bool) -> Written:
             return Written("query" if tag.lower() == "sql" else "solution", sql, reasoning)
     elif not blocks:
         calls = read_calls(rest, limit=2)
-        sql = calls[0].arguments.get("sql") if len(calls) == 1 and calls[0].name == "query" else None
-        if isinstance(sql, str) and sql.strip():
-            return Written("query", sql.strip(), one_line(thoughts, REASONING))
+        given = calls[0].arguments.get("sql") if len(calls) == 1 and calls[0].name == "query" else None
+        if isinstance(given, str) and given.strip():
+            return Written("query", given.strip(), one_line(thoughts, REASONING))
     raise IllegalAct(WRITER_USAGE)
 
 

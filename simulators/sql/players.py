@@ -70,8 +70,9 @@ def _oracle(game: Any, seed: int) -> Answer:
 def _flawed(game: Any, seed: int) -> Answer:
     """Return a player that is right about half of the time, for imitation.
 
-    As the writer it solves at once, or first runs its query, or first runs one that fails, and then repairs that. As the
-    grounder it leaves a name out or adds one in under half of the matches; as the judge it is right in three of four.
+    As the writer it solves at once, or first runs its query, or first runs one that fails, and then repairs that. As
+    the grounder it leaves a name out or adds one in under half of the matches; as the judge it is right in three of
+    four.
     """
     rng = np.random.default_rng([seed, 1])
     start = ("solve", "check", "fail")[int(rng.integers(3))]
@@ -116,5 +117,8 @@ def _verdict(is_right: bool) -> str:
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
-    "noop": _noop, "random": _random, "oracle": _oracle, "flawed": _flawed,
+    "noop": _noop,
+    "random": _random,
+    "oracle": _oracle,
+    "flawed": _flawed,
 }

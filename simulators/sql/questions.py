@@ -149,7 +149,7 @@ class Query:
             yield replace(self, having=self.having + 1)
 
     def failing(self) -> Iterator[Query]:
-        """Yield queries that look alike and may fail: without the join, from another table, of another table's column."""
+        """Yield queries that look alike and may fail: without the join, or with another table or another's column."""
         if self.joined:
             yield replace(self, joined=None, having=None)
         for other in self.schema.tables:
@@ -162,8 +162,8 @@ class Query:
 class Question(NamedTuple):
     """A question, its level, the SQL that answers it, and the result as a set of rows.
 
-    `names` are the tables and columns that the SQL uses, `wrong` are queries with other results, `failing` are some that
-    only give errors.
+    `names` are the tables and columns that the SQL uses, `wrong` are queries with other results, and `failing` are some
+    that only give errors.
     """
 
     level: int
@@ -182,12 +182,12 @@ def draw_question(world: World, level: int, rng: np.random.Generator) -> Questio
         question = _checked(world, level, query) if query else None
         if question:
             return question
-    raise SimulatorFault(f"sql: no question of level {level} in {TRIES} tries, database {world.schema.index}")
+    raise SimulatorFault(f"sql: no question of level {level} in {TRIES} tries, database {world.schema.number}")
 
 
 def _checked(world: World, level: int, query: Query) -> Question | None:
     rows = world.rows(query.sql())
-    if not rows or rows & {(None,), (0,)} and len(rows) == 1:
+    if rows <= {(None,), (0,)}:
         return None
     wrong = tuple(dict.fromkeys(other.sql() for other in query.nearly_right()))
     if any(world.rows(sql) == rows for sql in wrong):

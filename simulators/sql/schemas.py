@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulators.confine.sql import Database, Limits
-from simulators.sql.words import COLUMNS, PAIRS, Attribute, Entity, read_domains
+from simulators.sql.words import COLUMNS, NOUNS, Attribute, Entity, read_domains
 
 ROWS, TERSE_ROWS, DIGITS = (12, 24), 8, 10
 """Rows of a table, from and below; rows of a terse table, and the number of their values, 0 to 9."""
@@ -46,7 +46,7 @@ class Table(NamedTuple):
 class Schema(NamedTuple):
     """Database without its rows: the tables, referred ones first."""
 
-    index: int
+    number: int
     terse: bool
     tables: tuple[Table, ...]
 
@@ -160,14 +160,13 @@ def _column(attribute: Attribute, rng: np.random.Generator) -> Column:
 
 def _terse_schema(index: int, rng: np.random.Generator) -> Schema:
     """Draw three tables of two columns each; the second and third refer to an earlier one."""
-    pairs = rng.choice(len(PAIRS) // 2, size=TERSE_TABLES, replace=False).tolist()
-    columns = rng.choice(COLUMNS, size=TERSE_TABLES * TERSE_COLUMNS, replace=False).tolist()
+    keys = rng.choice(NOUNS.split(), size=TERSE_TABLES, replace=False).tolist()
+    columns = rng.choice(COLUMNS.split(), size=TERSE_TABLES * TERSE_COLUMNS, replace=False).tolist()
     tables: list[Table] = []
-    for n, pair in enumerate(pairs):
-        name, key = PAIRS[2 * pair], PAIRS[2 * pair + 1]
+    for n, key in enumerate(keys):
         own = tuple(Column(c, c, False) for c in columns[n * TERSE_COLUMNS : (n + 1) * TERSE_COLUMNS])
         parents = (tables[int(rng.integers(n))].name,) if n else ()
-        tables.append(Table(name, key, name, key, own, parents))
+        tables.append(Table(f"{key}s", key, f"{key}s", key, own, parents))
     return Schema(index, True, tuple(tables))
 
 

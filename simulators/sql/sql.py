@@ -28,18 +28,18 @@ TELLING = 10
 class Sql(Simulator):
     """Game of a writer, or of a grounder, a writer and a judge, about a question to a generated database (MARS-SQL).
 
-    The grounder names the tables and columns that the question needs; the writer sees these alone. It runs queries, whose
-    results it is shown, and ends with a solution; it has `turns` acts in all. Then the judge, who is shown the question,
-    the writer's reasoning, solution and result, says whether it is right.
+    The grounder names the tables and columns that the question needs; the writer sees these alone. It runs queries,
+    whose results it is shown, and ends with a solution; it has `turns` acts in all. Then the judge, who is shown the
+    question, the writer's reasoning, solution and result, says whether it is right.
 
     Options besides Simulator's: seats "writer" (it sees the whole schema) or "all"; schemas, how many databases there
     are (a database is the entity of the split); levels, from which questions are drawn: a number from 1 to 4 or a list;
     turns 1 to 5 (1: only the solution); terse: databases of three tables and acts of few tokens, for tiny models.
 
     Reward parts: `right`, 1 to the writer if the solution has the right result; `linked`, the grounder's F1 of tables
-    and columns against those of the true query; `judged`, 1 to the judge if its verdict is right. `right` and `judged` are
-    paid at the end, and nobody is told earlier what is right. Results are compared as sets of rows: order and duplicates of rows do
-    not count, the order of columns does, their names do not.
+    and columns against those of the true query; `judged`, 1 to the judge if its verdict is right. `right` and `judged`
+    are paid at the end, and nobody is told earlier what is right. Results are compared as sets of rows: order and
+    duplicates of rows do not count, the order of columns does, their names do not.
     """
 
     name = "sql"
@@ -155,7 +155,8 @@ class Sql(Simulator):
         """Return the true query and, until a query was answered, its result as rows, unless that is too short."""
         rows = fold(" ".join(str(cell) for row in sorted(self.question.rows, key=str) for cell in row))
         telling = len(rows) >= TELLING and not self._was_answered
-        return {"query": (self.question.sql,)} | ({"result": (rows,)} if telling else {})
+        secrets: dict[str, tuple[str, ...]] = {"query": (self.question.sql,)}
+        return secrets | ({"result": (rows,)} if telling else {})
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of the same question with two different queries as the true one."""
