@@ -2,7 +2,7 @@
 
 writer:   <sql>SELECT …</sql> or query(sql="…") runs a query, <solution>SELECT …</solution> ends; terse: ?sql, =sql
 grounder: <schema>table.column, table</schema>; terse: each table followed by its columns
-judge:    YES or NO, the first of these words
+judge:    yes or no, the first of these words
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def read_verdict(act: str) -> bool:
     """Parse a judge's act: True for yes. Raises IllegalAct without either word."""
     verdict = VERDICT.search(THOUGHT.sub(" ", act))
     if not verdict:
-        raise IllegalAct("YES or NO")
+        raise IllegalAct("yes or no")
     return verdict[1].lower() == "yes"
 
 

@@ -113,7 +113,7 @@ def _flawed_names(game: Any, rng: np.random.Generator) -> frozenset[str]:
 
 
 def _verdict(is_right: bool) -> str:
-    return "YES" if is_right else "NO"
+    return "yes" if is_right else "no"
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {

@@ -22,11 +22,20 @@ Rows = frozenset[tuple[Cell, ...]]
 
 
 class Column(NamedTuple):
-    """Column of a table: its name, the phrase in questions, and the values of a text ("" for numbers)."""
+    """Column of a table: its name and its attribute."""
 
     name: str
-    phrase: str
-    is_text: bool
+    attribute: Attribute
+
+    @property
+    def phrase(self) -> str:
+        """Its name in questions."""
+        return self.attribute.phrase
+
+    @property
+    def is_text(self) -> bool:
+        """True if its values are texts, else they are whole numbers."""
+        return bool(self.attribute.texts)
 
 
 class Table(NamedTuple):
@@ -136,17 +145,15 @@ def _schema(index: int, rng: np.random.Generator) -> Schema:
         if len(chosen) < 3 or len(wanted) <= most:
             chosen = wanted
     is_plural = bool(rng.integers(2))
-    name = {noun: f"{noun}s" if is_plural else noun for noun in chosen}
-    name = {noun: "branches" if text == "branchs" else text for noun, text in name.items()}
+    name = {noun: _plural(noun) if is_plural else noun for noun in chosen}
     tables = []
     for entity in entities:
         if entity.noun in chosen:
             count = int(rng.integers(3, len(entity.attributes) + 1))
             kept = sorted(rng.choice(len(entity.attributes), size=count, replace=False).tolist())
             columns = tuple(_column(entity.attributes[n], rng) for n in kept)
-            plural = "branches" if entity.noun == "branch" else f"{entity.noun}s"
-            parents = tuple(name[parent] for parent in entity.parents)
-            tables.append(Table(name[entity.noun], entity.noun, plural, f"{entity.noun}_id", columns, parents))
+            parents, key = tuple(name[parent] for parent in entity.parents), f"{entity.noun}_id"
+            tables.append(Table(name[entity.noun], entity.noun, _plural(entity.noun), key, columns, parents))
     return Schema(index, False, tuple(tables))
 
 
@@ -154,8 +161,12 @@ def _with_parents(noun: str, by_noun: dict[str, Entity]) -> set[str]:
     return {noun}.union(*(_with_parents(parent, by_noun) for parent in by_noun[noun].parents))
 
 
+def _plural(noun: str) -> str:
+    return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+
+
 def _column(attribute: Attribute, rng: np.random.Generator) -> Column:
-    return Column(str(rng.choice(attribute.names)), attribute.phrase, bool(attribute.texts))
+    return Column(str(rng.choice(attribute.names)), attribute)
 
 
 def _terse_schema(index: int, rng: np.random.Generator) -> Schema:
@@ -164,8 +175,9 @@ def _terse_schema(index: int, rng: np.random.Generator) -> Schema:
     columns = rng.choice(COLUMNS.split(), size=TERSE_TABLES * TERSE_COLUMNS, replace=False).tolist()
     tables: list[Table] = []
     for n, key in enumerate(keys):
-        own = tuple(Column(c, c, False) for c in columns[n * TERSE_COLUMNS : (n + 1) * TERSE_COLUMNS])
+        numbers = [Attribute(c, (c,), 0, DIGITS - 1, ()) for c in columns[n * TERSE_COLUMNS :][:TERSE_COLUMNS]]
         parents = (tables[int(rng.integers(n))].name,) if n else ()
+        own = tuple(Column(number.phrase, number) for number in numbers)
         tables.append(Table(f"{key}s", key, f"{key}s", key, own, parents))
     return Schema(index, True, tuple(tables))
 
@@ -177,7 +189,7 @@ def _script(schema: Schema, rng: np.random.Generator) -> str:
         counts[table.name] = TERSE_ROWS if schema.terse else int(rng.integers(*ROWS))
         lines.append(f"CREATE TABLE {schema._replace(terse=False).text([table.name, *_own(schema, table)])};")
         for key in range(1, counts[table.name] + 1):
-            values: list[Cell] = [key, *(_value(schema, column, table, rng) for column in table.columns)]
+            values: list[Cell] = [key, *(_value(column.attribute, rng) for column in table.columns)]
             values += [int(rng.integers(1, counts[parent] + 1)) for parent in table.parents]
             shown = ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in values)
             lines.append(f"INSERT INTO {table.name} VALUES ({shown});")
@@ -188,11 +200,7 @@ def _own(schema: Schema, table: Table) -> list[str]:
     return [f"{table.name}.{column}" for column in schema.all_columns(table)]
 
 
-def _value(schema: Schema, column: Column, table: Table, rng: np.random.Generator) -> Cell:
-    if schema.terse:
-        return int(rng.integers(DIGITS))
-    entity = next(e for entities in _domains().values() for e in entities if e.noun == table.noun)
-    attribute = next(a for a in entity.attributes if a.phrase == column.phrase)
+def _value(attribute: Attribute, rng: np.random.Generator) -> Cell:
     if attribute.texts:
         return str(rng.choice(attribute.texts))
     return int(rng.integers(attribute.low, attribute.high + 1))

@@ -64,12 +64,12 @@ class Sql(Simulator):
     ) -> None:
         self.seats = (WRITER,) if choice("seats", seats, "writer", "all") == "writer" else (GROUNDER, WRITER, JUDGE)
         self.schemas = whole_number("schemas", schemas, least=10, most=MOST_SCHEMAS)
-        listed = [levels] if isinstance(levels, int) else levels
-        if isinstance(listed, str) or not listed or not all(level in LEVELS for level in listed):
-            raise ValueError(f"levels must be a number from 1 to 4, or a list of such numbers, not {levels!r}")
-        self.levels = tuple(listed)
+        listed = levels if isinstance(levels, list | tuple) and levels else [levels]
+        self.levels = tuple(whole_number("levels", level, least=LEVELS[0], most=LEVELS[-1]) for level in listed)
         self.most_turns = whole_number("turns", turns, least=1, most=TURNS)
         self.terse = flag("terse", terse)
+        if JUDGE in self.seats:
+            self.judge_seat = JUDGE
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -119,8 +119,8 @@ class Sql(Simulator):
             return writer
         return (
             "A grounder names the tables and columns that a question to a database needs, keys of joins included: "
-            f"<schema>table.column, …</schema>. A writer sees these and is told: {writer} A judge then says YES if "
-            "the solution answers the question, or NO."
+            f"<schema>table.column, …</schema>. A writer sees these and is told: {writer} A judge then says yes if "
+            "the solution answers the question, or no."
         )
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
@@ -144,7 +144,7 @@ class Sql(Simulator):
     def legal(self, seat: str) -> list[str]:
         """Return some simple acts; many others are legal too."""
         if seat == JUDGE:
-            return ["YES", "NO"]
+            return ["yes", "no"]
         if seat == GROUNDER:
             return [write_names(frozenset([name]), self.schema) for name in sorted(self.schema.names())[:LISTED]]
         plain = [f"SELECT {column.name} FROM {table.name}" for table in self.schema.tables for column in table.columns]
@@ -208,6 +208,10 @@ class Sql(Simulator):
         if self.verdict is not None:
             self.pay(JUDGE, JUDGED, float(self.verdict == self.is_right))
         self.end("solved", "The solution is right." if self.is_right else "The solution is wrong.")
+
+    def final_answer(self, seat: str) -> str:
+        """Return the result of the writer's solution as text, its rows sorted; "" if it gave none."""
+        return repr(sorted(self.result.rows, key=repr)) if seat == WRITER and self.result.rows is not None else ""
 
     def _linked(self) -> dict[str, float]:
         """Return precision, recall and F1 of the named tables and columns against those of the true query."""
