@@ -3,55 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
 from games.contracts import View
 from simulators.base import Answer
 from simulators.sql.acts import write_names, write_sql
-from simulators.sql.questions import draw_question
+from simulators.sql.questions import Question, draw_question
+from simulators.sql.schemas import World
 
-PAIRS = 1_000
-"""Pairs of questions from which the floor is measured."""
 SLIPS = 0.5
 """Probability that the flawed writer ends with a wrong solution; it then answers another question."""
 OMITS, ADDS, MISJUDGES = 0.2, 0.25, 0.25
 """Probabilities that the flawed grounder leaves a name out or adds one, and that the flawed judge is wrong."""
 
 
-def chance(game: Any) -> float:
-    """Return how often the random player succeeds, measured on pairs of questions of one level to one database.
+class Played(Protocol):
+    """Part of a match of `sql` that its players read."""
 
-    With all seats it is the random grounder that plays with an oracle: it succeeds if it names all that is needed.
-    """
-    game, hits = game.clone(), 0
-    for seed in range(PAIRS):
-        game.reset(seed=seed)
-        other = draw_question(game.world, game.question.level, np.random.default_rng([seed, 2]))
-        hits += other.rows == game.question.rows if len(game.seats) == 1 else other.names >= game.question.names
-    return hits / PAIRS
+    question: Question
+    named: frozenset[str]
+    terse: bool
+
+    @property
+    def world(self) -> World: ...
+    @property
+    def is_right(self) -> bool: ...
+    @property
+    def turns_left(self) -> int: ...
 
 
-def _noop(game: Any, seed: int) -> Answer:
+def _noop(game: Played, seed: int) -> Answer:
     """Return a player that writes nothing."""
     return lambda seen: ""
 
 
-def _random(game: Any, seed: int) -> Answer:
+def _random(game: Played, seed: int) -> Answer:
     """Return a player that plays for a random question of the same level to the same database, and judges by a coin."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
     def act(seen: View) -> str:
         other = draw_question(game.world, game.question.level, rng)
         if seen.seat == "grounder":
-            return write_names(other.names, game.schema)
+            return write_names(other.names, game.world.schema)
         return _verdict(rng.random() < 0.5) if seen.seat == "judge" else write_sql(other.sql, game.terse, True)
 
     return act
 
 
-def _oracle(game: Any, seed: int) -> Answer:
+def _oracle(game: Played, seed: int) -> Answer:
     """Return a player that names what the true query uses, writes that query at once, and judges rightly.
 
     As the writer it writes a wrong query if the grounder has left out a name that the true one uses.
@@ -59,7 +60,7 @@ def _oracle(game: Any, seed: int) -> Answer:
 
     def act(seen: View) -> str:
         if seen.seat == "grounder":
-            return write_names(game.question.names, game.schema)
+            return write_names(game.question.names, game.world.schema)
         if seen.seat == "judge":
             return _verdict(game.is_right)
         return write_sql(_best(game), game.terse, True)
@@ -67,7 +68,7 @@ def _oracle(game: Any, seed: int) -> Answer:
     return act
 
 
-def _flawed(game: Any, seed: int) -> Answer:
+def _flawed(game: Played, seed: int) -> Answer:
     """Return a player that is right about half of the time, for imitation.
 
     As the writer it solves at once, or first runs its query, or first runs one that fails, and then repairs that. As
@@ -81,7 +82,7 @@ def _flawed(game: Any, seed: int) -> Answer:
     def act(seen: View) -> str:
         nonlocal start
         if seen.seat == "grounder":
-            return write_names(_flawed_names(game, rng), game.schema)
+            return write_names(_flawed_names(game, rng), game.world.schema)
         if seen.seat == "judge":
             return _verdict(game.is_right != (rng.random() < MISJUDGES))
         question = game.question
@@ -96,16 +97,16 @@ def _flawed(game: Any, seed: int) -> Answer:
     return act
 
 
-def _best(game: Any) -> str:
+def _best(game: Played) -> str:
     """Return the true query, or a wrong one if the writer is not shown all names that it uses."""
-    return str(game.question.sql if game.named >= game.question.names else game.question.wrong[0])
+    return game.question.sql if game.named >= game.question.names else game.question.wrong[0]
 
 
-def _flawed_names(game: Any, rng: np.random.Generator) -> frozenset[str]:
+def _flawed_names(game: Played, rng: np.random.Generator) -> frozenset[str]:
     names, draw = game.question.names, rng.random()
     if draw < OMITS:
         return frozenset(names - {str(rng.choice(sorted(name for name in names if "." in name)))})
-    others = sorted(name for name in game.schema.names() - names if "." in name)
+    others = sorted(name for name in game.world.schema.names() - names if "." in name)
     if draw < OMITS + ADDS and others:
         extra = str(rng.choice(others))
         return frozenset(names | {extra, extra.partition(".")[0]})
@@ -116,7 +117,7 @@ def _verdict(is_right: bool) -> str:
     return "yes" if is_right else "no"
 
 
-PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": _noop,
     "random": _random,
     "oracle": _oracle,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Collection
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -121,12 +122,25 @@ def run_sql(terse: bool, index: int, sql: str) -> str:
     return world(terse, index).database.query(sql)
 
 
-@lru_cache(maxsize=512)
 def world(terse: bool, index: int) -> World:
-    """Return the database of this number. All matches share it, as nobody can change it."""
+    """Return the database of this number. The matches of a thread share it, as nobody can change it."""
+    return _WORLDS.build(terse, index)
+
+
+def _build(terse: bool, index: int) -> World:
     rng = np.random.default_rng([index, int(terse)])
     schema = _terse_schema(index, rng) if terse else _schema(index, rng)
     return World(schema, Database(_script(schema, rng), LIMITS))
+
+
+class _Worlds(threading.local):
+    """Databases of one thread: a failed query on a connection disturbs queries that other threads run on it."""
+
+    def __init__(self) -> None:
+        self.build = lru_cache(maxsize=128)(_build)
+
+
+_WORLDS = _Worlds()
 
 
 @cache

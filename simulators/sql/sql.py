@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,9 +11,9 @@ from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import TOOL
 from games.families.book import fold
 from games.slow import slowly
-from simulators.base import Simulator
-from simulators.sql import players
+from simulators.base import Answer, Simulator
 from simulators.sql.acts import Result, Written, read_answer, read_names, read_sql, read_verdict, write_names, write_sql
+from simulators.sql.players import PLAYERS
 from simulators.sql.questions import LEVELS, Question, draw_question
 from simulators.sql.schemas import Schema, World, run_sql, world
 from simulators.tools import Tool
@@ -23,6 +23,7 @@ RIGHT, LINKED, JUDGED = "right", "linked", "judged"
 TURNS, MOST_SCHEMAS, LISTED = 5, 10_000, 12
 TELLING = 10
 """Fewest characters of a result that would be noticed as leaked."""
+PAIRS = 1_000
 
 
 class Sql(Simulator):
@@ -51,6 +52,7 @@ class Sql(Simulator):
         RIGHT: "the solution has the right result", LINKED: "F1 of the named tables and columns",
         JUDGED: "the verdict is right",
     }  # fmt: skip
+    players: Mapping[str, Callable[[Sql, int], Answer]] = PLAYERS
 
     def __init__(
         self,
@@ -147,8 +149,9 @@ class Sql(Simulator):
             return ["yes", "no"]
         if seat == GROUNDER:
             return [write_names(frozenset([name]), self.schema) for name in sorted(self.schema.names())[:LISTED]]
-        plain = [f"SELECT {column.name} FROM {table.name}" for table in self.schema.tables for column in table.columns]
-        plain = [sql.lower() if self.terse else sql for sql in plain[:LISTED]]
+        columns = sorted(name for name in self.named if "." in name)[:LISTED]
+        plain = ["SELECT 1", *("SELECT {1} FROM {0}".format(*name.split(".")) for name in columns)]
+        plain = [sql.lower() if self.terse else sql for sql in plain]
         return [write_sql(sql, self.terse, final) for sql in plain for final in (True, False)[: self.turns_left]]
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
@@ -237,8 +240,16 @@ class Sql(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player `random`, measured on 1,000 pairs of questions to the same database."""
-        return players.chance(self)
+        """Success rate of the player `random`, measured on 1,000 pairs of questions of one level to one database.
 
-
-Sql.players = players.PLAYERS
+        With all seats it is that of a random grounder with an oracle as the writer, who needs all names.
+        """
+        game, hits = self.clone(), 0
+        for seed in range(PAIRS):
+            game.reset(seed=seed)
+            asked, other = (
+                game.question,
+                draw_question(game.world, game.question.level, np.random.default_rng([seed, 2])),
+            )
+            hits += other.rows == asked.rows if game.seats == (WRITER,) else other.names >= asked.names
+        return hits / PAIRS

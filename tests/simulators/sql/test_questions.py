@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -61,9 +62,17 @@ def test_databases_have_three_to_six_tables_whose_references_hold(terse: bool) -
 
 
 def test_a_database_is_a_function_of_its_number() -> None:
-    before = "\n".join(world(False, 7).database.connection.iterdump())
-    world.cache_clear()
-    assert "\n".join(world(False, 7).database.connection.iterdump()) == before
+    with ThreadPoolExecutor(1) as other:
+        one, two = world(False, 7), other.submit(world, False, 7).result()
+    assert one.schema == two.schema and one.database is not two.database  # a connection belongs to one thread
+    assert [*one.database.connection.iterdump()] == [*two.database.connection.iterdump()]
+
+
+def test_threads_do_not_disturb_each_other() -> None:
+    """On a shared connection a failed query made another thread's raise SystemError."""
+    with ThreadPoolExecutor(4) as threads:
+        texts = list(threads.map(lambda seed: drawn(True, 0, LEVELS[seed % 4], seed % 40)[1].text, range(400)))
+    assert texts == texts[:40] * 10
 
 
 def test_no_database_is_in_both_splits() -> None:
