@@ -1,4 +1,4 @@
-"""Scripted players of all three seats: `oracle`, `flawed` (right about half of the time), `random` and `noop`."""
+"""Scripted players of all three seats: `oracle`, `flawed` (half right), `lister`, `random` and `noop`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _random(game: Played, seed: int) -> Answer:
 
     def act(seen: View) -> str:
         other = draw_question(game.world, game.question.level, rng)
-        if seen.seat == "grounder":
+        if _grounds(seen):
             return write_names(other.names, game.world.schema)
         return _verdict(rng.random() < 0.5) if seen.seat == "judge" else write_sql(other.sql, game.terse, True)
 
@@ -59,13 +59,23 @@ def _oracle(game: Played, seed: int) -> Answer:
     """
 
     def act(seen: View) -> str:
-        if seen.seat == "grounder":
+        if _grounds(seen):
             return write_names(game.question.names, game.world.schema)
         if seen.seat == "judge":
             return _verdict(game.is_right)
         return write_sql(_best(game), game.terse, True)
 
     return act
+
+
+def _lister(game: Played, seed: int) -> Answer:
+    """Return a player that names the whole schema as the grounder, and plays the other seats as the oracle does."""
+    oracle = _oracle(game, seed)
+    return lambda seen: write_names(game.world.schema.names(), game.world.schema) if _grounds(seen) else oracle(seen)
+
+
+def _grounds(seen: View) -> bool:
+    return seen.seat == "grounder"
 
 
 def _flawed(game: Played, seed: int) -> Answer:
@@ -81,7 +91,7 @@ def _flawed(game: Played, seed: int) -> Answer:
 
     def act(seen: View) -> str:
         nonlocal start
-        if seen.seat == "grounder":
+        if _grounds(seen):
             return write_names(_flawed_names(game, rng), game.world.schema)
         if seen.seat == "judge":
             return _verdict(game.is_right != (rng.random() < MISJUDGES))
@@ -121,5 +131,6 @@ PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
     "noop": _noop,
     "random": _random,
     "oracle": _oracle,
+    "lister": _lister,
     "flawed": _flawed,
 }
