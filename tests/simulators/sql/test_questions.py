@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -135,3 +136,12 @@ def test_tokens_of_terse_acts_are_few() -> None:
             found, question = drawn(True, seed, level, seed)
             assert len(tokenizer.encode(f"={question.sql}")) <= most
             assert len(tokenizer.encode(f"{found.schema.text()} {question.text} =")) <= 64
+
+
+@pytest.mark.parametrize("terse", [False, True])
+def test_no_constant_is_right_often(terse: bool) -> None:
+    game, results = Sql(terse=terse), Counter[Any]()
+    for seed in range(300):
+        game.reset(seed=seed)
+        results[game.question.rows] += 1
+    assert results.most_common(1)[0][1] < 30
