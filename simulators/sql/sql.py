@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, choice, flag, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, choice, flag, one_line, whole_number
 from games.contracts import TOOL
 from games.families.book import fold
 from games.slow import slowly
@@ -141,7 +141,8 @@ class Sql(Simulator):
         if seat == WRITER:
             return shown
         solved = self.solution or Written("solution", "", "")
-        return {**shown, "reasoning": solved.reasoning, "sql": solved.sql, "result": self.result.text}
+        result = self.result.text.replace("\n", "\n  ")  # no cell of the writer's begins a line
+        return {**shown, "reasoning": solved.reasoning, "sql": one_line(solved.sql, ACTION_LENGTH), "result": result}
 
     def legal(self, seat: str) -> list[str]:
         """Return some simple acts; many others are legal too."""
