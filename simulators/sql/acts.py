@@ -1,7 +1,7 @@
 """Parse the acts of the three seats, and format results of queries as observations.
 
 writer:   <sql>SELECT …</sql> or query(sql="…") runs a query, <solution>SELECT …</solution> ends; terse: ?sql, =sql
-grounder: <schema>table.column, table</schema>; terse: each table followed by its columns
+grounder: <schema>table.column, table</schema>; terse: "|", a table and its columns, and so on
 judge:    yes or no, the first of these words
 """
 
@@ -94,7 +94,7 @@ def read_names(act: str, schema: Schema) -> tuple[frozenset[str], int]:
 def _read_terse_names(act: str, schema: Schema) -> tuple[set[str], int]:
     tables, names = {table.name for table in schema.tables}, schema.names()
     named, unknown, table = set[str](), set[str](), ""
-    for word in act.split()[:MOST_NAMES]:
+    for word in act.replace("|", " ").split()[:MOST_NAMES]:
         table = word if word in tables else table
         name = word if word in tables else f"{table}.{word}"
         (named if name in names else unknown).add(name)
@@ -107,7 +107,7 @@ def write_names(names: frozenset[str], schema: Schema) -> str:
     for table in schema.tables:
         columns = [column for column in schema.all_columns(table) if f"{table.name}.{column}" in names]
         if schema.terse and (columns or table.name in names):
-            words += [table.name, *columns]
+            words += ["|", table.name, *columns]
         elif not schema.terse:
             words += [f"{table.name}.{column}" for column in columns] or [table.name] * (table.name in names)
     return " ".join(words) if schema.terse else f"<schema>{', '.join(words)}</schema>"

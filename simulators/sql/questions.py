@@ -21,8 +21,8 @@ AGGREGATES = {"max": "highest", "min": "lowest", "sum": "total", "avg": "average
 INSTEAD = {"max": "min", "min": "max", "sum": "avg", "avg": "sum"}
 FLIPPED: dict[Operator, Operator] = {"=": ">", ">": "<", "<": ">"}
 IS = {"=": "", ">": "above ", "<": "below "}
-TIGHT = re.compile(r" ([=<>(]) ?(?=\S)")
-"""Blanks around what needs none, in terse SQL."""
+TIGHT, OPENED = re.compile(r" ([=<>]) |(?<=\w) (\()"), re.compile(r"\((?=[a-z])")
+"""What loses its blanks in terse SQL, and what gets one: tiny models read a word with and without it as two tokens."""
 TERSE_IS = {"=": "", ">": "over ", "<": "less "}
 
 
@@ -58,7 +58,7 @@ class Query:
         return self.joined.key if self.joined.name in self.table.parents else self.table.key
 
     def sql(self) -> str:
-        """Return the query as SQL, in lower case and without blanks around operators if the schema is terse."""
+        """Return the query as SQL, in lower case and with few blanks if the schema is terse."""
         target = self._name(self.table, self.target) if self.target else "*"
         function = self.aggregate if self.target else "count"
         parts = [f"SELECT {f'{function.upper()}({target})' if function else target} FROM {self.table.name}"]
@@ -71,7 +71,7 @@ class Query:
         if self.order:
             parts.append(f"ORDER BY {self.order[0].name} {'DESC' if self.order[1] else 'ASC'} LIMIT 1")
         sql = " ".join(parts)
-        return TIGHT.sub(r"\1", sql.lower()) if self.schema.terse else sql
+        return OPENED.sub("( ", TIGHT.sub(r"\1\2", sql.lower())) if self.schema.terse else sql
 
     def _name(self, table: Table, column: Column) -> str:
         return f"{table.name}.{column.name}" if self.joined and not self.schema.terse else column.name

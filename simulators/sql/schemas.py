@@ -76,18 +76,20 @@ class Schema(NamedTuple):
     def text(self, named: Collection[str] | None = None) -> str:
         """Return the schema for a prompt, with the `named` tables and columns alone unless that is None.
 
-        One table a line with types and references, or all in one line if terse.
+        One table a line with types and references. If terse, all in one line, and "|" before each table.
         """
         shown = []
         for table in self.tables:
             columns = [c for c in self.all_columns(table) if named is None or f"{table.name}.{c}" in named]
-            if named is None or table.name in named:
-                shown.append(f"{table.name}({(' ' if self.terse else ', ').join(self._typed(table, columns))})")
+            if named is not None and table.name not in named:
+                continue
+            if self.terse:
+                shown.append(" ".join(["|", table.name, *columns]))
+            else:
+                shown.append(f"{table.name}({', '.join(self._typed(table, columns))})")
         return (" " if self.terse else "\n").join(shown)
 
     def _typed(self, table: Table, columns: list[str]) -> list[str]:
-        if self.terse:
-            return columns
         types = {column.name: "TEXT" if column.is_text else "INTEGER" for column in table.columns}
         types |= {self.table(parent).key: f"INTEGER REFERENCES {parent}" for parent in table.parents}
         types[table.key] = "INTEGER PRIMARY KEY"

@@ -30,7 +30,7 @@ def drawn(terse: bool, index: int, level: int, seed: int) -> tuple[World, Questi
 
 def read(found: World, query: str) -> set[str]:
     """Tables and columns that SQLite reads for a query. Of those after USING it does not tell."""
-    joins = re.findall(r"FROM (\w+) JOIN (\w+) USING ?\((\w+)\)", query, re.IGNORECASE)
+    joins = re.findall(r"FROM (\w+) JOIN (\w+) USING ?\( ?(\w+)\)", query, re.IGNORECASE)
     names = {name for one, other, key in joins for table in (one, other) for name in (table, f"{table}.{key}")}
 
     def allow(action: int, table: str | None, column: str | None, *rest: Any) -> int:
