@@ -25,6 +25,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "search": {"pages": 200, "hops": 2},
     "search_planner": {"pages": 200},
     "search_selfplay": {"pages": 200},
+    "sql": {"seats": "all"},
 }
 """Options other than the defaults, which keep a match short or show more of the game."""
 PLAYERS: Mapping[str, str] = {
@@ -32,7 +33,7 @@ PLAYERS: Mapping[str, str] = {
     "first_price_auction": "shading_bidder", "guess_city": "halver", "haggle": "conceding_haggler",
     "hanabi": "sure_teammate", "kuhn_poker": "nash", "negotiation": "nash_bargaining",
     "public_goods": "conditional_contributor", "recommender": "listening", "search": "reader",
-    "second_price_auction": "truthful_bidder", "tasks": "repeater", "tic_tac_toe": "mcts:50x1",
+    "second_price_auction": "truthful_bidder", "sql": "flawed", "tasks": "repeater", "tic_tac_toe": "mcts:50x1",
     "twenty_questions": "halver",
     "ultimatum": "fair_splitter", "wordle": "consistent_guesser",
 }  # fmt: skip

@@ -374,6 +374,7 @@ def test_nobody_begins_a_line_of_a_shipped_role(name: str) -> None:
     facts |= {"notes": ["told"], "pages": [""], "question": "", "hops": 2, "attempt": "", "reference": ""}
     facts |= {"wish": "", "about": {"email": ""}, "tells": [], "hides": [], "unsure": []}
     facts |= {"loves": [], "dislikes": [], "cap": 9}
+    facts |= {"schema": "a(b)", "sql": "", "result": "", "reasoning": ""}
     public = FACTS | {"left": 1, "today": "", "terse": "", "question": "", "board": "", "fireworks": "", "hints": 1}
     public |= {"lives": 1, "deck": 1, "known": {"opener": ["?"], "responder": ["?"]}}
     public |= {

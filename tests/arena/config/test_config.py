@@ -448,6 +448,7 @@ def test_a_recipe_holds_the_names_of_any_file_and_seats(tmp_path: Path, file: st
         ("reasoning", ["solver"]),
         ("proposer_solver", ["proposer", *["solver"] * 4]),
         ("debate", ["debater"] * 3),
+        ("sql", ["sql_writer"]),
         ("hanabi", ["player", "player"]),  # `hanabi_player` is for two: its recipe names it
     ],
 )

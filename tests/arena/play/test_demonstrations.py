@@ -24,6 +24,9 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
            "nano_frames_viewer": {"sheet": True}, "nano_pages_viewer": {"objects": True},
            "nano_patient": {"person": "free"}, "patient": {"person": "render"},
            "nano_point_viewer": {"act": "point", "bins": 9, "max_looks": 2}, "nano_transform_viewer": {"terse": True},
+           "nano_sql_grounder": {"seats": "all", "terse": True}, "sql_grounder": {"seats": "all"},
+           "nano_sql_writer": {"seats": "all", "terse": True}, "sql_writer": {"seats": "all"},
+           "nano_sql_judge": {"seats": "all", "terse": True}, "sql_judge": {"seats": "all"},
            "nano_strategist": {"strategist": True}, "nano_walker": {"strategist": True}}  # fmt: skip
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
                                                     "proposer", "nano_proposer")}  # fmt: skip

@@ -1,0 +1,5 @@
+"""Questions to generated databases, answered in SQL."""
+
+from simulators.sql.sql import Sql
+
+__all__ = ["Sql"]

@@ -1,0 +1,159 @@
+"""Parse the acts of the three seats, and format results of queries as observations.
+
+writer:   <sql>SELECT …</sql> or query(sql="…") runs a query, <solution>SELECT …</solution> ends; terse: ?sql, =sql
+grounder: <schema>table.column, table</schema>; terse: "|", a table and its columns, and so on
+judge:    yes or no, the first of these words
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from games.base import IllegalAct, one_line
+from simulators.sql.schemas import Cell, Rows, Schema, read_result, result_set
+from simulators.tools import read_calls
+
+OBSERVATION, SHOWN_ROWS, CELL = 2_000, 10, 200
+"""Longest observation in characters; the rows that are left of a longer one; characters of a cell."""
+REASONING = 1_000
+"""Maximum number of characters of reasoning that the judge reads."""
+MOST_NAMES = 200
+THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL | re.IGNORECASE)
+BLOCK = re.compile(r"<(sql|solution)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+FENCE = re.compile(r"\A\s*```(?:sql)?\s*(.*?)\s*```\s*\Z", re.DOTALL | re.IGNORECASE)
+NAMED = re.compile(r"<schema>(.*?)</schema>", re.DOTALL | re.IGNORECASE)
+NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
+VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+NO_COLUMN = re.compile(r"no such (?:column|table): (\S+)")
+WRITER_USAGE = "write one query in <sql>…</sql>, or the final one in <solution>…</solution>"
+GROUNDER_USAGE = "name tables and columns of the schema in <schema>…</schema>, such as table.column"
+TERSE_WRITER_USAGE, TERSE_GROUNDER_USAGE = "?sql or =sql", "name tables and columns"
+
+
+class Written(NamedTuple):
+    """A writer's parsed act: a query or the solution, its SQL, and the reasoning beside it."""
+
+    kind: Literal["query", "solution"]
+    sql: str
+    reasoning: str
+
+
+def read_sql(act: str, terse: bool) -> Written:
+    """Parse a writer's act. Raises IllegalAct unless it holds exactly one query or one solution."""
+    if terse:
+        kind, sql = act.strip()[:1], act.strip()[1:].strip()
+        if kind not in ("?", "=") or not sql:
+            raise IllegalAct(TERSE_WRITER_USAGE)
+        return Written("query" if kind == "?" else "solution", sql, "")
+    rest = THOUGHT.sub(" ", act)
+    thoughts = " ".join(THOUGHT.findall(act))
+    blocks = BLOCK.findall(rest)
+    if len(blocks) == 1:
+        tag, sql = blocks[0]
+        fenced = FENCE.match(sql)
+        sql = (fenced[1] if fenced else sql).strip()
+        reasoning = one_line(f"{thoughts} {BLOCK.sub(' ', rest)}", REASONING)
+        if sql:
+            return Written("query" if tag.lower() == "sql" else "solution", sql, reasoning)
+    elif not blocks:
+        calls = read_calls(rest, limit=2)
+        given = calls[0].arguments.get("sql") if len(calls) == 1 and calls[0].name == "query" else None
+        if isinstance(given, str) and given.strip():
+            return Written("query", given.strip(), one_line(thoughts, REASONING))
+    raise IllegalAct(WRITER_USAGE)
+
+
+def write_sql(sql: str, terse: bool, final: bool) -> str:
+    """Format a query or, if `final`, the solution as an act."""
+    if terse:
+        return f"{'=' if final else '?'}{sql}"
+    tag = "solution" if final else "sql"
+    return f"<{tag}>{sql}</{tag}>"
+
+
+def read_names(act: str, schema: Schema) -> tuple[frozenset[str], int]:
+    """Parse a grounder's act: the schema's names in it, with the tables of its columns, and the count of other names.
+
+    Raises IllegalAct if it names nothing of the schema.
+    """
+    if schema.terse:
+        named, unknown = _read_terse_names(act, schema)
+    else:
+        blocks = NAMED.findall(THOUGHT.sub(" ", act))
+        if len(blocks) != 1:
+            raise IllegalAct(GROUNDER_USAGE)
+        names = {name.lower() for name in NAME.findall(blocks[0])[:MOST_NAMES]}
+        named, unknown = names & schema.names(), len(names - schema.names())
+    if not named:
+        raise IllegalAct(TERSE_GROUNDER_USAGE if schema.terse else GROUNDER_USAGE)
+    return frozenset(named | {name.partition(".")[0] for name in named}), unknown
+
+
+def _read_terse_names(act: str, schema: Schema) -> tuple[set[str], int]:
+    tables, names = {table.name for table in schema.tables}, schema.names()
+    named, unknown, table = set[str](), set[str](), ""
+    for word in act.replace("|", " ").split()[:MOST_NAMES]:
+        table = word if word in tables else table
+        name = word if word in tables else f"{table}.{word}"
+        (named if name in names else unknown).add(name)
+    return named, len(unknown)
+
+
+def write_names(names: frozenset[str], schema: Schema) -> str:
+    """Format names of the schema as a grounder's act, in the order of the schema."""
+    words = list[str]()
+    for table in schema.tables:
+        columns = [column for column in schema.all_columns(table) if f"{table.name}.{column}" in names]
+        if schema.terse and (columns or table.name in names):
+            words += ["|", table.name, *columns]
+        elif not schema.terse:
+            words += [f"{table.name}.{column}" for column in columns] or [table.name] * (table.name in names)
+    return " ".join(words) if schema.terse else f"<schema>{', '.join(words)}</schema>"
+
+
+def read_verdict(act: str) -> bool:
+    """Parse a judge's act: True for yes. Raises IllegalAct without either word."""
+    verdict = VERDICT.search(THOUGHT.sub(" ", act))
+    if not verdict:
+        raise IllegalAct("yes or no")
+    return verdict[1].lower() == "yes"
+
+
+class Result(NamedTuple):
+    """Result of a query: its text for models, and its rows as a set, None if it failed or has too many."""
+
+    text: str
+    rows: Rows | None
+
+
+def read_answer(text: str, terse: bool) -> Result:
+    """Read what `run_sql` returned as an observation and as a set of rows."""
+    if text.startswith("Error"):
+        missing = NO_COLUMN.search(text)
+        if terse:
+            return Result(f"bad {one_line(missing[1], CELL)}" if missing else "bad", None)
+        return Result(one_line(text, OBSERVATION), None)
+    columns, rows, is_whole = read_result(text)
+    if terse:
+        shown = ", ".join(" ".join(map(_shown, row)) for row in rows[:SHOWN_ROWS])
+        shown = shown if len(columns) > 1 else shown.replace(",", "")
+        return Result(one_line(shown, OBSERVATION) or "none", result_set(rows) if is_whole else None)
+    return Result(_table(columns, rows, is_whole), result_set(rows) if is_whole else None)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_whole: bool) -> str:
+    """Return a result as lines of cells; one of over 2,000 characters is cut to ten rows."""
+    lines = [" | ".join(map(_shown, columns)), *(" | ".join(map(_shown, row)) for row in rows)]
+    if len("\n".join(lines)) > OBSERVATION or not is_whole:
+        count = f"{len(rows):,}" if is_whole else f"over {len(rows):,}"
+        lines = [*lines[: SHOWN_ROWS + 1], f"({SHOWN_ROWS} of {count} rows)"]
+    elif not rows:
+        lines.append("(no rows)")
+    text = "\n".join(lines)
+    return text if len(text) <= OBSERVATION else f"{text[: OBSERVATION - 1]}…"
+
+
+def _shown(cell: Cell) -> str:
+    return "NULL" if cell is None else one_line(str(cell), CELL)

@@ -1,0 +1,136 @@
+"""Scripted players of all three seats: `oracle`, `flawed` (half right), `lister`, `random` and `noop`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from games.contracts import View
+from simulators.base import Answer
+from simulators.sql.acts import write_names, write_sql
+from simulators.sql.questions import Question, draw_question
+from simulators.sql.schemas import World
+
+SLIPS = 0.5
+"""Probability that the flawed writer ends with a wrong solution; it then answers another question."""
+OMITS, ADDS, MISJUDGES = 0.2, 0.25, 0.25
+"""Probabilities that the flawed grounder leaves a name out or adds one, and that the flawed judge is wrong."""
+
+
+class Played(Protocol):
+    """Part of a match of `sql` that its players read."""
+
+    question: Question
+    named: frozenset[str]
+    terse: bool
+
+    @property
+    def world(self) -> World: ...
+    @property
+    def is_right(self) -> bool: ...
+    @property
+    def turns_left(self) -> int: ...
+
+
+def _noop(game: Played, seed: int) -> Answer:
+    """Return a player that writes nothing."""
+    return lambda seen: ""
+
+
+def _random(game: Played, seed: int) -> Answer:
+    """Return a player that plays for a random question of the same level to the same database, and judges by a coin."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+
+    def act(seen: View) -> str:
+        other = draw_question(game.world, game.question.level, rng)
+        if _grounds(seen):
+            return write_names(other.names, game.world.schema)
+        return _verdict(rng.random() < 0.5) if seen.seat == "judge" else write_sql(other.sql, game.terse, True)
+
+    return act
+
+
+def _oracle(game: Played, seed: int) -> Answer:
+    """Return a player that names what the true query uses, writes that query at once, and judges rightly.
+
+    As the writer it writes a wrong query if the grounder has left out a name that the true one uses.
+    """
+
+    def act(seen: View) -> str:
+        if _grounds(seen):
+            return write_names(game.question.names, game.world.schema)
+        if seen.seat == "judge":
+            return _verdict(game.is_right)
+        return write_sql(_best(game), game.terse, True)
+
+    return act
+
+
+def _lister(game: Played, seed: int) -> Answer:
+    """Return a player that names the whole schema as the grounder, and plays the other seats as the oracle does."""
+    oracle = _oracle(game, seed)
+    return lambda seen: write_names(game.world.schema.names(), game.world.schema) if _grounds(seen) else oracle(seen)
+
+
+def _grounds(seen: View) -> bool:
+    return seen.seat == "grounder"
+
+
+def _flawed(game: Played, seed: int) -> Answer:
+    """Return a player that is right about half of the time, for imitation.
+
+    As the writer it solves at once, or first runs its query, or first runs one that fails, and then repairs that. As
+    the grounder it leaves a name out or adds one in under half of the matches; as the judge it is right in three of
+    four.
+    """
+    rng = np.random.default_rng([seed, 1])
+    start = ("solve", "check", "fail")[int(rng.integers(3))]
+    is_wrong = bool(rng.random() < SLIPS)
+
+    def act(seen: View) -> str:
+        nonlocal start
+        if _grounds(seen):
+            return write_names(_flawed_names(game, rng), game.world.schema)
+        if seen.seat == "judge":
+            return _verdict(game.is_right != (rng.random() < MISJUDGES))
+        question = game.question
+        sql = question.wrong[seed % len(question.wrong)] if is_wrong else _best(game)
+        if start == "solve" or game.turns_left == 1:
+            return write_sql(sql, game.terse, True)
+        if start == "fail" and question.failing:
+            sql = str(rng.choice(question.failing))
+        start = "solve"
+        return write_sql(sql, game.terse, False)
+
+    return act
+
+
+def _best(game: Played) -> str:
+    """Return the true query, or a wrong one if the writer is not shown all names that it uses."""
+    return game.question.sql if game.named >= game.question.names else game.question.wrong[0]
+
+
+def _flawed_names(game: Played, rng: np.random.Generator) -> frozenset[str]:
+    names, draw = game.question.names, rng.random()
+    if draw < OMITS:
+        return frozenset(names - {str(rng.choice(sorted(name for name in names if "." in name)))})
+    others = sorted(name for name in game.world.schema.names() - names if "." in name)
+    if draw < OMITS + ADDS and others:
+        extra = str(rng.choice(others))
+        return frozenset(names | {extra, extra.partition(".")[0]})
+    return frozenset(names)
+
+
+def _verdict(is_right: bool) -> str:
+    return "yes" if is_right else "no"
+
+
+PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
+    "noop": _noop,
+    "random": _random,
+    "oracle": _oracle,
+    "lister": _lister,
+    "flawed": _flawed,
+}

@@ -1,0 +1,228 @@
+"""Generated databases: three to six tables with keys and rows, each a function of its number alone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from simulators.confine.sql import Database, Limits
+from simulators.sql.words import COLUMNS, NOUNS, Attribute, Entity, read_domains
+
+ROWS, TERSE_ROWS, DIGITS = (12, 24), 8, 10
+"""Rows of a table, from and below; rows of a terse table, and the number of their values, 0 to 9."""
+TERSE_TABLES, TERSE_COLUMNS = 3, 2
+LIMITS = Limits(seconds=2.0, steps=2_000_000, rows=500, characters=100_000)
+"""Limits of one query. A correct result is far smaller."""
+Cell = str | int | float | None
+Rows = frozenset[tuple[Cell, ...]]
+
+
+class Column(NamedTuple):
+    """Column of a table: its name and its attribute."""
+
+    name: str
+    attribute: Attribute
+
+    @property
+    def phrase(self) -> str:
+        """Its name in questions."""
+        return self.attribute.phrase
+
+    @property
+    def is_text(self) -> bool:
+        """True if its values are texts, else they are whole numbers."""
+        return bool(self.attribute.texts)
+
+
+class Table(NamedTuple):
+    """Table: its name, noun and plural in questions, key, columns without keys, and the tables that it refers to.
+
+    The key has the same name where another table refers to it, so that `JOIN … USING (key)` joins any two.
+    """
+
+    name: str
+    noun: str
+    plural: str
+    key: str
+    columns: tuple[Column, ...]
+    parents: tuple[str, ...]
+
+
+class Schema(NamedTuple):
+    """Database without its rows: the tables, referred ones first."""
+
+    number: int
+    terse: bool
+    tables: tuple[Table, ...]
+
+    def table(self, name: str) -> Table:
+        """Return the table of this name."""
+        return next(table for table in self.tables if table.name == name)
+
+    def all_columns(self, table: Table) -> list[str]:
+        """Return the names of a table's columns: its key, its attributes, and the keys that it refers to."""
+        return [table.key, *(c.name for c in table.columns), *(self.table(parent).key for parent in table.parents)]
+
+    def names(self) -> frozenset[str]:
+        """Return every table's name, and every column's as `table.column`."""
+        tables = [table.name for table in self.tables]
+        return frozenset([*tables, *(f"{t.name}.{c}" for t in self.tables for c in self.all_columns(t))])
+
+    def text(self, named: Collection[str] | None = None) -> str:
+        """Return the schema for a prompt, with the `named` tables and columns alone unless that is None.
+
+        One table a line with types and references. If terse, all in one line, and "|" before each table.
+        """
+        shown = []
+        for table in self.tables:
+            columns = [c for c in self.all_columns(table) if named is None or f"{table.name}.{c}" in named]
+            if named is not None and table.name not in named:
+                continue
+            if self.terse:
+                shown.append(" ".join(["|", table.name, *columns]))
+            else:
+                shown.append(f"{table.name}({', '.join(self._typed(table, columns))})")
+        return (" " if self.terse else "\n").join(shown)
+
+    def _typed(self, table: Table, columns: list[str]) -> list[str]:
+        types = {column.name: "TEXT" if column.is_text else "INTEGER" for column in table.columns}
+        types |= {self.table(parent).key: f"INTEGER REFERENCES {parent}" for parent in table.parents}
+        types[table.key] = "INTEGER PRIMARY KEY"
+        return [f"{column} {types[column]}" for column in columns]
+
+
+class World(NamedTuple):
+    """A schema with its database."""
+
+    schema: Schema
+    database: Database
+
+    def rows(self, sql: str) -> Rows:
+        """Return the result of a query of ours as a set of rows. Never use it for model-written SQL."""
+        return result_set(self.database.connection.execute(sql).fetchall())
+
+    def values(self, table: str, column: str) -> list[Cell]:
+        """Return a column's values in the order of the rows."""
+        return [value for (value,) in self.database.connection.execute(f"SELECT {column} FROM {table}")]
+
+
+def result_set(rows: Collection[Collection[Cell]]) -> Rows:
+    """Return a result as a set: order and duplicates of rows do not count, the order of columns does.
+
+    Numbers are rounded to six decimals, and 2.0 equals 2.
+    """
+    return frozenset(tuple(round(cell, 6) if isinstance(cell, float) else cell for cell in row) for row in rows)
+
+
+def run_sql(terse: bool, index: int, sql: str) -> str:
+    """Run model-written SQL on a database, which it can only read, and return JSON or `Error: …` (`Database.query`)."""
+    return world(terse, index).database.query(sql)
+
+
+def world(terse: bool, index: int) -> World:
+    """Return the database of this number. The matches of a thread share it, as nobody can change it."""
+    return _WORLDS.build(terse, index)
+
+
+def _build(terse: bool, index: int) -> World:
+    rng = np.random.default_rng([index, int(terse)])
+    schema = _terse_schema(index, rng) if terse else _schema(index, rng)
+    return World(schema, Database(_script(schema, rng), LIMITS))
+
+
+class _Worlds(threading.local):
+    """Databases of one thread: a failed query on a connection disturbs queries that other threads run on it."""
+
+    def __init__(self) -> None:
+        self.build = lru_cache(maxsize=128)(_build)
+
+
+_WORLDS = _Worlds()
+
+
+@cache
+def _domains() -> dict[str, tuple[Entity, ...]]:
+    return read_domains()
+
+
+def _schema(index: int, rng: np.random.Generator) -> Schema:
+    """Draw three to six entities of one domain, each with what it refers to, and names for tables and columns."""
+    domains = _domains()
+    entities = domains[list(domains)[index % len(domains)]]
+    by_noun, most = {entity.noun: entity for entity in entities}, int(rng.integers(3, 7))
+    chosen: set[str] = set()
+    for noun in rng.permutation(list(by_noun)).tolist():
+        wanted = chosen | _with_parents(noun, by_noun)
+        if len(chosen) < 3 or len(wanted) <= most:
+            chosen = wanted
+    is_plural = bool(rng.integers(2))
+    name = {noun: _plural(noun) if is_plural else noun for noun in chosen}
+    tables = []
+    for entity in entities:
+        if entity.noun in chosen:
+            count = int(rng.integers(3, len(entity.attributes) + 1))
+            kept = sorted(rng.choice(len(entity.attributes), size=count, replace=False).tolist())
+            columns = tuple(_column(entity.attributes[n], rng) for n in kept)
+            parents, key = tuple(name[parent] for parent in entity.parents), f"{entity.noun}_id"
+            tables.append(Table(name[entity.noun], entity.noun, _plural(entity.noun), key, columns, parents))
+    return Schema(index, False, tuple(tables))
+
+
+def _with_parents(noun: str, by_noun: dict[str, Entity]) -> set[str]:
+    return {noun}.union(*(_with_parents(parent, by_noun) for parent in by_noun[noun].parents))
+
+
+def _plural(noun: str) -> str:
+    return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+
+
+def _column(attribute: Attribute, rng: np.random.Generator) -> Column:
+    return Column(str(rng.choice(attribute.names)), attribute)
+
+
+def _terse_schema(index: int, rng: np.random.Generator) -> Schema:
+    """Draw three tables of two columns each; the second and third refer to an earlier one."""
+    keys = rng.choice(NOUNS.split(), size=TERSE_TABLES, replace=False).tolist()
+    columns = rng.choice(COLUMNS.split(), size=TERSE_TABLES * TERSE_COLUMNS, replace=False).tolist()
+    tables: list[Table] = []
+    for n, key in enumerate(keys):
+        numbers = [Attribute(c, (c,), 0, DIGITS - 1, ()) for c in columns[n * TERSE_COLUMNS :][:TERSE_COLUMNS]]
+        parents = (tables[int(rng.integers(n))].name,) if n else ()
+        own = tuple(Column(number.phrase, number) for number in numbers)
+        tables.append(Table(f"{key}s", key, f"{key}s", key, own, parents))
+    return Schema(index, True, tuple(tables))
+
+
+def _script(schema: Schema, rng: np.random.Generator) -> str:
+    """Return the SQL that creates the tables and fills them with rows."""
+    lines, counts = list[str](), dict[str, int]()
+    for table in schema.tables:
+        counts[table.name] = TERSE_ROWS if schema.terse else int(rng.integers(*ROWS))
+        lines.append(f"CREATE TABLE {schema._replace(terse=False).text([table.name, *_own(schema, table)])};")
+        for key in range(1, counts[table.name] + 1):
+            values: list[Cell] = [key, *(_value(column.attribute, rng) for column in table.columns)]
+            values += [int(rng.integers(1, counts[parent] + 1)) for parent in table.parents]
+            shown = ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in values)
+            lines.append(f"INSERT INTO {table.name} VALUES ({shown});")
+    return "\n".join(lines)
+
+
+def _own(schema: Schema, table: Table) -> list[str]:
+    return [f"{table.name}.{column}" for column in schema.all_columns(table)]
+
+
+def _value(attribute: Attribute, rng: np.random.Generator) -> Cell:
+    if attribute.texts:
+        return str(rng.choice(attribute.texts))
+    return int(rng.integers(attribute.low, attribute.high + 1))
+
+
+def read_result(text: str) -> tuple[list[str], list[list[Cell]], bool]:
+    """Return columns, rows and whether all rows are there, of a result that `run_sql` returned as JSON."""
+    found, end = json.JSONDecoder().raw_decode(text)
+    return found.get("columns", []), found.get("rows", []), end == len(text)

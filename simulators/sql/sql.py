@@ -1,0 +1,256 @@
+"""Text-to-SQL game (MARS-SQL): find tables and columns, write SQL with a database at hand, judge the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.base import ACTION_LENGTH, IllegalAct, choice, flag, one_line, whole_number
+from games.contracts import TOOL
+from games.families.book import fold
+from games.slow import slowly
+from simulators.base import Answer, Simulator
+from simulators.sql.acts import Result, Written, read_answer, read_names, read_sql, read_verdict, write_names, write_sql
+from simulators.sql.players import PLAYERS
+from simulators.sql.questions import LEVELS, Question, draw_question
+from simulators.sql.schemas import Schema, World, run_sql, world
+from simulators.tools import Tool
+
+GROUNDER, WRITER, JUDGE = "grounder", "writer", "judge"
+RIGHT, LINKED, JUDGED = "right", "linked", "judged"
+TURNS, MOST_SCHEMAS, LISTED = 5, 10_000, 12
+TELLING = 10
+"""Fewest characters of a result that would be noticed as leaked."""
+PAIRS = 1_000
+
+
+class Sql(Simulator):
+    """Game of a writer, or of a grounder, a writer and a judge, about a question to a generated database (MARS-SQL).
+
+    The grounder names the tables and columns that the question needs; the writer sees these alone. It runs queries,
+    whose results it is shown, and ends with a solution; it has `turns` acts in all. Then the judge, who is shown the
+    question, the writer's reasoning, solution and result, says whether it is right.
+
+    Options besides Simulator's: seats "writer" (it sees the whole schema) or "all"; schemas, how many databases there
+    are (a database is the entity of the split); levels, from which questions are drawn: a number from 1 to 4 or a list;
+    turns 1 to 5 (1: only the solution); terse: databases of three tables and acts of few tokens, for tiny models.
+
+    Reward parts: `right`, 1 to the writer if the solution has the right result; `linked`, the grounder's F1 of tables
+    and columns against those of the true query; `judged`, 1 to the judge if its verdict is right. `right` and `judged`
+    are paid at the end, and nobody is told earlier what is right. Results are compared as sets of rows: order and
+    duplicates of rows do not count, the order of columns does, their names do not.
+    """
+
+    name = "sql"
+    seats: tuple[str, ...] = (WRITER,)
+    metadata: ClassVar[dict[str, Any]] = {"name": "sql_v0", "render_modes": ["ansi"]}
+    blocks = True  # while queries run
+    whole_acts = True  # SQL may hold a bar
+    reward_parts: Mapping[str, str] = {
+        RIGHT: "the solution has the right result", LINKED: "F1 of the named tables and columns",
+        JUDGED: "the verdict is right",
+    }  # fmt: skip
+    players: Mapping[str, Callable[[Sql, int], Answer]] = PLAYERS
+
+    def __init__(
+        self,
+        *,
+        seats: Literal["writer", "all"] = "writer",
+        schemas: int = 40,
+        levels: int | Sequence[int] = LEVELS,
+        turns: int = TURNS,
+        terse: bool = False,
+        **options: Any,
+    ) -> None:
+        self.seats = (WRITER,) if choice("seats", seats, "writer", "all") == "writer" else (GROUNDER, WRITER, JUDGE)
+        self.schemas = whole_number("schemas", schemas, least=10, most=MOST_SCHEMAS)
+        listed = levels if isinstance(levels, list | tuple) and levels else [levels]
+        self.levels = tuple(whole_number("levels", level, least=LEVELS[0], most=LEVELS[-1]) for level in listed)
+        self.most_turns = whole_number("turns", turns, least=1, most=TURNS)
+        self.terse = flag("terse", terse)
+        if JUDGE in self.seats:
+            self.judge_seat = JUDGE
+        super().__init__(talk=False, **options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draw a database of the split and a question. The reset option `truth`, a query, replaces the true query."""
+        self.index = self.draw_entity(lambda: int(rng.integers(self.schemas)), lambda n: f"{int(self.terse)} {n}")
+        level = int(self.levels[rng.integers(len(self.levels))])
+        self.question: Question = draw_question(self.world, level, rng)
+        if truth := options.get("truth"):
+            self.question = self.question._replace(sql=truth, rows=self.world.rows(truth))
+        self.named = self.schema.names()
+        self._unknown = self._queries = self._errors = self._acts = 0
+        self._was_answered = False
+        self.solution: Written | None = None
+        self.result = Result("", None)
+        self.verdict: bool | None = None
+
+    @property
+    def world(self) -> World:
+        """The match's database, which it shares with other matches."""
+        return world(self.terse, self.index)
+
+    @property
+    def schema(self) -> Schema:
+        """The database's tables."""
+        return self.world.schema
+
+    @property
+    def is_right(self) -> bool:
+        """True if there is a solution, and its result is that of the true query."""
+        return self.result.rows is not None and self.result.rows == self.question.rows
+
+    @property
+    def turns_left(self) -> int:
+        """Remaining acts of the writer, the next one included."""
+        return self.most_turns - self._acts
+
+    def rules(self) -> str:
+        """Return the acts of each seat as text."""
+        if self.terse:
+            return "?sql asks, =sql answers."
+        asks = "" if self.most_turns == 1 else "Before that you may run queries: write <sql>SELECT …</sql>. "
+        writer = (
+            f"Answer the question by one SQLite query, which only reads: write <solution>SELECT …</solution>. {asks}"
+            f"You have {self.most_turns} turns in all. The result has just the columns that are asked for."
+        )
+        if self.seats == (WRITER,):
+            return writer
+        return (
+            "A grounder names the tables and columns that a question to a database needs, keys of joins included: "
+            f"<schema>table.column, …</schema>. A writer sees these and is told: {writer} A judge then says yes if "
+            "the solution answers the question, or no."
+        )
+
+    def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
+        """Return the definition of `query` for the writer, if it has turns for queries and acts are not terse."""
+        return [Tool.of(self.query).definition] if seat == WRITER and self.most_turns > 1 and not self.terse else ()
+
+    def public(self) -> dict[str, Any]:
+        """Return `question` and the writer's `turns_left`."""
+        return {"question": self.question.text, "turns_left": self.turns_left}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return the `schema` that the seat sees; for the judge also the writer's `reasoning`, `sql` and `result`."""
+        if seat == GROUNDER:
+            return {"schema": self.schema.text()}
+        shown = {"schema": self.schema.text(self.named)}
+        if seat == WRITER:
+            return shown
+        solved = self.solution or Written("solution", "", "")
+        result = self.result.text.replace("\n", "\n  ")  # no cell of the writer's begins a line
+        return {**shown, "reasoning": solved.reasoning, "sql": one_line(solved.sql, ACTION_LENGTH), "result": result}
+
+    def legal(self, seat: str) -> list[str]:
+        """Return some simple acts; many others are legal too."""
+        if seat == JUDGE:
+            return ["yes", "no"]
+        if seat == GROUNDER:
+            return [write_names(frozenset([name]), self.schema) for name in sorted(self.schema.names())[:LISTED]]
+        columns = sorted(name for name in self.named if "." in name)[:LISTED]
+        plain = ["SELECT 1", *("SELECT {1} FROM {0}".format(*name.split(".")) for name in columns)]
+        plain = [sql.lower() if self.terse else sql for sql in plain]
+        return [write_sql(sql, self.terse, final) for sql in plain for final in (True, False)[: self.turns_left]]
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """Return the true query and, until a query was answered, its result as rows, unless that is too short."""
+        rows = fold(" ".join(str(cell) for row in sorted(self.question.rows, key=str) for cell in row))
+        telling = len(rows) >= TELLING and not self._was_answered
+        secrets: dict[str, tuple[str, ...]] = {"query": (self.question.sql,)}
+        return secrets | ({"result": (rows,)} if telling else {})
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return reset options of the same question with two different queries as the true one."""
+        one, two = rng.choice(len(self.question.wrong), size=2, replace=False).tolist()
+        return {"truth": self.question.wrong[one]}, {"truth": self.question.wrong[two]}
+
+    def next_seat(self, seat: str) -> str:
+        """Return the seat to move: the grounder first, the writer until its solution, then the judge."""
+        return JUDGE if self.solution and JUDGE in self.seats else WRITER
+
+    def play(self, seat: str, act: str) -> str:
+        """Play an act: names of the schema, a query, the solution, or the verdict. Returns ""."""
+        if seat == GROUNDER:
+            self.named, self._unknown = read_names(act, self.schema)
+            self.pay(seat, LINKED, self._linked()["link_f1"])
+        elif seat == JUDGE:
+            self.verdict = read_verdict(act)
+            self._finish()
+        else:
+            self._write(read_sql(act, self.terse))
+        return ""
+
+    def query(self, sql: str) -> str:
+        """Run a read-only SQLite query on the database and return its result."""
+        return self._ask(sql).text
+
+    def _ask(self, sql: str) -> Result:
+        return read_answer(slowly(run_sql, self.terse, self.index, sql), self.terse)
+
+    def _write(self, written: Written) -> None:
+        """Run a query and show its result, or take the solution. Raises IllegalAct for a query on the last turn."""
+        if written.kind == "query" and self.turns_left == 1:
+            raise IllegalAct("=sql" if self.terse else "this is the last turn: write <solution>…</solution>")
+        self._acts += 1
+        found = self._ask(written.sql)
+        if written.kind == "query":
+            self._queries += 1
+            self._errors += found.rows is None
+            self._was_answered |= found.rows is not None
+            left = "" if self.terse else f"\nYou have {self.turns_left} turn{'s'[: self.turns_left > 1]} left."
+            self.tell(f"{found.text}{left}", WRITER, sender=TOOL)
+            return
+        self.solution, self.result = written, found
+        if JUDGE not in self.seats:
+            self._finish()
+
+    def _finish(self) -> None:
+        self.pay(WRITER, RIGHT, float(self.is_right))
+        if self.verdict is not None:
+            self.pay(JUDGE, JUDGED, float(self.verdict == self.is_right))
+        self.end("solved", "The solution is right." if self.is_right else "The solution is wrong.")
+
+    def final_answer(self, seat: str) -> str:
+        """Return the result of the writer's solution as text, its rows sorted; "" if it gave none."""
+        return repr(sorted(self.result.rows, key=repr)) if seat == WRITER and self.result.rows is not None else ""
+
+    def _linked(self) -> dict[str, float]:
+        """Return precision, recall and F1 of the named tables and columns against those of the true query."""
+        wanted = self.question.names
+        found = len(self.named & wanted)
+        precision, recall = found / (len(self.named) + self._unknown), found / len(wanted)
+        f1 = 2 * precision * recall / (precision + recall) if found else 0.0
+        return {"link_f1": f1, "link_precision": precision, "link_recall": recall}
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `score` and `success` (a right solution), `level`, counts of `queries` and `errors`, and `repaired`.
+
+        `errors` are queries that failed, and `repaired` is True if a right solution followed one. With all seats also
+        `link_f1`, `link_precision`, `link_recall`, and `judge_right` (False without a verdict).
+        """
+        shared: dict[str, float | bool | str] = {
+            "score": float(self.is_right), "success": self.is_right, "level": self.question.level,
+            "queries": self._queries, "errors": self._errors, "repaired": bool(self._errors and self.is_right),
+        }  # fmt: skip
+        if self.seats == (WRITER,):
+            return shared
+        return {**shared, **self._linked(), "judge_right": self.verdict is self.is_right}
+
+    @property
+    def floor(self) -> float:
+        """Success rate of the player `random`, measured on 1,000 pairs of questions of one level to one database.
+
+        With all seats it is that of a random grounder with an oracle as the writer, who needs all names.
+        """
+        game, hits = self.clone(), 0
+        for seed in range(PAIRS):
+            game.reset(seed=seed)
+            asked, other = (
+                game.question,
+                draw_question(game.world, game.question.level, np.random.default_rng([seed, 2])),
+            )
+            hits += other.rows == asked.rows if game.seats == (WRITER,) else other.names >= asked.names
+        return hits / PAIRS
