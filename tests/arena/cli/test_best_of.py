@@ -9,6 +9,7 @@ import pytest
 
 from agents.weights import resolve
 from arena.evaluate import sampled
+from arena.evaluate.selection import Sample
 from arena.learn.reward_model import RewardModel
 from tests.factories.commands import arena, refused
 from tests.factories.guess import GUESS, JUDGED
@@ -107,7 +108,7 @@ def test_its_options_need_it() -> None:
 def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, kept = iter(range(100)), sampled._sample_of
 
-    def interrupted(*given: Any) -> sampled.Sample:
+    def interrupted(*given: Any) -> Sample:
         if next(calls) == 5:
             signal.raise_signal(signal.SIGINT)
         return kept(*given)

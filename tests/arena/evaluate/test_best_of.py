@@ -10,7 +10,7 @@ import pytest
 
 from agents.engines.base import Capabilities, Completion, Request
 from agents.policy import Policy
-from agents.role import Role, load_role
+from agents.role import Role, Votes, load_role
 from agents.stream import Stream
 from agents.weights import resolve
 from arena.cli.loop import wait
@@ -19,7 +19,7 @@ from arena.evaluate import sampled
 from arena.evaluate.best_of import BestOf, answering_seat, best_of, seated
 from arena.evaluate.specs import Contenders
 from arena.evaluate.verifier import ASK, Verifier, seat_of_judge
-from arena.play.contenders import Contender, ModelContender, ScriptedContender
+from arena.play.contenders import Contender, ModelContender, ScriptedContender, play_one
 from arena.play.match import MatchPlan
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
@@ -67,7 +67,6 @@ def test_a_model_samples_the_same_in_any_batch() -> None:
 
 
 def test_a_deal_with_a_match_that_keeps_failing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_one = sampled.play_one
 
     async def failing(plan: MatchPlan, *given: Any, **named: Any) -> MatchRecord:
         record = await play_one(plan, *given, **named)
@@ -199,9 +198,8 @@ def test_tokens_of_decoding_are_all_that_were_sampled() -> None:
 
 def test_an_option_of_the_role_keeps_its_settings() -> None:
     who = sampled.decoded(model(), "votes", 4)
-    assert who.cast("g", "s")[1].sampling.votes is not None and who.cast("g", "s")[1].sampling.votes.samples == 4
-    again = sampled.decoded(who, "votes", 9)
-    assert again.cast("g", "s")[1].sampling.votes == who.cast("g", "s")[1].sampling.votes
+    assert who.cast("g", "s")[1].sampling.votes == Votes(samples=4)
+    assert sampled.decoded(who, "votes", 9).cast("g", "s")[1].sampling.votes == Votes(samples=4)
     other = sampled.decoded(who, "cautious", 9).cast("g", "s")[1].sampling
     assert other.votes is None and other.cautious is not None
     no_entropy = replace(who, engine=ToyEngine())
