@@ -53,6 +53,7 @@ class Sql(Simulator):
         JUDGED: "the verdict is right",
     }  # fmt: skip
     players: Mapping[str, Callable[[Sql, int], Answer]] = PLAYERS
+    judge_seat = ""
 
     def __init__(
         self,
@@ -70,8 +71,7 @@ class Sql(Simulator):
         self.levels = tuple(whole_number("levels", level, least=LEVELS[0], most=LEVELS[-1]) for level in listed)
         self.most_turns = whole_number("turns", turns, least=1, most=TURNS)
         self.terse = flag("terse", terse)
-        if JUDGE in self.seats:
-            self.judge_seat = JUDGE
+        self.judge_seat = JUDGE if JUDGE in self.seats else ""
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
