@@ -98,7 +98,7 @@ class Prover(Simulator):
         return {"proof": [one]}, {"proof": [one, two]}
 
     def play(self, seat: str, act: str) -> str:
-        """Apply a tactic to the goal in focus and tell the seat the new goal. Raises IllegalAct if it cannot be read."""
+        """Apply a tactic to the goal in focus and tell the new goal. Raises IllegalAct for text that is none."""
         try:
             step = self.proof.apply(act)
         except ValueError as why:
@@ -118,7 +118,7 @@ class Prover(Simulator):
         return step.act
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score` and `success` (proved), `tactics` that changed the proof, `refused` ones, and hidden `depth`."""
+        """Return `score`, `success`, `tactics` that changed the proof, `refused` ones, and the hidden `depth`."""
         done = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
         return {"score": float(self.proof.proved), "success": self.proof.proved, **done}
 

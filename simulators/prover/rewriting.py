@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,8 @@ class RewriteProof:
     """Proof of an equation: a stack of open goals, the last one in focus, and the proved subgoals as lemmas."""
 
     def __init__(self, theorem: Theorem, family: str) -> None:
-        self.family, self.hidden_proof = family, theorem.proof
+        self.family = family
+        self.hidden_proof: Sequence[str] = theorem.proof
         self.goals: list[Goal] = [Goal(theorem.equation, theorem.equation)]
         self.lemmas: list[Equation] = []
         self.theorem = theorem.equation

@@ -55,7 +55,7 @@ RULES: Mapping[str, Rule] = {
     "one": _one,
 }  # fmt: skip
 SAYS: Mapping[str, str] = {
-    "comm": "x+y to y+x, x*y to y*x", "left": "x+(y+z) to (x+y)+z, same for *", "right": "(x+y)+z to x+(y+z), same for *",
+    "comm": "x+y to y+x, x*y to y*x", "left": "x+(y+z) to (x+y)+z, or *", "right": "(x+y)+z to x+(y+z), or *",
     "dist": "x*(y+z) to (x*y)+(x*z)", "fact": "(x*y)+(x*z) to x*(y+z)", "zero": "x+0 to x, x*0 to 0", "one": "x*1 to x",
 }  # fmt: skip
 
