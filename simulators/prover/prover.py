@@ -11,21 +11,25 @@ import numpy as np
 from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import TOOL, View
 from simulators.base import Answer, Simulator
+from simulators.prover.coq import CoqLibrary
+from simulators.prover.coqtop import unavailable
+from simulators.prover.planning import Planner
 from simulators.prover.proof import Kind, Proof
-from simulators.prover.rewriting import Rewriting
+from simulators.prover.rewriting import RewriteProof, Rewriting
 from simulators.prover.theorems import LONGEST_PROOF
 
 SEAT = "prover"
 PROVED = "proved"
 SPARE_TURNS = 4
-FLOOR_MATCHES = 2000
+FLOOR_MATCHES = {"rewrite": 2000, "coq": 300}
 """Matches of the player `random` by which the floor is measured."""
 
 
 class Prover(Simulator):
     """Game of one prover, who writes one tactic per turn until the theorem is proved or no turn is left.
 
-    Options besides Simulator's: kind, `rewrite` (equations and a few rewrite rules); depth, the length of the hidden
+    Options besides Simulator's: kind, `rewrite` (equations and a few rewrite rules) or `coq` (lemmas of Coq's library,
+    by the coqtop that is installed; ValueError without one); depth, the length of the hidden
     proof, or its range as [shortest, longest]; terse, whether rules and refusals are short; max_turns, by default the
     longest hidden proof and 4 more. A tactic that does not apply costs a turn and is told so; only text that is no
     tactic at all is an illegal act. Nobody can talk: a "|" belongs to the act.
@@ -40,27 +44,31 @@ class Prover(Simulator):
     whole_acts = True
     perfect_information = True
     metadata: ClassVar[dict[str, Any]] = {"name": "prover_v0", "render_modes": ["ansi"]}
+    blocks = False
     reward_parts: Mapping[str, str] = {PROVED: "the theorem was proved"}
 
     def __init__(
         self,
         *,
-        kind: Literal["rewrite"] = "rewrite",
+        kind: Literal["rewrite", "coq"] = "rewrite",
         depth: int | Sequence[int] = (1, 3),
         terse: bool = False,
         max_turns: int | None = None,
         **options: Any,
     ) -> None:
-        self.kind, self.terse = choice("kind", kind, "rewrite"), flag("terse", terse)
+        self.kind, self.terse = choice("kind", kind, "rewrite", "coq"), flag("terse", terse)
         self.depth = _range(depth)
         turns = self.depth[1] + SPARE_TURNS if max_turns is None else max_turns
         self.max_turns = whole_number("max_turns", turns, least=self.depth[1])
-        self.theory_kind: Kind = Rewriting(*self.depth)
+        if kind == "coq" and (why := unavailable()):
+            raise ValueError(why)
+        self.blocks = kind == "coq"  # while Coq works
+        self.source: Kind = CoqLibrary(*self.depth) if kind == "coq" else Rewriting(*self.depth)
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a theorem of the split. The reset option `proof` replaces the hidden proof, as `twin_deals` does."""
-        self.proof: Proof = self.theory_kind.deal(self, rng)
+        self.proof: Proof = self.source.deal(self, rng)
         if "proof" in options:
             self.proof.hidden_proof = tuple(options["proof"])
         self._changed = self._refused = 0
@@ -73,7 +81,7 @@ class Prover(Simulator):
 
     def rules(self) -> str:
         """Return the acts, the goal and the number of turns, as text."""
-        return f"{self.theory_kind.rules(self.terse)} {self.max_turns} turns in all."
+        return f"{self.source.rules(self.terse)} {self.max_turns} turns in all."
 
     def public(self) -> dict[str, Any]:
         """Return `goal`, the goal in focus, `turns_left`, and the kind's facts (`Proof.facts`)."""
@@ -124,7 +132,7 @@ class Prover(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player `random` with these options, measured over 2,000 matches of fixed seeds."""
+        """Success rate of the player `random` with these options, measured over matches of fixed seeds."""
         return _measured_floor(self.split, self.kind, self.depth, self.max_turns)
 
 
@@ -142,7 +150,8 @@ def _range(depth: int | Sequence[int]) -> tuple[int, int]:
 @cache
 def _measured_floor(split: Any, kind: Any, depth: tuple[int, int], max_turns: int) -> float:
     game, proved = Prover(split=split, kind=kind, depth=depth, max_turns=max_turns), 0
-    for seed in range(FLOOR_MATCHES):
+    matches = FLOOR_MATCHES[kind]
+    for seed in range(matches):
         game.reset(seed=seed)
         rng = np.random.default_rng([seed, 2])
         for _ in range(max_turns):
@@ -150,7 +159,7 @@ def _measured_floor(split: Any, kind: Any, depth: tuple[int, int], max_turns: in
             if game.proof.proved:
                 proved += 1
                 break
-    return proved / FLOOR_MATCHES
+    return proved / matches
 
 
 def _random(game: Prover, seed: int) -> Answer:
@@ -178,9 +187,25 @@ def _flawed(game: Prover, seed: int) -> Answer:
     return act
 
 
+def _planner(game: Prover, seed: int) -> Answer:
+    """Return a player that proves subgoals from the hidden proof by search, and then writes all that as acts.
+
+    Without an act that it knows, and with kind coq, it plays as `random` does.
+    """
+    acts = list[str]()
+
+    def act(seen: View) -> str:
+        if isinstance(game.proof, RewriteProof) and game.turns == 0:
+            acts.extend(Planner(np.random.default_rng([seed, 4])).prove(game.proof))
+        return acts.pop(0) if acts else game.proof.wild_act(np.random.default_rng([seed, 5, game.turns]))
+
+    return act
+
+
 Prover.players = {
     "noop": lambda game, seed: lambda seen: "drop",
     "random": _random,
     "oracle": _oracle,
     "flawed": _flawed,
+    "planner": _planner,
 }

@@ -48,7 +48,8 @@ def role_that(search: dict[str, Any] | None, **fields: Any) -> Role:
 
 
 def proved(search: dict[str, Any] | None, seed: int, engine: Any = None, branch: Branch | None = None, **fields: Any):
-    role, served = role_that(search, **fields), engine or Weighted()
+    role = role_that(search, **fields)
+    served: Any = engine or Weighted()
     contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], role))
     seats = {"prover": Seating(role.role, "p", 3, False, "model")}
     identity = branch.identity if branch else MatchId(1, seed)

@@ -1,0 +1,1 @@
+LEMMAS = (("Arith.Plus.plus_lt_reg_l", ("lia.",)),)
