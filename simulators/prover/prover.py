@@ -21,7 +21,7 @@ from simulators.prover.theorems import LONGEST_PROOF
 SEAT = "prover"
 PROVED = "proved"
 SPARE_TURNS = 4
-FLOOR_MATCHES = {"rewrite": 2000, "coq": 300}
+FLOOR_MATCHES = {"rewrite": 1000, "coq": 200}
 """Matches of the player `random` by which the floor is measured."""
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from simulators import conformance
 from simulators.prover import Prover
 from simulators.prover.planning import Planner, is_proof, pieces, search
-from simulators.prover.prover import FLOOR_MATCHES
 from simulators.prover.rewriting import RewriteProof
 from simulators.prover.terms import Term, equation_text, read_equation
 from simulators.prover.theorems import Theorem, draw_shape, draw_theorem
@@ -35,12 +34,15 @@ def told(game: Prover) -> str:
     return str(game.observe("prover")["messages"][-1]["text"])
 
 
-OPTIONS: list[dict[str, Any]] = [{}, {"depth": [1, 2], "terse": True}, {"depth": [2, 4], "max_turns": 20, "split": "train"}]
+OPTIONS: list[dict[str, Any]] = [
+    {}, {"depth": [1, 2], "terse": True}, {"depth": [2, 4], "max_turns": 20, "split": "train"},
+]  # fmt: skip
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    assert broken(lambda: Prover(**options), seeds=8, acts=300) == []
+    assert broken(lambda: Prover(**options), seeds=6, acts=200) == []
 
 
 @pytest.mark.slow
@@ -166,7 +168,7 @@ def shape_of(term: Term) -> Term:
 def test_train_and_test_share_no_shape() -> None:
     met: dict[str, set[Term]] = {"train": set(), "test": set()}
     for split, shapes in met.items():
-        game = Prover(split=split)  # type: ignore[arg-type]
+        game = Prover(split=split)
         for seed in range(300):
             game.reset(seed=seed)
             shapes.add(shape_of(rewriting(game).theorem[0]))
@@ -207,12 +209,15 @@ def test_a_clone_goes_its_own_way() -> None:
 
 def test_the_floor_is_that_of_random_tactics() -> None:
     """One of the 63 pairs of rule and number, 5 times: if one pair proves it, 1 - (62 / 63)**5 = .077."""
-    assert FLOOR_MATCHES["rewrite"] == 2000 and 0.05 < Prover(depth=1).floor < 0.2
+    assert 0.05 < Prover(depth=1).floor < 0.2
     assert Prover(depth=4).floor < 0.04
 
 
 def test_the_flawed_player_is_right_in_part_of_the_matches() -> None:
-    shares = {d: sum(conformance.play(Prover(depth=d), s, "flawed")["success"] for s in range(60)) / 60 for d in (1, 4)}
+    def share(depth: int) -> float:
+        return sum(bool(conformance.play(Prover(depth=depth), s, "flawed")["success"]) for s in range(60)) / 60
+
+    shares = {depth: share(depth) for depth in (1, 4)}
     assert 0.3 < shares[4] < shares[1] < 1.0
 
 
