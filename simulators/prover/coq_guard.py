@@ -15,7 +15,7 @@ HEADS = (
 FORBIDDEN = frozenset(
     {"ltac", "ltac2", "admit", "give_up", "abstract", "Admitted", "Abort", "Axiom", "Set", "Unset", "Require", "Load",
      "Drop", "Redirect", "Extraction", "Eval", "Compute", "Goal", "Qed", "Defined", "by", "external", "native_compute",
-     "vm_compute", "fix", "cofix", "idtac", "solve", "repeat", "do", "try"}
+     "vm_compute", "vm_cast_no_check", "native_cast_no_check", "fix", "cofix", "idtac", "solve", "repeat", "do", "try"}
 )  # fmt: skip
 LONGEST = 200
 _ALLOWED = re.compile(r"[A-Za-z0-9_' ().,:=+*<>/\\\-~|&\[\]@]*")
@@ -35,8 +35,8 @@ def read_sentence(text: str, own_name: str) -> str:
     body = sentence.removesuffix(".").rstrip()
     if not _ALLOWED.fullmatch(body):
         raise ValueError("letters, digits, blanks and _'().,:=+*<>/\\-~|&[]@ only")
-    if re.search(r"\.( |$)|\(\*|\*\)", body):
-        raise ValueError("one sentence at a time, without comments")
+    if re.search(r"\.( |$)|\(\*|\*\)|\|\||<:", body):  # the last is a cast that compiles
+        raise ValueError("one tactic at a time, without comments, || and <:")
     if re.search(r"[0-9]{4}", body):  # a number is as many constructors
         raise ValueError("numbers have at most three digits")
     words = _WORD.findall(body)

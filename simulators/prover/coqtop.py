@@ -102,9 +102,12 @@ class Coqtop:
         state, text = self._send(sentence)
         if state == self.states[-1]:
             return Attempt("", _error_in(text))
+        found = _GOALS.search(text)
+        if not found and sentence != "Qed.":  # Coq shows only goals that it thinks are new
+            state, text = self._send("Show.")
+            found = _GOALS.search(text)
         self.said.append(sentence)
         self.states.append(state)
-        found = _GOALS.search(text)
         return Attempt(_NUMBER.sub("", found[0]) if found else "", "")
 
     def _send(self, sentence: str) -> tuple[int, str]:
@@ -162,9 +165,10 @@ def attempt(before: Sequence[str], sentence: str) -> Attempt:
     coqtop = _taken(before)
     try:
         coqtop.go_to(before)
-    except CoqFault:
+    except CoqFault:  # an idle process may have been killed meanwhile
         coqtop.end()
-        raise
+        coqtop = Coqtop()
+        coqtop.go_to(before)
     try:
         result = coqtop.say(sentence)
         if before and not (result.error or result.goals) and (error := coqtop.say("Qed.").error):
