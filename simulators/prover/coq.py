@@ -92,7 +92,8 @@ def _attempt(before: Sequence[str], sentence: str) -> tuple[str, str]:
 class CoqLibrary:
     """Source of library lemmas whose hidden proofs have `shortest` to `longest` tactics; the module is the family."""
 
-    def __init__(self, shortest: int, longest: int) -> None:
+    def __init__(self, depth: tuple[int, int]) -> None:
+        shortest, longest = depth
         self.lemmas = [(lemma, proof) for lemma, proof in LEMMAS if shortest <= len(proof) <= longest]
         if not self.lemmas:
             raise ValueError(f"depth: no lemma of kind coq has a hidden proof of {shortest} to {longest} tactics")

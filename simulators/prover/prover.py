@@ -30,7 +30,8 @@ class Prover(Simulator):
 
     Options besides Simulator's: kind, `rewrite` (equations and a few rewrite rules) or `coq` (lemmas of Coq's library,
     by the coqtop that is installed; ValueError without one); depth, the length of the hidden
-    proof, or its range as [shortest, longest]; terse, whether rules and refusals are short; max_turns, by default the
+    proof, or its range as [shortest, longest]; operators, the number on the left side of an equation, or its range;
+    terse, whether rules and refusals are short; max_turns, by default the
     longest hidden proof and 4 more. A tactic that does not apply costs a turn and is told so; only text that is no
     tactic at all is an illegal act. Nobody can talk: a "|" belongs to the act.
 
@@ -52,18 +53,19 @@ class Prover(Simulator):
         *,
         kind: Literal["rewrite", "coq"] = "rewrite",
         depth: int | Sequence[int] = (1, 3),
+        operators: int | Sequence[int] = (2, 3),
         terse: bool = False,
         max_turns: int | None = None,
         **options: Any,
     ) -> None:
         self.kind, self.terse = choice("kind", kind, "rewrite", "coq"), flag("terse", terse)
-        self.depth = _range(depth)
+        self.depth, self.operators = _range("depth", depth, 1, LONGEST_PROOF), _range("operators", operators, 2, 6)
         turns = self.depth[1] + SPARE_TURNS if max_turns is None else max_turns
         self.max_turns = whole_number("max_turns", turns, least=self.depth[1])
         if kind == "coq" and (why := unavailable()):
             raise ValueError(why)
         self.blocks = kind == "coq"  # while Coq works
-        self.source: Kind = CoqLibrary(*self.depth) if kind == "coq" else Rewriting(*self.depth)
+        self.source: Kind = CoqLibrary(self.depth) if kind == "coq" else Rewriting(self.depth, self.operators)
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -133,23 +135,23 @@ class Prover(Simulator):
     @property
     def floor(self) -> float:
         """Success rate of the player `random` with these options, measured over matches of fixed seeds."""
-        return _measured_floor(self.split, self.kind, self.depth, self.max_turns)
+        return _measured_floor(self.split, self.kind, self.depth, self.operators, self.max_turns)
 
 
-def _range(depth: int | Sequence[int]) -> tuple[int, int]:
-    """Return the shortest and longest hidden proof. Raises ValueError for an invalid option `depth`."""
-    ends = [depth, depth] if isinstance(depth, int) else list(depth) if isinstance(depth, Sequence) else []
-    if len(ends) != 2 or isinstance(depth, str):
-        raise ValueError(f"depth must be a whole number or [shortest, longest], not {depth!r:.60}")
-    shortest, longest = (whole_number("depth", end, least=1, most=LONGEST_PROOF) for end in ends)
-    if shortest > longest:
-        raise ValueError(f"depth must be [shortest, longest], not {depth!r:.60}")
-    return shortest, longest
+def _range(name: str, value: int | Sequence[int], least: int, most: int) -> tuple[int, int]:
+    """Return an option's range. Raises ValueError, naming it, unless it is a number or [low, high] in the limits."""
+    ends = [value, value] if isinstance(value, int) else list(value) if isinstance(value, Sequence) else []
+    if len(ends) != 2 or isinstance(value, str):
+        raise ValueError(f"{name} must be a whole number or [low, high], not {value!r:.60}")
+    low, high = (whole_number(name, end, least=least, most=most) for end in ends)
+    if low > high:
+        raise ValueError(f"{name} must be [low, high], not {value!r:.60}")
+    return low, high
 
 
 @cache
-def _measured_floor(split: Any, kind: Any, depth: tuple[int, int], max_turns: int) -> float:
-    game, proved = Prover(split=split, kind=kind, depth=depth, max_turns=max_turns), 0
+def _measured_floor(split: Any, kind: Any, depth: tuple[int, int], operators: tuple[int, int], max_turns: int) -> float:
+    game, proved = Prover(split=split, kind=kind, depth=depth, operators=operators, max_turns=max_turns), 0
     matches = FLOOR_MATCHES[kind]
     for seed in range(matches):
         game.reset(seed=seed)

@@ -145,10 +145,10 @@ class RewriteProof:
 
 
 class Rewriting:
-    """Source of equations whose hidden proofs have `shortest` to `longest` tactics, drawn uniformly."""
+    """Source of equations by ranges of their hidden proofs' tactics and of their left sides' operators."""
 
-    def __init__(self, shortest: int, longest: int) -> None:
-        self.shortest, self.longest = shortest, longest
+    def __init__(self, depth: tuple[int, int], operators: tuple[int, int]) -> None:
+        self.depth, self.operators = depth, operators
 
     def rules(self, terse: bool) -> str:
         """Return the acts as text, in few words if `terse`."""
@@ -165,6 +165,6 @@ class Rewriting:
 
     def deal(self, game: Simulator, rng: np.random.Generator) -> RewriteProof:
         """Draw a theorem whose shape is in the game's split, and return its proof, not begun."""
-        shape = game.draw_entity(lambda: draw_shape(rng), term_text)
-        length = int(rng.integers(self.shortest, self.longest + 1))
+        shape = game.draw_entity(lambda: draw_shape(rng, self.operators), term_text)
+        length = int(rng.integers(self.depth[0], self.depth[1] + 1))
         return RewriteProof(draw_theorem(rng, shape, length), term_text(shape))

@@ -9,8 +9,6 @@ import numpy as np
 from simulators.prover.rules import successors
 from simulators.prover.terms import LEAVES, OPERATORS, Equation, Term
 
-FEWEST, MOST = 3, 4
-"""Range of the number of operators on a theorem's left side."""
 LONGEST_PROOF = 8
 CONSTANT = 0.3
 """Probability that a leaf is 0 or 1."""
@@ -23,9 +21,9 @@ class Theorem(NamedTuple):
     proof: tuple[str, ...]
 
 
-def draw_shape(rng: np.random.Generator) -> Term:
-    """Draw a family of theorems: a term of 3 or 4 random operators whose leaves are all `a`."""
-    return _shape(rng, int(rng.integers(FEWEST, MOST + 1)))
+def draw_shape(rng: np.random.Generator, operators: tuple[int, int]) -> Term:
+    """Draw a family of theorems: a term of so many random operators (fewest, most) whose leaves are all `a`."""
+    return _shape(rng, int(rng.integers(operators[0], operators[1] + 1)))
 
 
 def _shape(rng: np.random.Generator, operators: int) -> Term:
