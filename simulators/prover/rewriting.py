@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simulators.base import Simulator
+from simulators.base import Simulator, SimulatorFault
 from simulators.prover.proof import Step
 from simulators.prover.rules import RULES, SAYS, rewritten, successors, with_lemma
 from simulators.prover.terms import Equation, equation_text, numbered, read_equation, term_text
-from simulators.prover.theorems import Theorem, draw_shape, draw_theorem
+from simulators.prover.theorems import SHAPES, Theorem, draw_shape, draw_theorem
 
 MOST_GOALS = 3
 """Largest number of goals open at once, the theorem included."""
@@ -165,6 +165,9 @@ class Rewriting:
 
     def deal(self, game: Simulator, rng: np.random.Generator) -> RewriteProof:
         """Draw a theorem whose shape is in the game's split, and return its proof, not begun."""
-        shape = game.draw_entity(lambda: draw_shape(rng, self.operators), term_text)
         length = int(rng.integers(self.depth[0], self.depth[1] + 1))
-        return RewriteProof(draw_theorem(rng, shape, length), term_text(shape))
+        for _ in range(SHAPES):
+            shape = game.draw_entity(lambda: draw_shape(rng, self.operators), term_text)
+            if theorem := draw_theorem(rng, shape, length):
+                return RewriteProof(theorem, term_text(shape))
+        raise SimulatorFault(f"prover: no theorem of {length} tactics was found: more operators have longer proofs")

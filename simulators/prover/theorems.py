@@ -10,6 +10,9 @@ from simulators.prover.rules import successors
 from simulators.prover.terms import LEAVES, OPERATORS, Equation, Term
 
 LONGEST_PROOF = 8
+WALKS = 20
+SHAPES = 1000
+"""Shapes that are tried for a theorem of one length."""
 CONSTANT = 0.3
 """Probability that a leaf is 0 or 1."""
 
@@ -34,12 +37,13 @@ def _shape(rng: np.random.Generator, operators: int) -> Term:
     return operator, _shape(rng, left), _shape(rng, operators - 1 - left)
 
 
-def draw_theorem(rng: np.random.Generator, shape: Term, length: int) -> Theorem:
+def draw_theorem(rng: np.random.Generator, shape: Term, length: int) -> Theorem | None:
     """Draw leaves for a shape and a walk of `length` tactics from it that meets no term twice.
 
-    The right side is the walk's end. A shorter proof may exist.
+    The right side is the walk's end. A shorter proof may exist. Returns None if 20 walks end early: from small terms
+    few others can be reached.
     """
-    while True:
+    for _ in range(WALKS):
         term = start = _with_leaves(rng, shape)
         met, proof = {term}, list[str]()
         while len(proof) < length:
@@ -51,6 +55,7 @@ def draw_theorem(rng: np.random.Generator, shape: Term, length: int) -> Theorem:
             proof.append(act)
         else:
             return Theorem((start, term), tuple(proof))
+    return None
 
 
 def _with_leaves(rng: np.random.Generator, shape: Term) -> Term:

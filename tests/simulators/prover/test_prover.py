@@ -46,7 +46,7 @@ def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [*OPTIONS, {"depth": 8, "split": "test"}], ids=str)
+@pytest.mark.parametrize("options", [*OPTIONS, {"depth": 8, "operators": [3, 6], "split": "test"}], ids=str)
 def test_over_many_seeds(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert kept_over_many(lambda: Prover(**options), options, capsys)
 
@@ -155,10 +155,20 @@ def test_hidden_proofs_have_the_wanted_length_and_prove() -> None:
     rng = np.random.default_rng(0)
     for length in (1, 2, 5, 8):
         for _ in range(20):
-            theorem = draw_theorem(rng, draw_shape(rng, (2, 4)), length)
-            assert len(theorem.proof) == length and is_proof(theorem.equation, theorem.proof)
+            theorem = draw_theorem(rng, draw_shape(rng, (4, 5)), length)
+            assert theorem is not None and len(theorem.proof) == length and is_proof(theorem.equation, theorem.proof)
             terms = [state[0] for state, _ in RewriteProof(theorem, "").states()] + [theorem.equation[1]]
             assert len(set(terms)) == length + 1  # it meets no term twice
+
+
+def test_from_a_small_term_no_long_walk_is_possible() -> None:
+    """With + and * mixed nothing but the two operands can be swapped: four terms in all."""
+    shape: Term = ("+", "a", ("*", "a", "a"))
+    rng = np.random.default_rng(0)
+    assert draw_theorem(rng, shape, 6) is None and draw_theorem(rng, shape, 1) is not None
+    game = Prover(depth=8, operators=2)
+    game.reset(seed=0)
+    assert len(rewriting(game).hidden_proof) == 8
 
 
 def shape_of(term: Term) -> Term:
@@ -233,7 +243,7 @@ def test_a_search_tries_all_of_one_length_before_a_longer_one() -> None:
 
 
 def test_pieces_join_the_two_sides() -> None:
-    game = Prover(depth=5)
+    game = Prover(depth=5, operators=4)
     game.reset(seed=3)
     proof = rewriting(game)
     for count in (1, 2, 3, 5):
@@ -243,7 +253,7 @@ def test_pieces_join_the_two_sides() -> None:
 
 
 def test_subgoals_save_most_of_the_search() -> None:
-    game, nodes = Prover(depth=6), {1: 0, 6: 0}
+    game, nodes = Prover(depth=6, operators=4), {1: 0, 6: 0}
     for seed in range(20):
         game.reset(seed=seed)
         for count in nodes:
@@ -266,7 +276,7 @@ def test_proved_pieces_are_not_searched_again_and_wrong_ones_do_not_count() -> N
 
 
 def test_what_is_stuck_is_planned_again_with_more_pieces() -> None:
-    game = Prover(depth=8, max_turns=30)
+    game = Prover(depth=8, operators=4, max_turns=30)
     for seed in range(10):
         game.reset(seed=seed)
         planner = Planner(np.random.default_rng(seed), budget=40)
