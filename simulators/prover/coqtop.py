@@ -32,7 +32,8 @@ CPU_SECONDS = 600
 """CPU seconds of a process in all; it is replaced before."""
 MOST_SENTENCES = 2000
 """Sentences after which a process is replaced, because it keeps all states."""
-MOST_IDLE = 2
+MOST = min(4, os.cpu_count() or 1)
+"""Processes of this process at a time; more attempts wait."""
 LONGEST_OUTPUT = 1 << 20
 _PROMPT = re.compile(rb"<prompt>[^<>]*< (\d+) \|[^|]*\| \d+ < </prompt>$")
 _INFO = re.compile(r"<infomsg>.*?</infomsg>", re.DOTALL)
@@ -68,7 +69,7 @@ class Coqtop:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [COMMAND, "-q", "-emacs"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
             cwd="/", env={"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent"}, start_new_session=True,
         )  # fmt: skip
         resource.prlimit(self._process.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -116,7 +117,6 @@ class Coqtop:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{sentence}\n".encode())
-            self._process.stdin.flush()
         except OSError as error:
             raise CoqFault(f"coqtop ended: {error}") from None
         return self._read()
@@ -152,7 +152,7 @@ def _error_in(text: str) -> str:
 
 
 _IDLE: list[Coqtop] = []
-_LOCK = threading.Lock()
+_LOCK, _ROOM = threading.Lock(), threading.Semaphore(MOST)
 _OWNER = os.getpid()
 
 
@@ -162,20 +162,30 @@ def attempt(before: Sequence[str], sentence: str) -> Attempt:
     A sentence that ends the proof is checked by Coq's kernel (`Qed`); if that fails, it is refused. So is one during
     which the process ends or hangs. Raises CoqFault if the earlier sentences cannot be repeated.
     """
-    coqtop = _taken(before)
-    try:
-        coqtop.go_to(before)
-    except CoqFault:  # an idle process may have been killed meanwhile
-        coqtop.end()
-        coqtop = Coqtop()
-        coqtop.go_to(before)
+    with _ROOM:
+        coqtop, in_order = _taken(before), False
+        try:
+            try:
+                coqtop.go_to(before)
+            except CoqFault:  # an idle process may have been killed meanwhile
+                coqtop.end()
+                coqtop = Coqtop()
+                coqtop.go_to(before)
+            result = _said(coqtop, before, sentence)
+            in_order = result is not None
+            return result or Attempt("", "coqtop ended or gave no answer in time")
+        finally:  # also if the step is interrupted
+            _give_back(coqtop, in_order)
+
+
+def _said(coqtop: Coqtop, before: Sequence[str], sentence: str) -> Attempt | None:
+    """Say the sentence to a process that is at its place and return the result; None if the process is lost by it."""
     try:
         result = coqtop.say(sentence)
         if before and not (result.error or result.goals) and (error := coqtop.say("Qed.").error):
-            result = Attempt("", f"the kernel refuses the proof: {error}")
-    except CoqFault as fault:
-        return Attempt("", str(fault))
-    _give_back(coqtop)
+            return Attempt("", f"the kernel refuses the proof: {error}")
+    except CoqFault:
+        return None
     return result
 
 
@@ -192,12 +202,13 @@ def _taken(before: Sequence[str]) -> Coqtop:
     return Coqtop()
 
 
-def _give_back(coqtop: Coqtop) -> None:
-    with _LOCK:
-        if coqtop.sent < MOST_SENTENCES and len(_IDLE) < MOST_IDLE:
+def _give_back(coqtop: Coqtop, in_order: bool) -> None:
+    """Keep a process for later attempts, or kill it if it is not in order or has said enough."""
+    if in_order and coqtop.sent < MOST_SENTENCES:
+        with _LOCK:
             _IDLE.append(coqtop)
-            return
-    coqtop.end()
+    else:
+        coqtop.end()
 
 
 @atexit.register

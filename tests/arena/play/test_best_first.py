@@ -20,6 +20,7 @@ from arena.play.contenders import ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
+from simulators.prover.coqtop import unavailable
 from tests.factories.babble import FRAME, POLICIES
 from tests.factories.texts import sampling_so
 from tests.factories.walks import Wanderer
@@ -47,13 +48,20 @@ def role_that(search: dict[str, Any] | None, **fields: Any) -> Role:
     return ROLE.model_copy(update={"sampling": sampling, **fields})
 
 
-def proved(search: dict[str, Any] | None, seed: int, engine: Any = None, branch: Branch | None = None, **fields: Any):
+def proved(
+    search: dict[str, Any] | None,
+    seed: int,
+    engine: Any = None,
+    branch: Branch | None = None,
+    options: Any = None,
+    **fields: Any,
+) -> tuple[MatchRecord, Any]:
     role = role_that(search, **fields)
     served: Any = engine or Weighted()
     contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], role))
     seats = {"prover": Seating(role.role, "p", 3, False, "model")}
     identity = branch.identity if branch else MatchId(1, seed)
-    options = {"depth": 2, "max_turns": 6}
+    options = options or {"depth": 2, "max_turns": 6}
     plan = MatchPlan(identity=identity, game="prover", options=options, seed=seed, seats=seats, branch=branch)
     record: MatchRecord = asyncio.run(play_one(plan, {"prover": contender}, 5, Limits()))
     assert record.status == "finished", record.reason
@@ -141,6 +149,14 @@ def test_a_branch_repeats_its_parent_and_searches_from_there() -> None:
     branch = Branch(parent, 1)
     record, _ = proved({"nodes": 200}, 2, branch=branch)
     assert record.turns[0].raw == parent.turns[0].raw
+
+
+@pytest.mark.skipif(bool(unavailable()), reason="coqtop is not installed")
+def test_a_game_that_blocks_is_searched_in_threads() -> None:
+    coq = {"kind": "coq", "depth": [3, 4], "max_turns": 6}
+    acts = ("intros.", "subst.", "auto.", "lia.", "destruct H.", "tauto.", "reflexivity.")
+    found = [proved({"nodes": 60}, seed, Weighted(acts), options=coq)[0] for seed in range(4)]
+    assert any(record.report["success"] for record in found)
 
 
 # -- what can be searched, and settings --------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The prover by Coq: which sentences are let through, and what coqtop makes of them, where it is installed."""
 
+import pickle
 import re
 import threading
 import time
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from games.slow import ELSEWHERE
 from simulators import conformance
 from simulators.base import held_out
 from simulators.prover import Prover, coqtop
@@ -159,7 +161,7 @@ def test_a_process_that_is_killed_costs_one_tactic_at_most() -> None:
     for process in coqtop._IDLE:
         process._process.kill()
         process._process.wait()
-    for _ in range(2 + coqtop.MOST_IDLE):
+    for _ in range(2 + coqtop.MOST):
         if not game.ended:
             game.step("lia.")
     assert game.report()["success"]
@@ -177,7 +179,25 @@ def test_matches_in_threads_do_not_disturb_each_other() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert proved == dict.fromkeys(range(4), True) and len(coqtop._IDLE) <= coqtop.MOST_IDLE
+    assert proved == dict.fromkeys(range(4), True) and len(coqtop._IDLE) <= coqtop.MOST
+
+
+@installed
+def test_slow_calls_can_be_made_elsewhere() -> None:
+    """Only the call and its result travel: they survive pickling."""
+    made = list[str]()
+
+    def elsewhere(work: Any, /, *given: Any, **named: Any) -> Any:
+        made.append(work.__name__)
+        work, given = pickle.loads(pickle.dumps((work, given)))
+        return pickle.loads(pickle.dumps(work(*given, **named)))
+
+    token = ELSEWHERE.set(elsewhere)
+    try:
+        assert conformance.play(Prover(kind="coq", depth=[1, 4]), 1, "oracle")["success"]
+    finally:
+        ELSEWHERE.reset(token)
+    assert made and set(made) == {"attempt"}
 
 
 @installed
