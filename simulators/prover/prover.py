@@ -21,7 +21,7 @@ from simulators.prover.theorems import LONGEST_PROOF
 SEAT = "prover"
 PROVED = "proved"
 SPARE_TURNS = 4
-FLOOR_MATCHES = {"rewrite": 1000, "coq": 200}
+FLOOR_MATCHES = {"rewrite": 2000, "coq": 200}
 """Matches of the player `random` by which the floor is measured."""
 
 
@@ -134,7 +134,7 @@ class Prover(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player `random` with these options, measured over matches of fixed seeds."""
+        """Success rate of the player `random` with these options, measured over matches of fixed seeds (`FLOOR_MATCHES`)."""
         return _measured_floor(self.split, self.kind, self.depth, self.operators, self.max_turns)
 
 

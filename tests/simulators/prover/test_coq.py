@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import resource
 import threading
 import time
 from typing import Any
@@ -180,6 +181,15 @@ def test_matches_in_threads_do_not_disturb_each_other() -> None:
     for thread in threads:
         thread.join()
     assert proved == dict.fromkeys(range(4), True) and len(coqtop._IDLE) <= coqtop.MOST
+
+
+@installed
+def test_a_process_cannot_write_files_and_has_limits() -> None:
+    started()
+    for process in coqtop._IDLE:
+        pid = process._process.pid
+        assert resource.prlimit(pid, resource.RLIMIT_FSIZE) == (0, 0)
+        assert resource.prlimit(pid, resource.RLIMIT_AS) == (coqtop.MEMORY, coqtop.MEMORY)
 
 
 @installed
