@@ -134,7 +134,7 @@ class Prover(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player `random` with these options, measured over matches of fixed seeds (`FLOOR_MATCHES`)."""
+        """Success rate of the player `random` with these options, over `FLOOR_MATCHES` matches of fixed seeds."""
         return _measured_floor(self.split, self.kind, self.depth, self.operators, self.max_turns)
 
 
