@@ -10,7 +10,6 @@ import asyncio
 import math
 import re
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from simulators.prover.terms import Equation, read_equation
 RIGHT = (0.5, 0.2)
 BUDGETS = (8, 16, 32, 64)
 OPTIONS: dict[str, Any] = {"depth": 4, "operators": [3, 4]}
-SEARCHES = {
+SEARCHES: dict[str, dict[str, Any]] = {
     "samples": {"order": "sample", "width": 4},
     "best_first": {"alpha": 0.0, "width": 4},
     "by depth": {"alpha": 1.0, "width": 4},
@@ -57,9 +56,9 @@ class Informed:
         goal = self.frame.decode(request.ids).rpartition("prover")[2]
         equation = read_equation(re.sub(r"([+*])[0-9]+ ", r"\1", re.sub(r"<[^>]*>", "", goal)))
         acts = [act for act, _ in successors(equation, (0,))] or ["comm 1"]
-        chances = Counter(dict.fromkeys(acts, (1 - self.right) / len(acts)))
-        hint = self.hints.get(equation, acts[0])
-        chances[hint] += self.right if equation in self.hints else 0.0
+        chances = dict.fromkeys(acts, (1 - self.right) / len(acts))
+        if hint := self.hints.get(equation):
+            chances[hint] = chances.get(hint, 0.0) + self.right
         total = sum(chances.values())
         rng, names = np.random.default_rng(request.seed), list(chances)
         act = names[int(rng.choice(len(names), p=[chances[name] / total for name in names]))]
