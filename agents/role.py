@@ -42,6 +42,9 @@ SYSTEM_VARIABLES = ("persona", "rules", "talk", "seat", "public", "private")
 TURN_VARIABLES = (*SYSTEM_VARIABLES, "messages", "turn_number", "legal", "first")
 DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text }}\n{% endfor %}"
 
+SELECTIONS = ("cautious", "votes", "search")
+"""Settings of `sampling` that keep one of several samples."""
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 OR_NULL: dict[str, JsonValue] = {"type": ["number", "null"]}
@@ -94,6 +97,19 @@ class Votes(Part):
         return pattern
 
 
+class Search(Part):
+    """Settings of a search for a successful match (`arena.play.best_first`) in games that hide nothing."""
+
+    order: Literal["best_first", "sample"] = "best_first"
+    """`best_first` expands the likeliest path; `sample` plays whole matches, one after the other."""
+    nodes: Annotated[int, Field(ge=1, le=100_000)] = 64
+    """Number of replies sampled in a match."""
+    width: Annotated[int, Field(ge=1, le=1_000)] = 8
+    """Number of replies sampled at each expanded state; for `sample` the number of matches played at once."""
+    alpha: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+    """A path's log-probability is divided by its depth to this power: 0 is plain, 1 normalises by depth."""
+
+
 class Sampling(Part):
     """Sampling settings of a role's replies: temperature, truncation, length, and selection among several samples."""
 
@@ -113,6 +129,8 @@ class Sampling(Part):
     """For frozen policies: keep the trial with the lowest perplexity."""
     votes: Votes | None = None
     """For frozen policies: keep a reply with the most frequent act."""
+    search: Search | None = None
+    """For frozen policies: search ahead for a successful match, and play it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -128,10 +146,15 @@ class Sampling(Part):
             raise ValueError(f"{temperature:g} is too low: give 0 (greedy), or {LEAST_TEMPERATURE:g} to 10")
         return temperature
 
+    @property
+    def selection(self) -> str:
+        """Name of the setting that keeps one of several samples; "" if replies are plain samples."""
+        return next((name for name in SELECTIONS if getattr(self, name)), "")
+
     @model_validator(mode="after")
     def _by_one_rule(self) -> Self:
-        if self.cautious and self.votes:
-            raise ValueError("`cautious` and `votes` both say which of several samples is kept: leave one out")
+        if len(given := [f"`{name}`" for name in SELECTIONS if getattr(self, name)]) > 1:
+            raise ValueError(f"{' and '.join(given)} all say which of several samples is kept: leave one in")
         return self
 
 
@@ -187,6 +210,8 @@ class Role(Part):
             raise ValueError("history strip takes the private field away: name it (reply: {private: think, …})")
         if self.history == "strip" and self.memory.kind == "summary":
             raise ValueError("memory summary leaves thoughts to the summary: set history to keep")
+        if self.sampling.search and self.memory.kind == "summary":
+            raise ValueError("sampling.search cannot write summaries: use memory all or window")
         return self
 
     def render_system(self, view: View) -> str:

@@ -21,6 +21,7 @@ NAMES = sorted([*games.GAMES, *(name for name, entry in installed().items() if e
 SEED = 7
 OPTIONS: Mapping[str, dict[str, Any]] = {
     "negotiation": {"values": "public", "breakdown": 0.2},
+    "prover": {"depth": 3},
     "recommender": {"days": 1},
     "search": {"pages": 200, "hops": 2},
     "search_planner": {"pages": 200},

@@ -130,7 +130,7 @@ class View(NamedTuple):
 TurnSource = Literal["policy", "replaced", "patch", "demonstration", "summary", "voted", "request"]
 """Origin of a turn: the seat's `policy`; a `patch` that plays another act in its place; a `demonstration` to imitate.
 Also the policy's own are a `summary` of its past, an act `replaced` by a patch, and its answer to a `request` of the
-seat's agent program, which no game reads (`UNREAD`), and an act `voted` from several samples."""
+seat's agent program, which no game reads (`UNREAD`), and an act `voted` from several samples, or found by a search."""
 UNREAD: tuple[TurnSource, ...] = ("summary", "replaced", "request")
 """Sources of turns that no game reads."""
 

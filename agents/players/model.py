@@ -1,6 +1,9 @@
 """Players that speak through a chat frame: sampled replies of a model, or scripted replies as tokens."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -229,6 +232,14 @@ class ChatPlayer:
         self.streams.append(stream)
         self._first = first
         return stream, (), is_new
+
+    def fork(self, number: int) -> ChatPlayer:
+        """Return an independent player with the same past, whose draws are seeded by `number` besides."""
+        twin = ChatPlayer.__new__(ChatPlayer)
+        twin.__dict__ = {**self.__dict__, "seed": (*self.seed, number), "_history": [*self._history]}
+        twin.streams, twin.stream_keys = [*self.streams[:-1], *map(deepcopy, self.streams[-1:])], [*self.stream_keys]
+        twin.calls = deepcopy(self.calls)
+        return twin
 
     def put(self, view: View, act: str) -> Act:
         """Replace the last reply by an act and return it; the match continues as if it had been the reply.

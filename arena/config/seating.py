@@ -13,6 +13,7 @@ from agents.players.servers import parsed
 from agents.role import Role
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
+from arena.play.best_first import unfit_for_search
 from arena.play.parts.base import check_tables
 from arena.play.settings import TableSpec
 from arena.play.tables import Table, lay_table
@@ -56,8 +57,11 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where:
         if policy is None:
             _check_scripted(held.policy, game, seat, f"{where}seats.{seat}.policy", experiment.policies)
             continue
+        role = table.roles[seat]
         if policy.train:
-            _check_sampling(table.roles[seat], held.policy)
+            _check_sampling(role, held.policy)
+        if role.sampling.search and (why := unfit_for_search(game)):
+            raise ConfigError(f"{where}seats.{seat}: role {role.role}: sampling.search: {why}")
 
 
 def _check_harnesses(experiment: Experiment, table: Table, where: str) -> None:
@@ -67,8 +71,9 @@ def _check_harnesses(experiment: Experiment, table: Table, where: str) -> None:
         sampling = table.roles[seat].sampling
         if name not in experiment.policies:
             raise ConfigError(f"{place}: an agent program asks a policy with weights, and '{name}' has none")
-        if sampling.cautious or sampling.votes or sampling.stop:
-            raise ConfigError(f"{place}: role {table.roles[seat].role}: cautious, votes and stop are not supported")
+        if sampling.selection or sampling.stop:
+            rule = sampling.selection or "stop"
+            raise ConfigError(f"{place}: role {table.roles[seat].role}: sampling.{rule} is not supported")
         if experiment.evaluate:
             raise ConfigError(f"{place}: evaluations play roles, not agent programs: leave `evaluate` out")
         if experiment.policies[name].imitate or experiment.learn.demonstrations or experiment.play.part("patch"):
@@ -144,8 +149,7 @@ def _check_scripted(spec: str, game: Game, seat: str, where: str, policies: Iter
 def _check_sampling(role: Role, policy: str) -> None:
     """Raise ConfigError unless the role samples the full distribution: the gradient models no truncated one."""
     sampling = role.sampling
-    if sampling.cautious or sampling.votes:
-        rule = "cautious" if sampling.cautious else "votes"
+    if rule := sampling.selection:
         raise ConfigError(
             f"role {role.role}: sampling.{rule} keeps one of several samples, which training does not support: "
             f"leave it out, or set policies.{policy}.train to false"

@@ -153,6 +153,37 @@ def high_entropy(
     return selection.out_of_loss(low)
 
 
+def surprise(
+    batch: TurnBatch,
+    rewards: Floats,
+    selection: Selection,
+    *,
+    drop: Literal["low", "high", "both"] = "both",
+    deviations: Annotated[float, Field(gt=0)] = 1.0,
+    by: list[TrajectoryKey] = AGENT,
+) -> Selection:
+    """Take turns out of the loss whose surprise lies in a tail of their group: what is known already, or noise.
+
+    A turn's surprise is the mean of -log p over its tokens, as they were sampled. A group has the turns of equal `by`
+    that are still learned. With mean m and population deviation s, `low` drops turns below m - deviations · s and
+    `high` those above m + deviations · s. Source: the tactic filter of BFS-Prover (Xin et al. 2025), whose surprises
+    are roughly normal and which drops both tails; their bounds were not found.
+    """
+    logprobs = [
+        np.asarray(stream.logprobs, np.float64)[np.asarray(stream.mask, bool)]
+        for trajectory in batch.trajectories
+        for stream in trajectory.streams
+    ]
+    surprises = turn_means(batch, -np.concatenate(logprobs)) if logprobs else np.zeros(len(batch.owner))
+    groups, spoken = batch.groups(by), (batch.turn_tokens > 0) & selection.learned
+    tail = np.zeros(len(surprises), bool)
+    for group in np.unique(groups[spoken]).tolist():
+        rows = np.flatnonzero(spoken & (groups == group))
+        off, width = surprises[rows] - surprises[rows].mean(), deviations * surprises[rows].std() + _ROUNDING
+        tail[rows] = ((off < -width) & (drop != "high")) | ((off > width) & (drop != "low"))
+    return selection.out_of_loss(tail)
+
+
 def replayed(batch: TurnBatch, rewards: Floats, selection: Selection) -> Selection:
     """Take trajectories of `learn.replay` out of the statistics; they stay in the loss.
 
@@ -274,8 +305,8 @@ def random(
 ) -> Selection:
     """Control: remove a random fraction; turns and trajectories leave the loss, groups are dropped.
 
-    `unit: turn` is the control of `high_entropy`, `trajectory` of `void_turns` and `overlong`, `group` (by `by`) of the
-    selectors that drop groups. The number removed is the nearest to the fraction.
+    `unit: turn` is the control of `high_entropy` and `surprise`, `trajectory` of `void_turns` and `overlong`, `group`
+    (by `by`) of the selectors that drop groups. The number removed is the nearest to the fraction.
     """
     if unit == "turn":
         left = np.flatnonzero(selection.learned)
@@ -321,6 +352,7 @@ SELECTORS: dict[str, Selector] = {
         ended,
         written_as,
         high_entropy,
+        surprise,
         replayed,
         zero_variance,
         accuracy_band,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from agents.policy import Policy
 from agents.role import Role
 from agents.stream import Picture
 from arena.errors import ConfigError
+from arena.play.best_first import SearchingPlayer, unfit_for_search
 from arena.play.failures import failed
 from arena.play.making import make_game
 from arena.play.match import Control, Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
@@ -151,8 +153,10 @@ class ModelContender:
     cast: Cast
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Raise ConfigError if `cast` has no policy or role for this seat of the game called `name`."""
-        self.cast(name, seat)
+        """Raise ConfigError if `cast` has no policy or role for this seat, or its role cannot search this game."""
+        _, role = self.cast(name, seat)
+        if role.sampling.search and (why := unfit_for_search(game)):
+            raise ConfigError(f"role {role.role}: sampling.search: {why}")
 
     def seating(self, game: str, seat: str) -> Seating:
         """Return a seating with the role's name, the contender's name, and the policy's version and training flag."""
@@ -167,11 +171,14 @@ class ModelContender:
             write = cautious(write, rule, policy.frame.with_letters(MARKS))
         if votes := role.sampling.votes:
             write = voted(write, votes.samples, final_act(role, policy.frame))
-        if plan.branch:
-            write = recalled(plan.branch.replies(seat), write)
-        source: TurnSource = "voted" if votes else "policy"
+        said = plan.branch.replies(seat) if plan.branch else {}
+        if said:
+            write = recalled(said, write)
+        search = role.sampling.search
+        source: TurnSource = "voted" if votes or search else "policy"
         key, place = f"{plan.id}/{seat}", chance(seed, plan, seat)
-        return ChatPlayer(
+        make = partial(SearchingPlayer, game, search, said) if search else ChatPlayer
+        return make(
             role=role,
             frame=policy.frame,
             policy=policy.name,
@@ -220,10 +227,10 @@ class EndpointContender:
                 f"{self.name} cannot play role {role.role}: sampling.cautious needs entropies, which no "
                 "endpoint returns: remove it"
             )
-        if role.sampling.votes:
+        if rule := role.sampling.selection:
             raise ConfigError(
-                f"{self.name} cannot play role {role.role}: sampling.votes would request, and pay for, "
-                f"{role.sampling.votes.samples} replies per turn: remove it"
+                f"{self.name} cannot play role {role.role}: sampling.{rule} would request, and pay for, several "
+                "replies per turn: remove it"
             )
 
     def seating(self, game: str, seat: str) -> Seating:

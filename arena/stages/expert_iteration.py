@@ -1,7 +1,9 @@
 """The kind `expert_iteration`: sample, keep what verifies, imitate it, and repeat with the new weights."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from arena.errors import ConfigError
 from arena.parts.spec import Matches, Positive
@@ -17,6 +19,8 @@ def expert_iteration(
     best: Share = 1.0,
     group: Matches = 1,
     of: str | None = None,
+    filter: Literal["none", "low", "high", "both"] = "none",
+    deviations: Annotated[float, Field(gt=0)] = 1.0,
 ) -> Mapping[str, Any]:
     """Play, keep a trajectory if its return is `at_least` so much and among the share `best` of its deal, imitate it.
 
@@ -24,9 +28,12 @@ def expert_iteration(
     1 / group keeps the best one, with ties. Each iteration continues from the weights of the one before. To train the
     base weights on what the newest weights sampled (STaR, Zelikman et al. 2022; BFS-Prover's soft reset, Xin et
     al. 2025), write stages in turn: `play` with `learn: {lr: 0.0}`, then `offline` on its log with `method:
-    filtered_bc`, `at_least` and `start: base`. Raises ConfigError if all would be kept.
+    filtered_bc`, `at_least` and `start: base`. `filter` leaves out turns of kept trajectories whose surprise is more
+    than `deviations` standard deviations below (`low`) or above (`high`) the mean (BFS-Prover's tactic filter; the
+    selector `surprise`). Raises ConfigError if all trajectories would be kept.
     """
     if at_least is None and best == 1.0:
         raise ConfigError("give `at_least`, or `best` below 1: else every trajectory would be imitated")
     top = {"share": best, "at_least": at_least, "by": ["game", "seed", "role"], "of": of}
-    return {"iterations": iterations, "play": {"group": group}, **imitation([{"top_returns": top}])}
+    tails = [] if filter == "none" else [{"surprise": {"drop": filter, "deviations": deviations}}]
+    return {"iterations": iterations, "play": {"group": group}, **imitation([{"top_returns": top}, *tails])}

@@ -40,7 +40,7 @@ stages:
   - name: ilql
     offline: {log: "stage:sample", method: ilql, iterations: 4}
     with: {credit: {critic: {ilql: {steps: 2}}}}
-  - {name: experts, expert_iteration: {iterations: 1, group: 4, best: 0.25, at_least: 0.0}}
+  - {name: experts, expert_iteration: {iterations: 1, group: 4, best: 0.25, at_least: 0.0, filter: both}}
   - {name: teacher, distil: {mode: sequence, log: "stage:experts", iterations: 1}}
   - {name: student, distil: {teacher: "stage:awr", iterations: 2}}
 """
@@ -104,6 +104,7 @@ def test_a_student_has_no_advantage_but_comes_to_its_teacher(run: Path) -> None:
         ("offline: {log: /nowhere, iterations: 1, method: dqn}", "'bc', 'filtered_bc', 'awr', 'mc' or 'ilql'"),
         ("offline: {log: /nowhere, iterations: 1, best: 0.0, method: filtered_bc}", "greater than 0"),
         ("expert_iteration: {iterations: 3}", "give `at_least`, or `best` below 1"),
+        ("expert_iteration: {iterations: 3, best: 0.5, filter: tails}", "'none', 'low', 'high' or 'both'"),
         ("distil: {iterations: 3}", "mode on_policy needs `teacher`"),
         ("distil: {iterations: 3, mode: sequence}", "mode sequence needs `log`"),
         ("distil: {iterations: 3, teacher: nano, best: 0.5}", "on_policy does not use `best`"),

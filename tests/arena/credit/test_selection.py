@@ -159,6 +159,40 @@ def test_high_entropy_keeps_the_turns_that_decide() -> None:
     assert CreditSpec.model_validate(dict(select=["high_entropy"])).needs == {"entropy"}
 
 
+def surprised(*means: float) -> list[Trajectory]:
+    """One trajectory of one turn each, whose two tokens have this mean of -log p."""
+    found = groups([float(n) for n in range(len(means))])
+    for trajectory, mean in zip(found, means, strict=True):
+        (stream,) = trajectory.streams
+        own = iter([0.5 - mean, -0.5 - mean])
+        object.__setattr__(stream, "logprobs", [next(own) if mask else 0.0 for mask in stream.mask])
+    return found
+
+
+def test_surprise_drops_the_tails() -> None:
+    """Of 1, 2, 2, 2, 3 the mean is 2 and the population deviation sqrt(2 / 5) = .632."""
+    found = surprised(1.0, 2.0, 2.0, 2.0, 3.0)
+    expected = {
+        "low": [False, True, True, True, True],
+        "high": [True, True, True, True, False],
+        "both": [False, True, True, True, False],
+    }
+    for drop, learned in expected.items():
+        selection = left(found, {"surprise": {"drop": drop}})
+        assert selection.learned.tolist() == learned
+        assert selection.counted.all() and selection.kept.all()
+    assert left(found, {"surprise": {"deviations": 1.6}}).learned.all()  # 1.6 · .632 = 1.01
+    assert not left(found, {"surprise": {"deviations": 1.5}}).learned[[0, 4]].any()  # .95
+    assert left(surprised(1.0, 1.0, 1.0), "surprise").learned.all()
+
+
+def test_surprise_is_judged_among_what_is_learned() -> None:
+    """Returns are 0 to 4. Of the best three, with surprises 1, 1, 4, mean 2 and deviation 1.414, only 4 is a tail."""
+    found = surprised(9.0, 9.0, 1.0, 1.0, 4.0)
+    selection = left(found, {"top_returns": {"at_least": 2.0, "share": 1.0}}, "surprise")
+    assert selection.learned.tolist() == [False, False, True, True, False]
+
+
 @pytest.mark.parametrize(("unit", "count"), [("turn", 6), ("trajectory", 6), ("group", 2)])
 def test_the_control_takes_its_fraction_of_what_is_left(unit: str, count: int) -> None:
     found = groups([0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2])

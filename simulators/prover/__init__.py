@@ -1,0 +1,5 @@
+"""A prover of theorems: rewriting of equations."""
+
+from simulators.prover.prover import Prover
+
+__all__ = ["Prover"]

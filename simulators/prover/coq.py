@@ -1,0 +1,117 @@
+"""The kind `coq` of the prover: lemmas of Coq's standard library, to be proved again tactic by tactic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from games.slow import slowly
+from simulators.base import Simulator, SimulatorFault
+from simulators.prover.coq_guard import read_sentence
+from simulators.prover.coq_theorems import LEMMAS
+from simulators.prover.coqtop import CoqFault, attempt
+from simulators.prover.proof import Step
+
+MOST_SHOWN = 2000
+"""Characters of goals that are shown."""
+GUESSES = (
+    "intros.", "auto.", "lia.", "reflexivity.", "simpl.", "destruct n.", "induction n.", "induction l.", "destruct b.",
+    "split.", "tauto.", "congruence.", "symmetry.", "constructor.", "discriminate.", "rewrite IHn.", "rewrite IHl.",
+    "unfold not.", "apply H.", "inversion H.",
+)  # fmt: skip
+"""Tactics that fit no goal in particular."""
+
+
+def opening(lemma: str) -> str:
+    """Return the sentence that states a lemma of the library anew, without printing and parsing it."""
+    return f"Goal ltac:(let t := type of (@Coq.{lemma}) in exact t)."
+
+
+class CoqProof:
+    """Proof of a library lemma: the sentences that Coq accepted, and the goals after them."""
+
+    def __init__(self, lemma: str, hidden_proof: Sequence[str]) -> None:
+        self.lemma, self.hidden_proof, self.family = lemma, hidden_proof, lemma.rpartition(".")[0]
+        self.said: tuple[str, ...] = ()
+        self.goal = _attempt((), opening(lemma))[0]
+        if not self.goal:
+            raise SimulatorFault(f"prover: this Coq cannot state {lemma}")
+
+    @property
+    def proved(self) -> bool:
+        """Whether no goal is left and the kernel has checked the proof."""
+        return not self.goal
+
+    def facts(self) -> dict[str, Any]:
+        """Return `numbered` and `lemmas`, which are empty, and the number of `open` goals."""
+        return {"numbered": "", "lemmas": {}, "open": int(self.goal.split(maxsplit=1)[0]) if self.goal else 0}
+
+    def situation(self) -> str:
+        """Return all open goals with their hypotheses as text."""
+        return self.goal
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CoqProof:
+        """Return an independent copy; it shares Coq's processes, which depend on nothing but the sentences."""
+        copied = CoqProof.__new__(CoqProof)
+        copied.__dict__ = dict(self.__dict__)
+        return copied
+
+    def apply(self, act: str) -> Step:
+        """Say one tactic to Coq. Raises ValueError for text that is no tactic from the list."""
+        sentence = read_sentence(act, self.lemma)
+        goal, error = _attempt((opening(self.lemma), *self.said), sentence)
+        if error:
+            return Step(sentence, error)
+        self.said, self.goal = (*self.said, sentence), goal
+        return Step(sentence, "")
+
+    def hint(self) -> str:
+        """Return the next sentence of the hidden proof, if those before it were said; else ""."""
+        done = len(self.said)
+        return self.hidden_proof[done] if self.said == tuple(self.hidden_proof[:done]) else ""
+
+    def wild_act(self, rng: np.random.Generator) -> str:
+        """Return one of `GUESSES`."""
+        return GUESSES[int(rng.integers(len(GUESSES)))]
+
+    likely_act = wild_act
+
+
+def _attempt(before: Sequence[str], sentence: str) -> tuple[str, str]:
+    """Return the goals after a sentence as text to show, and the error if it was refused."""
+    try:
+        goals, error = slowly(attempt, before, sentence)
+    except CoqFault as fault:
+        raise SimulatorFault(f"prover: {fault}") from None
+    lines = "\n".join(line.strip() for line in goals.splitlines() if line.strip())
+    return lines if len(lines) <= MOST_SHOWN else f"{lines[: MOST_SHOWN - 2]} …", error
+
+
+class CoqLibrary:
+    """Source of library lemmas whose hidden proofs have `shortest` to `longest` tactics; the module is the family."""
+
+    def __init__(self, depth: tuple[int, int]) -> None:
+        shortest, longest = depth
+        self.lemmas = [(lemma, proof) for lemma, proof in LEMMAS if shortest <= len(proof) <= longest]
+        if not self.lemmas:
+            raise ValueError(f"depth: no lemma of kind coq has a hidden proof of {shortest} to {longest} tactics")
+
+    def rules(self, terse: bool) -> str:
+        """Return the acts as text, in few words if `terse`."""
+        if terse:
+            return "Prove the goal in Coq: one tactic a turn, such as INTROS or induction n."
+        return (
+            "Prove the goal in Coq, with Arith, List, Lia and Bool loaded. Write one tactic a turn, such as induction "
+            "n, simpl, rewrite IHn, INTROS, AUTO or LIA. It works on the first goal. No bullets, no semicolons. The "
+            "lemma's own name may not be used."
+        )
+
+    def deal(self, game: Simulator, rng: np.random.Generator) -> CoqProof:
+        """Draw a lemma whose module is in the game's split, and return its proof, not begun."""
+
+        def draw() -> tuple[str, tuple[str, ...]]:
+            return self.lemmas[int(rng.integers(len(self.lemmas)))]
+
+        return CoqProof(*game.draw_entity(draw, lambda entry: entry[0].rpartition(".")[0]))

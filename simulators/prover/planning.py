@@ -1,0 +1,112 @@
+"""Planner of the rewriting prover: subgoals between the theorem's sides, each searched by itself.
+
+The subgoals are states on the hidden proof, as a perfect planner would name them. A search tries every tactic that
+applies to the left side, in random order and breadth first, and counts what it tries: about b**d tactics for a proof
+of d steps with b choices each, and k * b**(d/k) for k equal pieces. If a piece is not found within the budget, the plan
+is made again with twice as many pieces; proved pieces stay in a cache. Source: the planner of BFS-Prover-V2 (Xin et al.
+2025), whose subgoals a model writes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from simulators.prover.rewriting import RewriteProof
+from simulators.prover.rules import rewritten, successors
+from simulators.prover.terms import Equation, equation_text
+
+BUDGET = 300
+"""Tactics that the search for one piece may try."""
+
+
+class Search(NamedTuple):
+    """Result of a search."""
+
+    proof: tuple[str, ...] | None
+    """Tactics that rewrite the left side into the right side; None if none were found."""
+    nodes: int
+    """Number of tactics tried."""
+
+
+def search(goal: Equation, budget: int, rng: np.random.Generator) -> Search:
+    """Search a proof of an equation breadth first, trying at most `budget` tactics."""
+    if goal[0] == goal[1]:
+        return Search((), 0)
+    queue, met, nodes = deque([(goal, tuple[str, ...]())]), {goal[0]}, 0
+    while queue:
+        here, proof = queue.popleft()
+        near = list(successors(here, (0,)))
+        for which in rng.permutation(len(near)).tolist():
+            act, after = near[which]
+            if nodes == budget:
+                return Search(None, nodes)
+            nodes += 1
+            if after[0] == after[1]:
+                return Search((*proof, act), nodes)
+            if after[0] not in met:
+                met.add(after[0])
+                queue.append((after, (*proof, act)))
+    return Search(None, nodes)
+
+
+def pieces(proof: RewriteProof, count: int) -> list[Equation]:
+    """Cut the hidden proof into at most `count` pieces of nearly equal length; return what each rewrites into what."""
+    terms = [state[0] for state, _ in proof.states()] + [proof.theorem[1]]
+    steps = len(terms) - 1
+    cuts = sorted({round(n * steps / count) for n in range(count + 1)})
+    return [(terms[start], terms[end]) for start, end in pairwise(cuts)]
+
+
+@dataclass
+class Planner:
+    """Planner with a cache of proved pieces, which its plans share. `nodes` counts all tactics that it tried."""
+
+    rng: np.random.Generator
+    budget: int = BUDGET
+    cache: dict[Equation, tuple[str, ...]] = field(default_factory=dict)
+    nodes: int = 0
+
+    def prove(self, proof: RewriteProof, first: int = 1) -> list[str]:
+        """Return the acts that prove a theorem, with its hidden proof cut into `first` pieces, or twice as many, etc.
+
+        Returns [] if even single steps are not found.
+        """
+        count, longest = first, len(proof.hidden_proof)
+        while True:
+            plan = pieces(proof, min(count, longest))
+            if all([self._prove(piece) for piece in plan]):  # a list: every piece found now is one for the next plan
+                return self._acts(plan)
+            if count >= longest:
+                return []
+            count *= 2
+
+    def _prove(self, piece: Equation) -> bool:
+        """Return True if the piece is in the cache and its proof is valid, or if a search finds one."""
+        if piece in self.cache and is_proof(piece, self.cache[piece]):
+            return True
+        found = search(piece, self.budget, self.rng)
+        self.nodes += found.nodes
+        if found.proof is not None:
+            self.cache[piece] = found.proof
+        return found.proof is not None
+
+    def _acts(self, plan: Sequence[Equation]) -> list[str]:
+        acts = list[str]()
+        for number, piece in enumerate(plan[:-1], 1):
+            acts += [f"have {equation_text(piece)}", *self.cache[piece], f"h{number}"]
+        return [*acts, *self.cache[plan[-1]]]
+
+
+def is_proof(goal: Equation, tactics: Sequence[str]) -> bool:
+    """Return True if the tactics rewrite one side of the equation until both are the same."""
+    here: Equation | None = goal
+    for tactic in tactics:
+        rule, number = tactic.split()
+        here = here and rewritten(here, rule, int(number))
+    return here is not None and here[0] == here[1]

@@ -1,0 +1,64 @@
+"""Interface of a proof in progress, which the kinds of the prover implement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from simulators.base import Simulator
+
+
+class Step(NamedTuple):
+    """Effect of an act on a proof."""
+
+    act: str
+    """The act in normal form."""
+    refusal: str
+    """Reason why the act changed nothing; "" if it changed the proof."""
+
+
+class Proof(Protocol):
+    """A theorem and its proof in progress. `copy.deepcopy` returns an independent one."""
+
+    family: str
+    """Entity of the split."""
+    hidden_proof: Sequence[str]
+    """Acts that prove the theorem from its start."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether no goal is left."""
+
+    @property
+    def goal(self) -> str:
+        """The goal in focus as text; "" after the proof."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the public facts of this kind, JSON-able, by name."""
+
+    def situation(self) -> str:
+        """Return all open goals and lemmas as text, equal for proofs with the same future."""
+
+    def apply(self, act: str) -> Step:
+        """Play an act, which may change nothing. Raises ValueError, with the reason, for text that is no act."""
+
+    def hint(self) -> str:
+        """Return an act on a way to the end of the hidden proof; "" if none is known."""
+
+    def wild_act(self, rng: np.random.Generator) -> str:
+        """Return a readable act drawn without regard to the goal."""
+
+    def likely_act(self, rng: np.random.Generator) -> str:
+        """Return a random act that often changes this proof."""
+
+
+class Kind(Protocol):
+    """A kind of prover: the source of its theorems."""
+
+    def rules(self, terse: bool) -> str:
+        """Return the acts as text, in few words if `terse`."""
+
+    def deal(self, game: Simulator, rng: np.random.Generator) -> Proof:
+        """Draw a theorem of the game's split and return its proof, not begun."""

@@ -1,0 +1,212 @@
+"""A game of proving theorems tactic by tactic; after BFS-Prover-V2 (Xin et al. 2025)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.base import IllegalAct, choice, flag, whole_number
+from games.contracts import TOOL, View
+from simulators.base import Answer, Simulator
+from simulators.prover.coq import CoqLibrary
+from simulators.prover.coqtop import unavailable
+from simulators.prover.planning import Planner
+from simulators.prover.proof import Kind, Proof
+from simulators.prover.rewriting import RewriteProof, Rewriting
+from simulators.prover.theorems import LONGEST_PROOF
+
+SEAT = "prover"
+PROVED = "proved"
+SPARE_TURNS = 4
+FLOOR_MATCHES = {"rewrite": 2000, "coq": 200}
+"""Matches of the player `random` by which the floor is measured."""
+
+
+class Prover(Simulator):
+    """Game of one prover, who writes one tactic per turn until the theorem is proved or no turn is left.
+
+    Options besides Simulator's: kind, `rewrite` (equations and a few rewrite rules) or `coq` (lemmas of Coq's library,
+    by the coqtop that is installed; ValueError without one); depth, the length of the hidden proof, or its range as
+    [shortest, longest]; operators, the number on the left side of an equation, or its range; terse, whether rules and
+    refusals are short; max_turns, by default the longest hidden proof and 4 more. A tactic that does not apply costs a
+    turn and is told so; only text that is no tactic at all is an illegal act. Nobody can talk: a "|" belongs to the act.
+
+    Nothing that the seat cannot see decides what an act does, so a player may search ahead on clones.
+
+    Reward part "proved": 1 when the theorem is proved.
+    """
+
+    name = "prover"
+    seats = (SEAT,)
+    whole_acts = True
+    perfect_information = True
+    metadata: ClassVar[dict[str, Any]] = {"name": "prover_v0", "render_modes": ["ansi"]}
+    blocks = False
+    reward_parts: Mapping[str, str] = {PROVED: "the theorem was proved"}
+
+    def __init__(
+        self,
+        *,
+        kind: Literal["rewrite", "coq"] = "rewrite",
+        depth: int | Sequence[int] = (1, 3),
+        operators: int | Sequence[int] = (2, 3),
+        terse: bool = False,
+        max_turns: int | None = None,
+        **options: Any,
+    ) -> None:
+        self.kind, self.terse = choice("kind", kind, "rewrite", "coq"), flag("terse", terse)
+        self.depth, self.operators = _range("depth", depth, 1, LONGEST_PROOF), _range("operators", operators, 2, 6)
+        turns = self.depth[1] + SPARE_TURNS if max_turns is None else max_turns
+        self.max_turns = whole_number("max_turns", turns, least=self.depth[1])
+        if kind == "coq" and (why := unavailable()):
+            raise ValueError(why)
+        self.blocks = kind == "coq"  # while Coq works
+        self.source: Kind = CoqLibrary(self.depth) if kind == "coq" else Rewriting(self.depth, self.operators)
+        super().__init__(talk=False, **options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draw a theorem of the split. The reset option `proof` replaces the hidden proof, as `twin_deals` does."""
+        self.proof: Proof = self.source.deal(self, rng)
+        if "proof" in options:
+            self.proof.hidden_proof = tuple(options["proof"])
+        self._changed = self._refused = 0
+        self.tell(f"Goal: {self.proof.goal}")
+
+    @property
+    def turns_left(self) -> int:
+        """Remaining acts, the next one included."""
+        return self.max_turns - self.turns
+
+    def rules(self) -> str:
+        """Return the acts, the goal and the number of turns, as text."""
+        return f"{self.source.rules(self.terse)} {self.max_turns} turns in all."
+
+    def public(self) -> dict[str, Any]:
+        """Return `goal`, the goal in focus, `turns_left`, and the kind's facts (`Proof.facts`)."""
+        return {"goal": self.proof.goal, "turns_left": self.turns_left, **self.proof.facts()}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return {}: no seat has private facts."""
+        return {}
+
+    def situation(self, seat: str) -> str:
+        """Return the open goals and lemmas as text."""
+        return self.proof.situation()
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """Return the hidden proof as one text, if it has several tactics."""
+        proof = self.proof.hidden_proof
+        return {"the proof": (" ; ".join(proof),)} if len(proof) > 1 else {}
+
+    def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return reset options of the same theorem with two different texts as its hidden proof."""
+        one, two = self.proof.wild_act(rng), self.proof.wild_act(rng)
+        return {"proof": [one]}, {"proof": [one, two]}
+
+    def play(self, seat: str, act: str) -> str:
+        """Apply a tactic to the goal in focus and tell the new goal. Raises IllegalAct for text that is none."""
+        try:
+            step = self.proof.apply(act)
+        except ValueError as why:
+            raise IllegalAct(str(why)) from None
+        self._refused += bool(step.refusal)
+        self._changed += not step.refusal
+        if self.proof.proved:
+            self.pay(seat, PROVED, 1.0)
+            self.end(PROVED, "Proved.")
+            return step.act
+        if step.refusal:
+            self.tell("no" if self.terse else f"No change: {step.refusal}.", seat, sender=TOOL)
+        else:
+            self.tell(f"Goal: {self.proof.goal}", seat, sender=TOOL)
+        if self.turns_left == 1:
+            self.end("turns", "No turns are left, and the theorem is not proved.")
+        return step.act
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `score`, `success`, `tactics` that changed the proof, `refused` ones, and the hidden `depth`."""
+        done = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
+        return {"score": float(self.proof.proved), "success": self.proof.proved, **done}
+
+    @property
+    def floor(self) -> float:
+        """Success rate of the player `random` with these options, over `FLOOR_MATCHES` matches of fixed seeds."""
+        return _measured_floor(self.split, self.kind, self.depth, self.operators, self.max_turns)
+
+
+def _range(name: str, value: int | Sequence[int], least: int, most: int) -> tuple[int, int]:
+    """Return an option's range. Raises ValueError, naming it, unless it is a number or [low, high] in the limits."""
+    ends = [value, value] if isinstance(value, int) else list(value) if isinstance(value, Sequence) else []
+    if len(ends) != 2 or isinstance(value, str):
+        raise ValueError(f"{name} must be a whole number or [low, high], not {value!r:.60}")
+    low, high = (whole_number(name, end, least=least, most=most) for end in ends)
+    if low > high:
+        raise ValueError(f"{name} must be [low, high], not {value!r:.60}")
+    return low, high
+
+
+@cache
+def _measured_floor(split: Any, kind: Any, depth: tuple[int, int], operators: tuple[int, int], max_turns: int) -> float:
+    game, proved = Prover(split=split, kind=kind, depth=depth, operators=operators, max_turns=max_turns), 0
+    matches = FLOOR_MATCHES[kind]
+    for seed in range(matches):
+        game.reset(seed=seed)
+        rng = np.random.default_rng([seed, 2])
+        for _ in range(max_turns):
+            game.proof.apply(game.proof.wild_act(rng))
+            if game.proof.proved:
+                proved += 1
+                break
+    return proved / matches
+
+
+def _random(game: Prover, seed: int) -> Answer:
+    """Return a player of random tactics, drawn without regard to the goal."""
+    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    return lambda seen: game.proof.wild_act(rng)
+
+
+def _oracle(game: Prover, seed: int) -> Answer:
+    """Return a player that writes the hidden proof, tactic by tactic."""
+    return lambda seen: game.proof.hint()
+
+
+def _flawed(game: Prover, seed: int) -> Answer:
+    """Return a player that writes, with even chance, a random tactic that applies, else one of the hidden proof.
+
+    Off the hidden proof it steps back to it if it can.
+    """
+    rng = np.random.default_rng([seed, 3])
+
+    def act(seen: View) -> str:
+        right = "" if rng.random() < 0.5 else game.proof.hint()
+        return right or game.proof.likely_act(rng)
+
+    return act
+
+
+def _planner(game: Prover, seed: int) -> Answer:
+    """Return a player that proves subgoals from the hidden proof by search, and then writes all that as acts.
+
+    Without an act that it knows, and with kind coq, it plays as `random` does.
+    """
+    acts = list[str]()
+
+    def act(seen: View) -> str:
+        if isinstance(game.proof, RewriteProof) and game.turns == 0:
+            acts.extend(Planner(np.random.default_rng([seed, 4])).prove(game.proof))
+        return acts.pop(0) if acts else game.proof.wild_act(np.random.default_rng([seed, 5, game.turns]))
+
+    return act
+
+
+Prover.players = {
+    "noop": lambda game, seed: lambda seen: "drop",
+    "random": _random,
+    "oracle": _oracle,
+    "flawed": _flawed,
+    "planner": _planner,
+}

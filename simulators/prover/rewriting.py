@@ -1,0 +1,173 @@
+"""The kind `rewrite` of the prover: equations to be shown by rewriting either side with a few rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simulators.base import Simulator, SimulatorFault
+from simulators.prover.proof import Step
+from simulators.prover.rules import RULES, SAYS, rewritten, successors, with_lemma
+from simulators.prover.terms import Equation, equation_text, numbered, read_equation, term_text
+from simulators.prover.theorems import SHAPES, Theorem, draw_shape, draw_theorem
+
+MOST_GOALS = 3
+"""Largest number of goals open at once, the theorem included."""
+MOST_LEMMAS = 9
+_TACTIC = re.compile(rf"({'|'.join(RULES)})\s+([1-9][0-9]?)", re.ASCII)
+_LEMMA = re.compile(r"h([1-9])", re.ASCII)
+_HAVE = re.compile(r"have\b(.*)", re.ASCII | re.DOTALL)
+
+
+class Goal(NamedTuple):
+    """An open goal: what is left to show, and the equation that it was opened with."""
+
+    left: Equation
+    stated: Equation
+
+
+class RewriteProof:
+    """Proof of an equation: a stack of open goals, the last one in focus, and the proved subgoals as lemmas."""
+
+    def __init__(self, theorem: Theorem, family: str) -> None:
+        self.family = family
+        self.hidden_proof: Sequence[str] = theorem.proof
+        self.goals: list[Goal] = [Goal(theorem.equation, theorem.equation)]
+        self.lemmas: list[Equation] = []
+        self.theorem = theorem.equation
+
+    @property
+    def proved(self) -> bool:
+        """Whether no goal is left."""
+        return not self.goals
+
+    @property
+    def goal(self) -> str:
+        """The goal in focus as text; "" after the proof."""
+        return equation_text(self.goals[-1].left) if self.goals else ""
+
+    def facts(self) -> dict[str, Any]:
+        """Return `numbered`, the goal with its operators' numbers, `lemmas` as text by name, and `open` goals."""
+        named = {f"h{number}": equation_text(lemma) for number, lemma in enumerate(self.lemmas, 1)}
+        return {
+            "numbered": numbered(self.goals[-1].left) if self.goals else "",
+            "lemmas": named,
+            "open": len(self.goals),
+        }
+
+    def situation(self) -> str:
+        """Return all open goals, the one in focus last, and the lemmas, as text."""
+        goals = [f"{equation_text(left)} for {equation_text(stated)}" for left, stated in self.goals]
+        return " ; ".join(goals) + " | " + " ; ".join(map(equation_text, self.lemmas))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RewriteProof:
+        """Return an independent copy; equations are immutable and shared."""
+        copied = RewriteProof.__new__(RewriteProof)
+        copied.__dict__ = {**self.__dict__, "goals": [*self.goals], "lemmas": [*self.lemmas]}
+        return copied
+
+    def apply(self, act: str) -> Step:
+        """Rewrite the goal, use a lemma, open a subgoal or drop one. Raises ValueError for text that is no act."""
+        act = act.strip().casefold()
+        if tactic := _TACTIC.fullmatch(act):
+            name, number = tactic[1], int(tactic[2])
+            after = rewritten(self.goals[-1].left, name, number)
+            return self._rewrite(f"{name} {number}", after, f"{name} does not apply at {number}")
+        if lemma := _LEMMA.fullmatch(act):
+            if (number := int(lemma[1])) > len(self.lemmas):
+                return Step(act, f"there is no lemma {act}")
+            known = self.lemmas[number - 1]
+            return self._rewrite(act, with_lemma(self.goals[-1].left, known), f"{term_text(known[0])} does not occur")
+        if have := _HAVE.fullmatch(act):
+            return self._open(read_equation(have[1]))
+        if act != "drop":
+            raise ValueError(f"acts are {', '.join(RULES)} with an operator's number, have TERM = TERM, h1, drop")
+        if len(self.goals) == 1:
+            return Step(act, "the theorem itself cannot be dropped")
+        self.goals.pop()
+        return Step(act, "")
+
+    def _rewrite(self, act: str, after: Equation | None, refusal: str) -> Step:
+        """Replace the goal in focus by `after`, or refuse if that is None. A goal of two equal sides is proved."""
+        if after is None:
+            return Step(act, refusal)
+        goal = self.goals.pop()
+        if after[0] != after[1]:
+            self.goals.append(goal._replace(left=after))
+        elif self.goals:
+            self.lemmas.append(goal.stated)
+        return Step(act, "")
+
+    def _open(self, goal: Equation) -> Step:
+        act = f"have {equation_text(goal)}"
+        if goal[0] == goal[1] or goal in self.lemmas or goal in [stated for _, stated in self.goals]:
+            return Step(act, "that is known or open already")
+        if len(self.goals) == MOST_GOALS or len(self.goals) + len(self.lemmas) > MOST_LEMMAS:
+            return Step(act, "too many goals and lemmas")
+        self.goals.append(Goal(goal, goal))
+        return Step(act, "")
+
+    def hint(self) -> str:
+        """Return an act on a way along the hidden proof, or back to it by at most two tactics; "" if none is found."""
+        if len(self.goals) > 1:
+            return "drop"
+        here, way = self.goals[0].left, dict(self.states())
+        if here in way:
+            return way[here]
+        near = list(successors(here))
+        for act, after in near:
+            if after in way or after[0] == after[1]:
+                return act
+        return next((act for act, after in near for _, second in successors(after) if second in way), "")
+
+    def states(self) -> list[tuple[Equation, str]]:
+        """Return the theorem's states along the hidden proof, each with the act that leads on from it."""
+        equation, states = self.theorem, []
+        for act in self.hidden_proof:
+            states.append((equation, act))
+            rule, number = act.split()
+            after = rewritten(equation, rule, int(number))
+            assert after is not None, "the hidden proof does not apply"
+            equation = after
+        return states
+
+    def wild_act(self, rng: np.random.Generator) -> str:
+        """Return a random rule at a random operator from 1 to 9."""
+        return f"{list(RULES)[int(rng.integers(len(RULES)))]} {int(rng.integers(1, 10))}"
+
+    def likely_act(self, rng: np.random.Generator) -> str:
+        """Return a random tactic that applies to the left side of the goal, else a wild one."""
+        acts = [act for act, _ in successors(self.goals[-1].left, (0,))]
+        return acts[int(rng.integers(len(acts)))] if acts else self.wild_act(rng)
+
+
+class Rewriting:
+    """Source of equations by ranges of their hidden proofs' tactics and of their left sides' operators."""
+
+    def __init__(self, depth: tuple[int, int], operators: tuple[int, int]) -> None:
+        self.depth, self.operators = depth, operators
+
+    def rules(self, terse: bool) -> str:
+        """Return the acts as text, in few words if `terse`."""
+        names = [name.upper() for name in RULES]
+        if terse:
+            return f"Prove the equation. {', '.join(f'{name} n' for name in names)}, HAVE TERM = TERM, h1, DROP."
+        meanings = ", ".join(f"{name.upper()} n ({says})" for name, says in SAYS.items())
+        return (
+            "Prove the equation by rewriting it until both sides are the same. Operators are numbered from 1 in the "
+            f"order of the text. Each of these rewrites at operator n: {meanings}. HAVE TERM = TERM opens a subgoal; "
+            "once it is proved, h1 (then h2, and so on) rewrites its left side into its right side. DROP gives the "
+            "subgoal up."
+        )
+
+    def deal(self, game: Simulator, rng: np.random.Generator) -> RewriteProof:
+        """Draw a theorem whose shape is in the game's split, and return its proof, not begun."""
+        length = int(rng.integers(self.depth[0], self.depth[1] + 1))
+        for _ in range(SHAPES):
+            shape = game.draw_entity(lambda: draw_shape(rng, self.operators), term_text)
+            if theorem := draw_theorem(rng, shape, length):
+                return RewriteProof(theorem, term_text(shape))
+        raise SimulatorFault(f"prover: no theorem of {length} tactics was found: more operators have longer proofs")

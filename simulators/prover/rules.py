@@ -1,0 +1,115 @@
+"""Rewrite rules of the prover: equations of a commutative semiring, each read in one direction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from simulators.prover.terms import MOST_OPERATORS, Equation, Path, Term, operator_paths, part, replaced, size
+
+Rule = Callable[[str, Term, Term], Term | None]
+"""Function from (operator, left operand, right operand) to the new term; None if the rule does not apply."""
+
+
+def _commute(operator: str, left: Term, right: Term) -> Term:
+    return operator, right, left
+
+
+def _to_left(operator: str, left: Term, right: Term) -> Term | None:
+    if isinstance(right, str) or right[0] != operator:
+        return None
+    return operator, (operator, left, right[1]), right[2]
+
+
+def _to_right(operator: str, left: Term, right: Term) -> Term | None:
+    if isinstance(left, str) or left[0] != operator:
+        return None
+    return operator, left[1], (operator, left[2], right)
+
+
+def _distribute(operator: str, left: Term, right: Term) -> Term | None:
+    if operator != "*" or isinstance(right, str) or right[0] != "+":
+        return None
+    return "+", ("*", left, right[1]), ("*", left, right[2])
+
+
+def _factor(operator: str, left: Term, right: Term) -> Term | None:
+    if operator != "+" or isinstance(left, str) or isinstance(right, str):
+        return None
+    if left[0] != "*" or right[0] != "*" or left[1] != right[1]:
+        return None
+    return "*", left[1], ("+", left[2], right[2])
+
+
+def _zero(operator: str, left: Term, right: Term) -> Term | None:
+    if right != "0":
+        return None
+    return left if operator == "+" else "0"
+
+
+def _one(operator: str, left: Term, right: Term) -> Term | None:
+    return left if operator == "*" and right == "1" else None
+
+
+RULES: Mapping[str, Rule] = {
+    "comm": _commute, "left": _to_left, "right": _to_right, "dist": _distribute, "fact": _factor, "zero": _zero,
+    "one": _one,
+}  # fmt: skip
+SAYS: Mapping[str, str] = {
+    "comm": "x+y to y+x, x*y to y*x", "left": "x+(y+z) to (x+y)+z, or *", "right": "(x+y)+z to x+(y+z), or *",
+    "dist": "x*(y+z) to (x*y)+(x*z)", "fact": "(x*y)+(x*z) to x*(y+z)", "zero": "x+0 to x, x*0 to 0", "one": "x*1 to x",
+}  # fmt: skip
+
+
+def rewritten(equation: Equation, rule: str, number: int) -> Equation | None:
+    """Return the equation after a rule at the operator with this number, or None if it does not apply there."""
+    left, right = equation
+    count = size(left)
+    if not 1 <= number <= count + size(right):
+        return None
+    side, place = (0, number) if number <= count else (1, number - count)
+    return _on_side(equation, side, rule, list(operator_paths(equation[side]))[place - 1])
+
+
+def _on_side(equation: Equation, side: int, rule: str, path: Path) -> Equation | None:
+    at = part(equation[side], path)
+    assert not isinstance(at, str)
+    new = RULES[rule](*at)
+    if new is None or new == at:
+        return None
+    term = replaced(equation[side], path, new)
+    if size(term) > MOST_OPERATORS:
+        return None
+    return (term, equation[1]) if side == 0 else (equation[0], term)
+
+
+def successors(equation: Equation, sides: tuple[int, ...] = (0, 1)) -> Iterator[tuple[str, Equation]]:
+    """Yield each tactic `RULE NUMBER` that applies to these sides of the equation, with the equation after it."""
+    number = 0
+    for side in (0, 1):
+        for path in operator_paths(equation[side]):
+            number += 1
+            for rule in RULES if side in sides else ():
+                if (after := _on_side(equation, side, rule, path)) is not None:
+                    yield f"{rule} {number}", after
+
+
+def with_lemma(equation: Equation, lemma: Equation) -> Equation | None:
+    """Return the equation with the first occurrence of the lemma's left side replaced by its right side, or None.
+
+    Occurrences are searched in the left side first, and each term before its parts.
+    """
+    for side in (0, 1):
+        for path in _paths(equation[side]):
+            if part(equation[side], path) == lemma[0]:
+                term = replaced(equation[side], path, lemma[1])
+                if size(term) > MOST_OPERATORS:
+                    return None
+                return (term, equation[1]) if side == 0 else (equation[0], term)
+    return None
+
+
+def _paths(term: Term, path: Path = ()) -> Iterator[Path]:
+    yield path
+    if not isinstance(term, str):
+        yield from _paths(term[1], (*path, 1))
+        yield from _paths(term[2], (*path, 2))

@@ -1,0 +1,131 @@
+"""Terms and equations of the rewriting prover, as text and as trees.
+
+A term is a leaf (`a` to `d`, `0`, `1`) or `left+right`, `left*right` with parentheses around every operand that is no
+leaf. Operators are numbered by their order in the text of the equation, from 1; tactics name them by number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+LEAVES = ("a", "b", "c", "d", "0", "1")
+OPERATORS = ("+", "*")
+MOST_OPERATORS = 12
+"""Largest number of operators in a term; rules that would exceed it do not apply."""
+LONGEST = 200
+"""Maximum characters of an equation."""
+_TOKEN = re.compile(r"\s*([abcd01+*()])")
+
+Term = str | tuple[str, "Term", "Term"]
+"""Leaf, or (operator, left operand, right operand)."""
+Path = tuple[int, ...]
+"""Way from a term's root to a part of it: 1 for each left operand, 2 for each right one."""
+Equation = tuple[Term, Term]
+
+
+def term_text(term: Term) -> str:
+    """Return a term as text, without parentheses around the whole."""
+    if isinstance(term, str):
+        return term
+    operator, left, right = term
+    return f"{_operand(left)}{operator}{_operand(right)}"
+
+
+def _operand(term: Term) -> str:
+    return term if isinstance(term, str) else f"({term_text(term)})"
+
+
+def equation_text(equation: Equation) -> str:
+    """Return an equation as text, such as `(a+b)*c = c*(a+b)`."""
+    return f"{term_text(equation[0])} = {term_text(equation[1])}"
+
+
+def numbered(equation: Equation) -> str:
+    """Return the equation's text with each operator followed by its number: `(a +1 b) *2 c = c *3 (a +4 b)`."""
+    parts, number = [], 0
+    for char in equation_text(equation):
+        number += char in OPERATORS
+        parts.append(f" {char}{number} " if char in OPERATORS else char)
+    return "".join(parts)
+
+
+def read_equation(text: str) -> Equation:
+    """Parse an equation of bounded size. Raises ValueError, with the reason, for any other text."""
+    if len(text) > LONGEST:
+        raise ValueError(f"an equation has at most {LONGEST} characters")
+    sides = text.split("=")
+    if len(sides) != 2:
+        raise ValueError("an equation is TERM = TERM")
+    left, right = (_read_term(side) for side in sides)
+    return left, right
+
+
+def _read_term(text: str) -> Term:
+    tokens, at = [], 0
+    text = text.rstrip()
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise ValueError("a term has a to d, 0, 1, +, * and parentheses")
+        tokens.append(token[1])
+        at = token.end()
+    term, rest = _read_operation(tokens)
+    if rest:
+        raise ValueError("a term has one operator in each pair of parentheses")
+    if size(term) > MOST_OPERATORS:
+        raise ValueError(f"a term has at most {MOST_OPERATORS} operators")
+    return term
+
+
+def _read_operation(tokens: list[str]) -> tuple[Term, list[str]]:
+    """Read an operand and, if an operator follows, that and another operand. Returns (term, remaining tokens)."""
+    left, rest = _read_operand(tokens)
+    if not rest or rest[0] not in OPERATORS:
+        return left, rest
+    right, after = _read_operand(rest[1:])
+    return (rest[0], left, right), after
+
+
+def _read_operand(tokens: list[str]) -> tuple[Term, list[str]]:
+    if tokens and tokens[0] in LEAVES:
+        return tokens[0], tokens[1:]
+    if not tokens or tokens[0] != "(":
+        raise ValueError("an operand is missing")
+    inner, rest = _read_operation(tokens[1:])
+    if not rest or rest[0] != ")":
+        raise ValueError("a parenthesis is not closed")
+    return inner, rest[1:]
+
+
+def size(term: Term) -> int:
+    """Return the number of operators in a term."""
+    return 0 if isinstance(term, str) else 1 + size(term[1]) + size(term[2])
+
+
+def operator_paths(term: Term, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths of a term's operators in the order of its text."""
+    if isinstance(term, str):
+        return
+    yield from operator_paths(term[1], (*path, 1))
+    yield path
+    yield from operator_paths(term[2], (*path, 2))
+
+
+def part(term: Term, path: Path) -> Term:
+    """Return the part of a term at a path, which must exist."""
+    for step in path:
+        assert not isinstance(term, str)
+        term = term[step]
+    return term
+
+
+def replaced(term: Term, path: Path, new: Term) -> Term:
+    """Return the term with the part at a path replaced."""
+    if not path:
+        return new
+    assert not isinstance(term, str)
+    operator, left, right = term
+    if path[0] == 1:
+        return operator, replaced(left, path[1:], new), right
+    return operator, left, replaced(right, path[1:], new)

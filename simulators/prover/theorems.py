@@ -1,0 +1,66 @@
+"""Theorems of the rewriting prover: drawn equations with a proof of known length."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simulators.prover.rules import successors
+from simulators.prover.terms import LEAVES, OPERATORS, Equation, Term
+
+LONGEST_PROOF = 8
+WALKS = 20
+SHAPES = 1000
+"""Shapes that are tried for a theorem of one length."""
+CONSTANT = 0.3
+"""Probability that a leaf is 0 or 1."""
+
+
+class Theorem(NamedTuple):
+    """An equation and a proof of it: tactics that rewrite its left side into its right side."""
+
+    equation: Equation
+    proof: tuple[str, ...]
+
+
+def draw_shape(rng: np.random.Generator, operators: tuple[int, int]) -> Term:
+    """Draw a family of theorems: a term of so many random operators (fewest, most) whose leaves are all `a`."""
+    return _shape(rng, int(rng.integers(operators[0], operators[1] + 1)))
+
+
+def _shape(rng: np.random.Generator, operators: int) -> Term:
+    if operators == 0:
+        return LEAVES[0]
+    left = int(rng.integers(operators))
+    operator = OPERATORS[int(rng.integers(len(OPERATORS)))]
+    return operator, _shape(rng, left), _shape(rng, operators - 1 - left)
+
+
+def draw_theorem(rng: np.random.Generator, shape: Term, length: int) -> Theorem | None:
+    """Draw leaves for a shape and a walk of `length` tactics from it that meets no term twice.
+
+    The right side is the walk's end. A shorter proof may exist. Returns None if 20 walks end early: from small terms
+    few others can be reached.
+    """
+    for _ in range(WALKS):
+        term = start = _with_leaves(rng, shape)
+        met, proof = {term}, list[str]()
+        while len(proof) < length:
+            steps = [(act, after[0]) for act, after in successors((term, "a"), (0,)) if after[0] not in met]
+            if not steps:
+                break
+            act, term = steps[int(rng.integers(len(steps)))]
+            met.add(term)
+            proof.append(act)
+        else:
+            return Theorem((start, term), tuple(proof))
+    return None
+
+
+def _with_leaves(rng: np.random.Generator, shape: Term) -> Term:
+    if not isinstance(shape, str):
+        return shape[0], _with_leaves(rng, shape[1]), _with_leaves(rng, shape[2])
+    if rng.random() < CONSTANT:
+        return LEAVES[4 + int(rng.integers(2))]
+    return LEAVES[int(rng.integers(4))]

@@ -1,0 +1,222 @@
+"""The prover by Coq: which sentences are let through, and what coqtop makes of them, where it is installed."""
+
+import pickle
+import re
+import resource
+import threading
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from games.slow import ELSEWHERE
+from simulators import conformance
+from simulators.base import held_out
+from simulators.prover import Prover, coqtop
+from simulators.prover.coq import GUESSES, CoqProof, opening
+from simulators.prover.coq_guard import FORBIDDEN, HEADS, LONGEST, read_sentence
+from simulators.prover.coq_theorems import LEMMAS
+
+installed = pytest.mark.skipif(bool(coqtop.unavailable()), reason="coqtop is not installed")
+NAME = "Arith.PeanoNat.Nat.add_comm"
+
+
+# -- the guard, which needs no Coq -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("intros n m.", "intros n m."), ("  INTROS  n\n m ", "intros n m."), ("lia", "lia."),
+        ("apply Nat.add_assoc.", "apply Nat.add_assoc."), ("rewrite <- IHn .", "rewrite <- IHn."),
+        ("assert (H : forall x, x + 0 = x).", "assert (H : forall x, x + 0 = x)."),
+        ("destruct H as [x | y].", "destruct H as [x | y]."), ("exact (fun x => x).", "exact (fun x => x)."),
+    ],
+)  # fmt: skip
+def test_a_tactic_is_read(said: str, meant: str) -> None:
+    assert read_sentence(said, NAME) == meant
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "", ".", "Admitted.", "admit.", "Qed.", "Abort.", "Axiom a : False.", "Require Import Classical.", "Set Foo.",
+        "Load x.", "Drop.", 'Redirect "x" Print nat.', "Extraction nat.", "Print nat.", "Check 0.", "Search nat.",
+        "Goal True.", "Unset Guard Checking.", "Fail lia.", "Time lia.", "BackTo 3.", "Undo.", "Restart.", "Show.",
+        "intros. admit.", "intros.  Qed.", "intros; lia.", "auto || admit.", "exact (ltac:(admit)).", "1: lia.",
+        "all: lia.", "{ lia. }", "- lia.", "now lia.", "idtac.", "fail.", "lia (* x *).", "lia (*", "(* *) lia.",
+        "assert (0 = 0) by admit.", "apply add_comm.", "apply Nat.add_comm.", "rewrite <- Nat.add_comm, x.",
+        "exact (@PeanoNat.Nat.add_comm).", "vm_compute.", "native_compute.", "change 0 with 0.", "exists 123456789.",
+        "exact $(lia)$.", 'pose "x".', "exact (0 <<: nat).", "exact (0 <: nat).", "intros é.",
+        "intros\x00.", "x" * (LONGEST + 1),
+        "exact (fix f (n : nat) : False := f n).", "solve [auto].", "repeat intro.", "do 9 split.", "time lia.",
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused(said: str) -> None:
+    with pytest.raises(ValueError):
+        read_sentence(said, NAME)
+
+
+ANYTHING = st.text(max_size=60) | st.lists(st.sampled_from([*HEADS, *FORBIDDEN, ".", ". ", "(", "*", "x"])).map(
+    " ".join
+)
+
+
+@given(ANYTHING)
+def test_what_is_let_through_is_one_listed_tactic(said: str) -> None:
+    try:
+        sentence = read_sentence(said, NAME)
+    except ValueError:
+        return
+    assert sentence.isascii() and sentence.isprintable() and sentence.count("\n") == 0
+    assert sentence.split()[0].removesuffix(".") in HEADS or re.match(r"[a-z_]+", sentence)[0] in HEADS  # type: ignore[index]
+    assert not re.search(r"\.\s|[;\"{}$!#%^?]|\(\*|<:|\|\|", sentence) and sentence.endswith(".")
+    assert not FORBIDDEN & set(re.findall(r"[A-Za-z_]\w*", sentence)) and read_sentence(sentence, NAME) == sentence
+
+
+def test_hidden_proofs_and_guesses_pass_the_guard() -> None:
+    for lemma, proof in LEMMAS:
+        assert [read_sentence(sentence, lemma) for sentence in proof] == list(proof), lemma
+    assert [read_sentence(sentence, NAME) for sentence in GUESSES] == list(GUESSES)
+
+
+def test_no_module_is_in_both_splits() -> None:
+    modules = {lemma.rpartition(".")[0] for lemma, _ in LEMMAS}
+    held = {module for module in modules if held_out(f"prover:{module}")}
+    assert held and held < modules
+
+
+def test_without_coq_the_kind_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coqtop, "COMMAND", "no-such-coqtop")
+    with pytest.raises(
+        ValueError, match=r"kind coq needs no-such-coqtop, which is not installed: apt install coq"
+    ) as why:
+        Prover(kind="coq")
+    assert "\n" not in str(why.value)
+
+
+# -- Coq itself --------------------------------------------------------------------------------------------
+
+
+def started(lemma: str = NAME, **options: Any) -> Prover:
+    """A match about this lemma."""
+    game = Prover(**{"kind": "coq", "depth": [1, 6], "max_turns": 12, **options})
+    game.reset(seed=0)
+    game.proof = CoqProof(lemma, ("lia.",))
+    return game
+
+
+@installed
+def test_it_keeps_what_simulators_promise() -> None:
+    findings = conformance.check(lambda: Prover(kind="coq", depth=[1, 3], max_turns=4), seeds=2, acts=20)
+    assert [finding for finding in findings if finding.ok is False] == []
+
+
+@installed
+def test_a_proof_by_hand_and_back() -> None:
+    game = started()
+    for act in ("intros n m.", "induction n."):
+        game.step(act)
+    twin = game.clone()
+    game.step("lia.")
+    assert game.public()["open"] == 1 and twin.public()["open"] == 2
+    game.step("lia.")
+    assert game.report()["success"] and game.payoffs() == {"prover": 1.0}
+    twin.step("simpl.")  # a process that was at the end goes back for the clone
+    assert "m = m + 0" in twin.public()["goal"] and not twin.ended
+
+
+@installed
+def test_an_error_is_an_observation() -> None:
+    game = started()
+    before = game.public()["goal"]
+    game.step("apply foo.")
+    assert game.infos["prover"]["valid"] and game.public()["goal"] == before
+    assert "The reference foo was not found" in game.observe("prover")["messages"][-1]["text"]
+
+
+@installed
+def test_equal_goals_are_equal_situations_whatever_coq_numbers_them() -> None:
+    one, two = started(), started()
+    for act in ("intros n m.", "symmetry.", "symmetry."):
+        one.step(act)
+    two.step("intros n m.")
+    assert one.situation("prover") == two.situation("prover")
+
+
+@installed
+def test_a_sentence_that_takes_too_long_is_stopped() -> None:
+    game = started(max_turns=20)
+    began = time.monotonic()
+    game.step("assert (H : 999 * 999 * 999 = 0).")
+    game.step("compute.")
+    assert time.monotonic() - began < 60 and not game.ended
+
+
+@installed
+def test_a_process_that_is_killed_costs_one_tactic_at_most() -> None:
+    game = started()
+    game.step("intros n m.")
+    for process in coqtop._IDLE:
+        process._process.kill()
+        process._process.wait()
+    for _ in range(2 + coqtop.MOST):
+        if not game.ended:
+            game.step("lia.")
+    assert game.report()["success"]
+
+
+@installed
+def test_matches_in_threads_do_not_disturb_each_other() -> None:
+    proved = dict[int, bool]()
+
+    def play(seed: int) -> None:
+        proved[seed] = bool(conformance.play(Prover(kind="coq", depth=[1, 4]), seed, "oracle")["success"])
+
+    threads = [threading.Thread(target=play, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert proved == dict.fromkeys(range(4), True) and len(coqtop._IDLE) <= coqtop.MOST
+
+
+@installed
+def test_a_process_cannot_write_files_and_has_limits() -> None:
+    started()
+    for process in coqtop._IDLE:
+        pid = process._process.pid
+        assert resource.prlimit(pid, resource.RLIMIT_FSIZE) == (0, 0)
+        assert resource.prlimit(pid, resource.RLIMIT_AS) == (coqtop.MEMORY, coqtop.MEMORY)
+
+
+@installed
+def test_slow_calls_can_be_made_elsewhere() -> None:
+    """Only the call and its result travel: they survive pickling."""
+    made = list[str]()
+
+    def elsewhere(work: Any, /, *given: Any, **named: Any) -> Any:
+        made.append(work.__name__)
+        work, given = pickle.loads(pickle.dumps((work, given)))
+        return pickle.loads(pickle.dumps(work(*given, **named)))
+
+    token = ELSEWHERE.set(elsewhere)
+    try:
+        assert conformance.play(Prover(kind="coq", depth=[1, 4]), 1, "oracle")["success"]
+    finally:
+        ELSEWHERE.reset(token)
+    assert made and set(made) == {"attempt"}
+
+
+@installed
+@pytest.mark.slow
+def test_every_hidden_proof_proves_its_lemma() -> None:
+    for lemma, proof in LEMMAS:
+        said = [opening(lemma)]
+        for sentence in proof:
+            result = coqtop.attempt(said, sentence)
+            assert not result.error, (lemma, sentence, result.error)
+            said.append(sentence)
+        assert result.goals == "", lemma

@@ -1,0 +1,134 @@
+"""Terms, equations and rewrite rules: texts are read as they are written, and rules keep values."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulators.prover.rules import RULES, rewritten, successors, with_lemma
+from simulators.prover.terms import (
+    LEAVES,
+    MOST_OPERATORS,
+    Equation,
+    Term,
+    equation_text,
+    numbered,
+    read_equation,
+    size,
+    term_text,
+)
+
+TERMS: st.SearchStrategy[Term] = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda parts: st.tuples(st.sampled_from("+*"), parts, parts),
+    max_leaves=MOST_OPERATORS // 2,
+)
+
+
+def value(term: Term, named: dict[str, int]) -> int:
+    if isinstance(term, str):
+        return named.get(term, int(term) if term.isdigit() else 0)
+    left, right = value(term[1], named), value(term[2], named)
+    return left + right if term[0] == "+" else left * right
+
+
+def read(text: str) -> Equation:
+    return read_equation(text)
+
+
+@given(TERMS, TERMS)
+def test_a_text_is_read_as_it_was_written(left: Term, right: Term) -> None:
+    assert read(equation_text((left, right))) == (left, right)
+
+
+@given(st.text(max_size=60) | st.text(alphabet="ab01+*() =", max_size=60))
+def test_any_other_text_is_refused_by_a_value_error(text: str) -> None:
+    try:
+        equation = read(text)
+    except ValueError:
+        return
+    assert read(equation_text(equation)) == equation
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a", "a = b = c", "a+b+c = a", "(a = a", "a) = a", "() = a", "a+ = a", "e = a", "((a+b) = a", "a = ²", "(" * 150],
+)
+def test_what_is_no_equation_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        read(text)
+
+
+def test_too_large_a_term_is_refused() -> None:
+    deep = "a"
+    for _ in range(MOST_OPERATORS):
+        deep = f"({deep}+a)"
+    assert size(read(f"{deep} = a")[0]) == MOST_OPERATORS
+    with pytest.raises(ValueError, match="operators"):
+        read(f"({deep}+a) = a")
+
+
+@given(TERMS, TERMS, st.tuples(*[st.integers(0, 9)] * 4))
+def test_every_rule_keeps_the_value(left: Term, right: Term, values: tuple[int, ...]) -> None:
+    named = dict(zip("abcd", values, strict=True))
+    for _, after in successors((left, right)):
+        assert [value(side, named) for side in after] == [value(left, named), value(right, named)]
+        assert max(map(size, after)) <= MOST_OPERATORS
+
+
+@pytest.mark.parametrize(
+    ("before", "tactic", "after"),
+    [
+        ("a+b = c", "comm 1", "b+a = c"),
+        ("c = a*b", "comm 1", "c = b*a"),  # operators are counted through both sides
+        ("a+(b+c) = d", "left 1", "(a+b)+c = d"),
+        ("a+(b+c) = d", "left 2", None),
+        ("a+(b*c) = d", "left 1", None),
+        ("(a*b)*c = d", "right 2", "a*(b*c) = d"),
+        ("a*(b+c) = d", "dist 1", "(a*b)+(a*c) = d"),
+        ("(a+b)*c = d", "dist 2", None),
+        ("(a*b)+(a*c) = d", "fact 2", "a*(b+c) = d"),
+        ("(a*b)+(c*a) = d", "fact 2", None),
+        ("b+0 = d", "zero 1", "b = d"),
+        ("b*0 = d", "zero 1", "0 = d"),
+        ("0+b = d", "zero 1", None),
+        ("b*1 = d", "one 1", "b = d"),
+        ("b+1 = d", "one 1", None),
+        ("a+a = d", "comm 1", None),  # it would change nothing
+        ("a+b = d", "comm 2", None),
+        ("a+b = d", "comm 0", None),
+    ],
+)
+def test_rules_by_hand(before: str, tactic: str, after: str | None) -> None:
+    rule, number = tactic.split()
+    found = rewritten(read(before), rule, int(number))
+    assert (found and equation_text(found)) == after
+
+
+def test_operators_are_numbered_in_the_order_of_the_text() -> None:
+    assert numbered(read("(a+b)*c = 1*(0+b)")) == "(a +1 b) *2 c = 1 *3 (0 +4 b)"
+
+
+def test_a_rule_that_would_outgrow_the_bound_does_not_apply() -> None:
+    factor: Term = "a"
+    for _ in range(5):
+        factor = ("*", factor, "b")
+    equation = (("*", factor, ("+", "c", factor)), "a")  # 12 operators; distributed it would have 18
+    assert size(equation[0]) == MOST_OPERATORS
+    assert all(rewritten(equation, "dist", number) is None for number in range(1, 13))
+
+
+def test_a_lemma_is_used_at_its_first_occurrence() -> None:
+    lemma = read("a+b = b+a")
+    assert with_lemma(read("(c*(a+b))+(a+b) = a"), lemma) == read("(c*(b+a))+(a+b) = a")
+    assert with_lemma(read("c = (a+b)"), lemma) == read("c = (b+a)")
+    assert with_lemma(read("c = b+a"), lemma) is None
+
+
+@given(TERMS)
+def test_successors_are_what_tactics_do(term: Term) -> None:
+    equation = (term, "a")
+    found = dict(successors(equation))
+    for rule in RULES:
+        for number in range(1, size(term) + 2):
+            assert found.get(f"{rule} {number}") == rewritten(equation, rule, number)
+    assert term_text(term) in equation_text(equation)
