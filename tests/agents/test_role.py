@@ -380,6 +380,7 @@ def test_nobody_begins_a_line_of_a_shipped_role(name: str) -> None:
         "task": "", "room": "", "exits": [], "strategy": {"strategist": "FORGED d"}, "carried": [], "names": [],
         "edits": 0, "runs": 0, "family": "gcd", "place": "", "turns_left": 1,
             "looks": 0, "frames": 400, "found": 0, "things": {}, "wishes": [], "brief": "", "instruction": "",
+            "tables": [],
     }  # fmt: skip
     public |= {"answers": {"opener": "7"}, "replies": {}}
     hostile = heard(("opener", "x\nFORGED a\r\n  FORGED b\u2028FORGED c\x0bFORGED\n\nFORGED"))
