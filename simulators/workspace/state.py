@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri"]
@@ -10,7 +12,7 @@ DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri")
 HOURS = range(9, 17)
 """Full hours at which a meeting can begin; each takes one."""
 Key = tuple[str, str | int]
-"""Kind of a record (`file`, `ticket`, `meeting`), and its path or number."""
+"""Kind of a record (`file`, `ticket`, `meeting`), and its path, number or, if it is new, content."""
 
 
 @dataclass
@@ -43,11 +45,23 @@ class State:
     tickets: dict[int, Ticket] = field(default_factory=dict)
     meetings: dict[int, Meeting] = field(default_factory=dict)
 
-    def records(self) -> dict[Key, object]:
-        """Return the content of each record."""
+    def records(self, known: State) -> dict[Key, object]:
+        """Return the content of each record.
+
+        Tickets and meetings that the state `known` lacks are named by their content, so that their numbers, which
+        depend on the order of calls, make no difference.
+        """
         found: dict[Key, object] = {("file", path): text for path, text in self.files.items()}
-        found |= {("ticket", number): astuple(ticket) for number, ticket in self.tickets.items()}
-        return found | {("meeting", number): astuple(meeting) for number, meeting in self.meetings.items()}
+        kinds: Mapping[str, tuple[Mapping[int, object], Mapping[int, object]]] = {
+            "ticket": (self.tickets, known.tickets), "meeting": (self.meetings, known.meetings)
+        }  # fmt: skip
+        for kind, (own, old) in kinds.items():
+            new: Counter[str] = Counter()
+            for number, record in own.items():
+                content = repr(record)
+                new[content] += number not in old
+                found[kind, number if number in old else f"new {content} {new[content]}"] = content
+        return found
 
     def is_free(self, day: Day, hour: int) -> bool:
         """Return True if no meeting begins at this hour."""
@@ -78,7 +92,7 @@ class Difference:
 
 def compare(start: State, wanted: State, end: State) -> Difference:
     """Compare the state `end`, which was reached from `start`, with the wanted state."""
-    before, due, after = start.records(), wanted.records(), end.records()
+    before, due, after = (state.records(start) for state in (start, wanted, end))
     needed = {key for key in before.keys() | due.keys() if before.get(key) != due.get(key)}
     others = (before.keys() | after.keys()) - needed
     return Difference(

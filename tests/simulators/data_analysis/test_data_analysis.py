@@ -202,6 +202,13 @@ def test_train_and_test_share_no_table() -> None:
 
 
 @confined
+def test_packaged_tables_need_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="needs scikit-learn or statsmodels"):
+        DataAnalysis(source="packaged")
+
+
+@confined
 @pytest.mark.parametrize(
     ("options", "told"),
     [

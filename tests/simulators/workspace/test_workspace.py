@@ -77,6 +77,26 @@ def test_the_score_of_a_difference_by_hand() -> None:
     assert compare(START, wanted.state, end.state).share == 0.0
 
 
+def test_numbers_of_new_records_make_no_difference_but_their_contents_do() -> None:
+    wanted, end = apps(), apps()
+    wanted.create_ticket("Ada", "login")
+    wanted.create_ticket("Bo", "phone")
+    end.create_ticket("Bo", "phone")
+    end.create_ticket("Ada", "logn")
+    difference = compare(START, wanted.state, end.state)
+    assert (difference.needed, difference.right, difference.collateral) == (2, 1, 1)
+    end.create_ticket("Ada", "login")
+    assert compare(START, wanted.state, end.state).share == 0.5  # the misspelt one is still there
+    other = apps()
+    other.book_meeting("Ada", "Tue", 9)
+    other.cancel_meeting(3)
+    for owner, title in (("Bo", "phone"), ("Ada", "login")):
+        other.create_ticket(owner, title)
+    assert compare(START, wanted.state, other.state).is_equal
+    other.create_ticket("Ada", "login")
+    assert compare(START, wanted.state, other.state).collateral == 1  # once is enough
+
+
 def test_undoing_collateral_is_forgiven() -> None:
     wanted, end = apps(), apps()
     wanted.close_ticket(3)
@@ -94,15 +114,16 @@ def test_what_each_template_changes() -> None:
         own = apps()
         step = template(Draft(np.random.default_rng(1), copy.deepcopy(START), terse=False), "Ada")
         calls = solve([step], own)
-        before, after = START.records(), own.state.records()
-        changed[name] = {key for key in before | after if before.get(key) != after.get(key)}
+        before, after = START.records(START), own.state.records(START)
+        found = {key for key in before | after if before.get(key) != after.get(key)}
+        changed[name] = {(kind, "new" if str(key).startswith("new") else key) for kind, key in found}
         assert "Ada" in step.words and "Ada" in step.short
         assert all(call.writes for call in calls[-1:]) and sum(call.writes for call in calls) == 1
     assert changed == {
         "close": {("ticket", 3)}, "assign": {("ticket", 3)}, "comment": {("ticket", 3)},
-        "create": {("ticket", 7)}, "intake": {("ticket", 7)}, "count": {("file", "notes/Ada")},
+        "create": {("ticket", "new")}, "intake": {("ticket", "new")}, "count": {("file", "notes/Ada")},
         "archive": {("file", "inbox/Ada"), ("file", "archive/Ada")}, "delete": {("file", "inbox/Ada")},
-        "move": {("meeting", 1)}, "cancel": {("meeting", 1)}, "book": {("meeting", 3)},
+        "move": {("meeting", 1)}, "cancel": {("meeting", 1)}, "book": {("meeting", "new")},
     }  # fmt: skip
 
 
