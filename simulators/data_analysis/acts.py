@@ -1,0 +1,45 @@
+"""Acts of the analyst: a cell of Python, a statement of SQL, or the answer."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+Verb = Literal["code", "sql", "answer"]
+MARKED = re.compile(
+    r"```[ \t]*(?P<fence>python|py|sql)[ \t]*\n(?P<block>.*?)(?:```|\Z)"
+    r"|<(?P<tag>code|sql|answer)>(?P<inner>.*?)(?:</(?P=tag)>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+WORDED = re.compile(r"\s*(code|sql|answer)\b:?[ \t]*(.*)", re.DOTALL | re.IGNORECASE)
+FENCE = re.compile(r"\A\s*```[ \t]*(python|py|sql)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
+LONGEST_ANSWER = 200
+
+
+class Act(NamedTuple):
+    """An act: its verb and its text."""
+
+    verb: Verb
+    text: str
+
+
+def read_act(reply: str) -> Act | None:
+    """Return the first act in a reply, or None.
+
+    Acts are fences (```` ```python ````, ```` ```sql ````) and tags (`<code>`, which may hold a fence, `<sql>`,
+    `<answer>`) anywhere. A reply without them may begin with the word `code`, `sql` or `answer`.
+    """
+    if found := MARKED.search(reply):
+        name, text = found["fence"] or found["tag"], found["block"] or found["inner"] or ""
+    elif found := WORDED.match(reply):
+        name, text = found[1], found[2]
+    else:
+        return None
+    name = name.lower()
+    if name == "code" and (fenced := FENCE.match(text)):
+        name, text = (fenced[1] or "code").lower(), fenced[2]
+    if name == "answer":
+        lines = text.strip().splitlines()
+        text = lines[0][:LONGEST_ANSWER] if lines else ""
+    verb: Verb = "sql" if name == "sql" else "answer" if name == "answer" else "code"
+    return Act(verb, text.strip("\n") if verb == "code" else text.strip()) if text.strip() else None

@@ -1,0 +1,82 @@
+"""Parts of real tables that installed libraries bring: scikit-learn (extra `recommender`), statsmodels (`clinic`)."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from simulators.data_analysis.tables import Data, Table, Value
+
+PARTS = 5
+"""Parts of a packaged table without common rows, each of which is a table of its own."""
+
+
+class Packaged(NamedTuple):
+    """A packaged table: its library and file there, the column of groups, numeric columns, and the column of years."""
+
+    library: str
+    file: str
+    group: str
+    numbers: tuple[str, ...]
+    date: str = ""
+
+
+PACKAGED: Mapping[str, Packaged] = {
+    "iris": Packaged(
+        "sklearn", "datasets/data/iris.csv", "species", ("sepal_length", "sepal_width", "petal_length", "petal_width")
+    ),
+    "wine": Packaged(
+        "sklearn", "datasets/data/wine_data.csv", "cultivar",
+        ("alcohol", "malic_acid", "ash", "alcalinity", "magnesium", "phenols"),
+    ),
+    "grunfeld": Packaged(
+        "statsmodels", "datasets/grunfeld/grunfeld.csv", "firm", ("invest", "value", "capital"), "year"
+    ),
+    "macrodata": Packaged(
+        "statsmodels", "datasets/macrodata/macrodata.csv", "quarter", ("realgdp", "cpi", "unemp"), "year"
+    ),
+}  # fmt: skip
+
+
+def identities() -> list[str]:
+    """Return the identities of all parts of the installed packaged tables, such as `iris 0`."""
+    return [f"{name} {part}" for name, _ in _installed() for part in range(PARTS)]
+
+
+def load(identity: str) -> Data:
+    """Return a part of a packaged table by its identity: every fifth row."""
+    name, _, part = identity.partition(" ")
+    packaged, path = PACKAGED[name], dict(_installed())[name]
+    header, *lines = csv.reader(io.StringIO(path.read_text("utf-8")))
+    lines = lines[int(part) :: PARTS]
+    if packaged.library == "sklearn":  # the header holds counts, then the names of the classes, which come last
+        table = Table(name, (packaged.group, *packaged.numbers), tuple(_classified(header[2:], packaged, lines)))
+    else:
+        columns = (packaged.group, *packaged.numbers, packaged.date)
+        table = Table(name, columns, tuple(_placed(header, packaged, lines)))
+    return Data(table, (packaged.group,), packaged.numbers, packaged.date)
+
+
+def _classified(labels: list[str], packaged: Packaged, lines: list[list[str]]) -> Iterator[tuple[Value, ...]]:
+    for line in lines:
+        yield (labels[int(line[-1])], *map(float, line[: len(packaged.numbers)]))
+
+
+def _placed(header: list[str], packaged: Packaged, lines: list[list[str]]) -> Iterator[tuple[Value, ...]]:
+    for line in lines:
+        given = dict(zip(header, line, strict=True))
+        group = given[packaged.group]
+        label = f"Q{group}" if packaged.group == "quarter" else group
+        yield (label, *(float(given[name]) for name in packaged.numbers), int(float(given[packaged.date])))
+
+
+def _installed() -> Iterator[tuple[str, Path]]:
+    """Yield the name and path of each packaged table whose library is there, which is not imported."""
+    for name, packaged in PACKAGED.items():
+        found = importlib.util.find_spec(packaged.library)
+        if found and found.origin and (path := Path(found.origin).parent / packaged.file).is_file():
+            yield name, path

@@ -1,0 +1,72 @@
+"""Scripted players of data analysis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from games.contracts import TOOL, View
+from simulators.base import Answer
+from simulators.data_analysis.questions import Question
+from simulators.data_analysis.session import ERROR
+from simulators.data_analysis.tables import Data
+
+
+class Match(Protocol):
+    """Attributes of a match that its players use."""
+
+    question: Question
+    data: Data
+    kind: str
+
+
+def _analyst(game: Match, seed: int, flawed: bool) -> Answer:
+    """Return a player that runs SQL, or Python where there is no database, and answers what was returned.
+
+    With `flawed` it leaves out the last condition or takes another measure half of the time, and three times in ten
+    first runs code that fails.
+    """
+    rng = np.random.default_rng([seed, 1])
+    fails, errs = flawed and rng.random() < 0.3, flawed and rng.random() < 0.5
+
+    def act(seen: View) -> str:
+        nonlocal fails
+        shown = [message.text for message in seen.messages if message.sender == TOOL]
+        if shown and not shown[-1].startswith(ERROR):
+            return f"answer {_value(shown[-1])}"
+        code = game.question.mistaken if errs else game.question.code
+        text = f"sql {code.sql}" if code.sql and game.kind == "sqlite" else f"code\n{code.python}"
+        broken, fails = fails, False
+        return f"{text} )" if broken else text
+
+    return act
+
+
+def _value(text: str) -> str:
+    """Return the only value in a result: JSON of SQL, or what Python printed."""
+    try:
+        return str(json.loads(text)["rows"][0][0])
+    except (ValueError, KeyError, TypeError, IndexError):
+        return text
+
+
+def _random(game: Match, seed: int) -> Answer:
+    """Return a player that answers one of the group's values, or a whole number below 10."""
+    rng = np.random.default_rng([seed, 1])
+
+    def act(seen: View) -> str:
+        labels = sorted({str(value) for column in game.data.groups for value in game.data.main.values(column)})
+        return f"answer {rng.choice([*labels, *map(str, range(10))])}"
+
+    return act
+
+
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+    "noop": lambda game, seed: lambda seen: "answer ?",
+    "random": _random,
+    "oracle": lambda game, seed: _analyst(game, seed, flawed=False),
+    "flawed": lambda game, seed: _analyst(game, seed, flawed=True),
+}

@@ -1,0 +1,284 @@
+"""Questions about tables: a measure of rows that up to two conditions leave, in words, SQL, Python and pandas.
+
+Taxonomy: conditions are filter (a value or a bound), since (a date), join (an attribute in the side table) and nested
+(a bound that is itself a mean); measures are aggregate (count, sum, mean, min, max), group (the group with the largest
+sum), trend (the month or year with the largest sum) and correlation. The depth is 1 + the number of conditions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from simulators.data_analysis.tables import Data, Value, literal
+
+Element = TypeVar("Element")
+TOLERANCE = 0.01
+"""Largest difference of a right number, which is thus right with two decimals."""
+LEAST_ROWS = {False: 5, True: 2}
+"""Rows that conditions must leave, by `terse`."""
+MARGIN = 0.05
+"""Least lead of the largest sum over the second largest, so that rounding decides nothing."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on rows: its kind, its words, the same in few tokens, and code for SQL and Python (a row is `r`)."""
+
+    kind: str
+    words: str
+    short: str
+    sql: str
+    python: str
+    mask: Callable[[pd.DataFrame], pd.Series]
+    """Mask of the joined frame."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is asked of the rows: its kind, words, short words, SQL (select list, and what follows the conditions).
+
+    `python` is an expression over `rows`. `sql` is ("", "") if SQLite has no function for it.
+    """
+
+    kind: str
+    words: str
+    short: str
+    sql: tuple[str, str]
+    python: str
+    value: Callable[[pd.DataFrame], Value | None]
+    """Right answer, None if it is undefined or nearly tied."""
+
+
+class Code(NamedTuple):
+    """Code that answers a question: an SQL statement, "" if SQLite cannot, and Python over lists of dicts by name."""
+
+    sql: str
+    python: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with its right answer and code that finds it."""
+
+    words: str
+    short: str
+    kinds: tuple[str, ...]
+    answer: Value
+    code: Code
+    """Code that finds the answer."""
+    mistaken: Code
+    """Code without the last condition or, if there is none, with another measure."""
+
+    @property
+    def depth(self) -> int:
+        """Number of composed operations."""
+        return len(self.kinds)
+
+    def is_right(self, text: str) -> bool:
+        """Return True for the right answer: a number within `TOLERANCE`, or the same text in any case."""
+        text = text.strip().strip(".\"'`").strip()
+        if isinstance(self.answer, str):
+            return text.casefold() == self.answer.casefold()
+        try:
+            return abs(float(text.replace(",", "")) - self.answer) <= TOLERANCE + 1e-9
+        except ValueError:
+            return False
+
+
+def ask(data: Data, frame: pd.DataFrame, rng: np.random.Generator, depth: int, terse: bool) -> Question | None:
+    """Compose a question of this depth about tables and their frame. Returns None if it has no defined answer."""
+    measures = list(_measures(data, rng, terse))
+    measure = _pick(rng, measures)
+    others = [one for one in measures if one.short != measure.short]
+    conditions: list[Condition] = []
+    for _ in range(depth - 1):
+        kinds = {one.kind for one in conditions}
+        conditions.append(_pick(rng, [one for one in _conditions(data, frame, rng) if one.kind not in kinds]))
+    masks = [condition.mask(frame) for condition in conditions]
+    rows = _all(frame, masks)
+    answer = measure.value(rows) if len(rows) >= LEAST_ROWS[terse] else None
+    if answer is None:
+        return None
+    for index in range(len(masks)):  # each condition has to matter
+        if _alike(answer, measure.value(_all(frame, masks[:index] + masks[index + 1 :]))):
+            return None
+    where = " and ".join(one.words for one in conditions)
+    return Question(
+        words=f"{measure.words}{', counting only rows ' * bool(where)}{where}?",
+        short=" ".join([measure.short, *(one.short for one in conditions)]),
+        kinds=(*(one.kind for one in conditions), measure.kind),
+        answer=answer,
+        code=_code(data, measure, conditions),
+        mistaken=_code(data, measure if conditions else _pick(rng, others), conditions[:-1]),
+    )
+
+
+def _all(frame: pd.DataFrame, masks: list[pd.Series]) -> pd.DataFrame:
+    """Return the rows on which all masks agree."""
+    for mask in masks:
+        frame = frame[mask.loc[frame.index]]
+    return frame
+
+
+def _alike(answer: Value, other: Value | None) -> bool:
+    if isinstance(answer, str) or isinstance(other, str) or other is None:
+        return answer == other
+    return abs(answer - other) <= 2 * TOLERANCE
+
+
+def _code(data: Data, measure: Measure, conditions: list[Condition]) -> Code:
+    """Return the code for a measure of the rows that the conditions leave."""
+    source, look_up = data.main.name, ""
+    if data.side is not None and any(one.kind == "join" for one in conditions):
+        key, column = data.side.columns
+        source = f"{source} join {data.side.name} using({key})"
+        look_up = f"of = {{s[{key!r}]: s[{column!r}] for s in {data.side.name}}}\n"
+    select, rest = measure.sql
+    where = " and ".join(one.sql for one in conditions)
+    parts = [f"select {select} from {source}", f"where {where}" * bool(where), rest]
+    tests = " and ".join(one.python for one in conditions) or "True"
+    return Code(
+        sql=" ".join(part for part in parts if part) if select else "",
+        python=f"{look_up}rows = [r for r in {data.main.name} if {tests}]\nprint({measure.python})",
+    )
+
+
+def joined(data: Data) -> pd.DataFrame:
+    """Return the main table as a frame, with the side table's attribute."""
+    columns: dict[str, list[Value]] = {name: data.main.values(name) for name in data.main.columns}
+    if data.side is not None:
+        key, name = data.side.columns
+        attribute = dict(zip(data.side.values(key), data.side.values(name), strict=True))
+        columns[name] = [attribute[value] for value in columns[key]]
+    return pd.DataFrame(columns)
+
+
+def _conditions(data: Data, frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[Condition]:
+    """Yield a condition of each kind that the tables allow."""
+    if rng.random() < 0.5:
+        yield _equals(_pick(rng, list(data.groups)), frame, rng)
+    else:
+        yield _above(_pick(rng, list(data.numbers)), data, rng)
+    yield _nested(_pick(rng, list(data.numbers)), data.main.name)
+    if data.side is not None:
+        yield _joins(data, frame, rng)
+    if data.date:
+        yield _since(data, data.date)
+
+
+def _equals(column: str, frame: pd.DataFrame, rng: np.random.Generator) -> Condition:
+    value = str(_pick(rng, sorted(set(frame[column]))))
+    return Condition(
+        "filter", f"with {column} {value}", f"{column}={value}",
+        f"{column}={literal(value)}", f"r[{column!r}]=={value!r}", lambda frame: frame[column] == value,
+    )  # fmt: skip
+
+
+def _above(column: str, data: Data, rng: np.random.Generator) -> Condition:
+    bound = _pick(rng, sorted(data.main.values(column))[1:-1])
+    return Condition(
+        "filter", f"with {column} above {bound}", f"{column}>{bound}", f"{column}>{bound}", f"r[{column!r}]>{bound}",
+        lambda frame: frame[column] > bound,
+    )  # fmt: skip
+
+
+def _nested(column: str, name: str) -> Condition:
+    return Condition(
+        "nested", f"with {column} above the mean {column} of all rows", f"{column}>mean",
+        f"{column}>(select avg({column}) from {name})", f"r[{column!r}]*len({name})>sum(q[{column!r}] for q in {name})",
+        lambda frame: frame[column] > frame[column].mean(),
+    )  # fmt: skip
+
+
+def _since(data: Data, date: str) -> Condition:
+    bound = sorted(data.main.values(date))[len(data.main.rows) // 3]
+    return Condition(
+        "since", f"with {date} {bound} or later", f"{date}>={bound}", f"{date}>={literal(bound)}",
+        f"r[{date!r}]>={bound!r}", lambda frame: frame[date] >= bound,
+    )  # fmt: skip
+
+
+def _joins(data: Data, frame: pd.DataFrame, rng: np.random.Generator) -> Condition:
+    assert data.side is not None
+    key, column = data.side.columns
+    value = str(_pick(rng, sorted(set(frame[column]))))
+    return Condition(
+        "join", f"whose {key} has the {column} {value} in {data.side.name}", f"{column}={value}",
+        f"{column}={literal(value)}", f"of[r[{key!r}]]=={value!r}", lambda frame: frame[column] == value,
+    )  # fmt: skip
+
+
+def _measures(data: Data, rng: np.random.Generator, terse: bool) -> Iterator[Measure]:
+    """Yield a measure of each kind that the tables allow; aggregates come twice, as they are of five kinds."""
+    number, group, name = _pick(rng, list(data.numbers)), _pick(rng, list(data.groups)), data.main.name
+    for _ in range(2):
+        yield _aggregate(str(_pick(rng, ["count", "sum", "min", "max"] + ["mean"] * (not terse))), number, name)
+    yield Measure(
+        "group", f"Which {group} has the largest total {number} in {name}", f"top {group} {number}",
+        (group, f"group by {group} order by sum({number}) desc limit 1"), _largest(f"r[{group!r}]", number),
+        lambda frame: _top(frame.groupby(group)[number].sum()),
+    )  # fmt: skip
+    if data.date:
+        date = data.date
+        period, python, sql = ("month", f"r[{date!r}][:7]", f"substr({date},1,7)")
+        if date == "year":
+            period, python, sql = "year", f"r[{date!r}]", date
+        yield Measure(
+            "trend", f"Which {period}{' (as 2024-01)' * (period == 'month')} has the largest total {number} in {name}",
+            f"top {period} {number}", (sql, f"group by 1 order by sum({number}) desc limit 1"),
+            _largest(python, number),
+            lambda frame: _top(frame.groupby(frame[date] if date == "year" else frame[date].str[:7])[number].sum()),
+        )  # fmt: skip
+    if not terse:
+        one, two = (str(column) for column in rng.permutation(list(data.numbers))[:2])
+        yield Measure(
+            "correlation", f"What is the correlation (Pearson) of {one} and {two} in {name}", f"corr {one} {two}",
+            ("", ""), f"__import__('statistics').correlation([r[{one!r}] for r in rows], [r[{two!r}] for r in rows])",
+            lambda frame: _defined(frame[one].corr(frame[two])),
+        )  # fmt: skip
+
+
+def _aggregate(function: str, number: str, name: str) -> Measure:
+    column = f"[r[{number!r}] for r in rows]"
+    sql, python = {
+        "count": ("count(*)", "len(rows)"), "sum": (f"sum({number})", f"sum({column})"),
+        "mean": (f"avg({number})", f"sum({column})/len(rows)"), "min": (f"min({number})", f"min({column})"),
+        "max": (f"max({number})", f"max({column})"),
+    }[function]  # fmt: skip
+    words = {"count": f"How many rows are in {name}", "sum": f"What is the total {number} in {name}"}
+    extreme = {"min": "smallest", "max": "largest"}.get(function, function)
+    return Measure(
+        "aggregate", words.get(function, f"What is the {extreme} {number} in {name}"),
+        function if function == "count" else f"{function} {number}", (sql, ""), python,
+        lambda frame: len(frame) if function == "count" else _defined(frame[number].agg(function)),
+    )  # fmt: skip
+
+
+def _largest(key: str, number: str) -> str:
+    """Return Python for the key of the rows with the largest sum of `number`."""
+    return f"max({{{key} for r in rows}}, key=lambda k: sum(r[{number!r}] for r in rows if {key} == k))"
+
+
+def _top(sums: pd.Series) -> Value | None:
+    """Return the label of the largest sum, or None if it is the only one or leads by less than `MARGIN`."""
+    ordered = sums.sort_values(ascending=False)
+    if len(ordered) < 2 or ordered.iloc[0] - ordered.iloc[1] < MARGIN:
+        return None
+    label = ordered.index[0]
+    return label if isinstance(label, str) else int(label)
+
+
+def _defined(value: float) -> Value | None:
+    """Return a number as Python's own, None if it is undefined."""
+    value = float(value)
+    return None if math.isnan(value) else int(value) if value.is_integer() else value
+
+
+def _pick(rng: np.random.Generator, among: list[Element]) -> Element:
+    return among[int(rng.integers(len(among)))]

@@ -1,0 +1,105 @@
+"""Python and SQL of a match. State is kept as code: a cell runs after the earlier ones, in a new confined process.
+
+So a match holds texts alone, however long it lasts, and can be cloned. There is no pandas in the cell.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from games.slow import slowly
+from simulators.confine.code import run_python
+from simulators.confine.sql import Database, Limits
+from simulators.data_analysis.tables import Data, Kind
+
+SECONDS = 2.0
+"""CPU seconds of a cell and all earlier ones."""
+OUTPUT = 1_500
+"""Maximum number of bytes that a cell prints."""
+MOST_CODE = 30_000
+"""Maximum number of characters of all cells that are kept."""
+ERROR = "Error: "
+DATABASE = "data.db"
+
+CELL = f"""
+import ast, contextlib, io, json, sqlite3, sys
+job = json.load(sys.stdin)
+for name, text in job["files"].items():
+    with open(name, "w") as file:
+        file.write(text)
+if job["script"]:
+    with contextlib.closing(sqlite3.connect({DATABASE!r})) as database:
+        database.executescript(job["script"])
+space = {{"__name__": "__main__"}}
+for name, columns, rows in job["tables"]:
+    space[name] = [dict(zip(columns, row)) for row in rows]
+def run(text):
+    tree = ast.parse(text, "<cell>")
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "<cell>", "exec"), space)
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), space)
+        if value is not None:
+            print(value)
+try:
+    with contextlib.redirect_stdout(io.StringIO()):
+        for text in job["earlier"]:
+            run(text)
+    run(job["cell"])
+except BaseException as error:
+    sys.stdout.flush()
+    print(f"{ERROR}{{type(error).__name__}}: {{error}}", file=sys.stderr)
+"""
+"""Program of every run. It writes the files, names each table as a list of dicts, and runs the cells in one namespace;
+the value of a last expression is printed. What earlier cells print is not shown again."""
+
+
+@dataclass
+class Session:
+    """Tables and the cells that ran without an error."""
+
+    data: Data
+    kind: Kind
+    cells: list[str] = field(default_factory=list)
+
+    def python(self, cell: str) -> str:
+        """Run a cell after all earlier ones and return what it prints, or a text with an error.
+
+        A cell with an error leaves no trace.
+        """
+        if sum(map(len, self.cells)) + len(cell) > MOST_CODE:
+            return f"{ERROR}all cells may have {MOST_CODE:,} characters"
+        job = {
+            "files": self.data.files(self.kind), "script": self.data.script() if self.kind == "sqlite" else "",
+            "tables": [(table.name, table.columns, table.rows) for table in self.data.tables],
+            "earlier": self.cells, "cell": cell,
+        }  # fmt: skip
+        outcome = slowly(run_python, CELL, seconds=SECONDS, output_bytes=OUTPUT, stdin=json.dumps(job))
+        text = "".join(char for char in outcome.observation() if char == "\n" or char.isprintable())
+        if not outcome.reason and not outcome.stderr:
+            self.cells.append(cell)
+            return text
+        return text if text.startswith(ERROR) else f"{ERROR}{text}"
+
+    def sql(self, statement: str, terse: bool) -> str:
+        """Run one SQL statement that reads and return its rows, or a text with an error. Nothing is kept.
+
+        The result is JSON; with `terse`, values alone, rows separated by `;`.
+        """
+        text = slowly(query, self.data.script(), statement)
+        return _values(text) if terse and not text.startswith(ERROR) else text
+
+
+def query(script: str, statement: str) -> str:
+    """Fill a new database by the script and run a model's statement on it."""
+    return Database(script, Limits(characters=OUTPUT)).query(statement)
+
+
+def _values(text: str) -> str:
+    """Return the values of a result in JSON; the text itself if it was cut."""
+    try:
+        rows = json.loads(text)["rows"]
+    except (ValueError, KeyError, TypeError):
+        return text
+    return "; ".join(" ".join(map(str, row)) for row in rows) or "-"

@@ -1,0 +1,100 @@
+"""Scripted players of a workspace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from games.contracts import View
+from simulators.base import Answer
+from simulators.workspace.apps import SHORT
+from simulators.workspace.state import State
+from simulators.workspace.tasks import Call
+
+DONE = "done"
+
+
+class Match(Protocol):
+    """Attributes of a match that its players use."""
+
+    terse: bool
+    start: State
+    solution: Sequence[Call]
+
+
+def written(call: Call, terse: bool) -> str:
+    """Return a call as text: `close_ticket(ticket=7)`, in terse mode `end(7)`."""
+    if terse:
+        return f"{SHORT[call.tool]}({','.join(json.dumps(value) for value in call.arguments.values())})"
+    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.arguments.items())
+    return f"{call.tool}({given})"
+
+
+def _player(acts: Callable[[Match, np.random.Generator], Iterator[str]]) -> Callable[[Match, int], Answer]:
+    """Return a factory of players that write these acts, and then that they are done."""
+
+    def make(game: Match, seed: int) -> Answer:
+        plan: Iterator[str] | None = None
+
+        def act(seen: View) -> str:
+            nonlocal plan
+            plan = plan or acts(game, np.random.default_rng([seed, 1]))
+            return next(plan, DONE)
+
+        return act
+
+    return make
+
+
+def _oracle(game: Match, rng: np.random.Generator) -> Iterator[str]:
+    return (written(call, game.terse) for call in game.solution)
+
+
+def _flawed(game: Match, rng: np.random.Generator) -> Iterator[str]:
+    """Yield the oracle's calls. Half of the time one write is left out or is about another number or hour.
+
+    Three times in ten a write is first tried with a wrong argument, refused, and repaired.
+    """
+    writes = [index for index, call in enumerate(game.solution) if call.writes]
+    wrong = int(rng.choice(writes)) if rng.random() < 0.5 else -1
+    fumbled = int(rng.choice(writes)) if rng.random() < 0.3 else -1
+    for index, call in enumerate(game.solution):
+        if index == fumbled:
+            yield written(_invalid(call), game.terse)
+        if index != wrong:
+            yield written(call, game.terse)
+        elif other := _otherwise(game, call, rng):
+            yield written(other, game.terse)
+
+
+def _invalid(call: Call) -> Call:
+    """Return the call with a first argument that exists nowhere: number 0, or a text that is no path and no name."""
+    name, value = next(iter(call.arguments.items()))
+    return Call(call.tool, {**call.arguments, name: 0 if isinstance(value, int) else "?"})
+
+
+def _otherwise(game: Match, call: Call, rng: np.random.Generator) -> Call | None:
+    """Return the call about another ticket or meeting half of the time, and otherwise None."""
+    known: Mapping[str, Mapping[int, object]] = {"ticket": game.start.tickets, "meeting": game.start.meetings}
+    for name, records in known.items():
+        others = [number for number in records if number != call.arguments.get(name)]
+        if name in call.arguments and others and rng.random() < 0.5:
+            return Call(call.tool, {**call.arguments, name: int(rng.choice(others))})
+    return None
+
+
+def _random(game: Match, seed: int) -> Answer:
+    """Return a player of random listed acts."""
+    rng = np.random.default_rng([seed, 1])
+    return lambda seen: str(seen.legal[int(rng.integers(len(seen.legal)))]) if seen.legal else DONE
+
+
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+    "noop": lambda game, seed: lambda seen: DONE,
+    "random": _random,
+    "oracle": _player(_oracle),
+    "flawed": _player(_flawed),
+}

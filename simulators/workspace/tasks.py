@@ -1,0 +1,212 @@
+"""Tasks of a workspace: templates of steps, each about one person, and the calls that do them.
+
+A step's plan is a function that makes calls and reads their data, so it is right in whatever state earlier steps left.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simulators.workspace.apps import READS, Apps
+from simulators.workspace.state import DAYS, HOURS, Day, State
+
+Do = Callable[..., Any]
+"""Make a call, `do(tool, **arguments)`, and return its data."""
+TITLES = ("printer", "login", "invoice", "keyboard", "phone", "licence", "backup", "screen")
+TITLES_TERSE = ("p", "l", "i", "k")
+REMARKS = ("seen", "waiting", "urgent", "call back")
+
+
+class Call(NamedTuple):
+    """A call of a plan: a tool's full name and its arguments."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def writes(self) -> bool:
+        """Whether the call changes the state."""
+        return self.tool not in READS
+
+
+class Step(NamedTuple):
+    """A step of a task: its words, the same in few tokens, and the plan that does it."""
+
+    words: str
+    short: str
+    plan: Callable[[Do], None]
+
+
+class Folders(NamedTuple):
+    """Names of the folders of a workspace."""
+
+    inbox: str = "inbox"
+    archive: str = "archive"
+    notes: str = "notes"
+
+
+TERSE_FOLDERS = Folders("i", "o", "n")
+
+
+class Draft(NamedTuple):
+    """What a template may use: the match's chance, its start state, and whether texts are terse."""
+
+    rng: np.random.Generator
+    state: State
+    terse: bool
+
+    @property
+    def folders(self) -> Folders:
+        """Names of the folders."""
+        return TERSE_FOLDERS if self.terse else Folders()
+
+    def pick(self, among: Any) -> Any:
+        """Return a random element."""
+        return among[int(self.rng.integers(len(among)))]
+
+    def day(self) -> Day:
+        """Return a random day."""
+        return DAYS[int(self.rng.integers(len(DAYS)))]
+
+
+def _oldest(do: Do, person: str) -> int:
+    """Return the number of the person's oldest open ticket."""
+    return int(max(do("find_tickets", owner=person, status="open"), key=lambda row: row["days"])["id"])
+
+
+def _close(draft: Draft, person: str) -> Step:
+    ages = sorted(one.days for one in draft.state.tickets.values() if one.owner == person and one.status == "open")
+    least = ages[-1] - 1 if len(ages) < 2 else int(draft.rng.integers(ages[0], ages[-1]))
+
+    def plan(do: Do) -> None:
+        for row in do("find_tickets", owner=person, status="open"):
+            if row["days"] > least:
+                do("close_ticket", ticket=row["id"])
+
+    return Step(f"close every ticket of {person} that is older than {least} days", f"end {person} over {least}", plan)
+
+
+def _assign(draft: Draft, person: str) -> Step:
+    other = draft.pick([name for name in draft.state.people if name != person])
+
+    def plan(do: Do) -> None:
+        do("assign_ticket", ticket=_oldest(do, person), person=other)
+
+    return Step(f"assign {person}'s oldest open ticket to {other}", f"give {person} to {other}", plan)
+
+
+def _comment(draft: Draft, person: str) -> Step:
+    remark = draft.pick(REMARKS)
+    text = remark[0] if draft.terse else remark
+
+    def plan(do: Do) -> None:
+        do("comment_ticket", ticket=_oldest(do, person), text=text)
+
+    return Step(f'comment "{text}" on {person}\'s oldest open ticket', f"say {text} to {person}", plan)
+
+
+def _create(draft: Draft, person: str) -> Step:
+    title = draft.pick(TITLES_TERSE if draft.terse else TITLES)
+
+    def plan(do: Do) -> None:
+        do("create_ticket", owner=person, title=title)
+
+    return Step(f'create a ticket for {person} with the title "{title}"', f"new {person} {title}", plan)
+
+
+def _intake(draft: Draft, person: str) -> Step:
+    path = f"{draft.folders.inbox}/{person}"
+
+    def plan(do: Do) -> None:
+        do("create_ticket", owner=person, title=do("read_file", path=path))
+
+    return Step(f"create a ticket for {person} whose title is the text of {path}", f"new {person} of {path}", plan)
+
+
+def _count(draft: Draft, person: str) -> Step:
+    path = f"{draft.folders.notes}/{person}"
+
+    def plan(do: Do) -> None:
+        do("write_file", path=path, text=str(len(do("find_tickets", owner=person, status="open"))))
+
+    return Step(f"write the number of {person}'s open tickets into {path}", f"total {person} in {path}", plan)
+
+
+def _archive(draft: Draft, person: str) -> Step:
+    path, to = f"{draft.folders.inbox}/{person}", f"{draft.folders.archive}/{person}"
+    return Step(f"move the file {path} to {to}", f"mv {path} {to}", lambda do: do("move_file", path=path, to=to))
+
+
+def _delete(draft: Draft, person: str) -> Step:
+    path = f"{draft.folders.inbox}/{person}"
+    return Step(f"delete the file {path}", f"rm {path}", lambda do: do("delete_file", path=path))
+
+
+def _meeting(do: Do, person: str) -> int:
+    """Return the number of the person's first meeting."""
+    return int(do("list_meetings", person=person)[0]["id"])
+
+
+def _move(draft: Draft, person: str) -> Step:
+    """Return the step that moves a meeting to an hour, or else to the next one: half of the time another is there."""
+    day, hour = draft.day(), int(draft.rng.integers(HOURS[0], HOURS[-1]))
+    taken = [one for one in draft.state.meetings.values() if one.person != person and one.hour < HOURS[-1]]
+    if taken and draft.rng.random() < 0.5:
+        day, hour = (one := draft.pick(taken)).day, one.hour
+
+    def plan(do: Do) -> None:
+        number = _meeting(do, person)
+        do("move_meeting", meeting=number, day=day, hour=hour if hour in do("free_hours", day=day) else hour + 1)
+
+    return Step(
+        f"move the meeting with {person} to {day} {hour}:00 if that hour is free, else to {hour + 1}:00",
+        f"move {person} {day} {hour} or {hour + 1}", plan,
+    )  # fmt: skip
+
+
+def _cancel(draft: Draft, person: str) -> Step:
+    def plan(do: Do) -> None:
+        do("cancel_meeting", meeting=_meeting(do, person))
+
+    return Step(f"cancel the meeting with {person}", f"drop {person}", plan)
+
+
+def _book(draft: Draft, person: str) -> Step:
+    day = draft.pick([one.day for one in draft.state.meetings.values()])
+
+    def plan(do: Do) -> None:
+        do("book_meeting", person=person, day=day, hour=do("free_hours", day=day)[0])
+
+    return Step(f"book a meeting with {person} at the first free hour of {day}", f"book {person} {day}", plan)
+
+
+TEMPLATES: Mapping[str, Callable[[Draft, str], Step]] = {
+    "close": _close, "assign": _assign, "comment": _comment, "create": _create, "intake": _intake, "count": _count,
+    "archive": _archive, "delete": _delete, "move": _move, "cancel": _cancel, "book": _book,
+}  # fmt: skip
+"""Templates by name; each makes a step about a person who has an open ticket, a file in the inbox and a meeting."""
+
+
+def solve(steps: list[Step], apps: Apps) -> list[Call]:
+    """Do the steps on these apps and return the calls. Raises ValueError for a step that fails or changes nothing."""
+    calls: list[Call] = []
+
+    def do(tool: str, **arguments: Any) -> Any:
+        calls.append(Call(tool, arguments))
+        return getattr(apps, tool)(**arguments)
+
+    for step in steps:
+        before = copy.deepcopy(apps.state)
+        step.plan(do)
+        if apps.state == before:
+            raise ValueError(f"nothing changes: {step.words}")
+    return calls
+
+
+def numbers(rng: np.random.Generator, low: int, high: int) -> Iterator[int]:
+    """Yield different whole numbers from `low` to below `high`, in random order."""
+    return iter(int(one) for one in rng.permutation(np.arange(low, high)))

@@ -1,0 +1,212 @@
+"""Game of one agent that changes the state of three apps by tool calls until a task in words is done (after ARTIST)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.base import IllegalAct, flag, whole_number
+from games.contracts import TOOL
+from simulators.base import Answer, Simulator
+from simulators.tools import Tool, describe, read_calls, run
+from simulators.workspace import players, tasks
+from simulators.workspace.apps import SHORT, Apps, tools
+from simulators.workspace.state import HOURS, Difference, compare
+from simulators.workspace.world import LETTERS, NAMES, draw_state
+
+AGENT = "agent"
+STATE, CALLS, INVALID = "state", "calls", "invalid"
+WEIGHTS: Mapping[str, float] = {STATE: 0.8, CALLS: 0.2}
+"""Payoff of a state as wanted, and of having called all required functions."""
+COST, MOST_COST = 0.05, 0.25
+"""Cost of an invalid call, and of all of them in a match."""
+ERROR = "Error: "
+
+
+class Workspace(Simulator):
+    """Game of one agent with tools over files, tickets and a calendar. Acts: up to four tool calls, or `done`.
+
+    A task is 1 to `steps` steps in words, each a template about a person. `done`, also as a call, or the act number
+    `max_turns` ends the match. Options besides Simulator's: steps 1 to 3; terse, for tiny models: short tool names,
+    texts and results, people called by letters; max_turns.
+
+    Reward parts, at the end: `state`, 0.8 × (records that had to change and are as wanted, less others that changed) /
+    (records that had to change), at least 0; `calls`, 0.2 × the share of required functions that were called without an
+    error. At once: `invalid`, -0.05 for a call that is answered by an error, at most -0.25 in a match. Success is a
+    state equal to the wanted one. The split divides pairs of template and person.
+    """
+
+    name = "workspace"
+    seats = (AGENT,)
+    whole_acts = True
+    stakes = MOST_COST
+    metadata: ClassVar[dict[str, Any]] = {"name": "workspace_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        STATE: "records as they should be", CALLS: "required functions were called", INVALID: "a call failed",
+    }  # fmt: skip
+    players: Mapping[str, Callable[[Workspace, int], Answer]] = players.PLAYERS
+
+    def __init__(self, *, steps: int = 2, terse: bool = False, max_turns: int | None = None, **options: Any) -> None:
+        self.steps, self.terse = whole_number("steps", steps, 1, 3), flag("terse", terse)
+        self.max_turns = whole_number("max_turns", 8 * self.steps if max_turns is None else max_turns, 1, 100)
+        super().__init__(talk=False, **options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Draw the steps' templates and people, a workspace with these and other people, and the wanted state."""
+        count = int(rng.integers(1, self.steps + 1))
+        while True:
+            pairs = self._pairs(rng, count)
+            others = [name for name in self._names if name not in {person for _, person in pairs}]
+            more = rng.choice(others, size=max(1, 3 - count) if self.terse else 4, replace=False).tolist()
+            people = [str(name) for name in rng.permutation([person for _, person in pairs] + more)]
+            start = draw_state(rng, people, self.terse)
+            draft = tasks.Draft(rng, start, self.terse)
+            steps = [tasks.TEMPLATES[template](draft, person) for template, person in pairs]
+            wanted = Apps(copy.deepcopy(start))
+            try:
+                self.solution = tasks.solve(steps, wanted)
+            except ValueError:  # the steps do not go together here
+                continue
+            break
+        self.templates = [template for template, _ in pairs]
+        self.task = "; ".join(step.short for step in steps) if self.terse else _sentence([step.words for step in steps])
+        self.start, self.wanted, self.apps = start, wanted.state, Apps(copy.deepcopy(start))
+        self.required = {call.tool for call in self.solution if call.tool != "free_hours"}
+        self._called: set[str] = set()
+        self._calls = self._errors = 0
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return LETTERS if self.terse else NAMES
+
+    def _pairs(self, rng: np.random.Generator, count: int) -> list[tuple[str, str]]:
+        """Draw `count` pairs of template and person of the split, with different templates and people."""
+        found: list[tuple[str, str]] = []
+        while len(found) < count:
+            pair = self.draw_entity(
+                lambda: (str(rng.choice(list(tasks.TEMPLATES))), str(rng.choice(self._names))), " ".join
+            )
+            if all(pair[0] != one[0] and pair[1] != one[1] for one in found):
+                found.append(pair)
+        return found
+
+    def rules(self) -> str:
+        """Return the tools and how to call them. In terse mode it is one sentence."""
+        if self.terse:
+            return f"Call {' '.join(SHORT.values())}."
+        return (
+            "You have files, tickets and a calendar, and a task. Change what it asks for and nothing else. Write one "
+            'tool call at a time, as name(argument="value") or in your own format, and read its result. '
+            f"Meetings begin at full hours from {HOURS[0]} to {HOURS[-1]}. A call that fails costs. When all is done, "
+            f"write done. {self.max_turns} acts in all. Tools:\n{describe(self._tools())}"
+        )
+
+    def _tools(self) -> list[Tool]:
+        return tools(self.apps, self.terse)
+
+    def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
+        """Return the definitions of the tools, none in terse mode."""
+        return () if self.terse else [tool.definition for tool in self._tools()]
+
+    def public(self) -> dict[str, Any]:
+        """Return the `task` in words and `left`, the remaining acts."""
+        return {"task": self.task, "left": self.max_turns - self.turns}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return {}: no seat has private facts."""
+        return {}
+
+    def legal(self, seat: str) -> list[str]:
+        """Return some acts: `done`, reads, and calls about numbers and paths that were shown. Others are legal too."""
+        calls = [tasks.Call(name, {}) for name in ("list_files", "find_tickets", "list_meetings")]
+        for one in sorted(self.apps.shown, key=str):
+            if isinstance(one, int):
+                calls += [tasks.Call("close_ticket", {"ticket": one})] * (one in self.apps.state.tickets)
+                calls += [tasks.Call("cancel_meeting", {"meeting": one})] * (one in self.apps.state.meetings)
+            elif one in self.apps.state.files:
+                calls += [tasks.Call(name, {"path": one}) for name in ("read_file", "delete_file")]
+        return [players.DONE, *(players.written(call, self.terse) for call in calls)]
+
+    def hidden(self) -> dict[str, tuple[str, ...]]:
+        """Return the texts of files that were not read yet, by path."""
+        return {path: (text,) for path, text in self.start.files.items() if text not in self.apps.shown}
+
+    def play(self, seat: str, act: str) -> str:
+        """Run the tool calls of an act and send the results to the seat, or end the match. Returns "".
+
+        Raises IllegalAct for an act that is neither calls nor `done`.
+        """
+        calls = read_calls(act)
+        if not calls and act.strip().lower() != players.DONE:
+            raise IllegalAct('write a call, such as list_files(), or "done"')
+        for call in calls:
+            if call.name == players.DONE and not call.problem:
+                calls = []
+                break
+            result = run(self._tools(), call)
+            self._count(seat, call.name, result)
+            self.tell(result, seat, sender=TOOL)
+        if not calls:
+            self._finish(seat, "done")
+        elif self.turns + 1 >= self.max_turns:
+            self._finish(seat, "turns")
+        return ""
+
+    def _count(self, seat: str, name: str, result: str) -> None:
+        """Count a call and, if it failed, make the seat pay for it."""
+        self._calls += 1
+        if result.startswith(ERROR):
+            self._errors += 1
+            if self._errors * COST <= MOST_COST:
+                self.pay(seat, INVALID, -COST)
+        else:
+            self._called.add(next(full for full, short in SHORT.items() if name in (full, short)))
+
+    def _finish(self, seat: str, reason: str) -> None:
+        self.pay(seat, STATE, WEIGHTS[STATE] * self.difference.share)
+        self.pay(seat, CALLS, WEIGHTS[CALLS] * self.called_share)
+        self.end(reason, "The task is done." if self.difference.is_equal else "The task is not done.")
+
+    @property
+    def difference(self) -> Difference:
+        """The present state compared with the wanted one."""
+        return compare(self.start, self.wanted, self.apps.state)
+
+    @property
+    def called_share(self) -> float:
+        """Share of the required functions that were called without an error."""
+        return len(self._called & self.required) / len(self.required)
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return figures for the report.
+
+        `score` is the payoff, at least 0; `success` is True if the state is as wanted in a match that did not end by an
+        illegal act. Also `state` (the share of records), `functions` (of required functions), `collateral` records,
+        counts of `tool_calls` and `invalid_calls`, the number of `steps`, and `templates`.
+        """
+        difference, ended = self.difference, self.ended in ("done", "turns")
+        return {
+            "score": max(0.0, self.payoffs()[AGENT]) if ended else 0.0,
+            "success": ended and difference.is_equal,
+            "state": difference.share,
+            "functions": self.called_share,
+            "collateral": difference.collateral,
+            "tool_calls": self._calls,
+            "invalid_calls": self._errors,
+            "steps": len(self.templates),
+            "templates": " ".join(self.templates),
+        }
+
+    @property
+    def floor(self) -> float:
+        """Success rate of the player of random listed acts, measured over 3,000 matches per option."""
+        return 0.003 if self.terse and self.steps == 1 else 0.001
+
+
+def _sentence(steps: list[str]) -> str:
+    """Join steps to one sentence."""
+    text = ", then ".join(steps)
+    return f"{text[0].upper()}{text[1:]}."

@@ -1,0 +1,221 @@
+"""The analyst's acts, what cells share, what is paid, and what a match holds."""
+
+import json
+import pickle
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulators import conformance
+from simulators.confine.code import available
+from simulators.conformance import play
+from simulators.data_analysis import DataAnalysis, packaged
+from simulators.data_analysis.acts import Act, read_act
+from simulators.data_analysis.session import MOST_CODE, Session
+from simulators.data_analysis.tables import draw
+
+SPLITS: tuple[Literal["train", "test"], ...] = ("train", "test")
+confined = pytest.mark.skipif(bool(available()), reason=available())
+
+
+def started(seed: int = 3, **options: Any) -> DataAnalysis:
+    game = DataAnalysis(**options)
+    game.reset(seed=seed)
+    return game
+
+
+def told(game: DataAnalysis) -> str:
+    return str(game.observe("analyst")["messages"][-1]["text"])
+
+
+@confined
+@pytest.mark.slow_after(1)
+@pytest.mark.parametrize("options", [{"tables": "csv"}, {"terse": True, "tables": "sqlite"}], ids=str)
+def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+    findings = conformance.check(lambda: DataAnalysis(**options), seeds=2, acts=30)
+    assert [finding for finding in findings if finding.ok is False] == []
+
+
+@confined
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["generated", "packaged"])
+def test_the_oracle_is_always_right(source: Any) -> None:
+    if source == "packaged" and not packaged.identities():
+        pytest.skip("needs scikit-learn or statsmodels")
+    game = DataAnalysis(source=source, depth=3)
+    for seed in range(100):
+        report = play(game, seed, "oracle")
+        assert report["success"], report
+
+
+@pytest.mark.parametrize(
+    ("reply", "act"),
+    [
+        ("sql select 1", Act("sql", "select 1")),
+        ("SQL: select 1", Act("sql", "select 1")),
+        ("code\nx = 1\nprint(x)", Act("code", "x = 1\nprint(x)")),
+        ("code\n    indented", Act("code", "    indented")),
+        ("answer 7\nsurely", Act("answer", "7")),
+        ("I look.\n```python\nprint(1)\n```\nThen I answer 7.", Act("code", "print(1)")),
+        ("SQL is best.\n```sql\nselect 1\n```", Act("sql", "select 1")),
+        ("<code>\n```python\nprint(1)\n```\n</code>", Act("code", "print(1)")),
+        ("<code>print(1)</code>", Act("code", "print(1)")),
+        ("<think>hm</think><answer>Oslo</answer>", Act("answer", "Oslo")),
+        ("```python\nprint(1)", Act("code", "print(1)")),
+        ("answers 7", None), ("it is 7", None), ("code", None), ("<answer> </answer>", None), ("", None),
+    ],
+)  # fmt: skip
+def test_how_acts_are_read(reply: str, act: Act | None) -> None:
+    assert read_act(reply) == act
+
+
+PIECES = st.sampled_from(
+    ["```", "python\n", "sql", "<code>", "</code>", "<answer>", "answer", "\n", " ", "7", "\ud800"]
+)
+
+
+@given(st.lists(st.one_of(PIECES, st.text(max_size=8)), max_size=30).map("".join))
+def test_any_reply_is_read_or_not(reply: str) -> None:
+    act = read_act(reply)
+    assert act is None or (act.text.strip() and act.verb in ("code", "sql", "answer"))
+
+
+@confined
+def test_cells_share_names_and_errors_leave_no_trace() -> None:
+    session = Session(draw(1, terse=True), "csv")
+    assert session.python("x = [1]\nprint('once')") == "once"
+    assert session.python("x.append(len(t)); y = 1 / 0").startswith("Error: ZeroDivisionError")
+    assert session.python("x") == "[1]"
+    assert session.python("raise SystemExit").startswith("Error: SystemExit")
+    assert session.python("x +").startswith("Error: SyntaxError")
+    assert session.python("len(open('t.csv').readlines()) - len(t), sorted(s[0])") == "(1, ['g', 'k'])"
+    assert session.cells == ["x = [1]\nprint('once')", "x", "len(open('t.csv').readlines()) - len(t), sorted(s[0])"]
+
+
+@confined
+def test_a_database_is_a_file_for_python_and_open_to_sql_that_reads() -> None:
+    data = draw(1, terse=True)
+    session = Session(data, "sqlite")
+    count = len(data.main.rows)
+    code = "import sqlite3\nsqlite3.connect('data.db').execute('select count(*) from t').fetchone()[0]"
+    assert session.python(code) == session.sql("select count(*) from t", terse=True) == str(count)
+    assert json.loads(session.sql("select count(*) as n from t", terse=False)) == {"columns": ["n"], "rows": [[count]]}
+    assert session.sql("delete from t", terse=True).startswith("Error: ")
+    assert session.sql("select count(*) from t", terse=True) == str(count)
+    assert session.sql("select g from t where g='none'", terse=True) == "-"
+
+
+@confined
+def test_there_is_no_pandas_and_no_file_of_ours() -> None:
+    session = Session(draw(1, terse=True), "json")
+    assert session.python("import pandas").startswith("Error: ModuleNotFoundError")
+    assert session.python("open('/etc/passwd')").startswith("Error: ")
+
+
+@confined
+@pytest.mark.slow
+def test_a_cell_that_never_ends_is_stopped() -> None:
+    session = Session(draw(1, terse=True), "json")
+    assert "out of time" in session.python("while True: pass") and session.cells == []
+
+
+@confined
+def test_cells_are_bounded() -> None:
+    session = Session(draw(1, terse=True), "csv", cells=["#" * (MOST_CODE - 5)])
+    assert session.python("print(1)").startswith("Error: all cells may have")
+    assert len(Session(draw(1, terse=True), "csv").python("print('x' * 99999)")) < 2_000
+
+
+@confined
+def test_a_match_holds_code_not_processes() -> None:
+    """State is text: a match after many cells is as large as these texts, and its clone goes its own way."""
+    game = started(tables="csv", max_turns=30)
+    before = len(pickle.dumps(game.session))
+    for _ in range(4):
+        game.step("code\nbig = list(range(100_000))")
+    assert len(pickle.dumps(game.session)) - before < 400
+    twin = game.clone()
+    twin.step("code\nbig = 7")
+    game.step("code\nlen(big)")
+    twin.step("code\nbig")
+    assert told(game) == "100000" and told(twin) == "7"
+
+
+@confined
+def test_what_is_paid_and_reported() -> None:
+    game = started(tables="sqlite", terse=True)
+    game.step("sql selec 1")
+    assert told(game).startswith("Error: ")
+    game.step(f"sql {game.question.code.sql}")
+    game.step(f"answer {told(game)}")
+    report = game.report()
+    assert game.payoffs() == {"analyst": 1.0} and report["success"] and report["ended"] == "right"
+    assert (report["runs"], report["errors"], report["turns"]) == (2, 1, 3) and report["depth"] == len(
+        game.question.kinds
+    )
+    game = started(tables="csv")
+    game.step("sql select 1")
+    assert told(game) == "Error: there is no database: write Python"
+    game.step("answer 123456")
+    assert game.payoffs() == {"analyst": 0.0} and game.report()["ended"] == "wrong"
+
+
+@confined
+def test_who_never_answers_gets_nothing() -> None:
+    game = started(tables="sqlite", max_turns=2)
+    game.step("sql select 1")
+    game.step("sql select 1")
+    assert game.report()["ended"] == "turns" and game.payoffs() == {"analyst": 0.0}
+
+
+@confined
+def test_the_flawed_player_is_right_about_half_of_the_time() -> None:
+    game = DataAnalysis(terse=True, tables="sqlite", split="train")
+    reports = [play(game, seed, "flawed") for seed in range(120)]
+    assert 0.4 < sum(bool(report["success"]) for report in reports) / 120 < 0.7
+    assert 0.15 < sum(float(report["errors"]) for report in reports) / 120 < 0.45
+
+
+@confined
+def test_train_and_test_share_no_table() -> None:
+    shapes: list[set[str]] = []
+    for split in SPLITS:
+        game = DataAnalysis(split=split, terse=True)
+        tables = set()
+        for seed in range(60):
+            game.reset(seed=seed)
+            tables.add(repr(game.data.main))
+        shapes.append(tables)
+    assert len(shapes[0]) == len(shapes[1]) == 60 and not shapes[0] & shapes[1]
+    if packaged.identities():
+        names = []
+        for split in SPLITS:
+            game = DataAnalysis(split=split, source="packaged", depth=1)
+            parts = set()
+            for seed in range(60):
+                game.reset(seed=seed)
+                parts.add(repr(game.data.main))
+            names.append(parts)
+        assert names[1] and not names[0] & names[1]
+
+
+@confined
+def test_packaged_tables_need_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="needs scikit-learn or statsmodels"):
+        DataAnalysis(source="packaged")
+
+
+@confined
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"depth": 4}, "depth"), ({"tables": "xls"}, "tables"), ({"source": "web"}, "source"),
+        ({"source": "packaged", "terse": True}, "terse"), ({"max_turns": 0}, "max_turns"),
+    ],
+)  # fmt: skip
+def test_wrong_options_are_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        DataAnalysis(**options)

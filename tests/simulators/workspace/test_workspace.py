@@ -1,0 +1,284 @@
+"""A workspace of three apps: what its tools change, how a difference of states scores, and what its tasks ask for."""
+
+import copy
+import json
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulators import conformance
+from simulators.conformance import play, walk
+from simulators.workspace import Workspace
+from simulators.workspace.apps import READS, SHORT, Apps, brief
+from simulators.workspace.state import Meeting, State, Ticket, compare
+from simulators.workspace.tasks import TEMPLATES, Draft, solve
+from simulators.workspace.world import draw_state
+
+START = State(
+    people=("Ada", "Bo"),
+    files={"inbox/Ada": "budget 7", "inbox/Bo": "travel 8"},
+    tickets={3: Ticket("Ada", "login", 9), 5: Ticket("Ada", "phone", 2), 6: Ticket("Bo", "screen", 4)},
+    meetings={1: Meeting("Ada", "Mon", 9), 2: Meeting("Bo", "Fri", 10)},
+)
+
+
+def started(seed: int = 3, **options: Any) -> Workspace:
+    game = Workspace(**options)
+    game.reset(seed=seed)
+    return game
+
+
+def apps() -> Apps:
+    return Apps(copy.deepcopy(START))
+
+
+def told(game: Workspace) -> list[str]:
+    return [message["text"] for message in game.observe("agent")["messages"]]
+
+
+@pytest.mark.slow_after(1)
+@pytest.mark.parametrize("options", [{}, {"steps": 3, "split": "test"}, {"terse": True, "steps": 1}], ids=str)
+def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+    findings = conformance.check(lambda: Workspace(**options), seeds=10, acts=150)
+    assert [finding for finding in findings if finding.ok is False] == []
+    assert [finding.name for finding in findings if finding.ok is None] == ["secrets"]  # nothing differs unseen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"steps": 1}, {"terse": True, "steps": 2}], ids=str)
+def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any]) -> None:
+    findings = conformance.check_outcomes(lambda: Workspace(**options), 1000)
+    assert [finding for finding in findings if not finding.ok] == []
+
+
+def test_the_score_of_a_difference_by_hand() -> None:
+    """Wanted: ticket 3 closed, Bo's file moved (one record goes, one comes). Three records need to change."""
+    wanted = apps()
+    wanted.close_ticket(3)
+    wanted.move_file("inbox/Bo", "archive/Bo")
+    end = apps()
+    assert compare(START, wanted.state, end.state).share == 0.0
+    end.close_ticket(3)
+    assert compare(START, wanted.state, end.state).share == pytest.approx(1 / 3)
+    end.cancel_meeting(2)  # collateral
+    assert compare(START, wanted.state, end.state).share == 0.0
+    end.move_file("inbox/Bo", "archive/Bo")
+    difference = compare(START, wanted.state, end.state)
+    assert (difference.needed, difference.right, difference.collateral) == (3, 3, 1)
+    assert difference.share == pytest.approx(2 / 3) and not difference.is_equal
+    end.book_meeting("Ada", "Fri", 10)  # also collateral: the meeting is gone, and another has come
+    assert compare(START, wanted.state, end.state).share == pytest.approx(2 / 3)
+    end.delete_file("inbox/Ada")
+    end.comment_ticket(6, "x")
+    end.assign_ticket(5, "Bo")
+    assert compare(START, wanted.state, end.state).share == 0.0
+
+
+def test_numbers_of_new_records_make_no_difference_but_their_contents_do() -> None:
+    wanted, end = apps(), apps()
+    wanted.create_ticket("Ada", "login")
+    wanted.create_ticket("Bo", "phone")
+    end.create_ticket("Bo", "phone")
+    end.create_ticket("Ada", "logn")
+    difference = compare(START, wanted.state, end.state)
+    assert (difference.needed, difference.right, difference.collateral) == (2, 1, 1)
+    end.create_ticket("Ada", "login")
+    assert compare(START, wanted.state, end.state).share == 0.5  # the misspelt one is still there
+    other = apps()
+    other.book_meeting("Ada", "Tue", 9)
+    other.cancel_meeting(3)
+    for owner, title in (("Bo", "phone"), ("Ada", "login")):
+        other.create_ticket(owner, title)
+    assert compare(START, wanted.state, other.state).is_equal
+    other.create_ticket("Ada", "login")
+    assert compare(START, wanted.state, other.state).collateral == 1  # once is enough
+
+
+def test_undoing_collateral_is_forgiven() -> None:
+    wanted, end = apps(), apps()
+    wanted.close_ticket(3)
+    end.close_ticket(3)
+    end.move_meeting(2, "Tue", 9)
+    assert not compare(START, wanted.state, end.state).is_equal
+    end.move_meeting(2, "Fri", 10)
+    assert compare(START, wanted.state, end.state).is_equal
+
+
+def test_what_each_template_changes() -> None:
+    """The plan of each template, on a state small enough to check by eye."""
+    changed = {}
+    for name, template in TEMPLATES.items():
+        own = apps()
+        step = template(Draft(np.random.default_rng(1), copy.deepcopy(START), terse=False), "Ada")
+        calls = solve([step], own)
+        before, after = START.records(START), own.state.records(START)
+        found = {key for key in before | after if before.get(key) != after.get(key)}
+        changed[name] = {(kind, "new" if str(key).startswith("new") else key) for kind, key in found}
+        assert "Ada" in step.words and "Ada" in step.short
+        assert all(call.writes for call in calls[-1:]) and sum(call.writes for call in calls) == 1
+    assert changed == {
+        "close": {("ticket", 3)}, "assign": {("ticket", 3)}, "comment": {("ticket", 3)},
+        "create": {("ticket", "new")}, "intake": {("ticket", "new")}, "count": {("file", "notes/Ada")},
+        "archive": {("file", "inbox/Ada"), ("file", "archive/Ada")}, "delete": {("file", "inbox/Ada")},
+        "move": {("meeting", 1)}, "cancel": {("meeting", 1)}, "book": {("meeting", "new")},
+    }  # fmt: skip
+
+
+def test_a_meeting_moves_to_the_hour_if_it_is_free_and_else_to_the_next() -> None:
+    seen = set()
+    for seed in range(20):
+        own = apps()
+        step = TEMPLATES["move"](Draft(np.random.default_rng(seed), copy.deepcopy(START), terse=True), "Ada")
+        _, _, day, hour, _, later = step.short.split()
+        solve([step], own)
+        is_free = START.is_free(own.state.meetings[1].day, int(hour))
+        assert own.state.meetings[1] == Meeting("Ada", own.state.meetings[1].day, int(hour if is_free else later))
+        assert own.state.meetings[1].day == day
+        seen.add(is_free)
+    assert seen == {True, False}
+
+
+def test_steps_are_done_one_after_the_other() -> None:
+    """The number that is written is that of the tickets left open by the first step."""
+    draft = Draft(np.random.default_rng(0), copy.deepcopy(START), terse=False)
+    own = apps()
+    solve([TEMPLATES["close"](draft, "Ada"), TEMPLATES["count"](draft, "Ada")], own)
+    assert own.state.files["notes/Ada"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("close_ticket(ticket=4)", "Error: there is no ticket 4"),
+        ("close_ticket(ticket='3')", 'Error: argument "ticket"'),
+        ("find_tickets(owner='Eve')", "Error: there is nobody called Eve"),
+        ("move_meeting(meeting=1, day='Fri', hour=10)", "Error: Fri 10 is not free"),
+        ("move_meeting(meeting=1, day='Sun', hour=10)", 'Error: argument "day"'),
+        ("book_meeting(person='Ada', day='Mon', hour=17)", "Error: meetings begin at 9 to 16"),
+        ("write_file(path='../x', text='')", "Error: a path is like"),
+        ("move_file(path='inbox/Ada', to='inbox/Bo')", "Error: there is a file inbox/Bo already"),
+        ("create_ticket(owner='Ada', title=' ')", "Error: a ticket needs a title"),
+        ("close()", 'Error: there is no tool "close"'),
+    ],
+)
+def test_an_invalid_call_says_why_costs_and_changes_nothing(call: str, says: str) -> None:
+    game = started()
+    game.apps = apps()
+    game.step(call)
+    assert told(game)[0].startswith(says)
+    assert game.infos["agent"]["rewards"] == {"invalid": -0.05} and game.apps.state == START
+    assert game.infos["agent"]["valid"] is True
+
+
+def test_invalid_calls_cost_a_quarter_at_most() -> None:
+    game = started(max_turns=3)
+    for _ in range(3):
+        game.step("\n".join(["close_ticket(0)"] * 4))
+    report = game.report()
+    assert report["ended"] == "turns" and report["invalid_calls"] == report["tool_calls"] == 12
+    assert game.payoffs() == {"agent": pytest.approx(-0.25)} and report["score"] == 0.0
+
+
+def test_what_is_paid() -> None:
+    """Of the two required functions one was called: 0.2 / 2. The state is as it was."""
+    game = next(game for seed in range(99) if (game := started(seed, steps=1)).templates == ["close"])
+    assert game.required == {"find_tickets", "close_ticket"}
+    game.step("find_tickets()")
+    game.step("done()")
+    assert game.payoffs() == {"agent": pytest.approx(0.1)} and not game.report()["success"]
+    again = next(game for seed in range(99) if (game := started(seed, steps=1)).templates == ["close"])
+    for call in again.solution:
+        again.step(f"<tool_call>{json.dumps({'name': call.tool, 'arguments': call.arguments})}</tool_call>")
+    again.step('<tool_call>{"name": "done", "arguments": {}}</tool_call>')
+    assert again.payoffs() == {"agent": pytest.approx(1.0)} and again.report()["success"] and again.ended == "done"
+
+
+def test_who_ends_by_an_illegal_act_is_not_scored() -> None:
+    game = started(illegal="end", steps=1)
+    for call in game.solution:
+        game.step(f"{call.tool}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})")
+    game.step("I am finished, I think")
+    report = game.report()
+    assert report["ended"] == "illegal" and not report["success"] and report["score"] == 0.0
+    assert game.payoffs() == {"agent": -0.25}
+
+
+def test_train_and_test_share_no_template_with_a_person() -> None:
+    met: dict[Literal["train", "test"], set[tuple[str, str]]] = {"train": set(), "test": set()}
+    for split, pairs in met.items():
+        game = Workspace(terse=True, split=split)
+        for seed in range(150):
+            game.reset(seed=seed)
+            pairs |= {(name, step.split()[1]) for name, step in zip(game.templates, game.task.split("; "), strict=True)}
+    given = {
+        split: {pair for pair in pairs if pair[0] in ("close", "cancel", "create")} for split, pairs in met.items()
+    }
+    assert given["train"] and given["test"] and not given["train"] & given["test"]
+
+
+def test_the_flawed_player_is_right_half_of_the_time_and_sometimes_repairs() -> None:
+    game = Workspace(terse=True)
+    reports = [play(game, seed, "flawed") for seed in range(200)]
+    right = [report for report in reports if report["success"]]
+    assert 0.4 < len(right) / 200 < 0.65
+    repaired = sum(float(report["invalid_calls"]) > 0 for report in right) / len(right)
+    assert 0.15 < repaired < 0.45
+    assert all(float(report["score"]) == pytest.approx(0.95) for report in right if report["invalid_calls"])
+
+
+def test_terse_texts_are_short_and_every_template_occurs() -> None:
+    game, names = Workspace(terse=True), set()
+    for seed in range(60):
+        views = list(walk(game, seed, "oracle"))
+        names |= set(game.templates)
+        assert len(game.task) <= 40
+        assert max(len(message.text) for view in views for message in view.messages) <= 80
+    assert names == set(TEMPLATES)
+    assert brief([{"id": 3, "owner": "A", "assignee": "", "comments": []}, {"id": 5}]) == "3 A; 5" and brief([]) == "-"
+    assert len(set(SHORT.values())) == len(SHORT) and set(READS) < set(SHORT)
+
+
+def test_a_clone_goes_its_own_way() -> None:
+    game = started()
+    twin = game.clone()
+    for call in game.solution:
+        game.step(f"{call.tool}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})")
+    assert game.difference.is_equal and twin.apps.state == twin.start
+    twin.step("done")
+    game.step("done")
+    assert game.report()["success"] and not twin.report()["success"]
+
+
+def test_terse_worlds_have_room_for_three_people() -> None:
+    for seed in range(200):
+        state = draw_state(np.random.default_rng(seed), ("A", "B", "C"), terse=True)
+        assert set(state.tickets) | set(state.meetings) <= set(range(1, 10))
+        assert {ticket.owner for ticket in state.tickets.values() if ticket.status == "open"} == {"A", "B", "C"}
+
+
+ARGUMENT = st.one_of(
+    st.integers(), st.text(max_size=30), st.none(), st.booleans(), st.floats(), st.lists(st.integers())
+)
+PARAMETERS = ("path", "to", "text", "owner", "status", "ticket", "title", "person", "day", "hour", "meeting", "folder")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(SHORT)), st.dictionaries(st.sampled_from(PARAMETERS), ARGUMENT)), max_size=8
+    )
+)
+def test_no_arguments_break_it(calls: list[tuple[str, dict[str, Any]]]) -> None:
+    game = started(max_turns=9)
+    for name, arguments in calls:
+        if not game.ended:
+            game.step(json.dumps({"name": name, "arguments": arguments}))
+    assert len(game.apps.state.files) <= 60 and game.clone().apps.state == game.apps.state
+
+
+@pytest.mark.parametrize(("option", "value"), [("steps", 0), ("steps", 4), ("terse", 1), ("max_turns", 0)])
+def test_wrong_options_are_refused(option: str, value: object) -> None:
+    with pytest.raises(ValueError, match=option):
+        Workspace(**{option: value})  # type: ignore[arg-type]
