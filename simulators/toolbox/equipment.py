@@ -87,7 +87,7 @@ class Equipped(TextGame):
         return {**facts, ENTRY: describe(tools)} if tools else facts
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the game's statistics, and `seat_tool_calls` and `seat_tool_errors`, the calls of given tools that failed."""
+        """Return the game's statistics and the counts of given tools' calls, `seat_tool_calls`, and of failed ones."""
         return {**super().figures(), "seat_tool_calls": self._calls, "seat_tool_errors": self._errors}
 
     def close(self) -> None:

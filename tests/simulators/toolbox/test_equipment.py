@@ -12,6 +12,7 @@ from games.conformance import kit
 from games.contracts import View
 from simulators.toolbox import equip
 from simulators.toolbox.equipment import CALL_TURNS
+from tests.factories.mcp_children import running
 
 FACTORIES = Path(__file__).parents[2] / "factories"
 OWN = FACTORIES / "own_tools.py"
@@ -175,8 +176,6 @@ FAULTS = ("", "garbage", "slow", "crash", "hang", "huge", "malformed", "error", 
 def test_a_hundred_faulty_servers_fail_no_match() -> None:
     """The result of each faulty call is an observation, the match goes on, and no server is left."""
     from concurrent.futures import ThreadPoolExecutor
-
-    from tests.simulators.toolbox.test_mcp_server import running
 
     def play(number: int) -> str:
         fault = FAULTS[number % len(FAULTS)]

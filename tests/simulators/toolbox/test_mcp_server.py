@@ -3,34 +3,18 @@
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-import psutil
 import pytest
 
 from simulators.toolbox import mcp_server
 from simulators.toolbox.limits import ServerEnded
 from simulators.toolbox.mcp_server import REFUSED, McpServer
-
-SERVER = Path(__file__).parents[2] / "factories/mcp_server.py"
+from tests.factories.mcp_children import SERVER, running
 
 
 def server(fault: str = "") -> McpServer:
     """Return a connection to a server with this fault."""
     return McpServer(f"{sys.executable} {SERVER} {fault}")
-
-
-def running() -> int:
-    """Return the number of test servers that run as children of this process."""
-    children = psutil.Process().children(recursive=True)
-    return sum(child.is_running() and str(SERVER) in " ".join(_command(child)) for child in children)
-
-
-def _command(child: psutil.Process) -> list[str]:
-    try:
-        return list(child.cmdline())
-    except psutil.Error:
-        return []
 
 
 @pytest.fixture(autouse=True)
