@@ -32,7 +32,7 @@ class Prover(Simulator):
     by the coqtop that is installed; ValueError without one); depth, the length of the hidden proof, or its range as
     [shortest, longest]; operators, the number on the left side of an equation, or its range; terse, whether rules and
     refusals are short; max_turns, by default the longest hidden proof and 4 more. A tactic that does not apply costs a
-    turn and is told so; only text that is no tactic at all is an illegal act. Nobody can talk: a "|" belongs to the act.
+    turn and is told so; only text that is no tactic is an illegal act. Nobody can talk: a "|" belongs to the act.
 
     Nothing that the seat cannot see decides what an act does, so a player may search ahead on clones.
 
