@@ -33,22 +33,16 @@ Run a study again with `arena study STUDY`, all of them with `make studies` ({ho
 
 {counts}
 
-In each study a small model learns with the mechanism and with its controls, over several seeds. *Effect*: first and
+In each study a small model learns with the mechanism and with its controls. *Effect*: first and
 last value of the mechanism's arm (means over seeds), the control that it beats by least, and the seed-paired difference
 with its interval (95 % unless the rule says 99). *Could see*: the smallest difference that these seeds detect with
 power .8 after the correction. *Verdict*: corrected by Holm's method over all {rows} studies at .05; in *italics*, the
-verdict of the study alone.{changed} All arms, held-out figures and p-values: [arms](claims/arms.txt).
+verdict of the study alone.{changed} All arms: [arms](claims/arms.txt).
 
 ## Mechanisms against a baseline that also learns
 
 {mechanisms}
-The same mechanisms with larger models, and whether small models learn at all: [more studies](claims/more.md).
-
-## Notes
-
-- All studies are one family. *Contradicted* pays for each comparison of a study.
-- {gauged} of {rows} studies state gauges of what the mechanism does.{exceptions}
-- Written by `python docs/claims_pages.py`. Error rates of the procedure: [studies](studies.md).
+Larger models, plain learning, and notes on the procedure: [more studies](claims/more.md).
 """
 MORE = """\
 # More studies: larger models, and plain learning
@@ -62,7 +56,13 @@ Columns as in [claims](../claims.md), which corrects all studies as one family.
 
 Compared with advantages of zero (`zero`) and with advantages dealt to random turns (`shuffled`).
 
-{learning}"""
+{learning}
+## Notes
+
+- All studies are one family. *Contradicted* pays for each comparison of a study.
+- {gauged} of {rows} studies state gauges of what the mechanism does.{exceptions}
+- Written by `python docs/claims_pages.py`. Error rates of the procedure: [studies](../studies.md).
+"""
 CHANGED = """ **†** ({rows}): the recipe now states
 another rule, on fresh seeds. Run it again."""
 ARMS = """\
@@ -94,12 +94,17 @@ def claims_pages(rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
         counts=describe_counts(rows),
         rows=len(rows),
         changed=CHANGED.format(rows=join_names(changed)) if changed else "",
-        gauged=sum(bool(row.results.spec.gauges) for row in rows),
-        exceptions=describe_exceptions(rows),
         mechanisms=tables["mechanisms"],
     )
     yield DOCS / "claims.md", page
-    yield DOCS / "claims" / "more.md", MORE.format(larger=tables["larger"], learning=tables["learning"])
+    more = MORE.format(
+        larger=tables["larger"],
+        learning=tables["learning"],
+        gauged=sum(bool(row.results.spec.gauges) for row in rows),
+        rows=len(rows),
+        exceptions=describe_exceptions(rows),
+    )
+    yield DOCS / "claims" / "more.md", more
 
 
 def split_by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -117,7 +122,7 @@ def claim_cells(row: Row, titles: dict[str, str]) -> tuple[str, ...]:
     """Return a study's cells: claim, name, effect, smallest visible difference, verdict."""
     study = row.results
     own, control = ({arm.arm: arm for arm in study.arms}[name] for name in (study.spec.arm, row.arm))
-    values = f"{own.first.estimate:.2f} → {own.last.estimate:.2f}, {row.arm} {control.last.estimate:.2f}"
+    values = f"{own.first.estimate:.2f}→{own.last.estimate:.2f}, {row.arm} {control.last.estimate:.2f}"
     effect = f"{study.spec.figure} {values}: {format_interval(row.effect, '+')}"
     return (
         f"{study.spec.claim} ({titles[study.spec.replicates]})",
