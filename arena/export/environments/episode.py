@@ -149,7 +149,7 @@ class Episode:
         self.game.close()
 
     def facts(self) -> dict[str, Any]:
-        """Return seed, legal acts, whether the last act was valid, the payoff so far and, at the end, the game's report."""
+        """Return seed, legal acts, validity of the last act, payoff so far and, at the end, the game's report."""
         report = self.game.report() if self.done else {}
         valid = self.game.infos[self.seat].get("valid")
         return {"seed": self.seed, "legal": self.legal, "valid": valid, "payoff": self.payoff, "report": report}

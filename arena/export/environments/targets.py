@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from pprint import pformat
 
 from arena.export.environments.episode import Task
 from arena.export.environments.names import slug
@@ -17,10 +18,14 @@ from games.adapters.loading import file_of
 
 @dataclass(frozen=True)
 class Target:
-    """Library that runs the environment: its requirement for pip, and whether all seats are the caller's to play."""
+    """Library that runs the environment."""
 
     needs: str
+    """Its requirement for pip."""
     is_for_all_seats: bool = False
+    """Whether all seats are the library's to play, not the learner's alone."""
+    is_in_process: bool = True
+    """Whether the environment imports Arena; else it starts Arena's own Python."""
 
 
 TARGETS: Mapping[str, Target] = {
@@ -29,7 +34,7 @@ TARGETS: Mapping[str, Target] = {
     "pettingzoo": Target("pettingzoo>=1.27", is_for_all_seats=True),
     "textarena": Target("textarena>=0.7.4", is_for_all_seats=True),
     "trl": Target("trl>=1.16"),
-    "verifiers": Target("verifiers>=0.1.14,<0.2"),
+    "verifiers": Target("verifiers>=0.1.14,<0.2", is_in_process=False),
 }
 """By name, which is also that of the target's module beside this one and of its template."""
 
@@ -51,15 +56,18 @@ def write_environment(task: Task, target: str, to: Path) -> str:
 
 def _filled(template: str, task: Task, target: str, module: str) -> str:
     """Replace the words in capitals of a template. Values are Python literals, so no text of theirs can end one."""
-    game = task.game
-    if file := file_of(game):
-        game = f"{file.resolve()}:{game.rpartition(':')[2]}"
-    seats = "" if TARGETS[target].is_for_all_seats else f", seat={task.seat!r}, against={task.against!r}"
+    known = TARGETS[target]
+    if file := file_of(task.game):
+        task = replace(task, game=f"{file.resolve()}:{task.game.rpartition(':')[2]}")
+    seats = {} if known.is_for_all_seats else {"seat": task.seat, "against": task.against}
+    fields = {"game": task.game, "options": dict(task.options), **seats}
+    called = f"Task({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
     words = {
-        "TASK": f"Task({game!r}, {pformat(dict(task.options), width=100)}{seats})",
+        "TASK": called if known.is_in_process else repr(fields),
+        "INTERPRETER": repr(sys.executable),
         "MODULE": module,
-        "SLUG": slug(game),
+        "SLUG": slug(task.game),
         "PROJECT": module.replace("_", "-"),
-        "NEEDS": TARGETS[target].needs,
+        "NEEDS": json.dumps((["arena-selfplay"] if known.is_in_process else []) + [known.needs]),
     }
-    return re.sub(r"\b(?:TASK|MODULE|SLUG|PROJECT|NEEDS)\b", lambda found: words[found[0]], template)
+    return re.sub(r"\b(?:TASK|INTERPRETER|MODULE|SLUG|PROJECT|NEEDS)\b", lambda found: words[found[0]], template)
