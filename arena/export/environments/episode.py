@@ -13,16 +13,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from agents.names import nearest
+from agents.players.scripted import make_scripted
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import make_game
 from arena.export.environments.sight import Sight, listed, said
 from arena.plain import clean_text
-from arena.play.contenders import ScriptedContender, number
+from arena.play.contenders import ScriptedContender, chance, number
 from arena.play.match import MatchPlan
 from arena.play.settings import GameSpec
 from arena.play.texts import view_of
+from arena.records import Seating
 from games.abilities import Blocks, Pictures, Stoppable
-from games.contracts import MOST_TURNS, Game, MatchId
+from games.contracts import ILLEGAL, MOST_TURNS, Game, MatchId
 
 MOST_DEALS = 100
 """Matches dealt at most until the learner is to move in one."""
@@ -79,19 +81,21 @@ class Episode:
     """A match in which the learner plays one seat; after `act` all other seats have moved up to its next turn.
 
     Deal and scripted policies draw from `seed` as `arena play --seed` does, so equal acts give the same match there.
-    Create it from a checked task. `text` is what the seat newly observes, `reward` the sum of its rewards so far:
-    the payoff less penalties for illegal acts.
+    Create it from a checked task. `text` is what the seat newly observes.
     """
 
     def __init__(self, task: Task, seed: int) -> None:
         self.game, self.seat = task.make(), task.seat
-        self._contender = ScriptedContender(task.against)
-        seats = {seat: self._contender.seating(task.game, seat) for seat in self.game.possible_agents}
+        names = list(self.game.possible_agents)
+        seats = dict.fromkeys(names, Seating.of("brain", task.against, None))
         plan = MatchPlan(identity=MatchId(0, 0), game=task.game, options=dict(task.options), seed=seed, seats=seats)
-        others = [seat for seat in seats if seat != self.seat]
-        self._others = {seat: self._contender.player(seat, plan, self.game, seed) for seat in others}
+        self._others = {
+            seat: make_scripted(task.against, number(chance(seed, plan, seat)), self.game)
+            for seat in names
+            if seat != self.seat
+        }
         self._sight = Sight()
-        self.seed, self.turns, self.reward, self.text = seed, 0, 0.0, ""
+        self.seed, self.turns, self.penalty, self.text = seed, 0, 0.0, ""
         self.images: tuple[Shown, ...] = ()
         """Pictures of the observation, in the order of their placeholders in `text`."""
         with self._alone():
@@ -124,6 +128,11 @@ class Episode:
         """The seat's payoff so far, as matches are logged with."""
         return self.game.payoffs()[self.seat]
 
+    @property
+    def reward(self) -> float:
+        """Sum of the rewards so far: the payoff and, as `penalty`, what illegal acts cost."""
+        return self.payoff + self.penalty
+
     def act(self, text: str) -> float:
         """Play the learner's act, then the other seats until its next turn, and return the rewards meanwhile.
 
@@ -141,7 +150,6 @@ class Episode:
         """Stop an unfinished match. The seat loses its stake, so that giving up never pays."""
         if not self.done and isinstance(self.game, Stoppable):
             self.game.stop("stopped")
-            self._earn()
             self._observe()
 
     def close(self) -> None:
@@ -175,17 +183,16 @@ class Episode:
             elif seat == self.seat:
                 break
             else:
-                act = self._others[seat].answer(view_of(self.game, seat, self.turns))
-                self._step(clean_text(act.action))
+                self._step(clean_text(self._others[seat].act(view_of(self.game, seat, self.turns))))
         self._observe()
 
     def _step(self, act: str) -> None:
         self.game.step(act)
         self.turns += 1
-        self._earn()
+        self._fine()
 
-    def _earn(self) -> None:
-        self.reward += sum(self.game.infos[self.seat].get("rewards", {}).values())
+    def _fine(self) -> None:
+        self.penalty += self.game.infos[self.seat].get("rewards", {}).get(ILLEGAL, 0.0)
 
     def _observe(self) -> None:
         """Write `text` and `images`: rules at first, new and changed facts, new messages, and legal acts or the end."""

@@ -12,7 +12,7 @@ from arena.export.environments.names import slug
 from arena.export.environments.sight import Sight, indented, listed
 from arena.plain import clean_text
 from arena.play.texts import view_of
-from games.contracts import Game
+from games.contracts import ILLEGAL, Game
 
 KIND = textarena.ObservationType
 
@@ -40,7 +40,7 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
         names = dict(enumerate(self.seats))
         self.state.standard_resets(game_state={}, role_mapping=dict(names), secret_roles=names)
         self._sights = {seat: Sight() for seat in self.seats}
-        self._totals = dict.fromkeys(self.seats, 0.0)
+        self._fines = dict.fromkeys(self.seats, 0.0)
         self.game.reset(seed=seed)
         self._pass_on()
 
@@ -52,7 +52,7 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
         seat = self.seats[player]
         self.game.step(clean_text(action))
         for name in self.seats:
-            self._totals[name] += sum(self.game.infos[name].get("rewards", {}).values())
+            self._fines[name] += self.game.infos[name].get("rewards", {}).get(ILLEGAL, 0.0)
         valid = bool(self.game.infos[seat].get("valid"))
         self.state.game_info[player]["turn_count"] += 1
         self.state.game_info[player]["invalid_move"] |= not valid
@@ -78,7 +78,8 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
         for player, seat in enumerate(self.seats):
             self._tell(player, seat)
             self.state.game_info[player]["reason"] = game.ended
-        self.state.rewards = {player: self._totals[seat] for player, seat in enumerate(self.seats)}
+        payoffs = game.payoffs()
+        self.state.rewards = {player: payoffs[seat] + self._fines[seat] for player, seat in enumerate(self.seats)}
         self.state.done = True
 
     def _observe(self, seat: str) -> None:
