@@ -36,7 +36,7 @@ def export_env(
     """
     from agents.names import nearest
     from arena.config.sources import game_options
-    from arena.export.environments.episode import Task
+    from arena.export.environments.episode import Task, deal
     from arena.export.environments.targets import TARGETS, write_environment
 
     if as_ not in TARGETS:
@@ -49,7 +49,10 @@ def export_env(
     seats = task.make().possible_agents
     if against and len(seats) == 1:
         raise ConfigError(f"--against: {game} has one seat: leave it out")
-    module = write_environment(task if TARGETS[as_].is_for_all_seats else task.checked(), as_, to)
+    if not TARGETS[as_].is_for_all_seats:
+        task = task.checked()
+        deal(task, 0).close()  # some seats never come to move against some players
+    module = write_environment(task, as_, to)
     if as_json:
         print(json.dumps({"folder": str(to), "module": module, "needs": TARGETS[as_].needs}))
         return

@@ -87,7 +87,7 @@ def test_unknown_names_are_told_with_the_nearest() -> None:
         Task("kuhn_poker", seat="2").checked()
     with pytest.raises(ConfigError, match="did you mean 'random'"):
         Task("kuhn_poker", against="randm").checked()
-    with pytest.raises(ConfigError, match="perfect information|minimax"):
+    with pytest.raises(ConfigError, match=r"perfect information|minimax"):
         Task("kuhn_poker", against="minimax").checked()
     assert Task("kuhn_poker", seat="1").checked().seat == "second"
 
