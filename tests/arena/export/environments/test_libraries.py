@@ -142,8 +142,9 @@ def test_trl_environment_gives_pictures() -> None:
     pytest.importorskip("PIL")
     from arena.export.environments.trl import GameEnvironment
 
-    text, image = GameEnvironment(Task("zoom")).reset(seed=1)
-    assert isinstance(text, dict) and isinstance(image, dict)
+    parts = GameEnvironment(Task("zoom")).reset(seed=1)
+    assert isinstance(parts, list)
+    text, image = parts
     assert text["type"] == "text" and image["image"].size == (48, 48)
 
 
@@ -193,7 +194,7 @@ def test_verifiers(kuhn: list[Played], tmp_path: Path) -> None:
     module = written("kuhn_poker", "verifiers", tmp_path / "env", *AGAINST)
     acts = {match.seed: match.own for match in kuhn}
 
-    class Script(Client):  # type: ignore[misc, type-arg]
+    class Script(Client):  # type: ignore[misc]
         """Client that answers a seed's prompts with the acts of its match; the seed stands in the model's name."""
 
         def __init__(self) -> None:
