@@ -29,7 +29,7 @@ from games.contracts import ILLEGAL, MOST_TURNS, Game, MatchId
 MOST_DEALS = 100
 """Matches dealt at most until the learner is to move in one."""
 _PLAYING = threading.RLock()
-"""Held while a game steps: games of other libraries borrow the global random state, and servers step in threads."""
+"""Held while a game is made or steps: some borrow the global random state, and servers step in threads."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ class Episode:
     """
 
     def __init__(self, task: Task, seed: int) -> None:
-        self.game, self.seat = task.make(), task.seat
+        with _PLAYING:
+            self.game, self.seat = task.make(), task.seat
         names = list(self.game.possible_agents)
         seats = dict.fromkeys(names, Seating.of("brain", task.against, None))
         plan = MatchPlan(identity=MatchId(0, 0), game=task.game, options=dict(task.options), seed=seed, seats=seats)

@@ -1,5 +1,6 @@
 """What the command writes plays Arena's matches in the libraries themselves; a test skips those not installed."""
 
+import runpy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from arena.export.environments.episode import Task
+from tests.factories.commands import arena
 from tests.factories.environments import Played, matches, written
 
 AGAINST = ("--against", "cfr", "--option", "illegal=end")
@@ -110,6 +112,15 @@ def test_textarena(kuhn: list[Played], tmp_path: Path) -> None:
     assert rewards == {0: -3.0, 1: 0.0} and infos[0]["invalid_move"] and not infos[1]["invalid_move"]
     with pytest.raises(ValueError, match="2 players, not 3"):
         env.reset(num_players=3)
+
+
+@pytest.mark.parametrize("library", ["gymnasium", "pettingzoo", "textarena"])
+def test_a_written_module_plays_when_run(library: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip(library)
+    assert arena("export-env", "tic_tac_toe", "--as", library, "--to", tmp_path / "env").code == 0
+    runpy.run_path(str(tmp_path / "env" / "arena_tic_tac_toe.py"), run_name="__main__")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith({"gymnasium": "payoff", "pettingzoo": "second: None", "textarena": "rewards"}[library])
 
 
 def test_textarena_with_one_seat(tmp_path: Path) -> None:
