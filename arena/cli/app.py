@@ -17,6 +17,7 @@ from arena.cli import (
     evaluate,
     exploit,
     export,
+    export_env,
     fork,
     init,
     matrix,
@@ -53,6 +54,7 @@ app.command("fork")(fork.fork)
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("export")(export.export)
+app.command("export-env")(export_env.export_env)
 app.command("resume")(run.resume)
 app.command("doctor")(doctor.doctor)
 app.add_typer(run.run_app, name="run")

@@ -1,0 +1,1 @@
+"""Games as environments of other libraries (docs/export-env.md)."""

@@ -1,0 +1,62 @@
+"""Matches for another program over stdin and stdout, a JSON object per line: for programs that cannot import Arena.
+
+verifiers needs openai-agents, whose package has the name of Arena's `agents`, so the two live in different virtual
+environments. Start this with Arena's: `python -m arena.export.environments.child`. The first line is a task.
+
+{"game": "kuhn_poker", "options": {}, "seat": "first", "against": "random"}
+{"deal": 7, "match": "a"}          deals the seed for match a
+{"act": "PASS", "match": "a"}      plays an act
+{"end": true, "match": "a"}        abandons the match if it is not over, and forgets it
+
+Each answer is the seat's `text`, `images` (data URLs), `done`, `payoff` and `reward`, or an `error`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from arena.errors import ConfigError
+from arena.export.environments.episode import Episode, Task, deal
+
+
+def answers(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield the answer to each line. A request that cannot be served is answered with its error."""
+    requests = iter(lines)
+    try:
+        task = Task(**json.loads(next(requests))).checked()
+    except (ConfigError, StopIteration, TypeError, ValueError) as error:
+        yield {"error": f"no task: {error}"}
+        return
+    yield {"seat": task.seat}
+    matches: dict[str, Episode] = {}
+    for line in requests:
+        try:
+            yield _answer(task, matches, json.loads(line))
+        except (ConfigError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            yield {"error": f"{type(error).__name__}: {error}"}
+
+
+def _answer(task: Task, matches: dict[str, Episode], request: Mapping[str, Any]) -> dict[str, Any]:
+    name = str(request["match"])
+    if "deal" in request:
+        if name in matches:
+            raise ValueError(f"match {name} was dealt already")
+        matches[name] = deal(task, int(request["deal"]))
+    episode = matches[name]
+    if "act" in request:
+        episode.act(str(request["act"]))
+    if "end" in request:
+        episode.abandon()
+        matches.pop(name).close()
+    images = [image.url for image in episode.images]
+    state = {"done": episode.done, "payoff": episode.payoff, "reward": episode.reward}
+    return {"text": episode.text, "images": images, **state}
+
+
+if __name__ == "__main__":
+    out, sys.stdout = sys.stdout, sys.stderr  # what games print must not mix with the answers
+    for answer in answers(sys.stdin):
+        print(json.dumps(answer), file=out, flush=True)

@@ -1,0 +1,223 @@
+"""One seat of a match as an episode of text: the learner acts there, and scripted policies play all other seats.
+
+The environments of other libraries in this package are thin layers over `Episode`.
+"""
+
+from __future__ import annotations
+
+import threading
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from agents.names import nearest
+from agents.players.scripted import make_scripted
+from arena.errors import ConfigError
+from arena.evaluate.evaluation import make_game
+from arena.export.environments.sight import Sight, listed, said
+from arena.plain import clean_text
+from arena.play.contenders import ScriptedContender, chance, number
+from arena.play.match import MatchPlan
+from arena.play.settings import GameSpec
+from arena.play.texts import view_of
+from arena.records import Seating
+from games.abilities import Blocks, Pictures, Stoppable
+from games.contracts import ILLEGAL, MOST_TURNS, Game, MatchId
+
+MOST_DEALS = 100
+"""Matches dealt at most until the learner is to move in one."""
+_PLAYING = threading.RLock()
+"""Held while a game is made or steps: some borrow the global random state, and servers step in threads."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Game, options, the learner's seat and the scripted policy of all other seats."""
+
+    game: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seat: str = ""
+    """Name or number of the learner's seat; "" is the first."""
+    against: str = "random"
+    """Scripted policy of every other seat (`arena list policies`)."""
+
+    def make(self) -> Game:
+        """Create the game, not yet reset. Raises ConfigError for an unknown game or option."""
+        return make_game(GameSpec(name=self.game, options=dict(self.options)))
+
+    def checked(self) -> Task:
+        """Return the task with its seat by name.
+
+        Raises ConfigError, with the nearest name, for what there is not, and if `against` cannot play a seat.
+        """
+        game = self.make()
+        seats = list(game.possible_agents)
+        place = self.seat or "0"
+        seat = seats[int(place)] if place.isdecimal() and int(place) < len(seats) else place
+        if seat not in seats:
+            known = ", ".join(f"{number} {name}" for number, name in enumerate(seats))
+            raise ConfigError(f"{self.game} has no seat '{place[:64]}'{nearest(place, seats)} (the seats: {known})")
+        for other in seats:
+            if other != seat:
+                ScriptedContender(self.against).check(self.game, game, other)
+        return replace(self, seat=seat)
+
+
+class Shown(NamedTuple):
+    """Picture of an observation: media type and bytes."""
+
+    media: str
+    data: bytes
+
+    @property
+    def url(self) -> str:
+        """The picture as a data URL, as chat messages have it."""
+        return f"data:{self.media};base64,{b64encode(self.data).decode()}"
+
+
+class Episode:
+    """A match in which the learner plays one seat; after `act` all other seats have moved up to its next turn.
+
+    Deal and scripted policies draw from `seed` as `arena play --seed` does, so equal acts give the same match there.
+    Create it from a checked task. `text` is what the seat newly observes.
+    """
+
+    def __init__(self, task: Task, seed: int) -> None:
+        with _PLAYING:
+            self.game, self.seat = task.make(), task.seat
+        names = list(self.game.possible_agents)
+        seats = dict.fromkeys(names, Seating.of("brain", task.against, None))
+        plan = MatchPlan(identity=MatchId(0, 0), game=task.game, options=dict(task.options), seed=seed, seats=seats)
+        self._others = {
+            seat: make_scripted(task.against, number(chance(seed, plan, seat)), self.game)
+            for seat in names
+            if seat != self.seat
+        }
+        self._sight = Sight()
+        self.seed, self.turns, self.penalty, self.text = seed, 0, 0.0, ""
+        self.images: tuple[Shown, ...] = ()
+        """Pictures of the observation, in the order of their placeholders in `text`."""
+        with self._alone():
+            self.game.reset(seed=seed)
+            self._advance()
+
+    @property
+    def done(self) -> bool:
+        """True if the match is over."""
+        return self.terminated or self.truncated
+
+    @property
+    def terminated(self) -> bool:
+        """True if the match ended by the game's rules."""
+        return not self.game.agents or all(self.game.terminations.values())
+
+    @property
+    def truncated(self) -> bool:
+        """True if the match was stopped from outside."""
+        return all(self.game.truncations.values())
+
+    @property
+    def legal(self) -> list[str] | None:
+        """Legal acts of the seat, or None if they cannot be listed."""
+        acts = None if self.done else self.game.infos[self.seat].get("legal")
+        return None if acts is None else list(acts)
+
+    @property
+    def payoff(self) -> float:
+        """The seat's payoff so far, as matches are logged with."""
+        return self.game.payoffs()[self.seat]
+
+    @property
+    def reward(self) -> float:
+        """Sum of the rewards so far: the payoff and, as `penalty`, what illegal acts cost."""
+        return self.payoff + self.penalty
+
+    def act(self, text: str) -> float:
+        """Play the learner's act, then the other seats until its next turn, and return the rewards meanwhile.
+
+        An unreadable or illegal act never raises; it costs what the game says. Raises RuntimeError after the end.
+        """
+        if self.done:
+            raise RuntimeError("the match is over: reset first")
+        before = self.reward
+        with self._alone():
+            self._step(clean_text(text))
+            self._advance()
+        return self.reward - before
+
+    def abandon(self) -> None:
+        """Stop an unfinished match. The seat loses its stake, so that giving up never pays."""
+        if not self.done and isinstance(self.game, Stoppable):
+            self.game.stop("stopped")
+            self._observe()
+
+    def close(self) -> None:
+        """Release the game's resources."""
+        self.game.close()
+
+    def facts(self) -> dict[str, Any]:
+        """Return seed, legal acts, validity of the last act, payoff so far and, at the end, the game's report."""
+        report = self.game.report() if self.done else {}
+        valid = self.game.infos[self.seat].get("valid")
+        return {"seed": self.seed, "legal": self.legal, "valid": valid, "payoff": self.payoff, "report": report}
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Exclude other matches while this one steps, unless its game may wait for something outside the process."""
+        if isinstance(self.game, Blocks) and self.game.blocks:
+            yield
+            return
+        with _PLAYING:
+            yield
+
+    def _advance(self) -> None:
+        """Play until it is the learner's turn, or to the end, and describe what its seat sees then."""
+        while not self.done:
+            seat = self.game.agent_selection
+            if self.game.terminations[seat] or self.game.truncations[seat]:
+                self.game.step(None)
+            elif self.turns >= MOST_TURNS:
+                self.abandon()
+                return
+            elif seat == self.seat:
+                break
+            else:
+                self._step(clean_text(self._others[seat].act(view_of(self.game, seat, self.turns))))
+        self._observe()
+
+    def _step(self, act: str) -> None:
+        self.game.step(act)
+        self.turns += 1
+        self._fine()
+
+    def _fine(self) -> None:
+        self.penalty += self.game.infos[self.seat].get("rewards", {}).get(ILLEGAL, 0.0)
+
+    def _observe(self) -> None:
+        """Write `text` and `images`: rules at first, new and changed facts, new messages, and legal acts or the end."""
+        game, messages, before, after = self.game, self.game.messages(self.seat), [], ["The match is over."]
+        if not self.done:
+            view = view_of(game, self.seat, self.turns)
+            messages, before, after = view.messages, self._sight.lines(view), listed(view.legal)
+        self.text = "\n".join([*before, *map(said, messages), *after])
+        self.images = (
+            tuple(Shown(image.media, game.picture(image.hash)) for message in messages for image in message.images)
+            if isinstance(game, Pictures)
+            else ()
+        )
+
+
+def deal(task: Task, seed: int) -> Episode:
+    """Deal a match of a checked task and return it at the learner's first turn.
+
+    If the other seats end the match before, deal again with a seed drawn from this one; `Episode.seed` tells which.
+    Raises ConfigError after `MOST_DEALS` such matches.
+    """
+    for attempt in range(MOST_DEALS):
+        episode = Episode(task, number((seed, attempt)) if attempt else seed)
+        if not episode.done:
+            return episode
+        episode.close()
+    raise ConfigError(f"{task.game}: {MOST_DEALS} matches from seed {seed} on ended before {task.seat} was to move")

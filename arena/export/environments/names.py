@@ -1,0 +1,15 @@
+"""Names of exported environments."""
+
+import re
+
+from games.adapters.loading import file_of
+
+
+def slug(game: str) -> str:
+    """Return a game's name in small letters, digits and underscores, which module names and registries accept.
+
+    >>> slug("openspiel:oh_hell(players=3)"), slug("games/my.py:MyGame")
+    ('openspiel_oh_hell_players_3', 'mygame')
+    """
+    name = game.rpartition(":")[2] if file_of(game) else game
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")

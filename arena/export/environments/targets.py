@@ -1,0 +1,73 @@
+"""Table of the libraries for which a game is written out as an environment, and the writer."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+
+from arena.export.environments.episode import Task
+from arena.export.environments.names import slug
+from arena.store.export import new_folder
+from games.adapters.loading import file_of
+
+
+@dataclass(frozen=True)
+class Target:
+    """Library that runs the environment."""
+
+    needs: str
+    """Its requirement for pip."""
+    is_for_all_seats: bool = False
+    """Whether all seats are the library's to play, not the learner's alone."""
+    is_in_process: bool = True
+    """Whether the environment imports Arena; else it starts Arena's own Python."""
+
+
+TARGETS: Mapping[str, Target] = {
+    "gymnasium": Target("gymnasium>=1.2"),
+    "openenv": Target("openenv-core>=0.3"),
+    "pettingzoo": Target("pettingzoo>=1.27", is_for_all_seats=True),
+    "textarena": Target("textarena>=0.7.4", is_for_all_seats=True),
+    "trl": Target("trl>=1.16"),
+    "verifiers": Target("verifiers>=0.1.14,<0.2", is_in_process=False),
+}
+"""By name, which is also that of the target's module beside this one and of its template."""
+
+
+def write_environment(task: Task, target: str, to: Path) -> str:
+    """Write a Python project with one module, which makes the task an environment there, and return the module's name.
+
+    The task must be checked. Raises StoreError if the folder `to` holds something already.
+    """
+    module = f"arena_{slug(task.game)}"
+    texts = {f"{module}.py": f"{target}.py.txt", "pyproject.toml": "pyproject.toml.txt"}
+    with new_folder(to) as folder:
+        folder.mkdir(parents=True)
+        for name, template in texts.items():
+            text = (files(__package__) / "templates" / template).read_text("utf-8")
+            (folder / name).write_text(_filled(text, task, target, module), encoding="utf-8")
+    return module
+
+
+def _filled(template: str, task: Task, target: str, module: str) -> str:
+    """Replace the words in capitals of a template. Values are Python literals, so no text of theirs can end one."""
+    known = TARGETS[target]
+    if file := file_of(task.game):
+        task = replace(task, game=f"{file.resolve()}:{task.game.rpartition(':')[2]}")
+    seats = {} if known.is_for_all_seats else {"seat": task.seat, "against": task.against}
+    fields = {"game": task.game, "options": dict(task.options), **seats}
+    called = f"Task({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+    words = {
+        "TASK": called if known.is_in_process else repr(fields),
+        "INTERPRETER": repr(sys.executable),
+        "MODULE": module,
+        "SLUG": slug(task.game),
+        "PROJECT": module.replace("_", "-"),
+        "NEEDS": json.dumps((["arena-selfplay"] if known.is_in_process else []) + [known.needs]),
+    }
+    return re.sub(r"\b(?:TASK|INTERPRETER|MODULE|SLUG|PROJECT|NEEDS)\b", lambda found: words[found[0]], template)

@@ -1,0 +1,116 @@
+"""All seats of a game as players of a TextArena environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import textarena
+
+from arena.export.environments.episode import Task
+from arena.export.environments.names import slug
+from arena.export.environments.sight import Sight, indented, listed
+from arena.plain import clean_text
+from arena.play.texts import view_of
+from games.contracts import ILLEGAL, Game
+
+KIND = textarena.ObservationType
+
+
+class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
+    """Environment whose player N is the game's seat N. Acts are texts without brackets.
+
+    A seat's prompt holds the rules and its first facts; later come other seats' acts, messages of the game, changed
+    facts and legal acts. A player's reward is its payoff less penalties for illegal acts; `close` returns rewards and,
+    by player, the reason of the end.
+    """
+
+    def __init__(self, game: str, options: Mapping[str, Any] | None = None) -> None:
+        self.game: Game = Task(game, options or {}).make()
+        self.seats = list(self.game.possible_agents)
+
+    def reset(self, num_players: int, seed: int | None = None) -> None:
+        """Deal a new match, with this seed as in `arena play --seed`. Raises ValueError for another number of players.
+
+        `num_players` is the number of the game's seats.
+        """
+        if num_players != len(self.seats):
+            raise ValueError(f"{self.game.name} has {len(self.seats)} players, not {num_players}")
+        self.state = textarena.State(num_players=num_players)
+        names = dict(enumerate(self.seats))
+        self.state.standard_resets(game_state={}, role_mapping=dict(names), secret_roles=names)
+        self._sights = {seat: Sight() for seat in self.seats}
+        self._fines = dict.fromkeys(self.seats, 0.0)
+        self.game.reset(seed=seed)
+        self._pass_on()
+
+    def step(self, action: str) -> tuple[bool, dict[str, Any]]:
+        """Play the current player's act; return whether the match is over, and the act's validity. Never raises."""
+        if self.state.done:
+            return True, {}
+        player = self.state.current_player_id
+        seat = self.seats[player]
+        self.game.step(clean_text(action))
+        for name in self.seats:
+            self._fines[name] += self.game.infos[name].get("rewards", {}).get(ILLEGAL, 0.0)
+        valid = bool(self.game.infos[seat].get("valid"))
+        self.state.game_info[player]["turn_count"] += 1
+        self.state.game_info[player]["invalid_move"] |= not valid
+        self.state.step_info = {"valid": valid}
+        self._pass_on()
+        done, info = self.state.step()
+        return done, info
+
+    def close(self) -> tuple[dict[int, float] | None, dict[int, dict[str, Any]]]:
+        """Release the game's resources and return rewards (None before the end) and infos, by player."""
+        self.game.close()
+        rewards, infos = self.state.close()
+        return rewards, infos
+
+    def _pass_on(self) -> None:
+        """Give the next player its observation, or all players the end."""
+        game = self.game
+        while not _over(game) and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
+            game.step(None)
+        if not _over(game):
+            self.state.current_player_id = self.seats.index(game.agent_selection)
+            return self._observe(game.agent_selection)
+        for player, seat in enumerate(self.seats):
+            self._tell(player, seat)
+            self.state.game_info[player]["reason"] = game.ended
+        payoffs = game.payoffs()
+        self.state.rewards = {player: payoffs[seat] + self._fines[seat] for player, seat in enumerate(self.seats)}
+        self.state.done = True
+
+    def _observe(self, seat: str) -> None:
+        player, view, sight = self.seats.index(seat), view_of(self.game, seat), self._sights[seat]
+        is_first, facts = not sight.begun, sight.lines(view)
+        if is_first:
+            self.state.add_observation("\n".join(facts), KIND.PROMPT, to_id=player)
+            facts = []
+        self._tell(player, seat)
+        if board := "\n".join([*facts, *listed(view.legal)]):
+            self.state.add_observation(board, KIND.GAME_BOARD, to_id=player)
+
+    def _tell(self, player: int, seat: str) -> None:
+        """Add the seat's new messages to the player's observations, each under its sender's number."""
+        for message in self.game.messages(seat):
+            sender = self.seats.index(message.sender) if message.sender in self.seats else textarena.GAME_ID
+            kind = KIND.GAME_MESSAGE if sender == textarena.GAME_ID else KIND.PLAYER_ACTION
+            self.state.add_observation(indented(clean_text(message.text)), kind, from_id=sender, to_id=player)
+
+
+def _over(game: Game) -> bool:
+    return not game.agents or all(game.terminations.values()) or all(game.truncations.values())
+
+
+def register(task: Task) -> str:
+    """Register the task for `textarena.make` and return its id, such as `arena/kuhn_poker-v0`.
+
+    The id with `-raw` gives observations as lists; the other joins everything that a player observed to one text.
+    """
+    name = f"arena/{slug(task.game)}-v0"
+    given = {"game": task.game, "options": dict(task.options)}
+    wrappers = {"default": [textarena.wrappers.LLMObservationWrapper], "-raw": []}
+    textarena.envs.registration.register_with_versions(name, GameEnv, wrappers, **given)
+    return name

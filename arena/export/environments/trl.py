@@ -1,0 +1,69 @@
+"""One seat of a game as an environment for TRL's GRPOTrainer: its model plays by calling the tool `act`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from io import BytesIO
+from typing import Any
+
+from arena.export.environments.episode import Episode, Task, deal
+
+INSTRUCTIONS = (
+    "Play the game below by calling the tool `act`, once for each of your turns, until the match is over.\n\n"
+)
+
+
+class GameEnvironment:
+    """Environment whose public method is a tool; give GRPOTrainer `environment_factory=partial(GameEnvironment, task)`.
+
+    Every rollout of a row plays the row's seed, so that a group shares its deal. The reward is the payoff less
+    penalties for illegal acts; a match that the model does not finish is abandoned, which costs the seat its stake.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task.checked()
+        self._episode: Episode | None = None
+
+    def reset(self, seed: int, **row: Any) -> str | list[dict[str, Any]]:
+        """Deal the row's seed and return the first observation, which TRL appends to the prompt."""
+        if self._episode:
+            self._episode.close()
+        self._episode = deal(self._task, seed)
+        return _content(self._episode)
+
+    def act(self, act: str) -> str | list[dict[str, Any]]:
+        """Play your next act in the game.
+
+        Args:
+            act: The act, worded as the rules say.
+
+        Returns:
+            What happened until your next turn, or that the match is over.
+        """
+        if self._episode is None:
+            raise RuntimeError("no match was dealt yet")
+        if not self._episode.done:
+            self._episode.act(str(act))
+        return _content(self._episode)
+
+    def get_reward(self) -> float:
+        """Return the rewards of the match, after abandoning it if it has not ended."""
+        if self._episode is None:
+            raise RuntimeError("no match was dealt yet")
+        self._episode.abandon()
+        return self._episode.reward
+
+
+def rows(seeds: Iterable[int]) -> list[dict[str, Any]]:
+    """Return a row per seed for `datasets.Dataset.from_list`: a prompt, which a reset completes, and the seed."""
+    return [{"prompt": [{"role": "user", "content": INSTRUCTIONS}], "seed": seed} for seed in seeds]
+
+
+def _content(episode: Episode) -> str | list[dict[str, Any]]:
+    """Return the observation as a text, or as parts of a message if there are pictures."""
+    if not episode.images:
+        return episode.text
+    from PIL import Image
+
+    pictures = [{"type": "image", "image": Image.open(BytesIO(image.data))} for image in episode.images]
+    return [{"type": "text", "text": episode.text}, *pictures]

@@ -1,0 +1,60 @@
+"""Matches of scripted players in Arena, to be played again act by act through environments of other libraries."""
+
+import asyncio
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from arena.export.environments.episode import Task
+from arena.play.contenders import ScriptedContender, play_one
+from arena.play.match import Limits, MatchPlan
+from arena.records import MatchRecord
+from games.contracts import MatchId
+from tests.factories.commands import arena
+
+
+class Played(NamedTuple):
+    """A finished match: the learner's acts, all acts in order, and the payoffs by seat."""
+
+    seed: int
+    own: list[str]
+    acts: list[str]
+    payoffs: dict[str, float]
+
+
+def play(task: Task, seed: int, learner: str) -> MatchRecord:
+    """Play the match of `arena play --seed` in which the scripted policy `learner` has the task's seat."""
+    game = task.make()
+    who = {seat: ScriptedContender(learner if seat == task.seat else task.against) for seat in game.possible_agents}
+    seats = {seat: contender.seating(task.game, seat) for seat, contender in who.items()}
+    plan = MatchPlan(identity=MatchId(0, 0), game=task.game, options=dict(task.options), seed=seed, seats=seats)
+    return asyncio.run(play_one(plan, who, seed, Limits()))
+
+
+def matches(task: Task, learner: str, number: int = 5) -> list[Played]:
+    """Return the first matches, by seed, in which the learner moves."""
+    found = []
+    for seed in range(10 * number):
+        record = play(task, seed, learner)
+        assert record.status == "finished", record.reason
+        own = [turn.action for turn in record.turns if turn.seat == task.seat]
+        if own:
+            found.append(Played(seed, own, [turn.action for turn in record.turns], record.payoffs))
+        if len(found) == number:
+            return found
+    raise AssertionError("too few matches in which the learner moves")
+
+
+def written(name: str, library: str, folder: Path, *options: str) -> ModuleType:
+    """Write the game as an environment by the command, and import the module."""
+    told = arena("export-env", name, "--as", library, "--to", folder, *options)
+    assert told.code == 0, told.err
+    (path,) = folder.glob("*.py")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
