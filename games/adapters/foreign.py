@@ -6,6 +6,7 @@ import contextlib
 import copy
 import io
 import random
+import unicodedata
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -98,3 +99,17 @@ class ForeignGame(TextGame):
     def clone(self) -> Self:
         """Return an independent copy of the running match, with the environment copied by `copied`."""
         return copy.deepcopy(self, {id(self.env): self.copied()})
+
+
+def harmless(text: str) -> str:
+    """Remove control, bidi and invisible characters and trailing blanks, but keep the line breaks that boards need."""
+    lines = ("".join(c for c in line.expandtabs(4) if unicodedata.category(c)[0] != "C") for line in text.splitlines())
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def shortened(text: str, limit: int) -> str:
+    """Cut a text longer than `limit` characters to fit, with a note of how many characters were left out."""
+    if len(text) <= limit:
+        return text
+    kept = limit - 60
+    return f"{text[:kept]}\n[… {len(text) - kept:,} further characters are left out]"

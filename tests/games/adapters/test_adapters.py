@@ -289,10 +289,11 @@ def test_observations_of_any_kind_are_plain():
 
 
 def test_long_texts_of_textarena_say_what_is_left_out():
-    from games.adapters.textarena import PROMPT_LENGTH, _inner, _shortened
+    from games.adapters.foreign import shortened
+    from games.adapters.textarena import PROMPT_LENGTH, _inner
 
-    assert _shortened("x" * 4000, 4000) == "x" * 4000
-    cut = _shortened("x" * 10_000, 4000)
+    assert shortened("x" * 4000, 4000) == "x" * 4000
+    cut = shortened("x" * 10_000, 4000)
     assert len(cut) <= 4000 and cut.endswith("[… 6,060 further characters are left out]")
     game = games.make("textarena:TicTacToe-v0")
     game.reset(seed=0)
