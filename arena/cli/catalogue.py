@@ -54,6 +54,7 @@ _OTHERS = {
     "babyai:NAME": "A level of BabyAI (extra minigrid), such as babyai:GoToLocal-v0.",
     "textworld:NAME": "Generated games of TextWorld (extra textworld), such as textworld:coin_collector(level=5).",
     "gymnasium:NAME": "An environment of Gymnasium of few values, such as gymnasium:FrozenLake-v1(is_slippery=false).",
+    "gem:NAME": "A game of GEM (extra gem), such as gem:game:Minesweeper-v0-easy.",
     "FILE.py:CLASS": "A class of your own, such as race.py:Race.",
 }
 

@@ -42,6 +42,7 @@ LIBRARIES = {
     "babyai": ("games.adapters.babyai:BabyAI", "env", "games.adapters.minigrid_worlds:found_babyai"),
     "textworld": ("games.adapters.textworld:TextWorld", "env", "games.adapters.textworld_games:found"),
     "gymnasium": ("games.adapters.gymnasium:GymnasiumGame", "env", "games.adapters.gymnasium:registered"),
+    "gem": ("games.adapters.gem:GemGame", "env", "games.adapters.gem:registered"),
 }
 
 
