@@ -121,7 +121,7 @@ class GemGame(GymnasiumGame):
 @contextlib.contextmanager
 def _offline() -> Iterator[None]:
     """Keep games from asking NLTK's server for a corpus that is installed, within the context."""
-    nltk = importlib.import_module("nltk")
+    nltk: Any = importlib.import_module("nltk")
     download = nltk.download
     nltk.download = lambda *_, **__: True
     try:

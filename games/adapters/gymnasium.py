@@ -7,7 +7,7 @@ import difflib
 import importlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,7 +75,8 @@ class GymnasiumGame(ForeignGame):
     metadata: ClassVar[dict[str, Any]] = {"name": "gymnasium_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {REWARD: "what the environment pays at the step"}
 
-    find: ClassVar[Callable[[str], tuple[str, dict[str, Any]]]] = staticmethod(registered)
+    find: ClassVar[staticmethod[[str], tuple[str, dict[str, Any]]]] = staticmethod(registered)
+    """Function that finds an environment by its name."""
 
     def __init__(
         self, env: str, *, max_turns: int = 200, acts: Sequence[str] | None = None, ansi: bool = False, **options: Any

@@ -1,7 +1,10 @@
 """TextWorld: generated games by seed, the expert, rewards, splits, the cache of compiled games, and hostile acts."""
 
+import os
 import random
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +155,11 @@ def test_what_the_interpreter_appends_is_not_told() -> None:
 
 def test_compiled_games_are_bounded_and_those_in_use_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textworld_games, "KEPT", 2)
-    now = textworld_games.time.time()
+    now = time.time()
     for name, age in ("old", 9000), ("older", 9999), ("used", 5):
         for ending in (".z8", ".json"):
             (tmp_path / name).with_suffix(ending).write_bytes(b"x")
-        textworld_games.os.utime(tmp_path / f"{name}.z8", (now - age, now - age))
+        os.utime(tmp_path / f"{name}.z8", (now - age, now - age))
     textworld_games._keep(tmp_path / "new.z8", (b"{}", b"z"))
     assert {path.name for path in tmp_path.iterdir()} == {"used.z8", "used.json", "new.z8", "new.json"}
 
@@ -201,3 +204,24 @@ def test_what_is_no_game_of_textworld_is_told_in_a_line(name: str, options: dict
     with pytest.raises(ValueError) as refused:
         games.make(name, **options)
     assert told in str(refused.value) and "\n" not in str(refused.value)
+
+
+TRACE = """
+import random, games
+game = games.make("textworld:w2-o3-q4", games=1)
+game.reset(seed=0)
+rng = random.Random(0)
+while not game.ended and game.turns < 15:
+    print(game.public(), game.private("agent"), game.legal("agent"), game.expert_act(), game.situation("agent"))
+    game.step(rng.choice(game.legal("agent")))
+"""
+
+
+@pytest.mark.slow
+def test_the_match_is_the_same_in_another_process(cache: Path) -> None:
+    told = []
+    for seed in ("0", "7"):
+        surroundings = {**os.environ, "ARENA_HOME": str(cache.parent), "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-W", "ignore", "-c", TRACE]
+        told.append(subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True).stdout)
+    assert told[0] == told[1] and told[0].count("\n") > 3
