@@ -110,7 +110,7 @@ ADAPTERS := .venv-adapters
 # of its own, as GEM pins what it needs; crafter is the example of docs/new-adapter.md
 $(ADAPTERS)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(ADAPTERS)
-	grep -vE '^(nltk|reasoning-gym|msgspec)==' constraints.txt >$(ADAPTERS)/constraints.txt
+	grep -vE '^(nltk|reasoning.gym|msgspec)==' constraints.txt >$(ADAPTERS)/constraints.txt
 	$(ADAPTERS)/bin/python -m pip install --quiet --constraint $(ADAPTERS)/constraints.txt \
 		--editable ".[train,gem,minigrid,pettingzoo,textarena,textworld]" crafter hypothesis psutil pytest
 	touch $@
