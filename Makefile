@@ -105,6 +105,19 @@ engines: $(VLLM)/installed ## what Arena adds to vLLM, and vLLM beside the in-pr
 test-vllm: $(VLLM)/installed ## the vLLM engine's tests, in an environment of vLLM's own (five minutes)
 	$(VLLM)/bin/python -m pytest tests/agents/engines/test_vllm.py
 
+ADAPTERS := .venv-adapters
+
+# of its own, as GEM pins what it needs; crafter is the example of docs/new-adapter.md
+$(ADAPTERS)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(ADAPTERS)
+	grep -vE '^(nltk|reasoning.gym|msgspec)==' constraints.txt >$(ADAPTERS)/constraints.txt
+	$(ADAPTERS)/bin/python -m pip install --quiet --constraint $(ADAPTERS)/constraints.txt \
+		--editable ".[train,gem,minigrid,pettingzoo,textarena,textworld]" crafter hypothesis psutil pytest
+	touch $@
+
+test-adapters: $(ADAPTERS)/installed ## the tests of all adapters of other libraries, in an environment of their own (five minutes)
+	$(ADAPTERS)/bin/python -m pytest -m 'slow or not slow' tests/games/adapters
+
 against-vllm: $(VENV)/installed $(VLLM)/installed ## play beside raw vLLM (its CPU build)
 	$(BIN)/python benchmarks/against_vllm.py --vllm-python $(VLLM)/bin/python
 
@@ -145,5 +158,5 @@ lock: ## renew constraints.txt from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools \
 		| sed 's/ @ .*//; s/+cpu$$//' | grep '==' | LC_ALL=C sort > constraints.txt
 
-.PHONY: help install selfplay test slow test-scale docs machines bench gpu throughput against-trl against-vllm engines test-vllm studies suite \
+.PHONY: help install selfplay test slow test-scale docs machines bench gpu throughput against-trl against-vllm engines test-vllm test-adapters studies suite \
 	rendered matrix notebooks pictures results lock

@@ -53,7 +53,7 @@ class Kind:
 
 
 OWN: Mapping[str, str] = {
-    "expert": "babyai:…", "noop": "simulators and minigrid:…",
+    "expert": "babyai:… and textworld:…", "noop": "simulators, minigrid:… and textworld:…",
     "oracle": "simulators and text_navigation", "asker": "clinic", "random_asker": "clinic",
     "obedient": "desk", "refuser": "desk", "popular": "recommender", "deaf": "recommender",
     "listening": "recommender", "rambler": "text_navigation", "heeder": "text_navigation",

@@ -52,6 +52,9 @@ _OTHERS = {
     "textarena:NAME": "An environment of TextArena (extra textarena), such as textarena:TicTacToe-v0.",
     "minigrid:NAME": "An environment of MiniGrid (extra minigrid), such as minigrid:DoorKey-5x5-v0.",
     "babyai:NAME": "A level of BabyAI (extra minigrid), such as babyai:GoToLocal-v0.",
+    "textworld:NAME": "Generated games of TextWorld (extra textworld), such as textworld:coin_collector(level=5).",
+    "gymnasium:NAME": "An environment of Gymnasium of few values, such as gymnasium:FrozenLake-v1(is_slippery=false).",
+    "gem:NAME": "A game of GEM (extra gem), such as gem:game:Minesweeper-v0-easy.",
     "FILE.py:CLASS": "A class of your own, such as race.py:Race.",
 }
 

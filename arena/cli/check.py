@@ -131,6 +131,7 @@ def check_game(
 
     Games of other libraries have names such as
     openspiel:oh_hell, pettingzoo:connect_four_v3, textarena:TicTacToe-v0, babyai:GoToLocal-v0,
+    gymnasium:FrozenLake-v1, textworld:w2-o3-q4, gem:game:Minesweeper-v0-easy,
     path/to/file.py:ClassName
 
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000

@@ -23,6 +23,7 @@ from arena.store.manifest import fingerprint
 from arena.store.reader import FolderReader
 from games.adapters import loading
 from games.adapters.loading import file_of
+from games.adapters.modules import module_of
 from games.plain_files import read_plain
 from simulators.toolbox.mcp_server import REFUSED
 
@@ -230,7 +231,7 @@ def _tool_servers(experiment: Experiment) -> set[str]:
 
 
 def _admit_modules(run: Path, config: Any, trust: bool) -> None:
-    """Make the loader refuse untrusted modules of games named `pettingzoo:package.module`; `trust` trusts them."""
+    """Make the loader refuse untrusted modules that names of games ask for; `trust` trusts them."""
     for module, known in _modules(config).items():
         if trust:
             _trust([known])
@@ -239,9 +240,15 @@ def _admit_modules(run: Path, config: Any, trust: bool) -> None:
 
 
 def _modules(config: Any) -> dict[str, str]:
-    """Return the trust digest by module name, for every text in the config that could name a PettingZoo module."""
-    names = (text.rpartition("pettingzoo:")[2] for text in _texts(config))
-    return {name: digest(f"module {name}".encode()) for name in names if "." in name}
+    """Return the trust digest by module name, for every text in the config that could name a module of a game.
+
+    Those are `pettingzoo:package.module` and `gymnasium:module:Name-v0`, with or without the library's name.
+    """
+    texts = list(_texts(config))
+    names = [name for text in texts if "." in (name := text.rpartition("pettingzoo:")[2])]
+    modules = (module_of(text).rpartition("gymnasium:")[2] for text in texts)
+    names += [module for module in modules if module and all(part.isidentifier() for part in module.split("."))]
+    return {name: digest(f"module {name}".encode()) for name in names}
 
 
 def _plain_games(experiment: Experiment) -> list[Any]:

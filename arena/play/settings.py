@@ -18,7 +18,7 @@ class GameSpec(Spec):
     """Game, by name, with its options."""
 
     name: GameName
-    """Name from `arena list games`, `openspiel:…`, `pettingzoo:…`, `textarena:…`, `minigrid:…`, `babyai:…`, or
+    """Name from `arena list games`, of another library (`openspiel:…`, `gymnasium:…`, see docs/games.md), or
     path/to/file.py:Class."""
     options: dict[str, OptionValue] = {}
     """Options of the game, such as `illegal: end`."""

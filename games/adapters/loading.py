@@ -1,7 +1,8 @@
-"""Loading of games outside this package: OpenSpiel, PettingZoo, TextArena, MiniGrid, files, installed packages.
+"""Loading of games outside this package: those of other libraries, files and installed packages.
 
 openspiel:oh_hell(players=4)    pettingzoo:connect_four_v3    textarena:TicTacToe-v0
-minigrid:DoorKey-5x5-v0         babyai:GoToLocal-v0
+minigrid:DoorKey-5x5-v0         babyai:GoToLocal-v0             textworld:coin_collector(level=5)
+gymnasium:FrozenLake-v1         gem:game:Minesweeper-v0-easy
 path/to/file.py:ClassName       the name of an entry point of group `arena.games`
 """
 
@@ -39,6 +40,9 @@ LIBRARIES = {
     "textarena": ("games.adapters.textarena:TextArenaGame", "env", "games.adapters.textarena:registered"),
     "minigrid": ("games.adapters.minigrid:MiniGrid", "env", "games.adapters.minigrid_worlds:found_minigrid"),
     "babyai": ("games.adapters.babyai:BabyAI", "env", "games.adapters.minigrid_worlds:found_babyai"),
+    "textworld": ("games.adapters.textworld:TextWorld", "env", "games.adapters.textworld_games:found"),
+    "gymnasium": ("games.adapters.gymnasium:GymnasiumGame", "env", "games.adapters.gymnasium:registered"),
+    "gem": ("games.adapters.gem:GemGame", "env", "games.adapters.gem:registered"),
 }
 
 

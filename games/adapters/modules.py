@@ -1,4 +1,4 @@
-"""Modules that a game's name asks for (`pettingzoo:package.module`): imported unless somebody refused them."""
+"""Modules that a game's name asks for (`pettingzoo:package.module`, `gymnasium:module:Name-v0`), unless refused."""
 
 import importlib
 from types import ModuleType
@@ -12,3 +12,8 @@ def import_module(name: str) -> ModuleType:
     if name in REFUSED:
         raise ValueError(REFUSED[name])
     return importlib.import_module(name)
+
+
+def module_of(name: str) -> str:
+    """Return the module in the name of a Gymnasium environment, `module:Name-v0(…)`, or ""."""
+    return name.partition("(")[0].rpartition(":")[0].strip()

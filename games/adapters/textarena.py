@@ -6,13 +6,12 @@ import copy
 import difflib
 import importlib
 import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, harmless, shortened
 from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
 from games.contracts import Message
 
@@ -159,11 +158,11 @@ class TextArenaGame(ForeignGame):
             observations, state.observations[player] = state.observations[player], []
             news[seat] = []
             for sender, text, kind in observations:
-                text = _harmless(str(text))
+                text = harmless(str(text))
                 if getattr(kind, "name", kind) == "PROMPT":
-                    self._prompts[seat] = _shortened(f"{self._prompts[seat]}\n{text}".strip(), PROMPT_LENGTH)
+                    self._prompts[seat] = shortened(f"{self._prompts[seat]}\n{text}".strip(), PROMPT_LENGTH)
                 elif sender != player:
-                    news[seat].append((sender, _shortened(text, ACTION_LENGTH)))
+                    news[seat].append((sender, shortened(text, ACTION_LENGTH)))
                     if sender not in range(len(self.seats)) and (match := LISTED.search(text)):
                         self._listed[seat] = re.findall(r"\[[^\[\]]+\]", match[1])
         return news
@@ -198,20 +197,6 @@ class TextArenaGame(ForeignGame):
                 continue
             for seat in readers:
                 self._inboxes[seat].append(Message.of(self.seats[sender], text))
-
-
-def _harmless(text: str) -> str:
-    """Remove control, bidi and invisible characters and trailing blanks, but keep the line breaks that boards need."""
-    lines = ("".join(c for c in line.expandtabs(4) if unicodedata.category(c)[0] != "C") for line in text.splitlines())
-    return "\n".join(line.rstrip() for line in lines).strip("\n")
-
-
-def _shortened(text: str, limit: int) -> str:
-    """Cut a text longer than `limit` characters to fit, with a note of how many characters were left out."""
-    if len(text) <= limit:
-        return text
-    kept = limit - 60
-    return f"{text[:kept]}\n[… {len(text) - kept:,} further characters are left out]"
 
 
 def _inner(env: Any) -> Any:

@@ -9,6 +9,7 @@ from games.base import ACTION_LENGTH, TextGame
 
 USAGE = re.compile(r"\b[A-Z]{2,}(?: (?:word|number|[a-z])\b)*")
 BRACKETS = re.compile(r"\[[^\[\]\n]{1,60}\]")
+BOXED = re.compile(r"\\boxed\{(?!\.\.\.\})[^{}\n]{1,60}\}")
 MARKED = re.compile(r"[\\<][^\s…]*…[^\s.,;]*")
 """Answer in marks, such as `\\boxed{…}` and `<answer>…</answer>`."""
 NUMBER = re.compile(r"\d+")
@@ -77,15 +78,22 @@ def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tup
 
 
 def _forms(game: TextGame) -> list[str]:
-    """Return forms of acts in the game's texts: examples in brackets, usages (`CLUE word n`), or marked answers."""
+    """Return forms of acts in the game's texts: examples in boxes or brackets, usages (`CLUE word n`), or marks."""
     info = game.infos[game.agent_selection]
     texts = [text for text in (*info["private"].values(), *info["public"].values()) if isinstance(text, str)]
-    return BRACKETS.findall(" ".join(texts)) or USAGE.findall(info["rules"]) or MARKED.findall(info["rules"]) or ["OK"]
+    shown = " ".join(texts)
+    return (
+        BOXED.findall(shown)
+        or BRACKETS.findall(shown)
+        or USAGE.findall(info["rules"])
+        or MARKED.findall(info["rules"])
+        or ["OK"]
+    )
 
 
 def filled(form: str, game: TextGame, rng: random.Random) -> str:
-    """Fill a form at random: digits in brackets are replaced, blanks get small numbers or words. It may be illegal."""
-    if form.startswith("["):
+    """Fill a form at random: digits of examples are replaced, blanks get small numbers or words. It may be illegal."""
+    if form.startswith("[") or BOXED.fullmatch(form):
         return NUMBER.sub(lambda _: str(rng.randrange(9)), form)
     if "…" in form:
         return form.replace("…", str(rng.randrange(9)))

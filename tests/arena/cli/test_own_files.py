@@ -154,14 +154,16 @@ def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Pat
 
 
 @pytest.mark.parametrize(
-    "game",
+    ("game", "told"),
     [
-        '{name: "pettingzoo:strangers_own.game"}',
-        '{name: "pettingzoo:connect_four_v3", options: {env: strangers_own.game}}',
+        ('{name: "pettingzoo:strangers_own.game"}', "has no function env()"),
+        ('{name: "pettingzoo:connect_four_v3", options: {env: strangers_own.game}}', "has no function env()"),
+        ('{name: "gymnasium:strangers_own.game:Own-v0(a=gymnasium:1)"}', "has no environment 'Own-v0'"),
+        ('{name: "gymnasium:FrozenLake-v1", options: {env: "strangers_own.game:Own-v0"}}', "no environment 'Own-v0'"),
     ],
 )
 def test_a_module_that_a_strangers_run_names_asks_first(
-    place: Path, monkeypatch: pytest.MonkeyPatch, game: str
+    place: Path, monkeypatch: pytest.MonkeyPatch, game: str, told: str
 ) -> None:
     (place / "strangers_own").mkdir()
     (place / "strangers_own" / "game.py").write_text(f"open({str(place / 'ran')!r}, 'w')\n")
@@ -176,7 +178,7 @@ def test_a_module_that_a_strangers_run_names_asks_first(
     assert "would run the code of the module strangers_own.game: read it, then pass --trust" in line
     assert not (place / "ran").exists()
     loading.forget()
-    assert "has no function env()" in refused("resume", run, "--trust")
+    assert told in refused("resume", run, "--trust")
     assert (place / "ran").exists()
 
 

@@ -1,5 +1,6 @@
 """Games of others: found by name, wrapped as text, kept to our promises; what cannot be had is said in one line."""
 
+import copy
 import json
 import py_compile
 import random
@@ -289,10 +290,11 @@ def test_observations_of_any_kind_are_plain():
 
 
 def test_long_texts_of_textarena_say_what_is_left_out():
-    from games.adapters.textarena import PROMPT_LENGTH, _inner, _shortened
+    from games.adapters.foreign import shortened
+    from games.adapters.textarena import PROMPT_LENGTH, _inner
 
-    assert _shortened("x" * 4000, 4000) == "x" * 4000
-    cut = _shortened("x" * 10_000, 4000)
+    assert shortened("x" * 4000, 4000) == "x" * 4000
+    cut = shortened("x" * 10_000, 4000)
     assert len(cut) <= 4000 and cut.endswith("[… 6,060 further characters are left out]")
     game = games.make("textarena:TicTacToe-v0")
     game.reset(seed=0)
@@ -384,3 +386,34 @@ def test_wrapped_games_play_through():
     for name in ("pettingzoo:texas_holdem_v4", "pettingzoo:leduc_holdem_v4", "textarena:KuhnPoker-v0"):
         for seed in range(20):
             assert sum(played(games.make(name), seed).payoffs().values()) == 0
+
+
+# Global randomness
+
+
+def test_a_match_has_its_own_global_randomness_and_leaves_the_process_its_own() -> None:
+    from games.adapters.foreign import OwnRandom
+
+    def drawn() -> list[float]:
+        return [random.random(), float(np.random.rand()), float(np.random.normal())]
+
+    np.random.seed(3)
+    np.random.normal()  # its pair waits
+    outside = repr((random.getstate(), np.random.get_state(legacy=False)))
+    one, two = (OwnRandom(np.random.default_rng(5)) for _ in range(2))
+    with one.lent():
+        first = drawn()
+    twins = [copy.copy(one), copy.deepcopy(one)]
+    after = []
+    for chance in (one, *twins):
+        with chance.lent():
+            after.append(drawn())
+    for expected in (first, after[0]):
+        with two.lent():
+            assert drawn() == expected, "whatever other matches drew meanwhile"
+        with one.lent():
+            drawn()
+    assert after[0] == after[1] == after[2] != first
+    assert repr((random.getstate(), np.random.get_state(legacy=False))) == outside
+    seed = int(np.random.default_rng(5).integers(2**32))
+    assert first[:2] == [random.Random(seed).random(), np.random.RandomState(seed).rand()]

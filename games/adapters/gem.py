@@ -1,0 +1,148 @@
+"""GEM's games that play offline as text games (Liu et al. 2025), with exact seeds and retries for unreadable acts."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.adapters.foreign import OwnRandom, harmless, shortened
+from games.adapters.gymnasium import GymnasiumGame
+from games.adapters.named import split_settings
+from games.base import ACTION_LENGTH, IllegalAct, one_line
+from games.contracts import View
+
+OFFLINE = "game:"
+"""Start of the ids of games. GEM's other environments read data sets from a hub, or are those of reasoning-gym."""
+NEED_WORDS = ("Wordle", "Hangman", "WordSearch")
+"""Games that read NLTK's corpus "words"."""
+BOX = "\\boxed{"
+PROMPT_LENGTH = 16_000
+EXAMPLE = re.compile(r"\\boxed\{(?!\.\.\.\})[^{}\n]{1,60}\}")
+MOVES = ("up", "down", "left", "right")
+MOVED = ("FifteenPuzzle", "Game2048", "Sokoban")
+"""Games whose acts are the moves."""
+
+
+def registered(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the id and the settings in a name such as `game:Minesweeper-v0-easy(rows=4)`.
+
+    Raises ValueError, in one line, if GEM or data is not installed, or if it has no such game.
+    """
+    id, settings = split_settings(name)
+    try:
+        with OwnRandom(np.random.default_rng(0)).lent():
+            importlib.import_module("gem")
+            registry = importlib.import_module("gem.envs.registration").ENV_REGISTRY
+    except ImportError as error:
+        why = f"gem:{one_line(name, 80)} needs GEM ({one_line(str(error))})"
+        raise ValueError(f"{why}: pip install 'arena-selfplay[gem]' in an environment of its own") from None
+    games = [known for known in registry if known.startswith(OFFLINE)]
+    if id not in games:
+        near = difflib.get_close_matches(id, games, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(games)} is {games[0]})"
+        raise ValueError(f"GEM has no offline game '{one_line(id, 80)}'{hint}")
+    if id.removeprefix(OFFLINE).startswith(NEED_WORDS):
+        try:
+            importlib.import_module("nltk").data.find("corpora/words")
+        except LookupError:
+            how = "python -m nltk.downloader words"
+            raise ValueError(f"gem:{id} needs NLTK's corpus 'words', which is not installed: {how}") from None
+    return id, settings
+
+
+class GemGame(GymnasiumGame):
+    """Game of one agent in one of GEM's games, `env`; an act is a text, and what it boxes, if anything, is played.
+
+    A text without a box is boxed as a whole. GEM ends a match at an unreadable act with a reward of -0.1; here the
+    match stays as it was, and the act is illegal. Options are GymnasiumGame's without `acts` and `ansi`. Reward part
+    "reward": what GEM pays.
+    """
+
+    name = "gem"
+    library = "GEM"
+    metadata: ClassVar[dict[str, Any]] = {"name": "gem_v0", "render_modes": ["ansi"]}
+
+    find = staticmethod(registered)
+    whole_acts = True
+
+    def rules(self) -> str:
+        """Return the game's name and how to act. GEM explains the game to the agent."""
+        return f"{self.title}, by the rules of GEM. Each turn write an act in {BOX}…}}."
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return GEM's instructions, as `prompt`."""
+        return {"prompt": self._prompt}
+
+    def legal(self, seat: str) -> list[str] | None:
+        """Return the moves in games that have no other acts, else None."""
+        return list(MOVES) if self.id.removeprefix(OFFLINE).startswith(MOVED) else None
+
+    def _made(self) -> Any:
+        with _offline():
+            return importlib.import_module("gem").make(self.id, **self.settings)
+
+    def _opening(self, observation: Any, info: Mapping[str, Any]) -> str:
+        """Keep the instructions, which are the first observation, and return the board, if the game draws one."""
+        self._prompt = shortened(harmless(str(observation)), PROMPT_LENGTH)
+        return self._shown("", info)
+
+    def _shown(self, observation: Any, info: Mapping[str, Any]) -> str:
+        """Return what GEM says, with the board or the request that it calls the suffix."""
+        said = f"{observation}\n{info.get('suffix', '')}".strip("\n")
+        return shortened(harmless(said), ACTION_LENGTH) or "Begin."
+
+    def _action(self, act: str) -> tuple[str, str]:
+        text = one_line(act, ACTION_LENGTH - len(BOX) - 1)
+        if not text:
+            raise IllegalAct("write an act")
+        return text if BOX in text else f"{BOX}{text}}}", text
+
+    def _refused(self, observation: Any, reward: float) -> str:
+        """Return GEM's complaint about an act that it could not read, else ""."""
+        unreadable = importlib.import_module("gem.utils.constants").LanguageGameReward.format_error_reward
+        return (one_line(str(observation)) or "it cannot be read") if reward == unreadable else ""
+
+    def _worded(self, acts: Any) -> tuple[str, ...]:
+        if acts is not None:
+            raise ValueError("acts are free texts in GEM's games: leave the option `acts` out")
+        return ()
+
+    def _require_text(self) -> None:
+        """Do nothing: acts and observations are texts."""
+
+
+@contextlib.contextmanager
+def _offline() -> Iterator[None]:
+    """Keep games from asking NLTK's server for a corpus that is installed, within the context."""
+    nltk: Any = importlib.import_module("nltk")
+    download = nltk.download
+    nltk.download = lambda *_, **__: True
+    try:
+        yield
+    finally:
+        nltk.download = download
+
+
+def _random(game: GemGame, seed: int) -> Callable[[View], str]:
+    """Return a player of GEM's random acts, or of the instructions' examples with other digits where it has none."""
+    chance = OwnRandom(np.random.default_rng(seed))
+
+    def act(view: View) -> str:
+        with chance.lent():
+            try:
+                return one_line(str(game.env.sample_random_action()))
+            except NotImplementedError:
+                examples = EXAMPLE.findall(str(view.private["prompt"])) or ["1"]
+                return re.sub(r"\d", lambda _: str(random.randrange(1, 10)), random.choice(examples))
+
+    return act
+
+
+GemGame.players = {"random": _random}

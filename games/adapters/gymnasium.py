@@ -1,0 +1,262 @@
+"""Gymnasium's environments with few observations and listed or written actions as text games (Towers et al. 2024)."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import importlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, harmless, shortened
+from games.adapters.modules import import_module, module_of
+from games.adapters.named import split_settings
+from games.adapters.pettingzoo import as_text
+from games.base import ACTION_LENGTH, IllegalAct, flag, one_line, whole_number
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+REWARD = "reward"
+MOST_NUMBERS = 64
+"""Maximum numbers of an observed array, and of listed actions."""
+MOST_TURNS = 10_000
+COLOURED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0?m", re.S)
+"""Text set in colour, by which toy environments show where the agent is."""
+WORDS = {
+    "FrozenLake": ("left", "down", "right", "up"),
+    "CliffWalking": ("up", "right", "down", "left"),
+    "Taxi": ("south", "north", "east", "west", "pickup", "dropoff"),
+    "Blackjack": ("stick", "hit"),
+}
+"""Words of the actions by their numbers, by the environment's name without its version."""
+
+
+def registered(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the id and the settings in a name such as `FrozenLake-v1(is_slippery=false)` or `module:Name-v0`.
+
+    A module is imported first, as it registers its environments then. Raises ValueError, in one line, if there is no
+    such module or environment.
+    """
+    full, settings = split_settings(name)
+    module, id = module_of(full), full.rpartition(":")[2].strip()
+    if module and not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError(f"'{one_line(module, 80)}' is no name of a module: write module:Name-v0")
+    if module:
+        try:
+            with OwnRandom(np.random.default_rng(0)).lent():
+                import_module(module)
+        except Exception as error:  # noqa: BLE001 a module of others may fail in any way
+            raise ValueError(f"the module {module} cannot be imported: {one_line(str(error))}") from None
+    registry = importlib.import_module("gymnasium").registry
+    if id not in registry:
+        near = difflib.get_close_matches(id, registry, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else " (a package's are named package:Name-v0)"
+        raise ValueError(f"Gymnasium has no environment '{one_line(id, 80)}'{hint}")
+    return id, settings
+
+
+class GymnasiumGame(ForeignGame):
+    """Game of one agent in a Gymnasium environment, `env`, with listed or text actions and observations of few values.
+
+    Settings stand in the name or among the options. Options besides: max_turns (default 200), after which the match
+    ends; acts, the words of discrete actions in their order (default: numbers, or words in toy environments); ansi,
+    whether the environment's drawing as text is shown, with coloured places in brackets. Reward part "reward": what the
+    environment pays. Raises ValueError for an environment that cannot be made, or not be told as text.
+    """
+
+    name = "gymnasium"
+    library = "Gymnasium"
+    seats = ("agent",)
+    stakes = 0.0
+    rivals = False
+    metadata: ClassVar[dict[str, Any]] = {"name": "gymnasium_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {REWARD: "what the environment pays at the step"}
+
+    find: ClassVar[staticmethod[[str], tuple[str, dict[str, Any]]]] = staticmethod(registered)
+    """Function that finds an environment by its name."""
+
+    def __init__(
+        self, env: str, *, max_turns: int = 200, acts: Sequence[str] | None = None, ansi: bool = False, **options: Any
+    ) -> None:
+        self.id, settings = self.find(env)
+        self.settings = settings | {key: value for key, value in options.items() if key not in SHARED}
+        self.settings |= {"render_mode": "ansi"} if flag("ansi", ansi) else {}
+        self.ansi, self.max_turns = ansi, whole_number("max_turns", max_turns, least=1, most=MOST_TURNS)
+        super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
+        self._start(OwnRandom(np.random.default_rng(0)), 0)
+        self.words = self._worded(acts)
+        self._require_text()
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Make and reset a new environment with a seed from `rng`, and show what the agent observes."""
+        self._seed, self._origin = int(rng.integers(2**31)), OwnRandom(rng)
+        self._history: list[Any] = []
+        self._paid_so_far = 0.0
+        self.tell(self._opening(*self._start(self._origin, self._seed)))
+
+    def rules(self) -> str:
+        """Return the environment's name, the library, and how to act."""
+        how = "one of the listed acts" if self.words else "a text"
+        return f"{super().rules()} Each turn write {how}."
+
+    def public(self) -> dict[str, Any]:
+        """Return `steps_left`, the number of acts before the match is cut."""
+        return {"steps_left": self.max_turns - self.turns}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return {}: what the agent observes comes as messages."""
+        return {}
+
+    def legal(self, seat: str) -> list[str] | None:
+        """Return the words of the actions that the environment's mask allows, or None if actions are texts."""
+        return [word for action, word in enumerate(self.words) if self._allowed(action)] if self.words else None
+
+    def hides_nothing(self) -> bool:
+        """Return False: what the agent does not observe is hidden, so search players may not look ahead."""
+        return False
+
+    def play(self, seat: str, act: str) -> str:
+        """Do an action, ignoring case and extra blanks in words. Raises IllegalAct for others than the legal ones."""
+        action, word = self._action(act)
+        try:
+            observation, reward, is_over, is_cut, info = self._step(action)
+        except Exception as error:  # noqa: BLE001 whatever the environment does wrong is not the match's end
+            told = self.fault(error)
+            self._replay()
+            raise IllegalAct(f"the environment failed on it: {told}") from None
+        if why := self._refused(observation, float(reward)):
+            self._replay()
+            raise IllegalAct(why.rstrip("."))
+        self._history.append(action)
+        self._paid_so_far += float(reward)
+        if reward:
+            self.pay(seat, REWARD, float(reward))
+        self.tell(self._shown(observation, info))
+        if is_over or is_cut or self.turns + 1 >= self.max_turns:
+            self.end("over" if is_over else "turns", "The match is over.")
+        return word
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `faults`, and `reward`, the sum of the environment's rewards."""
+        return {**super().figures(), REWARD: self._paid_so_far}
+
+    def copied(self) -> Any:
+        """Return a copy of the environment: by `deepcopy`, or by replaying the match where that loses its state."""
+        if not _rebuilt_by_deepcopy(self.env):
+            try:
+                return copy.deepcopy(self.env)
+            except Exception:  # noqa: BLE001 environments hold files, processes and C objects
+                pass
+        twin = copy.copy(self)
+        twin._replay()
+        return twin.env
+
+    # What an adapter of another library may change.
+
+    def _made(self) -> Any:
+        """Return a new environment, before its reset."""
+        return importlib.import_module("gymnasium").make(self.id, disable_env_checker=True, **self.settings)
+
+    def _action(self, act: str) -> tuple[Any, str]:
+        """Return the action that an act's text stands for, and its text. Raises IllegalAct if it is none."""
+        word = " ".join(act.split())
+        if not self.words:
+            if not self.env.action_space.contains(act.strip()):
+                raise IllegalAct(f"write a text of {one_line(str(self.env.action_space))}")
+            return act.strip(), one_line(act, ACTION_LENGTH)
+        for action, known in enumerate(self.words):
+            if known.lower() == word.lower() and self._allowed(action):
+                return action + int(self.env.action_space.start), known
+        raise IllegalAct("write one of the listed acts")
+
+    def _opening(self, observation: Any, info: Mapping[str, Any]) -> str:
+        """Return the first observation as text."""
+        return self._shown(observation, info)
+
+    def _refused(self, observation: Any, reward: float) -> str:
+        """Return why the environment could not read an act, which is then illegal, or ""."""
+        return ""
+
+    def _shown(self, observation: Any, info: Mapping[str, Any]) -> str:
+        """Return what the agent observes as text."""
+        parts = [f"{name}: {value}" for name, value in as_text(observation).items()]
+        if isinstance(observation, str):
+            parts = [observation]
+        if self.ansi:
+            with self._random.lent():
+                parts.append(COLOURED.sub(r"[\1]", str(self.env.render())))
+        self._mask = info.get("action_mask")
+        return shortened(harmless("\n".join(parts)), ACTION_LENGTH) or "nothing"
+
+    def _require_text(self) -> None:
+        """Raise ValueError if actions or observations cannot be told as text."""
+        spaces = importlib.import_module("gymnasium.spaces")
+        if not self.words and not isinstance(self.env.action_space, spaces.Text):
+            raise ValueError(f"{self.id} has neither listed nor text actions: {one_line(str(self.env.action_space))}")
+        if not _is_short(self.env.observation_space, spaces):
+            space = one_line(str(self.env.observation_space), 120)
+            raise ValueError(f"{self.id} has observations of more than {MOST_NUMBERS} numbers: {space}")
+
+    # How it is done.
+
+    def _start(self, chance: OwnRandom, seed: int) -> tuple[Any, Mapping[str, Any]]:
+        """Make and reset the environment, and return its first observation and info."""
+        self._random, self._mask = copy.copy(chance), None
+        try:
+            with self._random.lent():
+                self.env = self._made()
+                observation, info = self.env.reset(seed=seed)
+        except Exception as error:  # noqa: BLE001 an environment may refuse its settings in any way
+            why = one_line(f"{type(error).__name__}: {error}")
+            raise ValueError(f"{self.library} cannot make {self.title}: {why}") from None
+        return observation, info
+
+    def _step(self, action: Any) -> tuple[Any, Any, bool, bool, Mapping[str, Any]]:
+        with self._random.lent():
+            observation, reward, is_over, is_cut, info = self.env.step(action)
+        return observation, reward, bool(is_over), bool(is_cut), info
+
+    def _replay(self) -> None:
+        """Replace the environment by a new one in which this match's acts were done again."""
+        mask = self._mask
+        self._start(self._origin, self._seed)
+        for action in self._history:
+            self._step(action)
+        self._mask = mask
+
+    def _allowed(self, action: int) -> bool:
+        return self._mask is None or bool(self._mask[action])
+
+    def _worded(self, acts: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the words of discrete actions, () for others. Raises ValueError for a wrong number of words."""
+        space = self.env.action_space
+        number = int(getattr(space, "n", 0)) if type(space).__name__ == "Discrete" else 0
+        if number > MOST_NUMBERS:
+            raise ValueError(f"{self.id} has {number} actions, more than {MOST_NUMBERS}")
+        words = WORDS.get(self.id.rpartition("-v")[0], ()) if acts is None else tuple(acts)
+        if acts is not None and not (len(words) == number == len({one_line(str(w)).lower() for w in words} - {""})):
+            raise ValueError(f"acts must be {number} different words, not {', '.join(map(str, words))[:60]}")
+        return tuple(map(one_line, words)) if len(words) == number else tuple(map(str, range(number)))
+
+
+def _rebuilt_by_deepcopy(env: Any) -> bool:
+    """Return True if `deepcopy` would make the environment, or one inside it, anew from its arguments."""
+    easy = importlib.import_module("gymnasium.utils").EzPickle
+    while env is not None:
+        if isinstance(env, easy):
+            return True
+        env = vars(env).get("env")
+    return False
+
+
+def _is_short(space: Any, spaces: Any) -> bool:
+    """Return True if a space's values are texts or at most `MOST_NUMBERS` numbers each."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return all(_is_short(each, spaces) for each in inner)
+    if isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete):
+        return int(np.prod(space.shape)) <= MOST_NUMBERS
+    return isinstance(space, spaces.Discrete | spaces.Text)

@@ -1,0 +1,39 @@
+"""Names of environments with settings, such as `FrozenLake-v1(is_slippery=false, map_name=4x4)`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+from games.base import one_line
+
+Setting = bool | int | float | str
+CALL = re.compile(r"([^()]+?)\s*(?:\(([^()]*)\))?")
+WORDS: dict[str, Setting] = {"true": True, "false": False}
+
+
+def split_settings(text: str) -> tuple[str, dict[str, Setting]]:
+    """Split a name with optional settings in brackets into the name and the settings by their names.
+
+    Values are true, false, numbers or other texts. Raises ValueError, in one line, for any other form.
+    """
+    match = CALL.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"write NAME or NAME(setting=value, …), not '{one_line(text, 80)}'")
+    settings: dict[str, Setting] = {}
+    for part in (match[2] or "").split(",") if (match[2] or "").strip() else ():
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not key.isidentifier() or key in settings:
+            raise ValueError(f"write settings as NAME(setting=value, …), each once, not '{one_line(part, 80)}'")
+        settings[key] = _value(value)
+    return match[1], settings
+
+
+def _value(text: str) -> Setting:
+    """Return the value that a setting's text stands for."""
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text

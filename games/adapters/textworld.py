@@ -1,0 +1,197 @@
+"""TextWorld's generated text adventures as games of one agent (Côté et al. 2018), with its planner as `expert`."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
+from games.adapters.textworld_games import KEPT, compiled, found
+from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
+from games.contracts import View
+
+WIN, SCORE, DENSE = PARTS = ("win", "score", "dense")
+HELD_OUT = 5
+"""One game in this many belongs to the test split."""
+LEAST_TURNS = 50
+PATIENCE = 3
+"""Turns of a match by default, as a multiple of the expert's acts."""
+WAIT = "look"
+STATUS = re.compile(r"\s*>?\s*-= [^\n]* =-\d+/\d+\s*$")
+"""Status line that the interpreter appends to what the game says."""
+MENU = re.compile(r"^(Would you like to RESTART.*|>)$")
+LOADING = threading.Lock()
+"""Held while a game is read, as TextWorld's parsers have state that all share."""
+
+
+class TextWorld(ForeignGame):
+    """Game of one agent in a TextWorld game, `env`: w2-o3-q4, coin_collector, treasure_hunter or cooking with settings.
+
+    The seed decides which of `games` generated games is played; every fifth belongs to the split "test". Acts are the
+    listed commands and no others, as the interpreter would also take `save` and `script`, which write files. Options
+    besides TextGame's: games 1 to 500; split "train", "test" or "all"; max_turns (None: 50, or three times the expert's
+    acts if that is more); pays, the reward parts that are paid, of "win", "score" and "dense".
+    """
+
+    name = "textworld"
+    library = "TextWorld"
+    seats = ("agent",)
+    blocks = True  # while a game is compiled
+    rivals = False
+    stakes = 0.0
+    metadata: ClassVar[dict[str, Any]] = {"name": "textworld_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        WIN: "1 when the goal is reached",
+        SCORE: "the share of the game's points that the act gained",
+        DENSE: "an act's step towards the goal or away from it, as a share of the expert's acts from the start",
+    }
+
+    def __init__(
+        self,
+        env: str,
+        *,
+        games: int = 50,
+        split: Literal["train", "test", "all"] = "all",
+        max_turns: int | None = None,
+        pays: Sequence[str] = (WIN,),
+        **options: Any,
+    ) -> None:
+        self.kind = found(env)
+        self.games = whole_number("games", games, least=1, most=KEPT)
+        self.split = choice("split", split, "train", "test", "all")
+        self.max_turns = None if max_turns is None else whole_number("max_turns", max_turns, least=1, most=1000)
+        self.pays = tuple(choice("pays", part, *PARTS) for part in ([pays] if isinstance(pays, str) else pays))
+        self._numbers = [n for n in range(self.games) if split == "all" or held_out(n) == (split == "test")]
+        if not self._numbers:
+            raise ValueError(f"games must be at least {HELD_OUT} with split: test, not {games}")
+        if unknown := options.keys() - {*SHARED}:
+            raise ValueError(f"textworld:{env} has no option '{min(unknown)}': settings are part of the name")
+        super().__init__(env, self.seats, **options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Load the game that `rng` draws, compiled before or now, and show where the agent is."""
+        self.number = int(rng.choice(self._numbers))
+        self.env, state = started(compiled(self.kind, self.number, held_out(self.number)))
+        self._points, self._most, self._dense, self.won = 0, max(int(state.max_score), 1), 0, False
+        self._objective = one_line(str(state.objective), ACTION_LENGTH)
+        self._read(state)
+        self._expert_acts = max(len(self._plan), 1)
+        self._left = self.max_turns or max(LEAST_TURNS, PATIENCE * self._expert_acts)
+        self.tell(self._room)
+
+    def rules(self) -> str:
+        """Return how to act, as text."""
+        return (
+            "You are in a text adventure. Reach the objective. Each turn write one of the listed commands, just as "
+            "written; look and inventory tell where you are and what you carry."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """Return the `objective`, the `score` with its maximum, and `steps_left`."""
+        return {"objective": self._objective, "score": f"{self._points} of {self._most}", "steps_left": self._left}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return the description of the `room` and the `inventory` as of now."""
+        return {"room": self._room, "inventory": self._inventory}
+
+    def legal(self, seat: str) -> list[str]:
+        """Return TextWorld's admissible commands, sorted."""
+        return list(self._commands)
+
+    def hides_nothing(self) -> bool:
+        """Return False: other rooms are hidden, so search players may not look ahead."""
+        return False
+
+    def situation(self, seat: str) -> str:
+        """Return the number of the game and all facts of its world, hashed."""
+        return f"{self.number} {self._facts}"
+
+    def play(self, seat: str, act: str) -> str:
+        """Play a listed command, ignoring case and extra blanks. Raises IllegalAct for any other text."""
+        word = " ".join(act.split())
+        command = next((c for c in self._commands if word in (c, c.lower())), None) or next(
+            (c for c in self._commands if c.lower() == word.lower()), None
+        )
+        if command is None:
+            raise IllegalAct("write one of the listed commands")
+        state, _, is_over = self.env.step(command)
+        gained, progress = int(state.score) - self._points, int(state.intermediate_reward)
+        self._points, self._dense, self._left = int(state.score), self._dense + progress, self._left - 1
+        self.won = bool(state.won)
+        self._read(state)
+        for part, value in (
+            (WIN, float(self.won)), (SCORE, gained / self._most), (DENSE, progress / self._expert_acts)
+        ):  # fmt: skip
+            if value and part in self.pays:
+                self.pay(seat, part, value)
+        self.tell(spoken(str(state.feedback)))
+        if is_over or not self._left:
+            self.end("won" if self.won else "lost" if is_over else "turns", "The match is over.")
+            self.close()
+        return command
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `success`, `score` and `dense` progress (shares of the most), `game` (its number) and `faults`."""
+        shares = {"score": self._points / self._most, "dense": self._dense / self._expert_acts}
+        return {**super().figures(), "success": self.won, **shares, "game": self.number}
+
+    def copied(self) -> Any:
+        """Return an independent copy of the environment, by its own `copy`: `deepcopy` fails on the interpreter."""
+        if self.env is None:
+            return None
+        with LOADING:
+            return self.env.copy()
+
+    def close(self) -> None:
+        """Release the interpreter and its memory."""
+        env, self.env = self.env, None
+        if env is not None:
+            env.close()
+
+    def expert_act(self) -> str:
+        """Return the next command of TextWorld's plan, or "look" where the goal cannot be reached any more."""
+        return self._plan[0] if self._plan else WAIT
+
+    def _read(self, state: Any) -> None:
+        """Take the texts, commands and plan out of TextWorld's state, which is not kept."""
+        self._room = shortened(spoken(str(state.description)), ACTION_LENGTH)
+        self._inventory = shortened(spoken(str(state.inventory)), ACTION_LENGTH)
+        self._commands: list[str] = list(state.admissible_commands)
+        self._plan: list[str] = list(state.policy_commands or ())
+        self._facts = "; ".join(sorted(map(str, state["_facts"])))
+
+
+def held_out(number: int) -> bool:
+    """Return True if the game of this number belongs to the test split: every fifth does."""
+    return number % HELD_OUT == HELD_OUT - 1
+
+
+def started(path: Path) -> tuple[Any, Any]:
+    """Return the environment of a compiled game and its first state."""
+    textworld = importlib.import_module("textworld")
+    asked = ("feedback", "description", "inventory", "admissible_commands", "policy_commands", "objective", "won",
+             "lost", "score", "max_score", "intermediate_reward")  # fmt: skip
+    with LOADING:
+        env = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(asked, True)))
+        env.seed(0)
+        return env, env.reset()
+
+
+def spoken(text: str) -> str:
+    """Return what the game said without status line, prompt, menu and empty lines."""
+    lines = (line.strip() for line in harmless(STATUS.sub("", text)).split("\n"))
+    return shortened("\n".join(line for line in lines if line and not MENU.match(line)), ACTION_LENGTH)
+
+
+def _expert(game: TextWorld, seed: int) -> Callable[[View], str]:
+    """Return TextWorld's plan as a player."""
+    return lambda view: game.expert_act()
+
+
+TextWorld.players = {"noop": lambda game, seed: lambda view: WAIT, "expert": _expert}

@@ -1,0 +1,56 @@
+"""Child process that generates and compiles one TextWorld game, run by `games.adapters.textworld_games`.
+
+Reads JSON from standard input, {kind, settings, seed, folder}, and writes game.json and game.z8 to the folder. Imports
+no other module of Arena. Writes the reason to standard error and exits with code 1 if there is no such game.
+"""
+
+import json
+import resource
+import sys
+from typing import Any
+
+CPU_SECONDS = 120
+MEMORY = 4 << 30
+TRIES = 20
+"""Seeds that are tried: some maps have no room for a quest of the length asked for."""
+
+
+def generated(kind: str, settings: dict[str, Any], seed: int) -> Any:
+    """Return TextWorld's game of this kind. Raises its errors if none of the seeds derived from `seed` makes one."""
+    import textworld
+    from textworld.challenges import CHALLENGES
+    from textworld.generator import make_game
+
+    for attempt in range(TRIES):
+        options = textworld.GameOptions()
+        options.seeds = seed * TRIES + attempt
+        try:
+            if kind != "custom":
+                return CHALLENGES[f"tw-{kind}"][1](settings, options)
+            options.nb_rooms, options.nb_objects = settings["rooms"], settings["objects"]
+            options.quest_length = settings["quest"]
+            return make_game(options)
+        except textworld.generator.QuestGenerationError:
+            if attempt == TRIES - 1:
+                raise
+    return None
+
+
+def main() -> None:
+    """Make the game that standard input asks for, within limits of time and memory."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    asked = json.load(sys.stdin)
+    try:
+        from textworld.generator import inform7
+
+        game = generated(asked["kind"], asked["settings"], asked["seed"])
+        game.save(f"{asked['folder']}/game.json")
+        inform7.compile_inform7_game(inform7.generate_inform7_source(game), f"{asked['folder']}/game.z8")
+    except Exception as error:  # noqa: BLE001 the parent tells it in one line
+        sys.exit(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""TextWorld's generated games by name, compiled once each by a child process and kept in Arena's cache folder."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from games.adapters import textworld_child
+from games.adapters.foreign import OwnRandom
+from games.adapters.named import Setting, split_settings
+from games.base import flag, one_line, whole_number
+from games.slow import slowly
+
+SECONDS = 300.0
+"""Limit of wall time for one game."""
+KEPT = 500
+"""Games in the cache folder, of about 0.4 MB. Beyond that, those unused for an hour are removed."""
+HOUR = 3600.0
+PLACES = (1, 6, 9, 12)
+FLAGS = ("open", "cook", "cut", "drop")
+COMPILERS = threading.BoundedSemaphore(2)
+"""Games that are compiled at once in this process."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Kind of generated games: a generator of TextWorld and its settings."""
+
+    name: str
+    settings: tuple[tuple[str, Setting], ...]
+
+    def ask(self, number: int, held_out: bool) -> str:
+        """Return what the child process reads for the game of this number, as JSON without the folder.
+
+        Cooking games that are held out have TextWorld's own test foods, the others its training foods.
+        """
+        settings = dict(self.settings)
+        if self.name == "cooking":
+            settings |= {"recipe_seed": 0, "split": "test" if held_out else "train"}
+        return json.dumps({"kind": self.name, "settings": settings, "seed": number}, sort_keys=True)
+
+
+SETTINGS: dict[str, dict[str, Setting]] = {
+    "coin_collector": {"level": 1},
+    "treasure_hunter": {"level": 1},
+    "cooking": {"recipe": 1, "take": 0, "go": 1, **dict.fromkeys(FLAGS, False)},
+}
+"""Settings with their defaults, by kind."""
+MOST = {"coin_collector": 150, "treasure_hunter": 30}
+"""Highest level. TextWorld cannot compile games of more than 100 rooms, which coin_collector has from 151 on."""
+
+
+def found(name: str) -> Kind:
+    """Return the kind of games of this name, such as `w2-o3-q4` or `coin_collector(level=5)`.
+
+    Raises ValueError, in one line, for another name or setting, or if TextWorld is not installed.
+    """
+    kind, given = split_settings(name)
+    sizes = re.fullmatch(r"w(\d{1,3})-o(\d{1,3})-q(\d{1,3})", kind)
+    if not sizes and kind not in SETTINGS:
+        raise ValueError(
+            "TextWorld's games are w2-o3-q4 (rooms, objects, acts to the goal), coin_collector(level=1), "
+            f"treasure_hunter(level=1) and cooking(recipe=1, take=1, open=true, …), not '{one_line(name, 80)}'"
+        )
+    settings = SETTINGS.get(kind, {})
+    if unknown := given.keys() - settings.keys():
+        has = f"; there are: {', '.join(settings)}" if settings else ""
+        raise ValueError(f"{kind} has no setting '{min(unknown)}'{has}")
+    settings = settings | given
+    if sizes:
+        settings = {"rooms": int(sizes[1]), "objects": int(sizes[2]), "quest": int(sizes[3])}
+        kind = "custom"
+        for key, most in ("rooms", 50), ("objects", 100), ("quest", 50):
+            whole_number(key, settings[key], least=1, most=most)
+    elif kind == "cooking":
+        _check_cooking(settings)
+    else:
+        whole_number("level", settings["level"], least=1, most=MOST[kind])
+    _require_textworld(name)
+    return Kind(kind, tuple(settings.items()))
+
+
+def _check_cooking(settings: dict[str, Setting]) -> None:
+    """Raise ValueError for settings that no cooking game has."""
+    recipe = whole_number("recipe", settings["recipe"], least=1, most=5)
+    whole_number("take", settings["take"], least=0, most=recipe)
+    if settings["go"] not in PLACES:
+        raise ValueError(f"go must be one of {', '.join(map(str, PLACES))}, not {settings['go']}")
+    for name in FLAGS:
+        flag(name, settings[name])
+
+
+def _require_textworld(name: str) -> None:
+    """Import TextWorld, which takes a second. Raises ValueError, with the extra to install, if that fails."""
+    try:
+        with OwnRandom(np.random.default_rng(0)).lent():
+            importlib.import_module("textworld")
+    except ImportError as error:
+        why = f"textworld:{one_line(name, 80)} needs TextWorld ({one_line(str(error))})"
+        raise ValueError(f"{why}: pip install 'arena-selfplay[textworld]'") from None
+
+
+def compiled(kind: Kind, number: int, held_out: bool) -> Path:
+    """Return the path of a game's .z8 file, with its .json beside it, making both first if they are not kept yet.
+
+    Raises RuntimeError, in one line, if TextWorld cannot make the game.
+    """
+    asked = kind.ask(number, held_out)
+    digest = hashlib.sha256(f"{version('textworld')} {asked}".encode()).hexdigest()[:24]
+    path = _folder() / f"{digest}.z8"
+    if not path.exists():
+        with COMPILERS:
+            if not path.exists():
+                _keep(path, slowly(build, asked))
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return path
+
+
+def build(asked: str) -> tuple[bytes, bytes]:
+    """Generate and compile a game in a child process, and return its .json and .z8 files.
+
+    Raises RuntimeError, in one line, if that fails or takes longer than `SECONDS`.
+    """
+    command = [sys.executable, "-P", str(Path(textworld_child.__file__))]
+    with tempfile.TemporaryDirectory(prefix="arena-textworld-") as folder:
+        surroundings = {**os.environ, "HOME": folder, "TMPDIR": folder, "OMP_NUM_THREADS": "1"}
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder,
+            env=surroundings, start_new_session=True,
+        )  # fmt: skip
+        try:
+            _, said = child.communicate(json.dumps(json.loads(asked) | {"folder": folder}).encode(), SECONDS)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"TextWorld made no game within {SECONDS:.0f} s: {asked}") from None
+        finally:
+            if child.poll() is None:  # too late, or the match was given up
+                os.killpg(child.pid, signal.SIGKILL)
+                child.communicate()
+        if child.returncode:
+            why = one_line(said.decode("utf-8", "replace")[-2000:], 300)
+            raise RuntimeError(f"TextWorld cannot make the game {asked}: {why}")
+        return Path(folder, "game.json").read_bytes(), Path(folder, "game.z8").read_bytes()
+
+
+@cache
+def _folder() -> Path:
+    """Return the folder of compiled games in Arena's cache, or one that ends with this process if that is read-only."""
+    home = Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")).absolute()
+    folder = home / "textworld"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return Path(_own_folder().name)
+
+
+@cache
+def _own_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="arena-textworld-")
+
+
+def _keep(path: Path, files: tuple[bytes, bytes]) -> None:
+    """Write a game's two files, .z8 last, as its presence means that both are whole. Removes games long unused."""
+    for target, data in zip((path.with_suffix(".json"), path), files, strict=True):
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(data)
+        os.replace(file.name, target)
+    with contextlib.suppress(OSError):  # another process may do the same
+        kept = sorted(path.parent.glob("*.z8"), key=lambda game: game.stat().st_mtime)
+        for old in kept[: max(0, len(kept) - KEPT)]:
+            if old.stat().st_mtime < time.time() - HOUR:
+                old.unlink()
+                old.with_suffix(".json").unlink()

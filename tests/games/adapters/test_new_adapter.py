@@ -1,0 +1,41 @@
+"""The example of docs/new-adapter.md is an adapter that keeps its promises."""
+
+from pathlib import Path
+
+import pytest
+
+import games
+from games.conformance.kit import check
+from tests.pages import ROOT, blocks
+
+pytest.importorskip("crafter")
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> str:
+    """Name of the page's game, in a file of its own."""
+    (block,) = [
+        block for block in blocks(ROOT / "docs" / "new-adapter.md") if block.file and block.language == "python"
+    ]
+    (tmp_path / str(block.file)).write_text(block.text, "utf-8")
+    return f"{tmp_path / str(block.file)}:Crafter"
+
+
+@pytest.mark.slow
+def test_the_example_keeps_our_promises(example: str) -> None:
+    findings = check(lambda: games.make(example, max_turns=25), seeds=2, acts=50)
+    assert {finding.name: finding.ok for finding in findings if not finding.ok} == {"secrets": None}, findings
+
+
+def test_the_example_is_played_in_words_and_pays_achievements(example: str) -> None:
+    game = games.make(example, max_turns=12)
+    game.reset(seed=1)
+    rows = game.messages("agent")[0].text.split("\n")
+    assert len(rows) == 7 and {len(row.split()) for row in rows} == {9} and rows[3].split()[4] == "player"
+    for _ in range(12):
+        game.step("Place_Plant" if game.private("agent")["carries"].get("sapling") else "do")
+    assert game.ended == "turns" and game.public()["steps_left"] == 0
+    assert game.payoffs()["agent"] == pytest.approx(len(game.public()["achieved"]) / 22)
+    game.reset(seed=1)
+    game.step("fly")
+    assert not game.infos["agent"]["valid"]
