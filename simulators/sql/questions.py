@@ -83,13 +83,14 @@ class Query:
             right = f"(SELECT AVG({column.name}) FROM {table.name})"
         return f"{self._name(table, column)} {operator} {right}"
 
-    def names(self) -> frozenset[str]:
-        """Return the tables and columns (`table.column`) that the query uses."""
-        columns = [(condition.table, condition.column.name) for condition in self.where]
-        columns += [(self.table, self.target.name)] if self.target else []
+    def names(self) -> tuple[str, ...]:
+        """Return the columns (`table.column`) that the query uses, in the order of the question, and their tables."""
+        columns = [(self.table, self.target.name)] if self.target else []
+        columns += [(condition.table, condition.column.name) for condition in self.where]
         columns += [(self.table, self.order[0].name)] if self.order else []
         columns += [(self.table, self.key), (self.joined, self.key)] if self.joined else []
-        return frozenset([self.table.name, *(t.name for t, _ in columns), *(f"{t.name}.{c}" for t, c in columns)])
+        names = [f"{table.name}.{column}" for table, column in columns]
+        return tuple(dict.fromkeys([*names, self.table.name, *(table.name for table, _ in columns)]))
 
     def text(self) -> str:
         """Return the question in words; a few words if the schema is terse."""
@@ -170,7 +171,7 @@ class Question(NamedTuple):
     text: str
     sql: str
     rows: Rows
-    names: frozenset[str]
+    names: tuple[str, ...]
     wrong: tuple[str, ...]
     failing: tuple[str, ...]
 
