@@ -1,7 +1,7 @@
 """Parse the acts of the three seats, and format results of queries as observations.
 
 writer:   <sql>SELECT …</sql> or query(sql="…") runs a query, <solution>SELECT …</solution> ends; terse: ?sql, =sql
-grounder: <schema>table.column, table</schema>; terse: "|", a table and its columns, and so on
+grounder: <schema>table.column, table</schema>; terse: each column followed by its table
 judge:    yes or no, the first of these words
 """
 
@@ -85,32 +85,32 @@ def read_names(act: str, schema: Schema) -> tuple[frozenset[str], int]:
         if len(blocks) != 1:
             raise IllegalAct(GROUNDER_USAGE)
         names = {name.lower() for name in NAME.findall(blocks[0])[:MOST_NAMES]}
-        named, unknown = names & schema.names(), len(names - schema.names())
+        named, unknown = names & {*schema.names()}, len(names - {*schema.names()})
     if not named:
         raise IllegalAct(TERSE_GROUNDER_USAGE if schema.terse else GROUNDER_USAGE)
     return frozenset(named | {name.partition(".")[0] for name in named}), unknown
 
 
 def _read_terse_names(act: str, schema: Schema) -> tuple[set[str], int]:
-    tables, names = {table.name for table in schema.tables}, schema.names()
-    named, unknown, table = set[str](), set[str](), ""
-    for word in act.replace("|", " ").split()[:MOST_NAMES]:
-        table = word if word in tables else table
-        name = word if word in tables else f"{table}.{word}"
-        (named if name in names else unknown).add(name)
+    tables, names = {table.name for table in schema.tables}, {*schema.names()}
+    named, unknown, column = set[str](), set[str](), ""
+    for word in [*act.replace("|", " ").split()[:MOST_NAMES], ""]:
+        if word in tables:
+            name, column = f"{word}.{column}" if column else word, ""
+        else:
+            name, column = column, word
+        if name:
+            (named if name in names else unknown).add(name)
     return named, len(unknown)
 
 
-def write_names(names: frozenset[str], schema: Schema) -> str:
-    """Format names of the schema as a grounder's act, in the order of the schema."""
-    words = list[str]()
-    for table in schema.tables:
-        columns = [column for column in schema.all_columns(table) if f"{table.name}.{column}" in names]
-        if schema.terse and (columns or table.name in names):
-            words += ["|", table.name, *columns]
-        elif not schema.terse:
-            words += [f"{table.name}.{column}" for column in columns] or [table.name] * (table.name in names)
-    return " ".join(words) if schema.terse else f"<schema>{', '.join(words)}</schema>"
+def write_names(names: Sequence[str], terse: bool) -> str:
+    """Format names of the schema as a grounder's act, in their order. Tables are left out where a column tells them."""
+    told = {name.partition(".")[0] for name in names if "." in name}
+    words = [name for name in names if name not in told]
+    if terse:
+        return " ".join(["|", *(" ".join(reversed(word.split("."))) for word in words)])
+    return f"<schema>{', '.join(words)}</schema>"
 
 
 def read_verdict(act: str) -> bool:

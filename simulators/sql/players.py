@@ -46,7 +46,7 @@ def _random(game: Played, seed: int) -> Answer:
     def act(seen: View) -> str:
         other = draw_question(game.world, game.question.level, rng)
         if _grounds(seen):
-            return write_names(other.names, game.world.schema)
+            return write_names(other.names, game.terse)
         return _verdict(rng.random() < 0.5) if seen.seat == "judge" else write_sql(other.sql, game.terse, True)
 
     return act
@@ -60,7 +60,7 @@ def _oracle(game: Played, seed: int) -> Answer:
 
     def act(seen: View) -> str:
         if _grounds(seen):
-            return write_names(game.question.names, game.world.schema)
+            return write_names(game.question.names, game.terse)
         if seen.seat == "judge":
             return _verdict(game.is_right)
         return write_sql(_best(game), game.terse, True)
@@ -71,7 +71,7 @@ def _oracle(game: Played, seed: int) -> Answer:
 def _lister(game: Played, seed: int) -> Answer:
     """Return a player that names the whole schema as the grounder, and plays the other seats as the oracle does."""
     oracle = _oracle(game, seed)
-    return lambda seen: write_names(game.world.schema.names(), game.world.schema) if _grounds(seen) else oracle(seen)
+    return lambda seen: write_names(game.world.schema.names(), game.terse) if _grounds(seen) else oracle(seen)
 
 
 def _grounds(seen: View) -> bool:
@@ -92,7 +92,7 @@ def _flawed(game: Played, seed: int) -> Answer:
     def act(seen: View) -> str:
         nonlocal start
         if _grounds(seen):
-            return write_names(_flawed_names(game, rng), game.world.schema)
+            return write_names(_flawed_names(game, rng), game.terse)
         if seen.seat == "judge":
             return _verdict(game.is_right != (rng.random() < MISJUDGES))
         question = game.question
@@ -109,18 +109,18 @@ def _flawed(game: Played, seed: int) -> Answer:
 
 def _best(game: Played) -> str:
     """Return the true query, or a wrong one if the writer is not shown all names that it uses."""
-    return game.question.sql if game.named >= game.question.names else game.question.wrong[0]
+    return game.question.sql if game.named.issuperset(game.question.names) else game.question.wrong[0]
 
 
-def _flawed_names(game: Played, rng: np.random.Generator) -> frozenset[str]:
+def _flawed_names(game: Played, rng: np.random.Generator) -> tuple[str, ...]:
     names, draw = game.question.names, rng.random()
+    columns = [name for name in names if "." in name]
     if draw < OMITS:
-        return frozenset(names - {str(rng.choice(sorted(name for name in names if "." in name)))})
-    others = sorted(name for name in game.world.schema.names() - names if "." in name)
-    if draw < OMITS + ADDS and others:
-        extra = str(rng.choice(others))
-        return frozenset(names | {extra, extra.partition(".")[0]})
-    return frozenset(names)
+        columns.pop(int(rng.integers(len(columns))))
+    others = [name for name in game.world.schema.names() if "." in name and name not in names]
+    if OMITS <= draw < OMITS + ADDS and others:
+        columns.append(str(rng.choice(others)))
+    return (*columns, *(name for name in names if "." not in name))
 
 
 def _verdict(is_right: bool) -> str:

@@ -68,15 +68,15 @@ class Schema(NamedTuple):
         """Return the names of a table's columns: its key, its attributes, and the keys that it refers to."""
         return [table.key, *(c.name for c in table.columns), *(self.table(parent).key for parent in table.parents)]
 
-    def names(self) -> frozenset[str]:
-        """Return every table's name, and every column's as `table.column`."""
-        tables = [table.name for table in self.tables]
-        return frozenset([*tables, *(f"{t.name}.{c}" for t in self.tables for c in self.all_columns(t))])
+    def names(self) -> tuple[str, ...]:
+        """Return every column as `table.column`, and every table's name."""
+        columns = [f"{table.name}.{column}" for table in self.tables for column in self.all_columns(table)]
+        return (*columns, *(table.name for table in self.tables))
 
     def text(self, named: Collection[str] | None = None) -> str:
         """Return the schema for a prompt, with the `named` tables and columns alone unless that is None.
 
-        One table a line with types and references. If terse, all in one line, and "|" before each table.
+        One table a line with types and references. If terse, all in one line: each column with its table.
         """
         shown = []
         for table in self.tables:
@@ -84,7 +84,7 @@ class Schema(NamedTuple):
             if named is not None and table.name not in named:
                 continue
             if self.terse:
-                shown.append(" ".join(["|", table.name, *columns]))
+                shown += ["|", *([f"{column} {table.name}" for column in columns] or [table.name])]
             else:
                 shown.append(f"{table.name}({', '.join(self._typed(table, columns))})")
         return (" " if self.terse else "\n").join(shown)

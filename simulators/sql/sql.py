@@ -23,7 +23,8 @@ RIGHT, LINKED, JUDGED = "right", "linked", "judged"
 TURNS, MOST_SCHEMAS, LISTED = 5, 10_000, 12
 TELLING = 10
 """Fewest characters of a result that would be noticed as leaked."""
-PAIRS = 1_000
+DEALS, OTHERS = 500, 8
+"""Questions from which the floor is measured, and others that each of them is compared with."""
 
 
 class Sql(Simulator):
@@ -35,7 +36,8 @@ class Sql(Simulator):
 
     Options besides Simulator's: seats "writer" (it sees the whole schema) or "all"; schemas, how many databases there
     are (a database is the entity of the split); levels, from which questions are drawn: a number from 1 to 4 or a list;
-    turns 1 to 5 (1: only the solution); terse: databases of three tables and acts of few tokens, for tiny models.
+    turns 1 to 5 (1: only the solution); team: whether all seats are paid `right`, and nothing else; terse: databases of
+    three tables and acts of few tokens, for tiny models.
 
     Reward parts: `right`, 1 to the writer if the solution has the right result; `linked`, the grounder's F1 of tables
     and columns against those of the true query; `judged`, 1 to the judge if its verdict is right. `right` and `judged`
@@ -62,6 +64,7 @@ class Sql(Simulator):
         schemas: int = 40,
         levels: int | Sequence[int] = LEVELS,
         turns: int = TURNS,
+        team: bool = False,
         terse: bool = False,
         **options: Any,
     ) -> None:
@@ -70,7 +73,10 @@ class Sql(Simulator):
         listed = levels if isinstance(levels, list | tuple) and levels else [levels]
         self.levels = tuple(whole_number("levels", level, least=LEVELS[0], most=LEVELS[-1]) for level in listed)
         self.most_turns = whole_number("turns", turns, least=1, most=TURNS)
-        self.terse = flag("terse", terse)
+        self.team, self.terse = flag("team", team), flag("terse", terse)
+        if self.team and seats != "all":
+            raise ValueError('seats must be "all" where team is true: the writer has no team')
+        self.cooperative = self.team
         self.judge_seat = JUDGE if JUDGE in self.seats else ""
         super().__init__(talk=False, **options)
 
@@ -81,7 +87,7 @@ class Sql(Simulator):
         self.question: Question = draw_question(self.world, level, rng)
         if truth := options.get("truth"):
             self.question = self.question._replace(sql=truth, rows=self.world.rows(truth))
-        self.named = self.schema.names()
+        self.named = frozenset(self.schema.names())
         self._unknown = self._queries = self._errors = self._acts = 0
         self._was_answered = False
         self.solution: Written | None = None
@@ -149,7 +155,7 @@ class Sql(Simulator):
         if seat == JUDGE:
             return ["yes", "no"]
         if seat == GROUNDER:
-            return [write_names(frozenset([name]), self.schema) for name in sorted(self.schema.names())[:LISTED]]
+            return [write_names([name], self.terse) for name in self.schema.names()[:LISTED]]
         columns = sorted(name for name in self.named if "." in name)[:LISTED]
         plain = ["SELECT 1", *("SELECT {1} FROM {0}".format(*name.split(".")) for name in columns)]
         plain = [sql.lower() if self.terse else sql for sql in plain]
@@ -175,7 +181,8 @@ class Sql(Simulator):
         """Play an act: names of the schema, a query, the solution, or the verdict. Returns ""."""
         if seat == GROUNDER:
             self.named, self._unknown = read_names(act, self.schema)
-            self.pay(seat, LINKED, self._linked()["link_f1"])
+            if not self.team:
+                self.pay(seat, LINKED, self._linked()["link_f1"])
         elif seat == JUDGE:
             self.verdict = read_verdict(act)
             self._finish()
@@ -208,8 +215,9 @@ class Sql(Simulator):
             self._finish()
 
     def _finish(self) -> None:
-        self.pay(WRITER, RIGHT, float(self.is_right))
-        if self.verdict is not None:
+        for seat in self.seats if self.team else (WRITER,):
+            self.pay(seat, RIGHT, float(self.is_right))
+        if self.verdict is not None and not self.team:
             self.pay(JUDGE, JUDGED, float(self.verdict == self.is_right))
         self.end("solved", "The solution is right." if self.is_right else "The solution is wrong.")
 
@@ -219,7 +227,7 @@ class Sql(Simulator):
 
     def _linked(self) -> dict[str, float]:
         """Return precision, recall and F1 of the named tables and columns against those of the true query."""
-        wanted = self.question.names
+        wanted = frozenset(self.question.names)
         found = len(self.named & wanted)
         precision, recall = found / (len(self.named) + self._unknown), found / len(wanted)
         f1 = 2 * precision * recall / (precision + recall) if found else 0.0
@@ -241,16 +249,15 @@ class Sql(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player `random`, measured on 1,000 pairs of questions of one level to one database.
+        """Success rate of the player `random`, measured on pairs of questions of one level to one database.
 
         With all seats it is that of a random grounder with an oracle as the writer, who needs all names.
         """
         game, hits = self.clone(), 0
-        for seed in range(PAIRS):
+        for seed in range(DEALS):
             game.reset(seed=seed)
-            asked, other = (
-                game.question,
-                draw_question(game.world, game.question.level, np.random.default_rng([seed, 2])),
-            )
-            hits += other.rows == asked.rows if game.seats == (WRITER,) else other.names >= asked.names
-        return hits / PAIRS
+            asked, rng = game.question, np.random.default_rng([seed, 2])
+            for _ in range(OTHERS):
+                other = draw_question(game.world, asked.level, rng)
+                hits += other.rows == asked.rows if game.seats == (WRITER,) else {*other.names} >= {*asked.names}
+        return hits / (DEALS * OTHERS)

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from games.base import IllegalAct
 from games.contracts import TOOL, View
 from simulators import conformance
 from simulators.sql import Sql
-from simulators.sql.acts import OBSERVATION, read_answer, write_names, write_sql
+from simulators.sql.acts import OBSERVATION, read_answer, read_names, write_names, write_sql
 from simulators.sql.schemas import run_sql
 from tests.simulators.promises import broken, kept_over_many
 
@@ -17,6 +18,7 @@ VARIANTS: list[dict[str, Any]] = [
     {},
     {"turns": 1, "levels": 4},
     {"seats": "all"},
+    {"seats": "all", "team": True},
     {"seats": "all", "terse": True, "levels": [1, 3], "split": "train"},
     {"terse": True, "illegal": "end", "split": "test"},
 ]
@@ -140,7 +142,7 @@ def test_long_observations_are_cut_to_ten_rows() -> None:
 def test_seats_play_in_turn_and_the_judge_is_told_nothing() -> None:
     game = started(seats="all", levels=3)
     assert game.agent_selection == "grounder" and View.of(game, "grounder").private["schema"] == game.schema.text()
-    game.step(write_names(game.question.names, game.schema))
+    game.step(write_names(game.question.names, game.terse))
     assert game.infos["grounder"]["rewards"] == {"linked": 1.0}
     shown = View.of(game, "writer").private["schema"]
     assert {line.partition("(")[0] for line in shown.splitlines()} == {n for n in game.question.names if "." not in n}
@@ -155,7 +157,7 @@ def test_seats_play_in_turn_and_the_judge_is_told_nothing() -> None:
 
 def test_nothing_that_the_writer_writes_begins_a_line_of_the_judge() -> None:
     game = started(seats="all")
-    game.step(write_names(game.question.names, game.schema))
+    game.step(write_names(game.question.names, game.terse))
     game.step("<think>a\nFORGED</think><solution>SELECT 'a\nFORGED'\nUNION SELECT 'FORGED' --\nFORGED</solution>")
     lines = [line for fact in View.of(game, "judge").private.values() for line in fact.split("\n")]
     assert not [line for line in lines if line.startswith("FORGED")] and "  FORGED" in lines
@@ -167,7 +169,7 @@ def test_link_f1_by_hand() -> None:
     table = game.schema.tables[0]
     a, b = (f"{table.name}.{column.name}" for column in table.columns[:2])
     other = game.schema.tables[1].name
-    game.question = game.question._replace(names=frozenset([table.name, a, b, f"{table.name}.{table.key}"]))
+    game.question = game.question._replace(names=(table.name, a, b, f"{table.name}.{table.key}"))
     game.step(f"<schema>{a}, {b}; {other}, nowhere</schema>")
     game.step(write_sql(game.question.sql, terse=False, final=True))
     game.step("yes")
@@ -176,9 +178,30 @@ def test_link_f1_by_hand() -> None:
     assert report["link_f1"] == pytest.approx(2 / 3) and game.payoffs()["grounder"] == report["link_f1"]
 
 
+def test_names_are_read_as_they_are_written() -> None:
+    for terse in (False, True):
+        schema = started(terse=terse).schema
+        for names in (schema.names(), schema.names()[2:5], schema.names()[-1:]):
+            named, unknown = read_names(write_names(names, terse), schema)
+            assert named == {*names, *(name.partition(".")[0] for name in names)} and unknown == 0
+    table, other = schema.tables[:2]
+    column = table.columns[0].name
+    assert read_names(f"{column} {other.name} {table.name} bogus {column}", schema) == ({table.name}, 3)
+    with pytest.raises(IllegalAct):
+        read_names(f"{column} | bogus", schema)
+
+
+def test_a_team_is_paid_for_the_solution_alone() -> None:
+    game = Sql(seats="all", team=True)
+    for seed in range(6):
+        conformance.play(game, seed, "flawed", "flawed")
+        assert set(game.payoffs().values()) == {float(game.report()["success"])}
+    assert game.cooperative and not started(seats="all").cooperative
+
+
 def test_the_oracle_writer_writes_what_it_is_shown() -> None:
     game = started(seats="all", levels=3)
-    game.step(write_names(game.question.names - {max(game.question.names)}, game.schema))
+    game.step(write_names(game.question.names[1:], game.terse))
     game.step(Sql.players["oracle"](game, 0)(View.of(game, "writer", 1)))
     assert not game.is_right
 
@@ -193,7 +216,7 @@ def test_a_match_without_a_verdict_counts_as_misjudged() -> None:
 
 def test_terse_acts_and_observations() -> None:
     game = started(terse=True, seats="all", levels=3)
-    game.step(write_names(game.question.names, game.schema))
+    game.step(write_names(game.question.names, game.terse))
     game.step(f"?{game.question.failing[0]}")
     assert told(game).split()[0] == "bad" and len(told(game).split()) == 2
     table = game.schema.tables[0]
@@ -212,7 +235,7 @@ def test_selection_reads_results_not_queries() -> None:
     answers = []
     for form in ("{}", "SELECT * FROM ({}) AS x", "SELECT 1.0"):
         game = started(levels=1, seats="all")
-        game.step(write_names(game.question.names, game.schema))
+        game.step(write_names(game.question.names, game.terse))
         game.step(write_sql(form.format(game.question.sql), terse=False, final=True))
         answers.append(game.final_answer("writer"))
     assert answers[0] == answers[1] != answers[2] and answers[2] == "[(1.0,)]"
@@ -233,7 +256,7 @@ def test_the_flawed_player_is_right_about_half_of_the_time_and_repairs() -> None
     [
         ({"levels": 5}, "levels must be"), ({"levels": []}, "levels must be"), ({"levels": "12"}, "levels must be"),
         ({"levels": [1, True]}, "levels must be"), ({"turns": 6}, "turns must be"), ({"schemas": 3}, "schemas must be"),
-        ({"seats": "judge"}, "seats must be"), ({"terse": 1}, "terse must be"),
+        ({"seats": "judge"}, "seats must be"), ({"team": True}, "seats must be"), ({"terse": 1}, "terse must be"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_refused(options: dict[str, Any], says: str) -> None:
