@@ -137,7 +137,7 @@ class TextWorld(ForeignGame):
         return command
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `success`, `score` and `dense` progress (shares of the most), `game` (its number as text) and `faults`."""
+        """Return `success`, the shares `score` and `dense`, `game` (its number as text) and `faults`."""
         shares = {"score": self._points / self._most, "dense": self._dense / self._expert_acts}
         return {**super().figures(), "success": self.won, **shares, "game": str(self.number)}
 
