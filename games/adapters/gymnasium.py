@@ -154,8 +154,6 @@ class GymnasiumGame(ForeignGame):
         twin._replay()
         return twin.env
 
-    # What an adapter of another library may change.
-
     def _made(self) -> Any:
         """Return a new environment, before its reset."""
         return importlib.import_module("gymnasium").make(self.id, disable_env_checker=True, **self.settings)
@@ -199,8 +197,6 @@ class GymnasiumGame(ForeignGame):
         if not _is_short(self.env.observation_space, spaces):
             space = one_line(str(self.env.observation_space), 120)
             raise ValueError(f"{self.id} has observations of more than {MOST_NUMBERS} numbers: {space}")
-
-    # How it is done.
 
     def _start(self, chance: OwnRandom, seed: int) -> tuple[Any, Mapping[str, Any]]:
         """Make and reset the environment, and return its first observation and info."""

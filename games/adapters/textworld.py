@@ -137,9 +137,9 @@ class TextWorld(ForeignGame):
         return command
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `success`, `score` and `dense` progress (shares of the most), `game` (its number) and `faults`."""
+        """Return `success`, the shares `score` and `dense`, `game` (its number as text) and `faults`."""
         shares = {"score": self._points / self._most, "dense": self._dense / self._expert_acts}
-        return {**super().figures(), "success": self.won, **shares, "game": self.number}
+        return {**super().figures(), "success": self.won, **shares, "game": str(self.number)}
 
     def copied(self) -> Any:
         """Return an independent copy of the environment, by its own `copy`: `deepcopy` fails on the interpreter."""
