@@ -239,7 +239,7 @@ def test_selection_reads_results_not_queries() -> None:
         game.step(write_sql(form.format(game.question.sql), terse=False, final=True))
         answers.append(game.final_answer("writer"))
     assert answers[0] == answers[1] != answers[2] and answers[2] == "[(1.0,)]"
-    assert started(seats="all").judge_seat == "judge" and not hasattr(started(), "judge_seat")
+    assert started(seats="all").judge_seat == "judge" and not started().judge_seat
     assert started().final_answer("writer") == ""
 
 
