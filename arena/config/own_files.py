@@ -181,7 +181,7 @@ def admit_harnesses(run: Path, asked: Experiment, recorded: Experiment, trust: b
     """
     for harness in sorted(_harnesses(asked) & _harnesses(recorded)):
         if not trust and _harness_digest(harness) not in _trusted():
-            raise ConfigError(f"{run} would run the program {harness[:200]!r}: to allow that, pass --trust")
+            raise ConfigError(f"{run} would run the agent program {harness[:200]!r}: to allow that, pass --trust")
     _trust(map(_harness_digest, _harnesses(asked)))
 
 
