@@ -86,14 +86,14 @@ def test_the_contender_is_its_own_judge(tmp_path: Path) -> None:
         (["--decoding", "votes"], "has no weights to sample from"),
         (["--by", "p_yes"], "tells no probability of yes"),
         (["--by", "reward_model"], "--reward-model FOLDER"),
-        (["--by", "oracle", "--judge", "nano"], "--judge is for --by p_yes"),
+        (["--by", "oracle", "--judge", "nano"], "--judge needs p_yes in --by"),
         (["--judge", "nano"], "no tokens for a judge"),
         (["--matches", "8"], "--matches does not go with --best-of"),
         (["--before"], "--before does not go with --best-of"),
         (["--panel", "negotiation"], "--panel does not go with --best-of"),
         (["--against", "random,nash"], "one contender for all other seats"),
         (["--game", "kuhn_poker,nim"], "one --game"),
-        (["--game", "kuhn_poker"], "reports no success"),
+        (["--game", "kuhn_poker"], "reports no `success`"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(arguments: list[str], says: str) -> None:
