@@ -84,7 +84,7 @@ def test_the_contender_is_its_own_judge(tmp_path: Path) -> None:
         (["--by", "orcale"], "did you mean 'oracle'"),
         (["--decoding", "voted"], "did you mean 'votes'"),
         (["--decoding", "votes"], "has no weights to sample from"),
-        (["--by", "p_yes"], "tells no probability of yes"),
+        (["--by", "p_yes"], "has no probability of yes"),
         (["--by", "reward_model"], "--reward-model FOLDER"),
         (["--by", "oracle", "--judge", "nano"], "--judge needs p_yes in --by"),
         (["--judge", "nano"], "no tokens for a judge"),
