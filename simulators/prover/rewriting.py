@@ -50,7 +50,7 @@ class RewriteProof:
         return equation_text(self.goals[-1].left) if self.goals else ""
 
     def facts(self) -> dict[str, Any]:
-        """Return `numbered` (the goal with operator numbers), `lemmas` as texts by name, and the number of `open` goals."""
+        """Return `numbered` (goal with operator numbers), `lemmas` as texts by name, and the number of `open` goals."""
         named = {f"h{number}": equation_text(lemma) for number, lemma in enumerate(self.lemmas, 1)}
         return {
             "numbered": numbered(self.goals[-1].left) if self.goals else "",
