@@ -92,9 +92,9 @@ def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Ex
 
 
 def require_own_tools(run: Path, experiment: Experiment, options: Mapping[str, Any]) -> None:
-    """Raise StoreError if a logged match's options give seats other tools than the run's experiment does.
+    """Raise StoreError if a logged match's options have tools that the run's experiment does not.
 
-    Tools run programs, and an edited log could name any.
+    Tools run programs, and an edited log could name any program.
     """
     known = [game.options.get(SEAT_TOOLS) for game in _games(experiment)]
     if options.get(SEAT_TOOLS) and options[SEAT_TOOLS] not in known:
@@ -231,7 +231,7 @@ def _tool_servers(experiment: Experiment) -> set[str]:
 
 
 def _admit_modules(run: Path, config: Any, trust: bool) -> None:
-    """Make the loader refuse untrusted modules that names of games ask for; `trust` trusts them."""
+    """Make the loader refuse untrusted modules that names of games refer to; `trust` trusts them."""
     for module, known in _modules(config).items():
         if trust:
             _trust([known])

@@ -1,4 +1,4 @@
-"""Modules that a game's name asks for (`pettingzoo:package.module`, `gymnasium:module:Name-v0`), unless refused."""
+"""Import of modules that a game's name refers to (`pettingzoo:package.module`, `gymnasium:module:Name-v0`)."""
 
 import importlib
 from types import ModuleType

@@ -185,7 +185,7 @@ class Reasoning(Asked):
             self.end(RIGHT if solved else WRONG, "That is right." if solved else "That is wrong.")
 
     def final_answer(self, seat: str) -> str:
-        """Return the solver's answer that ended the match, in canonical form; "" if none did."""
+        """Return the solver's final answer in canonical form; "" if no answer ended the match."""
         return replies.canonical(self._said) if seat == SOLVER and self.ended in (RIGHT, WRONG) else ""
 
     def python(self, code: str) -> str:
