@@ -38,6 +38,7 @@ class TableGame(Protocol):
 
     task: str
     bins: int
+    follows: bool
 
     def draw_layout(self, rng: np.random.Generator) -> Layout: ...
 
@@ -47,7 +48,7 @@ def draw_lesson(game: TableGame, rng: np.random.Generator, kind: str) -> Groundi
     if kind not in KINDS:
         raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
     pushes = bool(rng.integers(2)) if game.task == "mixed" else game.task == "push"
-    table = Table(game.draw_layout(rng), pushes)
+    table = Table(game.draw_layout(rng), pushes, follows=game.follows)
     if kind in ("segment", "where", "way"):
         return {"segment": _segment, "where": _where, "way": _way}[kind](table, rng, game.bins)
     return {"colours": _colours, "completed": _completed, "spots": _spots}[kind](table, rng)
@@ -55,7 +56,7 @@ def draw_lesson(game: TableGame, rng: np.random.Generator, kind: str) -> Groundi
 
 def _colours(table: Table, rng: np.random.Generator) -> GroundingLesson:
     album, cell = Album(), SIDE * UNIT // GRID
-    places = {(y // cell, x // cell): colour for (x, y), colour in zip(table.blocks, table.layout.colours, strict=True)}
+    places = {(y // cell, x // cell): name for name, (x, y) in _named(table).items() if name != HAND_COLOUR}
     labels: Labels = tuple(tuple((places.get((row, column), "none"),) for column in range(GRID)) for row in range(GRID))
     return GroundingLesson(("colours", album.add(table.paint())), album.pictures, (labels,))
 
@@ -111,8 +112,9 @@ def _way(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
 
 
 def _named(table: Table) -> dict[str, Point]:
-    """Return the places of blocks by colour, and of the hand."""
-    return {HAND_COLOUR: table.hand, **dict(zip(table.layout.colours, table.blocks, strict=True))}
+    """Return the places in the picture of the hand and of blocks that are shown, by colour."""
+    named = {HAND_COLOUR: table.hand, **dict(zip(table.layout.colours, table.blocks, strict=True))}
+    return {name: place for name, point in named.items() if (place := table.in_picture(point))}
 
 
 def _asked(text: str, table: Table, words: Mapping[str, str], answer: str = "") -> GroundingLesson:

@@ -45,7 +45,9 @@ def started(seed: int = 3, **options: Any) -> Reach:
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
-    "options", [{}, {"task": "mixed", "split": "test", "progress": True}, {"bins": 5, "max_turns": 8}], ids=str
+    "options",
+    [{}, {"task": "mixed", "split": "test", "progress": True}, {"bins": 5, "max_turns": 8, "camera": "hand"}],
+    ids=str,
 )
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
     assert broken(lambda: Reach(**options), seeds=3, acts=60) == []
@@ -101,6 +103,26 @@ def test_pictures_are_the_same_on_every_processor() -> None:
     pixels = Table(HAND_LAYOUT, True).paint()
     assert hashlib.sha256(pixels.tobytes()).hexdigest()[:16] == "0adec1eb0ad20b14"
     assert tuple(pixels[24, 10]) == (240, 240, 240) and pixels[24, 20, 0] > 180 > pixels[24, 20, 1]
+
+
+def test_a_picture_that_follows_the_hand_is_the_table_around_it() -> None:
+    table, whole = Table(HAND_LAYOUT, False, follows=True), Table(HAND_LAYOUT, False)
+    table.move(20, 12, 0)
+    whole.move(20, 12, 0)
+    column, row = (axis // UNIT for axis in whole.hand)
+    picture, seen = table.paint(), whole.paint()
+    assert (
+        picture[24 - row : 24 - row + SIDE, 24 - column :] == seen[:, : SIDE - 24 + column][: SIDE + row - 24]
+    ).all()
+    assert not picture[:, : 24 - column].any() and not picture[: 24 - row].any()
+    assert table.in_picture(table.hand) == (24 * UNIT + 32, 24 * UNIT + 32)
+    for colour, block in zip(HAND_LAYOUT.colours, HAND_LAYOUT.blocks, strict=True):
+        place = table.in_picture(block)
+        beyond = max(abs(block[0] // UNIT - column), abs(block[1] // UNIT - row)) > 24
+        assert (place is None) == beyond and (colour != "red" or place is not None)
+        if place:
+            x, y = (axis // UNIT for axis in place)
+            assert (picture[y, x] == seen[block[1] // UNIT, block[0] // UNIT]).all()
 
 
 def test_the_wanted_block_changes_no_pixel() -> None:
