@@ -58,4 +58,4 @@ def _layout(task: Task, album: Album, rng: np.random.Generator) -> GroundingLess
     few = task._replace(sizes=sizes, wishes=wishes, step=STEP)
     picture = album.add(draw_layout(few, {}, int(rng.integers(2**31))))
     answer = in_letters(few, few.arrange(rng, few.walls))
-    return GroundingLesson((told_briefly(few), picture), album.pictures, (((),),), answer)
+    return GroundingLesson((told_briefly(few), picture), album.pictures, ((((),),),), answer)

@@ -307,7 +307,7 @@ def test_lessons_of_layouts_solve_their_first_things() -> None:
         task = game.newest
         count = len(lesson.answer.split()) // 2
         few = task._replace(sizes=task.sizes[:count], wishes=task.wishes[: min(count, 2)])
-        assert lesson.parts[0] == told_briefly(few) and lesson.labels == (((),),)
+        assert lesson.parts[0] == told_briefly(few) and lesson.labels == ((((),),),)
         assert few.is_solved_by(read_letters(lesson.answer, [name for name, _ in few.sizes]))
         counts.add(count)
     assert counts == {1, 2, 3}
