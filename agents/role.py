@@ -177,7 +177,7 @@ class Role(Part):
     """Tools of every seat with this role, besides the game's own: `calculator`, `python`, path/to/file.py:name, or a
     mapping (docs/tools.md). Relative paths start at the role's file."""
     images: ImageMemory | None = None
-    """Limit on the images in a context, such as `{keep: 2}`; null keeps all."""
+    """Limit on the images in a context, such as `{keep: 2}` or `{tokens: 512}`; null keeps all."""
     history: Literal["keep", "strip"] = "keep"
     """Whether later turns show the private field of the seat's earlier replies: `keep` or `strip`. The chat templates
     of many thinking models strip it."""
