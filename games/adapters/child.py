@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class Child:
             )  # fmt: skip
         except OSError as error:
             raise ChildError(f"{name} cannot be started: {one_line(str(error))}") from None
-        self._end = weakref.finalize(self, _end, self._process)
+        self._end = end_process(self, self._process)
 
     @property
     def is_alive(self) -> bool:
@@ -102,6 +102,11 @@ class Child:
         if not isinstance(answer, dict):
             raise ValueError("the answer is no object")
         return answer
+
+
+def end_process(holder: object, process: subprocess.Popen[bytes]) -> Callable[[], object]:
+    """Return a function that ends a process with its session, and have it called when `holder` or this process ends."""
+    return weakref.finalize(holder, _end, process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

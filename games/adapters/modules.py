@@ -4,7 +4,7 @@ import importlib
 import re
 from types import ModuleType
 
-RUN = re.compile(r"\b(?:verifiers|openenv):([\w./-]+)")
+RUN = re.compile(r"(?:verifiers|openenv):(?!(?:http|ws)s?://)([\w./-]+)")
 """Name of an environment whose code runs in a process apart; its module is the group."""
 REFUSED: dict[str, str] = {}
 """Reason why no game may be imported from a module, by module name."""
@@ -25,7 +25,7 @@ def module_of(name: str) -> str:
 def run_apart(name: str) -> str:
     """Return the module that `verifiers:id`, `verifiers:module:callable` or `openenv:module:app` runs, or ""."""
     match = RUN.match(name)
-    return match[1].split("/")[-1].replace("-", "_") if match and not match[1].startswith("http") else ""
+    return match[1].split("/")[-1].replace("-", "_") if match else ""
 
 
 def require_admitted(name: str) -> None:

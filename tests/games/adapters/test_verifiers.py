@@ -1,5 +1,6 @@
 """verifiers: environments of others in a process apart, tools, rubrics, replays, and processes that die or hang."""
 
+import functools
 import importlib.util
 import os
 import signal
@@ -87,7 +88,7 @@ def started(name: str = "verifiers:apple-shop", seed: int = 0, **options: Any) -
 @needs_verifiers
 def test_environments_of_verifiers_keep_our_promises(shop: Path) -> None:
     for name in ("verifiers:apple-shop", "verifiers:apple_shop:guess"):
-        findings = check(lambda name=name: games.make(name, max_turns=5), seeds=2, acts=60)
+        findings = check(functools.partial(games.make, name, max_turns=5), seeds=2, acts=60)
         assert {finding.name for finding in findings if finding.ok is False} == set(), findings
         assert {finding.name for finding in findings if finding.ok is None} <= {"secrets"}, findings
 
