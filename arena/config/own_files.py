@@ -23,7 +23,7 @@ from arena.store.manifest import fingerprint
 from arena.store.reader import FolderReader
 from games.adapters import loading
 from games.adapters.loading import file_of
-from games.adapters.modules import module_of
+from games.adapters.modules import module_of, run_apart
 from games.plain_files import read_plain
 from simulators.toolbox.mcp_server import REFUSED
 
@@ -242,12 +242,14 @@ def _admit_modules(run: Path, config: Any, trust: bool) -> None:
 def _modules(config: Any) -> dict[str, str]:
     """Return the trust digest by module name, for every text in the config that could name a module of a game.
 
-    Those are `pettingzoo:package.module` and `gymnasium:module:Name-v0`, with or without the library's name.
+    Those are `pettingzoo:package.module` and `gymnasium:module:Name-v0`, with or without the library's name, and
+    what `verifiers:` and `openenv:` run.
     """
     texts = list(_texts(config))
     names = [name for text in texts if "." in (name := text.rpartition("pettingzoo:")[2])]
     modules = (module_of(text).rpartition("gymnasium:")[2] for text in texts)
     names += [module for module in modules if module and all(part.isidentifier() for part in module.split("."))]
+    names += [module for text in texts if (module := run_apart(text))]
     return {name: digest(f"module {name}".encode()) for name in names}
 
 

@@ -43,6 +43,9 @@ LIBRARIES = {
     "textworld": ("games.adapters.textworld:TextWorld", "env", "games.adapters.textworld_games:found"),
     "gymnasium": ("games.adapters.gymnasium:GymnasiumGame", "env", "games.adapters.gymnasium:registered"),
     "gem": ("games.adapters.gem:GemGame", "env", "games.adapters.gem:registered"),
+    "openenv": ("games.adapters.openenv:OpenEnv", "env", "games.adapters.openenv:found"),
+    "verifiers": ("games.adapters.verifiers:Verifiers", "env", "games.adapters.verifiers:found"),
+    "overcooked": ("games.adapters.overcooked:Overcooked", "env", "games.adapters.overcooked:found"),
 }
 
 
