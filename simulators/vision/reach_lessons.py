@@ -6,8 +6,8 @@ half of the lessons.
 `segment`: after the words `go red`, a table with the hand on its way to some block; `yes` if the next act of an expert
 puts the hand down on the red one, in about half of the lessons. It teaches a process reward model (VLA-RL).
 `where`: after the words `where red`, or `where white` for the hand; the answer is its column and row, as bins.
-`way`: after the words `move red`, the hand anywhere, half of the time near the red block; the answer is the act of an
-expert on its way there, as bins. It is for tables without pushes.
+`way`: after the words `go red`, the hand anywhere, half of the time near the red block; the answer is the act of an
+expert on its way there, as bins. It is for tables without pushes, and teaches other policies than `segment`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _way(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
     table.hand = (x, y)
     named = table.layout.colours[block]
     return _asked(
-        f"move {named}", table, {HAND_COLOUR: "start", named: "target"}, written(expert_act(table, block, bins), bins)
+        f"go {named}", table, {HAND_COLOUR: "start", named: "target"}, written(expert_act(table, block, bins), bins)
     )
 
 

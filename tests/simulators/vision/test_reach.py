@@ -235,7 +235,7 @@ def test_lessons_of_ways_are_acts_that_lead_to_the_block() -> None:
     blocks = dict(zip(HAND_LAYOUT.colours, HAND_LAYOUT.blocks, strict=True))
     for _ in range(60):
         lesson = game.lesson(rng, "way")
-        colour = str(lesson.parts[0]).removeprefix("move ")
+        colour = str(lesson.parts[0]).removeprefix("go ")
         picture = decoded(next(iter(lesson.pictures.values())))
         rows, columns = np.nonzero((picture == 240).all(2))
         table = Table(HAND_LAYOUT._replace(hand=(int(columns.mean()) * UNIT, int(rows.mean()) * UNIT)), False)
