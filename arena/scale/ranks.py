@@ -121,6 +121,15 @@ class Ranks:
         rank, error = next(iter(errors.items()))
         return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({_first_line(error)})")
 
+    async def meet(self, address: str) -> int:
+        """Return the port on this address at which rank 0 meets engines. Answers during an update, too."""
+        if self.lost:
+            raise self.lost
+        try:
+            return int(await self.actors[0].meet.remote(address))
+        except RayError as error:
+            raise RanksLost(f"meeting engines: rank 0 died ({_first_line(error)})") from None
+
     def kill(self) -> None:
         """Kill all ranks at once, even stopped processes. Later calls raise RanksLost."""
         self.lost = self.lost or RanksLost("the ranks have been ended")
