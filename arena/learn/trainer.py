@@ -195,7 +195,7 @@ class PolicyTrainer:
             require_finite(trainable(self.model).values(), plan.where, "the weights are not finite", plan.advice)
         if not plan.samples:
             return
-        shortest = min(plan.samples, key=lambda s: len(s.stream.ids))
+        shortest = min(plan.samples.values(), key=lambda s: len(s.stream.ids))
         scores = scan_streams(self.optimiser.engine, [shortest.stream], [shortest.temperature])
         said = [torch.from_numpy(one.logprobs) for one in scores]
         what = "log-probabilities under the new weights are not finite"

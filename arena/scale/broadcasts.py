@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from agents.weights import base_folder
 from arena.scale.host import Incoming
-from arena.scale.layout import Layout
+from arena.scale.layout import BUCKET, Layout
 from arena.scale.place import Place, Shipment
 from arena.scale.tensors import RankWeights
 from arena.scale.transfer import Link, TransferFailed
@@ -101,6 +101,7 @@ class Broadcasts:
             count=1 + len(members),
             timeout=2 * self._patience,  # the watchdog finds a stopped process before
             patience=self._deadline,
+            bucket=BUCKET,
             nccl=all(gpus) and len({*gpus}) == len(gpus),
             own=address,
         )

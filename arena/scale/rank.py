@@ -17,17 +17,16 @@ import torch
 from agents.adapter import low_rank_layers
 from agents.heap import trim_memory
 from agents.model_folder import save_settings
-from agents.packing import Costs
+from agents.packing import Costs, Pass
 from agents.policy import Bases, Origin, trainable
 from agents.scoring import StreamScores, scan
-from agents.stream import Stream
 from arena.learn.distributed import join_ranks
 from arena.learn.optimiser import gathered
-from arena.learn.plan import Plan, Shares
 from arena.learn.ranks import this_rank
 from arena.learn.settings import UpdateSpec
 from arena.learn.trainer import PolicyTrainer
-from arena.scale.layout import BUCKET, FILE_BUCKET, Layout, Spec
+from arena.scale.layout import FILE_BUCKET, Layout, Spec
+from arena.scale.parcels import Parcel, Streams, unpack
 from arena.scale.transfer import Link, Meeting, gpu_of_this_process, send
 
 Kind = Literal["weights", "moments"]
@@ -135,18 +134,17 @@ class Rank:
         self._trainers.pop(policy, None)
         self._tensors.pop(policy, None)
 
-    def update(self, policy: str, plan: Plan) -> tuple[dict[str, float], dict[str, Any]]:
-        """Run an update's plan, and return its metrics over all ranks and the trainer's new state for checkpoints."""
+    def update(self, policy: str, parcel: Parcel) -> tuple[dict[str, float], dict[str, Any]]:
+        """Run this rank's part of an update's plan; return metrics over all ranks and the trainer's new state."""
         trainer = self._trainers[policy]
-        metrics = trainer.carry_out(plan)
+        metrics = trainer.carry_out(unpack(parcel))
         return metrics, trainer.state()
 
     def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], shares: Shares
+        self, policy: str, streams: Streams, temperatures: Mapping[int, float], share: Sequence[Pass]
     ) -> dict[int, StreamScores]:
-        """Return the scores of this rank's share of the streams, by stream index. `shares` has the indices by rank."""
-        engine = self._trainers[policy].optimiser.engine
-        return scan(engine, streams, temperatures, shares[this_rank().number])
+        """Return the scores of this rank's share of the streams, by stream number."""
+        return scan(self._trainers[policy].optimiser.engine, streams.unpack(), temperatures, share)
 
     # -- tensors, a bucket at a time ---------------------------------------------------------------------
 
@@ -158,8 +156,8 @@ class Rank:
             trim_memory()
             return failure
         if self._trainers[policy].rule.zero_stage == 3:
-            for number in layout.buckets(BUCKET):
-                layout.fill(number, BUCKET, whole, None)
+            for number in layout.buckets(link.bucket):
+                layout.fill(number, link.bucket, whole, None)
         return ""
 
     def moments(self, policy: str) -> Layout:

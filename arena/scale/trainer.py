@@ -16,6 +16,7 @@ from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
 from arena.scale.layout import FILE_BUCKET, Layout
+from arena.scale.parcels import pack, scoring_parcel
 from arena.scale.rank import Form, Kind, Learner
 from arena.scale.ranks import Ranks
 from arena.scale.tensors import Fetch, RankTensors, RankWeights
@@ -48,8 +49,9 @@ class ScaledTrainer:
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Run a plan on all ranks and return metrics over all of them. Calls `stepped` once per step, at the end."""
         self._changes += 1
-        given = await asyncio.to_thread(ray.put, plan)
-        answers = await self._ranks.ask(f"{plan.where}, update", "update", self.name, given)
+        parts = await asyncio.to_thread(lambda: [ray.put(pack(plan.for_rank(k))) for k in range(len(self._ranks))])
+        given = [(self.name, part) for part in parts]
+        answers = await self._ranks.ask_each(f"{plan.where}, update", "update", given)
         metrics: dict[str, float] = answers[0][0]
         self._state = answers[0][1]
         for _ in plan.steps:
@@ -59,8 +61,9 @@ class ScaledTrainer:
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Return log-probabilities and entropies of each stream's sampled tokens, in order. Ranks share the work."""
         shares = self._planner.scoring(streams, len(self._ranks))
+        given = [(self.name, *scoring_parcel(streams, temperatures, share)) for share in shares]
         found: dict[int, StreamScores] = {}
-        for scores in await self._ask("scoring", "score", streams, temperatures, shares):
+        for scores in await self._ranks.ask_each(f"policy '{self.name}', scoring", "score", given):
             found |= scores
         nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
         return [found.get(i, nothing) for i in range(len(streams))]

@@ -15,7 +15,7 @@ from typing import Any, Self
 import torch
 
 from agents.model_config import first_line
-from arena.scale.layout import BUCKET, Layout, Slice, Whole
+from arena.scale.layout import Layout, Slice, Whole
 
 POLL = 0.01
 """Seconds between a waiting receiver's looks at the store."""
@@ -43,6 +43,8 @@ class Link:
     """Maximum seconds of each step."""
     patience: float
     """Maximum seconds that receivers wait until the sender begins."""
+    bucket: int
+    """Bytes of a bucket."""
     nccl: bool = False
     """True if each member has a GPU of its own."""
     member: int = 0
@@ -81,9 +83,9 @@ def send(link: Link, meeting: Meeting, layout: Layout, whole: Whole) -> str:
         group = _Group(link, meeting.store)
     except RuntimeError as error:  # all errors of torch.distributed are
         failure = first_line(error)
-    for number in layout.buckets(BUCKET):
-        bucket = buffer[: layout.length(number, BUCKET)]
-        layout.fill(number, BUCKET, whole, None if failure else bucket)
+    for number in layout.buckets(link.bucket):
+        bucket = buffer[: layout.length(number, link.bucket)]
+        layout.fill(number, link.bucket, whole, None if failure else bucket)
         try:
             if group and not failure:
                 group.broadcast(bucket)
@@ -111,11 +113,11 @@ def receive(link: Link, store: Any, layout: Layout, write: Callable[[Slice, torc
     """Receive the tensors of a layout, calling `write` with each slice and its values. Raises TransferFailed."""
     with _failing():
         group, buffer = _Group(link, store), _buffer(layout, link)
-    for number in layout.buckets(BUCKET):
-        bucket = buffer[: layout.length(number, BUCKET)]
+    for number in layout.buckets(link.bucket):
+        bucket = buffer[: layout.length(number, link.bucket)]
         with _failing():
             group.broadcast(bucket)
-        for part in layout.slices(number, BUCKET):
+        for part in layout.slices(number, link.bucket):
             write(part, part.view(bucket))
 
 
@@ -160,7 +162,7 @@ class _Group:
 
 def _buffer(layout: Layout, link: Link) -> torch.Tensor:
     """Return memory for one bucket after the other."""
-    return torch.empty(min(BUCKET, layout.total), dtype=torch.uint8, device="cuda" if link.nccl else "cpu")
+    return torch.empty(min(link.bucket, layout.total), dtype=torch.uint8, device="cuda" if link.nccl else "cpu")
 
 
 def gpu_of_this_process() -> str:

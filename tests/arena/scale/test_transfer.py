@@ -82,7 +82,7 @@ def test_a_file_of_the_library_is_read_in_its_own_order(tmp_path: Path) -> None:
 
 def linked(count: int, work: Callable[[Link, int], Any], timeout: float = 5.0, patience: float = 5.0) -> list[Any]:
     """What each member of a broadcast returns or raises; member 0 is not asked to work."""
-    link = Link("one", LOOPBACK, meeting.port, count, timeout, patience)
+    link = Link("one", LOOPBACK, meeting.port, count, timeout, patience, 64)
     answers: list[Any] = [None] * count
 
     def run(member: int) -> None:
@@ -103,9 +103,8 @@ meeting: Meeting
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def meeting_place() -> None:
     global meeting
-    monkeypatch.setattr(transfer, "BUCKET", 64)
     meeting = Meeting(LOOPBACK)
 
 
@@ -178,6 +177,6 @@ def test_receivers_do_not_wait_for_ever_for_a_sender() -> None:
 
 def test_receivers_do_not_wait_for_a_store_that_is_gone() -> None:
     layout = Layout.of(tensors())
-    link = Link("one", LOOPBACK, 9, 2, 1.0, 5.0)
+    link = Link("one", LOOPBACK, 9, 2, 1.0, 5.0, 64)
     with pytest.raises(TransferFailed):
         received(link.of(1, LOOPBACK), layout)
