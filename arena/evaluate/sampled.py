@@ -24,9 +24,9 @@ from games.abilities import Answers
 from games.base import TextGame
 from games.contracts import UNREAD, Game, MatchId
 
-Decoding = Literal["cautious", "votes"]
+Decoding = Literal["greedy", "cautious", "votes"]
 DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
-"""Decoding options of a role that select among samples within a match."""
+"""Decoding options: the likeliest token each (temperature 0), or a role's selection among samples within a match."""
 Reader = Callable[[MatchRecord], Awaitable[float]]
 """Function from a finished match to a judge's value of its answer."""
 
@@ -71,7 +71,9 @@ def decoded(contender: Contender, decoding: Decoding, samples: int) -> ModelCont
     def with_decoding(game: str, seat: str) -> tuple[Policy, Role]:
         policy, role = contender.cast(game, seat)
         own = {"cautious": role.sampling.cautious or Cautious(), "votes": role.sampling.votes or Votes(samples=samples)}
-        options: dict[str, Any] = {name: own[name] if name == decoding else None for name in DECODINGS}
+        options: dict[str, Any] = {name: rule if name == decoding else None for name, rule in own.items()}
+        if decoding == "greedy":
+            options["temperature"] = 0.0
         return policy, role.model_copy(update={"sampling": role.sampling.model_copy(update=options)})
 
     return replace(contender, cast=with_decoding)
