@@ -24,9 +24,9 @@ from games.abilities import Answers
 from games.base import TextGame
 from games.contracts import UNREAD, Game, MatchId
 
-Decoding = Literal["cautious", "votes"]
+Decoding = Literal["greedy", "cautious", "votes"]
 DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
-"""Decoding options of a role that select among samples within a match."""
+"""Decoding options: the likeliest token at each step (temperature 0), or selection among samples within a match."""
 Scorer = Callable[[MatchRecord], Awaitable[float]]
 """Function that returns a judge's score for the answer of a finished match."""
 
@@ -71,7 +71,9 @@ def with_decoding(contender: Contender, decoding: Decoding, samples: int) -> Mod
     def with_option(game: str, seat: str) -> tuple[Policy, Role]:
         policy, role = contender.cast(game, seat)
         own = {"cautious": role.sampling.cautious or Cautious(), "votes": role.sampling.votes or Votes(samples=samples)}
-        options: dict[str, Any] = {name: own[name] if name == decoding else None for name in DECODINGS}
+        options: dict[str, Any] = {name: rule if name == decoding else None for name, rule in own.items()}
+        if decoding == "greedy":
+            options["temperature"] = 0.0
         return policy, role.model_copy(update={"sampling": role.sampling.model_copy(update=options)})
 
     return replace(contender, cast=with_option)
