@@ -1,4 +1,4 @@
-"""Reflection: a policy writes a new instruction for a role from the best ones so far and from failed matches (INSPO)."""
+"""Reflection: a policy writes a role's new instruction from the best ones so far and from failed matches (INSPO)."""
 
 from collections.abc import Sequence
 
