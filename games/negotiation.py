@@ -24,8 +24,7 @@ class Negotiation(BargainingGame):
     breakdown, from 0 to below 1: the chance that an offer which answers an offer ends the talks with nothing for
     anybody; values, "private" or "public", whether each seat sees the other's; splits, "hidden" or "shown": then
     each seat is shown the splits that waste nothing, and what they are worth (values must be public); opens,
-    "opener" or "random": then the seats are player_0 and player_1, and who moves first is drawn; concessions: what an
-    offer pays (part `concession`) that leaves the other side more, by its own values, than the seat's last offer did.
+    "opener" or "random": then the seats are player_0 and player_1, and who moves first is drawn.
     reset(options={"instance": one of games.families.pools.instances(), "breaks_at": turn}) plays that instance, and
     the talks end by an offer at that turn (from 1; 0: at none).
     """
@@ -33,10 +32,7 @@ class Negotiation(BargainingGame):
     name = "negotiation"
     seats: tuple[str, ...] = ("opener", "responder")
     metadata: ClassVar[dict[str, Any]] = {"name": "negotiation_v0", "render_modes": ["ansi"]}
-    reward_parts: Mapping[str, str] = {
-        "deal": "to both at the accepting act: the own value of the own share",
-        "concession": "an offer that leaves the other side more than the last one",
-    }  # fmt: skip
+    reward_parts: Mapping[str, str] = {"deal": "to both at the accepting act: the own value of the own share"}
     # Best joint value: 20 less the sum of count * min(values) by kind; some kind is worth something to both. Means are
     # over all instances; an ultimatum is what subgame-perfect play with public values and no breakdown comes to.
     theory: ClassVar[Mapping[str, float]] = {
@@ -48,7 +44,7 @@ class Negotiation(BargainingGame):
     def __init__(
         self, *, items: Sequence[str] = ("books", "hats", "balls"), max_turns: int = 10, breakdown: float = 0.0,
         values: Literal["private", "public"] = "private", splits: Literal["hidden", "shown"] = "hidden",
-        opens: Literal["opener", "random"] = "opener", concessions: float = 0.0, **options: Any
+        opens: Literal["opener", "random"] = "opener", **options: Any
     ) -> None:  # fmt: skip
         names = [item for item in items if isinstance(item, str) and item and item == one_line(item)]
         if isinstance(items, str) or not len(items) == len(set(names)) == 3:
@@ -59,7 +55,6 @@ class Negotiation(BargainingGame):
         self.shown = choice("splits", splits, "hidden", "shown") == "shown"
         if self.shown and not self.known:
             raise ValueError("splits: shown tells what splits are worth to the other side: values must be public")
-        self.concessions = number("concessions", concessions, least=0.0)
         self.drawn = choice("opens", opens, "opener", "random") == "random"
         if self.drawn:
             self.seats = "player_0", "player_1"
@@ -74,7 +69,6 @@ class Negotiation(BargainingGame):
             raise ValueError(f"instance must be one of games.families.pools.instances(), not {instance!r}")
         self.pool, self.values = instance[0], dict(zip(self.seats, instance[1], strict=True))
         self.offer: Triple | None = None  # what the seat that moved last would take
-        self.left: dict[str, float] = {}  # by seat, what its last offer left the other side
         self.agent_selection = self.seats[rng.integers(2)] if self.drawn else self.seats[0]
         self.movers = self.agent_selection, self.next_seat(self.agent_selection)
         # Every offer from turn 1 on answers another one: the first of them that breaks the talks is geometric.
@@ -88,14 +82,10 @@ class Negotiation(BargainingGame):
         p = self.breakdown
         risk = f" An offer that answers an offer ends the talks with chance {p:g}." if p else ""
         first = " Who moves first is drawn." if self.drawn else ""
-        more = (
-            f" An offer that leaves them more than your last one pays {self.concessions:g}." if self.concessions else ""
-        )
         return (
             f"Two sides divide {a}, {b} and {c}; an item's worth is {secret}, all together {WORTH} to each. "
             f"One act per turn: OFFER x y z (you take x {a}, y {b}, z {c}; the other side the rest), ACCEPT "
-            f"(their last offer) or WALK (no deal).{talk} {self.max_turns} turns in all; no deal pays 0."
-            f"{risk}{first}{more}"
+            f"(their last offer) or WALK (no deal).{talk} {self.max_turns} turns in all; no deal pays 0.{risk}{first}"
         )
 
     def public(self) -> dict[str, Any]:
@@ -141,10 +131,6 @@ class Negotiation(BargainingGame):
             has = ", ".join(f"{count} {item}" for count, item in zip(self.pool, self.items, strict=True))
             raise IllegalAct(f"the pool has {has}")
         self.offer = share
-        left = worth(self.values[self.next_seat(seat)], remainder(self.pool, share))
-        if self.concessions and left > self.left.get(seat, left):
-            self.pay(seat, "concession", self.concessions)
-        self.left[seat] = left
         if self.turns + 1 == self.max_turns:
             self.end("turns", "No turns are left, there is no deal.")
         elif 0 < self.turns == self.breaks_at:

@@ -39,7 +39,7 @@ PLAYED = {"desk_customer_played": "customer", "desk_caller_played": "customer",
 OPTIONS |= {name: {"person": "played"} for name in PLAYED}
 OPTIONS |= {"desk_caller_played": {"person": "played", "domain": "phone"},
             "desk_phone_clerk": {"terse": True, "domain": "phone"}}  # fmt: skip
-SEATS |= PLAYED
+SEATS |= PLAYED | {"nano_gate_reader": "reader"}
 GAMES = {"nano_solver": ["reasoning"], "solver": ["reasoning"], "searcher": ["search"], "nano_searcher": ["search"],
          "page_reader": ["search_planner"], "nano_page_reader": ["search_planner"]}  # fmt: skip
 PUBLISHED = {
