@@ -202,7 +202,7 @@ def test_tokens_of_decoding_are_all_that_were_sampled() -> None:
     costs = {row.name: (row.matches, row.tokens) for row in found.rows}
     assert costs == {"mean": (1, reply), "oracle": (4, 4 * reply), "greedy": (1, reply), "cautious": (1, reply),
                      "votes": (1, 4 * reply)}  # fmt: skip
-    assert sampled.decoded(who, "greedy", 4).cast("g", "s")[1].sampling.temperature == 0.0
+    assert sampled.with_decoding(who, "greedy", 4).cast("g", "s")[1].sampling.temperature == 0.0
 
 
 def test_an_option_of_the_role_keeps_its_settings() -> None:
