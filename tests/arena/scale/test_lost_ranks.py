@@ -17,7 +17,7 @@ import pytest
 from agents.packing import Pass
 from arena.errors import DivergedError, GateError, RanksLost
 from arena.learn.samples import Sample
-from tests.factories.scaled import Case, arrays, makers, ragged
+from tests.factories.scaled import Case, makers, ragged
 
 ray = pytest.importorskip("ray")
 
@@ -38,9 +38,9 @@ def two(cluster: None) -> Iterator[Ranks]:
 
 async def updated(trainer: Any, case: Case) -> tuple[Any, dict[str, float], Any]:
     """Weights before, an update's metrics, weights after."""
-    before = arrays(await trainer.weights())
+    before = (await trainer.weights()).arrays
     metrics = await trainer.update(trainer.plan(case.given(1), np.random.default_rng(0)))
-    return before, metrics, arrays(await trainer.weights())
+    return before, metrics, (await trainer.weights()).arrays
 
 
 def trainer_on(ranks: Ranks, case: Case, **rule: Any) -> Any:
