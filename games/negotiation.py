@@ -88,11 +88,12 @@ class Negotiation(BargainingGame):
         p = self.breakdown
         risk = f" An offer that answers an offer ends the talks with chance {p:g}." if p else ""
         first = " Who moves first is drawn." if self.drawn else ""
-        more = f" An offer that leaves them more than your last one pays {self.concessions:g}." if self.concessions else ""
+        if self.concessions:
+            first += f" An offer that leaves them more than your last one pays {self.concessions:g}."
         return (
             f"Two sides divide {a}, {b} and {c}; an item's worth is {secret}, all together {WORTH} to each. "
             f"One act per turn: OFFER x y z (you take x {a}, y {b}, z {c}; the other side the rest), ACCEPT "
-            f"(their last offer) or WALK (no deal).{talk} {self.max_turns} turns in all; no deal pays 0.{risk}{first}{more}"
+            f"(their last offer) or WALK (no deal).{talk} {self.max_turns} turns in all; no deal pays 0.{risk}{first}"
         )
 
     def public(self) -> dict[str, Any]:

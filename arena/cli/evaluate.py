@@ -93,7 +93,9 @@ def eval_(
     ] = "",
     decoding: Annotated[
         str,
-        typer.Option(help="Decoding options of a role to compare with --best-of: greedy,cautious,votes.", show_default=False),
+        typer.Option(
+            help="Decoding options of a role to compare with --best-of: greedy,cautious,votes.", show_default=False
+        ),
     ] = "",
     role: Role = "",
     option: Option = None,

@@ -151,7 +151,9 @@ class Clinic(PersonGame):
 
     def rules(self) -> str:
         """Return the acts, their costs and all names; in terse mode only their codes."""
-        return acts.rules(self.table, self.terse, self.fees.in_words(), self.open_book) + self.advice.rules(self.fees.recommendation)
+        return acts.rules(self.table, self.terse, self.fees.in_words(), self.open_book) + self.advice.rules(
+            self.fees.recommendation
+        )
 
     def public(self) -> dict[str, Any]:
         """Return the facts for all seats: {"left": remaining questions and tests together}."""

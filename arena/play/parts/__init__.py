@@ -15,7 +15,6 @@ from arena.play.parts.stop import stop
 from arena.play.parts.trees import trees
 
 ROLLOUT_PARTS: Mapping[str, Callable[..., RolloutPart]] = {
-    part.__name__: part
-    for part in (adaptive, branches, horizon, instructions, patch, resample, screened, stop, trees)
+    part.__name__: part for part in (adaptive, branches, horizon, instructions, patch, resample, screened, stop, trees)
 }
 ROLLOUT_PART = Kind("part", ROLLOUT_PARTS)

@@ -190,7 +190,7 @@ class Instructions(RolloutPart):
                 self.failed[role] = [*self.failed.get(role, ()), worst][-rule.replay :]
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
-        """Return the number of different instructions that an iteration's matches were given, as `instructions.used`."""
+        """Return the number of different instructions that an iteration's matches had, as `instructions.used`."""
         used = {(held.role, held.instruction) for record in records for held in record.seats.values()}
         return {"instructions": {"used": float(sum(bool(text) for _, text in used))}}
 

@@ -1,4 +1,4 @@
-"""Reflection: a policy writes a new instruction for a role from the best ones so far and from failed matches (INSPO)."""
+"""Reflection (INSPO): a policy writes a new instruction for a role from the best ones and from failed matches."""
 
 from collections.abc import Sequence
 

@@ -2,7 +2,7 @@
 
 A deal that the policy never solves teaches it nothing, and nor does one that it always solves. So a run is played first
 whose policy learns nothing (estimator `zero`), such as an earlier stage of a pipeline, and its log says how often each
-deal is solved. Source: ARPO for computer use (Lu et al. 2025), which keeps 128 tasks that the baseline sometimes solves.
+deal is solved. Source: ARPO for computer use (Lu et al. 2025), with 128 tasks that the baseline sometimes solves.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,6 @@ class Screened(RolloutPart):
 
     def __init__(self, context: PartContext, log: str, above: float, least: float, most: float) -> None:
         self.context, self.folder, self.above, self.least, self.most = context, Path(log), above, least, most
-
 
     @cached_property
     def kept(self) -> dict[str, list[int]]:

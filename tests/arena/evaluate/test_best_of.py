@@ -189,7 +189,14 @@ def test_tokens_of_decoding_are_all_that_were_sampled() -> None:
     reply = len(who.engine.frame.encode("7")) + 1
     found = wait(
         best_of(
-            {"solver": who}, "solver", SPEC, n=4, deals=3, seed=0, rules=["oracle"], decodings=["greedy", "cautious", "votes"]
+            {"solver": who},
+            "solver",
+            SPEC,
+            n=4,
+            deals=3,
+            seed=0,
+            rules=["oracle"],
+            decodings=["greedy", "cautious", "votes"],
         )
     )
     costs = {row.name: (row.matches, row.tokens) for row in found.rows}
