@@ -56,10 +56,10 @@ class Advice:
         return str(index + 1) if self.terse else f" RECOMMEND {index + 1}"
 
     def rules(self, pay: float) -> str:
-        """Return the recommendation for each disease and its pay; "" in terse mode or without recommendations."""
+        """Return the recommendation of each disease, and what the right one pays; "" in terse mode or without any."""
         if not self.count or self.terse:
             return ""
         groups = [[n for n, right in zip(self.names, self.right, strict=True) if right == i] for i in range(self.count)]
         needs = "; ".join(f"{i + 1} for {', '.join(each)}" for i, each in enumerate(groups))
-        example = "DIAGNOSE disease RECOMMEND 1"
-        return f"\nA diagnosis ends with a recommendation, as in {example}; the right one pays {pay:g}: {needs}."
+        ends = "A diagnosis ends with a recommendation, as in DIAGNOSE disease RECOMMEND 1"
+        return f"\n{ends}; the right one pays {pay:g}: {needs}."
