@@ -44,6 +44,7 @@ LIBRARIES = {
     "gymnasium": ("games.adapters.gymnasium:GymnasiumGame", "env", "games.adapters.gymnasium:registered"),
     "gem": ("games.adapters.gem:GemGame", "env", "games.adapters.gem:registered"),
     "openenv": ("games.adapters.openenv:OpenEnv", "env", "games.adapters.openenv:found"),
+    "scienceworld": ("games.adapters.scienceworld:ScienceWorld", "env", "games.adapters.scienceworld_worlds:found"),
     "verifiers": ("games.adapters.verifiers:Verifiers", "env", "games.adapters.verifiers:found"),
     "overcooked": ("games.adapters.overcooked:Overcooked", "env", "games.adapters.overcooked:found"),
 }
