@@ -2,7 +2,8 @@
 
 openspiel:oh_hell(players=4)    pettingzoo:connect_four_v3    textarena:TicTacToe-v0
 minigrid:DoorKey-5x5-v0         babyai:GoToLocal-v0             textworld:coin_collector(level=5)
-gymnasium:FrozenLake-v1         gem:game:Minesweeper-v0-easy
+gymnasium:FrozenLake-v1         gem:game:Minesweeper-v0-easy    overcooked:cramped_room
+scienceworld:boil               verifiers:wordle                openenv:http://127.0.0.1:8000
 path/to/file.py:ClassName       the name of an entry point of group `arena.games`
 """
 
