@@ -4,7 +4,7 @@ import importlib
 import re
 from types import ModuleType
 
-RUN = re.compile(r"(?:verifiers|openenv):(?!(?:http|ws)s?://)([\w./-]+)")
+RUN = re.compile(r"(?:verifiers|openenv):\s*(?!(?:http|ws)s?://)([\w./-]+)")
 """Name of an environment whose code runs in a process apart; its module is the group."""
 REFUSED: dict[str, str] = {}
 """Reason why no game may be imported from a module, by module name."""

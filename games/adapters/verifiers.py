@@ -47,7 +47,7 @@ def found(name: str) -> tuple[str, dict[str, Any]]:
     id, settings = split_settings(name)
     if not (ID.fullmatch(id) or MODULE.fullmatch(id)):
         raise ValueError(f"'{one_line(id, 80)}' is no environment: write verifiers:ID or verifiers:MODULE:CALLABLE")
-    require_admitted(f"verifiers:{name}")
+    require_admitted(f"verifiers:{id}")
     python = os.environ.get(PYTHON)
     if python and not Path(python).is_file():
         raise ValueError(f"{PYTHON} names no file: {one_line(python)}")

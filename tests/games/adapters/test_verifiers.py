@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import games
+from arena.config.own_files import _modules
 from games.adapters import child as children
 from games.adapters import verifiers as adapter
 from games.adapters.loading import forget, refuse
@@ -218,9 +219,16 @@ def test_without_verifiers_a_line_says_how_to_install_it(monkeypatch: pytest.Mon
 def test_a_module_that_is_refused_is_not_run() -> None:
     assert run_apart("verifiers:prime/apple-shop(rows=3)") == "apple_shop"
     assert run_apart("verifiers:package.part:Name") == "package.part"
+    assert "apple_shop" in _modules([{"name": "verifiers: apple-shop(rows=3)"}])
     refuse("apple_shop", "read it first")
     try:
-        assert "read it first" in (games.complaint("verifiers:apple-shop") or "")
+        for name in (
+            "verifiers:apple-shop",
+            "verifiers: apple_shop",
+            "verifiers:a/apple-shop",
+            "verifiers:apple_shop:guess",
+        ):
+            assert "read it first" in (games.complaint(name) or "")
     finally:
         forget()
 
