@@ -168,9 +168,10 @@ def _closed() -> type[Exception]:
 
 
 WATCHED = """
-import os, sys, threading
+import os, shutil, sys, threading
 def end():
     sys.stdin.read()
+    shutil.rmtree(os.path.dirname(sys.argv[2]), ignore_errors=True)
     os._exit(0)
 threading.Thread(target=end, daemon=True).start()
 import resource
@@ -178,7 +179,7 @@ resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
 import uvicorn
 uvicorn.run(sys.argv[1], uds=sys.argv[2], log_level="error")
 """
-"""Program that serves an application until its standard input ends, as it does with the parent."""
+"""Program that serves an application until its standard input ends, as it does with the parent; removes the socket."""
 
 
 class _Unix(http.client.HTTPConnection):

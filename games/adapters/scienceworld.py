@@ -164,14 +164,14 @@ class Expert:
     """ScienceWorld's gold path, act by act, and "look around" after its end."""
 
     def __init__(self, game: ScienceWorld) -> None:
-        self.game = game
+        self.game, self._done = game, 0
 
     def __call__(self, view: View) -> str:
         """Return the next act of the path."""
         game = self.game
         path = gold_path(game.task, game.variation, game.env.simplify)
-        done = len(game.env.acts)
-        return path[done] if done < len(path) else WAIT
+        self._done += 1
+        return path[self._done - 1] if self._done <= len(path) else WAIT
 
 
 def _expert(game: ScienceWorld, seed: int) -> Callable[[View], str]:

@@ -193,5 +193,8 @@ def splits(task: str) -> dict[str, list[int]]:
 
 @functools.lru_cache(maxsize=512)
 def gold_path(task: str, variation: int, simplify: str) -> tuple[str, ...]:
-    """Return acts that reach the full score, as ScienceWorld plans them."""
-    return tuple(World(task, variation, simplify, False).load(gold=True)["gold"])
+    """Return acts that reach the full score, as ScienceWorld plans them, without those that it does not understand."""
+    played = World(task, variation, simplify, False)
+    for act in World(task, variation, simplify, False).load(gold=True)["gold"]:
+        played.step(act)
+    return played.acts

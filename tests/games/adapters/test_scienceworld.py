@@ -47,6 +47,12 @@ def test_the_gold_path_reaches_the_full_score_and_is_paid() -> None:
     assert not finished(started(max_turns=3), "noop").report()["success"]
 
 
+def test_a_gold_path_leaves_out_what_scienceworld_does_not_understand() -> None:
+    path = worlds.gold_path("test-conductivity", 850, "easy")
+    world = worlds.World("test-conductivity", 850, "easy", False)
+    assert [world.step(act) for act in path][-1]["score"] == 100 and world.acts == path
+
+
 def test_a_wrong_focus_fails_and_takes_back_what_was_paid() -> None:
     game = started()
     path = worlds.gold_path(game.task, game.variation, game.env.simplify)
