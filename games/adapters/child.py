@@ -32,7 +32,7 @@ class Child:
     Raises ChildError if it cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], name: str) -> None:
+    def __init__(self, command: Sequence[str], name: str, surroundings: Mapping[str, str] | None = None) -> None:
         self.name = name
         self._lock = threading.Lock()
         self._forgotten: list[int] = []
@@ -42,7 +42,7 @@ class Child:
         try:
             self._process = subprocess.Popen(
                 [*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                start_new_session=True, env={**os.environ, "PYTHONPATH": outside},
+                start_new_session=True, env={**os.environ, "PYTHONPATH": outside, **(surroundings or {})},
             )  # fmt: skip
         except OSError as error:
             raise ChildError(f"{name} cannot be started: {one_line(str(error))}") from None

@@ -14,7 +14,7 @@ import numpy as np
 
 from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
 from games.adapters.modules import require_admitted
-from games.adapters.openenv_server import HERE, PYTHON, Refused, ServerError, Session, begun, is_url, server
+from games.adapters.openenv_server import HERE, PYTHON, Refused, ServerError, Session, begin_session, is_url, server
 from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
 from games.untrusted_json import DECODER, is_too_deep
 
@@ -26,7 +26,7 @@ SKIPPED = ("metadata",)
 MOST_LISTED = 100
 
 
-def found(name: str) -> str:
+def check_name(name: str) -> str:
     """Return the URL of a server on this machine, or an application as `module:name`.
 
     Raises ValueError, in one line, for another form, or without what it needs.
@@ -73,7 +73,7 @@ class OpenEnv(ForeignGame):
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=10_000)
         if unknown := options.keys() - {*SHARED}:
             raise ValueError(f"openenv:{env} has no option '{min(unknown)}'")
-        found(env)
+        check_name(env)
         super().__init__(env, self.seats, **options)
         try:
             schema = server(env).schema()
@@ -88,7 +88,7 @@ class OpenEnv(ForeignGame):
         self.close()
         self._seed, self._history, self.total = int(rng.integers(2**31)), list[dict[str, Any]](), 0.0
         self.env = None
-        self.env, answer = self._begun()
+        self.env, answer = self._begin()
         self._show(answer)
         if answer.get("done"):
             self.end("over", "The match is over.")
@@ -152,7 +152,7 @@ class OpenEnv(ForeignGame):
         """Return another session in which the same actions were done; None if the match has ended."""
         if self.env is None:
             return None
-        session, _ = self._begun()
+        session, _ = self._begin()
         for action in self._history:
             session.ask("step", action)
         return session
@@ -163,9 +163,9 @@ class OpenEnv(ForeignGame):
         if session is not None:
             session.close()
 
-    def _begun(self) -> tuple[Session, dict[str, Any]]:
+    def _begin(self) -> tuple[Session, dict[str, Any]]:
         try:
-            return begun(self.title, self._seed)
+            return begin_session(self.title, self._seed)
         except Refused as refused:
             raise ServerError(f"openenv:{self.title} cannot be reset: {refused}") from None
 

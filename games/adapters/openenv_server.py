@@ -36,7 +36,7 @@ class ServerError(RuntimeError):
 
 
 class Refused(Exception):
-    """Raised for an error that the server answers with; `code` is OpenEnv's."""
+    """Raised if the server answers with an error; `code` is OpenEnv's."""
 
     def __init__(self, code: str, why: str) -> None:
         super().__init__(why)
@@ -140,7 +140,9 @@ class Server:
             action = json.loads(text)["action"]
             return dict(action)
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ServerError(f"{self.name} tells no actions: {one_line(f'{type(error).__name__}: {error}')}") from None
+            raise ServerError(
+                f"{self.name} does not describe its actions: {one_line(f'{type(error).__name__}: {error}')}"
+            ) from None
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -168,9 +170,10 @@ def _closed() -> type[Exception]:
 
 
 WATCHED = """
-import os, sys, threading
+import os, shutil, sys, threading
 def end():
     sys.stdin.read()
+    shutil.rmtree(os.path.dirname(sys.argv[2]), ignore_errors=True)
     os._exit(0)
 threading.Thread(target=end, daemon=True).start()
 import resource
@@ -178,7 +181,7 @@ resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
 import uvicorn
 uvicorn.run(sys.argv[1], uds=sys.argv[2], log_level="error")
 """
-"""Program that serves an application until its standard input ends, as it does with the parent."""
+"""Program that serves an application until its standard input ends, as it does with the parent; removes the socket."""
 
 
 class _Unix(http.client.HTTPConnection):
@@ -205,7 +208,7 @@ def server(env: str) -> Server:
         return _living(env)[0]
 
 
-def begun(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
+def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
     """Return a new session after its reset with a seed, and the first observation.
 
     A server of ours that takes no further session gets another beside it, up to `MOST_PROCESSES`. Raises ServerError

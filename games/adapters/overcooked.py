@@ -1,4 +1,4 @@
-"""Overcooked-AI's kitchens as games of two cooks who share the reward (Carroll et al. 2019), told as text."""
+"""Overcooked-AI's kitchens as games of two cooks who share the reward, in text (Carroll et al. 2019)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONIONS = ("onion",) * 3
 MODULE = "overcooked_ai_py"
 
 
-def found(name: str) -> str:
+def find_kitchen(name: str) -> str:
     """Return the name of a kitchen, such as `cramped_room`. Raises ValueError, in one line, if there is none.
 
     Raises it, too, with the extra to install, if Overcooked-AI is not installed.
@@ -59,10 +59,10 @@ def kitchen(name: str) -> Any:
 class Overcooked(ForeignGame):
     """Game of cooks in one of Overcooked-AI's kitchens, `env`, who act at the same time and share the reward.
 
-    The seats write an act in turn, unseen by the others; then all acts are done. Options besides TextGame's: horizon,
-    the steps of a match (default 400, as published); start "layout" or "random", where the cooks begin; pays, the
-    reward parts that are paid, of "soup" (by default alone) and "shaped", the library's own rewards for subgoals, which
-    go to the cook that reached them.
+    The seats write their acts in turn, hidden from each other; then all acts apply together. Options besides those of
+    TextGame: horizon, the steps of a match (default 400, as published); start "layout" or "random", where the cooks
+    begin; pays, the reward parts that are paid, of "soup" (by default alone) and "shaped", the library's own rewards
+    for subgoals, which go to the cook that reached them.
     """
 
     name = "overcooked"
@@ -90,12 +90,12 @@ class Overcooked(ForeignGame):
         self.cooperative = SHAPED not in self.pays
         if unknown := options.keys() - {*SHARED}:
             raise ValueError(f"overcooked:{env} has no option '{min(unknown)}'")
-        self.kitchen_name = found(env)
+        self.kitchen_name = find_kitchen(env)
         cooks = range(1, kitchen(self.kitchen_name).num_players + 1)
         super().__init__(env, tuple(f"cook_{number}" for number in cooks), **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Place the cooks, by the layout or by chance."""
+        """Place the cooks, by the layout or at random."""
         self._acts: list[Any] = []
         self.points, self.soups, self.shaped = 0.0, 0, dict.fromkeys(self.seats, 0.0)
         with self._recipes() as rules, OwnRandom(rng).lent():
@@ -142,7 +142,7 @@ class Overcooked(ForeignGame):
             return repr({key: value for key, value in self.env.to_dict().items() if key != "timestep"})
 
     def play(self, seat: str, act: str) -> str:
-        """Keep an act until all cooks have chosen, then do them all. Raises IllegalAct for other words."""
+        """Store an act until all cooks have one, then apply them together. Raises IllegalAct for an unknown act."""
         word = act.strip().lower()
         if word not in ACTS:
             raise IllegalAct(f"write one of {', '.join(ACTS)}")
@@ -171,7 +171,7 @@ class Overcooked(ForeignGame):
             return self.env.deepcopy()
 
     def _pay(self, news: Mapping[str, Any]) -> None:
-        """Pay all cooks for soups, and each for its subgoals, if those are paid; tell of soups."""
+        """Pay all cooks for soups, and each for its subgoals, if those are paid; announce soups."""
         served = float(sum(news["sparse_reward_by_agent"]))
         self.points += served
         for seat, shaped, has_served in zip(
@@ -244,7 +244,7 @@ def _counted(ingredients: Sequence[str]) -> str:
 
 
 def _thing(thing: Any) -> str:
-    """Return a thing as text. A soup is told with what is in it and how far it is."""
+    """Return a thing as text; for a soup, also its ingredients and whether it is ready."""
     if thing.name != "soup":
         return str(thing.name)
     state = "not cooking" if thing.is_idle else "ready" if thing.is_ready else f"ready in {thing.cook_time_remaining}"
@@ -267,7 +267,7 @@ class _OldNumpy(types.ModuleType):
 
 @functools.cache
 def _planner(name: str) -> Any:
-    """Return what the library's greedy cook plans its ways with, computed once for a kitchen.
+    """Return the path planner of the library's greedy cook, computed once for a kitchen.
 
     The library computes joint plans besides, in up to 15 s, and writes them into its own folder; the cook needs none.
     """

@@ -1,4 +1,4 @@
-"""Environments of Prime Intellect's verifiers as games of one agent: data set, tools and rubric, in a process apart."""
+"""Environments of Prime Intellect's verifiers as games of one agent, run with their rubric in a separate process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SIZES: dict[tuple[Any, ...], dict[str, int]] = {}
 _STARTING = threading.Lock()
 
 
-def found(name: str) -> tuple[str, dict[str, Any]]:
+def parse_name(name: str) -> tuple[str, dict[str, Any]]:
     """Return the id and settings in `wordle(num_train_examples=50)`, or `module:callable` and settings.
 
     Raises ValueError, in one line, for another form, or if there is no Python that has verifiers.
@@ -59,7 +59,7 @@ def found(name: str) -> tuple[str, dict[str, Any]]:
     return id, settings
 
 
-def started(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str, int]]:
+def start_process(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str, int]]:
     """Return the process of an environment, shared by its matches, and the numbers of rows by split.
 
     Raises ChildError if the environment cannot be loaded.
@@ -76,7 +76,7 @@ def started(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str, int]
 
 
 class Rollout:
-    """A rollout in a child process: what it was begun with and the replies so far."""
+    """Rollout in a child process, with its first request and the replies so far."""
 
     numbers = itertools.count(1)
 
@@ -145,13 +145,13 @@ class Verifiers(ForeignGame):
     def __init__(
         self, env: str, *, split: Literal["train", "test"] = "train", max_turns: int = 32, **options: Any
     ) -> None:
-        self.id, settings = found(env)
+        self.id, settings = parse_name(env)
         self.settings = settings | {key: value for key, value in options.items() if key not in SHARED}
         self.split = choice("split", split, "train", "test")
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
         super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
         try:
-            _, sizes = started(self.id, self.settings)
+            _, sizes = start_process(self.id, self.settings)
         except ChildError as error:
             raise ValueError(f"verifiers:{one_line(self.id, 80)} cannot be loaded: {error}") from None
         if not sizes[self.split]:
@@ -159,7 +159,7 @@ class Verifiers(ForeignGame):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Begin a rollout of a row that `rng` draws, and show its prompt."""
-        child, sizes = started(self.id, self.settings)
+        child, sizes = start_process(self.id, self.settings)
         self.row = int(rng.integers(sizes[self.split]))
         self.reward, self.metrics, self.stopped = 0.0, dict[str, float](), ""
         self._prompt, self._calls = "", 0

@@ -59,7 +59,7 @@ class Rollout:
             self.task.result()
             return self.ending()
         news = self.said[self.shown :]
-        self.shown = len(self.said) + 1  # the reply that comes is no news
+        self.shown = len(self.said) + 1  # the next reply is the agent's own
         return {"messages": [plain(message) for message in news], "tools": self.tools}
 
     async def run(self) -> None:
@@ -87,10 +87,10 @@ class Rollout:
             "stop": str(state.get("stop_condition") or "over"),
         }
 
-    async def asked(self, prompt: list[Any], tools: list[Any] | None) -> dict[str, Any]:
+    async def wait_for_reply(self, prompt: list[Any], tools: list[Any] | None) -> dict[str, Any]:
         """Wait for the reply to a prompt of the environment."""
         if len(prompt) < self.shown or prompt[: len(self.said)] != self.said:
-            self.shown = 0  # the environment wrote the conversation anew
+            self.shown = 0  # the environment rewrote the conversation
         self.said, self.tools = list(prompt), [tool.model_dump(exclude_none=True) for tool in tools or ()]
         self.reply = asyncio.get_running_loop().create_future()
         self.changed.set()
@@ -117,7 +117,7 @@ def bridge(rollout: Rollout) -> Any:
     vf = importlib.import_module("verifiers")
 
     async def get_response(self: Any, prompt: Any, model: str, *_: Any, tools: Any = None, **__: Any) -> Any:
-        reply = await rollout.asked(prompt, tools)
+        reply = await rollout.wait_for_reply(prompt, tools)
         if reply.get("stop"):
             raise vf.OverlongPromptError("Arena's limit of turns")
         calls = [types.ToolCall(**call) for call in reply.get("calls", ())] or None
@@ -130,7 +130,7 @@ def bridge(rollout: Rollout) -> Any:
     return type("Bridge", (clients.Client,), {**methods, "get_response": get_response})(None)
 
 
-def loaded(name: str, settings: dict[str, Any]) -> Any:
+def load(name: str, settings: dict[str, Any]) -> Any:
     """Return the environment of an id, made by its `load_environment`, or of `module:callable`."""
     vf = importlib.import_module("verifiers")
     if not hasattr(vf, "load_environment") or not hasattr(vf, "MultiTurnEnv"):
@@ -145,7 +145,7 @@ def loaded(name: str, settings: dict[str, Any]) -> Any:
 
 
 class Server:
-    """What the requests act on: the environment, its rows by split, and the rollouts by number."""
+    """Request handler: the environment, its rows by split, and the rollouts by number."""
 
     def __init__(self) -> None:
         self.env: Any = None
@@ -159,7 +159,7 @@ class Server:
             if dropped is not None and dropped.task is not None:
                 dropped.task.cancel()
         if "load" in request:
-            self.env = loaded(request["load"], request["settings"])
+            self.env = load(request["load"], request["settings"])
             self.rows = {"train": self.env.get_dataset(), "test": self.env.get_eval_dataset()}
             return {split: len(rows) for split, rows in self.rows.items()}
         number = request["rollout"]
@@ -192,7 +192,7 @@ async def serve(out: Any) -> None:
 
 
 def main() -> None:
-    """Serve, with what environments print dropped."""
+    """Serve requests, and discard what environments print."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     out = os.fdopen(os.dup(1), "w")

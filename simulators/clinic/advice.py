@@ -1,7 +1,7 @@
 """Recommendations: what a doctor advises together with the diagnosis, as in DoctorAgent-RL.
 
 Each disease has one right recommendation, a number from 1; diseases share them, so that a wrong diagnosis may come with
-the right one. Which is invented from a seed: simulation only, never advice.
+the right one. They are drawn from a seed: simulation only, never advice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST = 9
 
 
 class Advice:
-    """The right recommendation of each disease, among `count` of them; 0 asks for none."""
+    """Right recommendation of each disease, one of `count`; with 0 the clinic asks for none."""
 
     def __init__(self, count: int, names: Sequence[str], seed: int, terse: bool) -> None:
         self.count, self.names, self.terse = count, names, terse
@@ -28,7 +28,7 @@ class Advice:
     def split(self, act: str) -> tuple[str, int | None]:
         """Split a diagnosis into itself and the index of its recommendation; (act, None) without one.
 
-        Raises IllegalAct for a recommendation that there is not.
+        Raises IllegalAct for a number that is out of range.
         """
         if not self.count:
             return act, None

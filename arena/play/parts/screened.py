@@ -56,19 +56,19 @@ class Screened(RolloutPart):
         self.context, self.folder, self.above, self.least, self.most = context, Path(log), above, least, most
 
     @cached_property
-    def kept(self) -> dict[str, list[int]]:
+    def seeds(self) -> dict[str, list[int]]:
         """Seeds of the deals to play, by game, ascending. Raises StoreError if there are none."""
         outcomes: dict[tuple[str, int], list[bool]] = {}
         for game, seed, success in self._matches():
             outcomes.setdefault((game, seed), []).append(success)
-        kept: dict[str, list[int]] = {}
+        seeds: dict[str, list[int]] = {}
         for (game, seed), successes in sorted(outcomes.items()):
             if self.least < sum(successes) / len(successes) <= self.most:
-                kept.setdefault(game, []).append(seed)
-        if not kept:
+                seeds.setdefault(game, []).append(seed)
+        if not seeds:
             raise StoreError(f"{self.folder}: none of its {len(outcomes)} deals has a success rate within the bounds")
-        self.context.note(f"practises {sum(map(len, kept.values()))} of {len(outcomes)} screened deals")
-        return kept
+        self.context.note(f"practises {sum(map(len, seeds.values()))} of {len(outcomes)} screened deals")
+        return seeds
 
     def _matches(self) -> Iterator[tuple[str, int, bool]]:
         """Yield game, seed and success of each finished match of the baseline's run."""
@@ -81,7 +81,7 @@ class Screened(RolloutPart):
                     yield row["game"], row["seed"], mean > self.above
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
-        """Replace the seed of each planned deal by that of a kept deal of its game."""
+        """Replace the seed of each planned deal by that of a screened deal of its game."""
         planned = list[MatchPlan]()
         for place, (_, deal) in enumerate(groupby(plans, lambda plan: (plan.group, plan.seed))):
             own = list(deal)
@@ -91,9 +91,9 @@ class Screened(RolloutPart):
 
     def _deal(self, game: str, number: int) -> tuple[int, int]:
         """Return pass and seed of the run's deal of this number, from 0. Repeated deals differ in their pass."""
-        if game not in self.kept:
+        if game not in self.seeds:
             raise StoreError(f"{self.folder}: no deal of {game} has a success rate within the bounds")
-        seeds = self.kept[game]
+        seeds = self.seeds[game]
         passed, place = divmod(number, len(seeds))
         order = generator(self.context.seed, passed, "screened", game).permutation(len(seeds))
         return passed, seeds[int(order[place])]

@@ -29,7 +29,7 @@ def screened(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Screened:
 def test_bounds_keep_what_is_solved_sometimes(
     settings: dict[str, float], kept: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert screened(monkeypatch, **settings).kept == {"negotiation": kept}
+    assert screened(monkeypatch, **settings).seeds == {"negotiation": kept}
 
 
 def test_each_pass_plays_every_kept_deal_once_and_no_match_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +46,7 @@ def test_each_pass_plays_every_kept_deal_once_and_no_match_twice(monkeypatch: py
 
 def test_no_deal_within_the_bounds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError, match="none of its 4 deals"):
-        _ = screened(monkeypatch, least=0.3, most=0.5).kept
+        _ = screened(monkeypatch, least=0.3, most=0.5).seeds
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_a_baseline_s_log_is_read(warm: str, tmp_path: Path) -> None:
     setting = started_warm(warm, "play={matches: 8, group: 4, pool: 2}", "iterations=1", "credit.estimator=zero")
     finished(tmp_path / "baseline", setting)
     part: Screened = make_part("screened", log=str(tmp_path / "baseline"), above=-1e9)
-    assert len(part.kept["negotiation"]) == 2, "every match pays more than that"
+    assert len(part.seeds["negotiation"]) == 2, "every match pays more than that"

@@ -240,7 +240,7 @@ def test_a_running_server_is_played_by_its_url() -> None:
         ("openenv:http://127.0.0.1.example.org:80", "servers on this machine"),
         ("openenv:http://localhost:1/../x?y", "servers on this machine"),
         ("openenv:counting", "write openenv:http://127.0.0.1:8000 or MODULE:app"),
-        ("openenv:http://127.0.0.1:1", "tells no actions"),
+        ("openenv:http://127.0.0.1:1", "does not describe its actions"),
     ],
 )
 def test_what_cannot_be_had_is_told_in_a_line(name: str, told: str) -> None:
