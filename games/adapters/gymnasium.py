@@ -239,7 +239,7 @@ class GymnasiumGame(ForeignGame):
 
 
 def _rebuilt_by_deepcopy(env: Any) -> bool:
-    """Return True if `deepcopy` would create the environment, or one inside it, anew from its arguments."""
+    """Return True if `deepcopy` would rebuild the environment, or one inside it, from its constructor arguments."""
     easy = importlib.import_module("gymnasium.utils").EzPickle
     while env is not None:
         if isinstance(env, easy):

@@ -1,4 +1,4 @@
-"""Kind `coq` of the prover: lemmas of Coq's standard library, to be proved anew tactic by tactic."""
+"""Kind `coq` of the prover: lemmas of Coq's standard library, proved tactic by tactic."""
 
 from __future__ import annotations
 
