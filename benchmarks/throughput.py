@@ -61,7 +61,7 @@ IN_FLIGHT = (1, 32, 256, 1000)
 MODELS: dict[str, tuple[str, list[str]]] = {
     "clinic, nano": ("clinic-nano", ["policies.doctor.imitate.matches=128"]),
     "desk, nano": ("desk-nano", ["policies.agent.imitate.matches=128"]),
-    "reasoning, nano": ("reasoning-nano", ["policies.shared.imitate={scripted: [oracle], matches: 128, lr: 3e-3}"]),
+    "reasoning, nano": ("ufo-nano", ["policies.shared.imitate={scripted: [swapper], matches: 128, lr: 3e-3}"]),
     "proposer_solver, nano": (
         "proposer_solver-nano",
         ["policies.proposer.imitate.matches=64", "policies.solver.imitate.matches=128"],

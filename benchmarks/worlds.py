@@ -4,9 +4,9 @@
     python benchmarks/worlds.py --quick    # ten matches each: does it still work?
 
 Of every kept study: at the seats of its policies sits `random`, then `oracle` where the game has one; all other seats,
-games and options are those of its record, an evaluation's where its figure is one. Of OpenSpiel's games what a best
-response to random play earns is computed. Writes
-results/worlds.json.
+games and options are those of its record, an evaluation's where its figure is one. Of figures that no script has, such
+as a panel's or tokens, only turns are kept. Of OpenSpiel's games what a best response to random play earns is computed.
+Writes results/worlds.json.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 from open_spiel.python.algorithms.best_response import BestResponsePolicy
 from open_spiel.python.policy import UniformRandomPolicy
 
-from arena.config.study import EVALUATED, PANEL, evaluated_figure
+from arena.config.study import EVALUATED, evaluated_figure
 from arena.doctor import environment
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import make_game, play, require_playable
@@ -56,29 +57,45 @@ class World:
 
 def worlds(study: dict[str, Any]) -> list[World]:
     """The tables that a kept study's figure is of."""
-    experiment, figure = study["experiment"], study["study"]["figure"]
+    experiment, figure = last_stage(study["experiment"]), study["study"]["figure"]
     if figure.startswith(EVALUATED):
-        number, _ = evaluated_figure(figure)
-        return [World(GameSpec.model_validate(experiment["evaluate"]["games"][number - 1]), {}, [])]
+        game = experiment["evaluate"]["games"][evaluated_figure(figure)[0] - 1]
+        return [World(GameSpec.model_validate(game), scripted_seats(experiment, game["name"]), [])]
     found = []
     for table in experiment.get("tables") or [experiment]:
         seats = table["seats"].items()
         others = {seat: held["policy"] for seat, held in seats if held["policy"] not in experiment["policies"]}
         parts = figure.split(".")
-        paid = [s for s, held in seats if s not in others and parts[-1] in (s, held["role"])]
+        paid = [s for s, held in seats if s not in others and parts[-1] in (s, held.get("role"))]
         found.append(World(GameSpec.model_validate(table["game"]), others, paid))
     named = [world for world in found if world.game.name in figure.split(".")]
     return named or found
 
 
-def value(match: Played, figure: str, world: World) -> float:
-    """The study's figure of a match: of its report, or what the seats in question were paid."""
+def last_stage(experiment: dict[str, Any]) -> dict[str, Any]:
+    """The experiment; of a pipeline the settings that its stages share, with those of its last one laid over them."""
+    own = [part for part in (experiment.get("stages") or [{}])[-1].values() if isinstance(part, dict)]
+    return experiment | {name: setting for part in own for name, setting in part.items()}
+
+
+def scripted_seats(experiment: dict[str, Any], game: str) -> dict[str, str]:
+    """Scripted policies by seat at the experiment's table of that game."""
+    tables = experiment.get("tables") or [experiment]
+    seats = next((table["seats"] for table in tables if table["game"]["name"] == game), {})
+    held = {seat: player["policy"] for seat, player in seats.items() if "policy" in player}
+    return {seat: policy for seat, policy in held.items() if policy not in experiment["policies"]}
+
+
+def value(match: Played, figure: str, world: World) -> float | None:
+    """The study's figure of a match: of its report, or what the seats in question were paid; else None."""
     name = evaluated_figure(figure)[1].removeprefix(f"{world.game.name}.")  # where there are several games
-    return float(match.report[name]) if name in match.report else fmean(match.payoffs[seat] for seat in world.paid)
+    if name in match.report:
+        return float(match.report[name])
+    return fmean(match.payoffs[seat] for seat in world.paid) if world.paid else None
 
 
 def reached(own: list[World], contender: str, figure: str, matches: int) -> dict[str, Any]:
-    """The figure with its interval, and the contender's turns in a match; ConfigError where it cannot play."""
+    """The figure with its interval, and the contender's turns a seat in a match; ConfigError where it cannot play."""
     values, turns = [], []
     for world in own:
         seats = make_game(world.game).possible_agents
@@ -86,9 +103,9 @@ def reached(own: list[World], contender: str, figure: str, matches: int) -> dict
         require_playable([ScriptedContender(contender)], world.game)
         played, _ = asyncio.run(play([lineup], world.game, matches // len(own), SEED))
         whole = [match for match in played[0] if match]
-        values += [value(match, figure, world) for match in whole]
-        turns += [sum(match.acts[seat] for seat in world.own) for match in whole]
-    return {"mean": mean_ci(values)._asdict(), "turns": fmean(turns)}
+        values += [worth for match in whole if (worth := value(match, figure, world)) is not None]
+        turns += [fmean(match.acts[seat] for seat in world.own) for match in whole]
+    return ({"mean": mean_ci(values)._asdict()} if values else {}) | {"turns": fmean(turns)}
 
 
 def best_play(world: World) -> float | None:
@@ -117,23 +134,21 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     """The figures worth a glance."""
     for name, world in found.items():
         told = (
-            f"{contender} {world[contender]['mean']['estimate']:.2f} ({world[contender]['turns']:.1f} turns)"
-            for contender in CONTENDERS
-            if "mean" in world[contender]
+            f"{player} {world[player].get('mean', {}).get('estimate', nan):.2f} ({world[player]['turns']:.1f} turns)"
+            for player in CONTENDERS
+            if "turns" in world[player]
         )
         yield f"{name:24} {world['figure']:28} {', '.join(told)}"
 
 
 def main() -> None:
-    """Measure and write it down; not of panels, whose members are the measure."""
+    """Measure and write it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     kept = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("study-*.json"))]
     matches = 10 if quick else MATCHES
-    found = {
-        study["name"]: measured(study, matches) for study in kept if not study["study"]["figure"].startswith(PANEL)
-    }
+    found = {study["name"]: measured(study, matches) for study in kept}
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/worlds.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "matches": matches, "seed": SEED, "worlds": found}
     (RESULTS / f"worlds{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -8,24 +8,27 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from arena.config.recipe import compose_recipe
-from arena.config.sources import recipe_layer
+from arena.config.sources import recipe_layer, recipe_names
+from arena.config.study import EVALUATED, PANEL
 from arena.evaluate.study.family import Row, correct_family
 from arena.evaluate.study.results import Results, read
 from arena.evaluate.study.summary import ArmSummary
 from arena.statistics import Interval
 
+World = dict[str, Any]
+"""A study's world in benchmarks/results/worlds.json: what random play and the oracle reach there, in how many turns."""
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
 FILES = sorted(RESULTS.glob("study-*.json"))
 MAX_MINUTES = 40
 """Longest time that a study should take on two cores."""
 ORDER = ("holds", "contradicted", "did not act", "world cannot tell", "not shown")
-TABLE = "| claim | study | effect | could see | verdict |\n|---|---|---|---|---|\n"
+TABLE = "| claim | study | effect | held out | turns | could see | verdict |\n|---|---|---|---|---|---|---|\n"
 CLAIMS = """\
 # Published claims, tested in small games
 
@@ -35,16 +38,18 @@ Run a study again with `arena study STUDY`, all of them with `make studies` ({ho
 
 In each study a small model learns with the mechanism and with its controls. *Effect*: first and
 last value of the mechanism's arm (means over seeds), the control that it beats by least, and the seed-paired difference
-with its interval (95 % unless the rule says 99). *Could see*: the smallest difference that these seeds detect with
-power .8 after the correction. *Verdict*: corrected by Holm's method over all {rows} studies at .05; in *italics*, the
-verdict of the study alone.{changed} All arms: [arms](claims/arms.txt).
+with its interval (95 % unless the rule says 99). *Held out*: yes if the figure is an evaluation's or a panel's, no if
+it is of the matches that were learned from. *Turns*: acts per match at a seat that learns, as the world's oracle and as
+random play take them. *Could see*: the smallest difference that these seeds detect with power .8 after the correction.
+*Verdict*: corrected by Holm's method over all {rows} studies at .05; in *italics*, the verdict of the study
+alone.{changed} All arms: [arms](claims/arms.txt).
 
 ## Mechanisms against a baseline that also learns
 
 Studies that alone show nothing: [not shown](claims/not-shown.md).
 
 {mechanisms}
-Larger models, plain learning, and notes on the procedure: [more studies](claims/more.md).
+Plain learning, and notes on the procedure: [more studies](claims/more.md).
 """
 NOT_SHOWN = """\
 # Mechanisms whose studies show nothing
@@ -53,13 +58,10 @@ Not shown even without the correction. Columns as in [claims](../claims.md).
 
 {not_shown}"""
 MORE = """\
-# More studies: larger models, and plain learning
+# More studies: plain learning
 
 Columns as in [claims](../claims.md), which corrects all studies as one family.
 
-## Mechanisms with larger models
-
-{larger}
 ## Does anything get learned?
 
 Compared with advantages of zero (`zero`) and with advantages dealt to random turns (`shuffled`).
@@ -69,6 +71,7 @@ Compared with advantages of zero (`zero`) and with advantages dealt to random tu
 
 - All studies are one family. *Contradicted* pays for each comparison of a study.
 - {gauged} of {rows} studies state gauges of what the mechanism does.{exceptions}
+- Stated and not run yet: {waiting}.
 - Written by `python docs/claims_pages.py`. Error rates of the procedure: [studies](../studies.md).
 """
 CHANGED = """ **†** ({rows}): the recipe now states
@@ -82,19 +85,23 @@ are scripted players in the learners' seats (python benchmarks/worlds.py). Claim
 def build_pages() -> Iterator[tuple[Path, str]]:
     """Yield each page's path and text."""
     rows = correct_family([read(file) for file in FILES])
-    yield from claims_pages(rows)
     worlds = json.loads((RESULTS / "worlds.json").read_text("utf-8"))["worlds"]
+    yield from claims_pages(rows, worlds)
     ordered = sorted(rows, key=lambda row: (row.results.spec.family, row.results.name))
     sections = (study_section(row, worlds.get(row.results.name, {})) for row in ordered)
     yield DOCS / "claims" / "arms.txt", ARMS + "".join(sections)
 
 
-def claims_pages(rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
+def claims_pages(rows: Sequence[Row], worlds: Mapping[str, World]) -> Iterator[tuple[Path, str]]:
     """Yield docs/claims.md, docs/claims/not-shown.md and docs/claims/more.md."""
     changed = [row for row in rows if has_changed_rule(row.results)]
     titles = short_citations(row.results.spec.replicates for row in rows)
     tables = {
-        name: TABLE + "".join(f"| {' | '.join(map(escape_cell, claim_cells(row, titles)))} |\n" for row in part)
+        name: TABLE
+        + "".join(
+            f"| {' | '.join(map(escape_cell, claim_cells(row, titles, worlds.get(row.results.name, {}))))} |\n"
+            for row in part
+        )
         for name, part in split_by_kind(rows).items()
     }
     page = CLAIMS.format(
@@ -107,31 +114,28 @@ def claims_pages(rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
     yield DOCS / "claims.md", page
     yield DOCS / "claims" / "not-shown.md", NOT_SHOWN.format(not_shown=tables["not_shown"])
     more = MORE.format(
-        larger=tables["larger"],
         learning=tables["learning"],
         gauged=sum(bool(row.results.spec.gauges) for row in rows),
         rows=len(rows),
         exceptions=describe_exceptions(rows),
+        waiting=", ".join(f"`{name}`" for name in waiting_studies(row.results.name for row in rows)),
     )
     yield DOCS / "claims" / "more.md", more
 
 
 def split_by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Split the studies into mechanisms, those that show nothing, those with larger models, and plain learning."""
+    """Split the studies into mechanisms, those that show nothing, and plain learning."""
     mechanisms = [row for row in rows if row.results.spec.baselines]
-    larger = [row for row in mechanisms if not row.results.name.endswith("-nano")]
-    small = [row for row in mechanisms if row not in larger]
-    not_shown = [row for row in small if row.verdict == row.results.verdict.verdict == "not shown"]
+    not_shown = [row for row in mechanisms if row.verdict == row.results.verdict.verdict == "not shown"]
     return {
-        "mechanisms": [row for row in small if row not in not_shown],
+        "mechanisms": [row for row in mechanisms if row not in not_shown],
         "not_shown": not_shown,
-        "larger": larger,
         "learning": [row for row in rows if row not in mechanisms],
     }
 
 
-def claim_cells(row: Row, titles: dict[str, str]) -> tuple[str, ...]:
-    """Return a study's cells: claim, name, effect, smallest visible difference, verdict."""
+def claim_cells(row: Row, titles: dict[str, str], world: World) -> tuple[str, ...]:
+    """Return a study's cells: claim, name, effect, held out, turns, smallest visible difference, verdict."""
     study = row.results
     own, control = ({arm.arm: arm for arm in study.arms}[name] for name in (study.spec.arm, row.arm))
     values = f"{own.first.estimate:.2f}→{own.last.estimate:.2f}, {row.arm} {control.last.estimate:.2f}"
@@ -140,12 +144,26 @@ def claim_cells(row: Row, titles: dict[str, str]) -> tuple[str, ...]:
         f"{study.spec.claim} ({titles[study.spec.replicates]})",
         f"`{study.name}`",
         effect,
+        "yes" if study.spec.figure.startswith((EVALUATED, PANEL)) else "no",
+        describe_turns(world),
         f"{row.visible:.2f}",
         verdict_of(row),
     )
 
 
-def study_section(row: Row, world: dict[str, Any]) -> str:
+def describe_turns(world: World) -> str:
+    """Return the turns per match at one learning seat of oracle and random play, as a range; "–" without any."""
+    turns = {f"{world[name]['turns']:.1f}" for name in ("oracle", "random") if "turns" in world.get(name, {})}
+    return "–".join(sorted(turns, key=float)) or "–"
+
+
+def waiting_studies(kept: Iterable[str]) -> list[str]:
+    """Return the recipes that state a study of which no result is kept."""
+    without = sorted({*recipe_names()} - {*kept})
+    return [name for name in without if compose_recipe([recipe_layer(name)]).study]
+
+
+def study_section(row: Row, world: World) -> str:
     """Return a study's section of arms.txt: p-values, and an aligned row for each arm."""
     study = row.results
     figures = {study.spec.figure: study.arms, **study.beside}

@@ -56,6 +56,19 @@ def test_exceptions_name_their_studies() -> None:
     assert "seed 0 as well, on which recipes were tried: `gra-nano`." in text and "ten" not in text
 
 
+def test_turns_are_those_of_the_oracle_and_of_random_play() -> None:
+    assert claims_pages.describe_turns({"oracle": {"turns": 14.0}, "random": {"turns": 6.26}}) == "6.3–14.0"
+    assert claims_pages.describe_turns({"oracle": {"turns": 2.04}, "random": {"turns": 2.0}}) == "2.0"
+    assert claims_pages.describe_turns({"oracle": {"left out": "none"}, "random": {"turns": 1.5}}) == "1.5"
+    assert claims_pages.describe_turns({}) == "–"
+
+
+def test_a_study_without_a_result_is_listed() -> None:
+    names = [read(file).name for file in FILES]
+    waiting = claims_pages.waiting_studies(names)
+    assert names[0] in claims_pages.waiting_studies(names[1:]) and names[0] not in waiting and "clinic" not in waiting
+
+
 def test_hours_sum_the_minutes_of_all_studies() -> None:
     assert claims_pages.describe_hours([90.0, 30.0, 60.0]) == (
         "3.0 hours on two cores, of which 0.5 for the 1 studies of at most 40 minutes"
@@ -63,8 +76,9 @@ def test_hours_sum_the_minutes_of_all_studies() -> None:
 
 
 def test_swapped_arms_swap_the_verdict() -> None:
-    study = read(RESULTS / "study-spear-nano.json")
-    swapped = replace(study, curves={**study.curves, "spear": study.curves["grpo"], "grpo": study.curves["spear"]})
+    study = read(RESULTS / "study-mint-nano.json")
+    own, control = study.curves["directed"], study.curves["undirected"]
+    swapped = replace(study, curves={**study.curves, "directed": control, "undirected": own})
     assert [row.verdict for one in (study, swapped) for row in correct_family([one])] == ["holds", "contradicted"]
 
 

@@ -113,8 +113,8 @@ def test_one_imitation_a_seed_does_where_nothing_of_it_is_tried() -> None:
     assert warm("policies.shared.imitate.matches=96,192") == warm("threads=1,2") == [], "that is what differs"
     assert warm("learn.lr=1e-4,3e-4", "policies.shared.imitate=null") == [], "nobody would have such weights"
     assert warm("learn.lr=1e-4,3e-4", arms="all") == both, "the recipe calls none of its other arms warm"
-    aepo = recipe_layer("aepo-nano")
-    points = build_grid(read_axes(["iterations=2,3"]), ["aepo", "grpo"])
+    aepo = recipe_layer("aepo_tree-nano")
+    points = build_grid(read_axes(["iterations=2,3"]), ["both", "neither"])
     assert study_of(sweep_experiment(aepo, points, 2)).warm == [*points], "and this one does"
 
 
