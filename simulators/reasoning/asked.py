@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from games.contracts import View
 from simulators.base import Answer, Simulator
 from simulators.reasoning import gym, replies
 
@@ -41,4 +42,21 @@ def oracle(game: Asked, seed: int) -> Answer:
     return lambda seen: replies.write_answer(game.task.answer, game.answer)
 
 
-PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {"noop": noop, "random": random, "oracle": oracle}
+def swapper(game: Asked, seed: int) -> Answer:
+    """Return a player that knows the answers, but swaps the last two characters of every second one, at random.
+
+    Imitation learns the task and the slip, and reward the difference.
+    """
+    rng = np.random.default_rng([seed, 3])
+
+    def act(seen: View) -> str:
+        right = game.task.answer
+        given = right[:-2] + right[:-3:-1] if rng.random() < 0.5 else right
+        return replies.write_answer(given, game.answer)
+
+    return act
+
+
+PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+    "noop": noop, "random": random, "oracle": oracle, "swapper": swapper
+}  # fmt: skip

@@ -291,21 +291,6 @@ def _rethinker(game: Reasoning, seed: int) -> Answer:
     return act
 
 
-def _swapper(game: Reasoning, seed: int) -> Answer:
-    """Return a player that knows the answers, but swaps the last two characters of every second one, at random.
-
-    Imitation learns the task and the slip, and reward the difference.
-    """
-    rng = np.random.default_rng([seed, 3])
-
-    def act(seen: View) -> str:
-        right = game.task.answer
-        given = right[:-2] + right[:-3:-1] if rng.random() < 0.5 else right
-        return replies.write_answer(given, game.answer)
-
-    return act
-
-
 def _totals(task: gym.Task) -> list[str]:
     """Return a chain sum's running totals as text lines such as `8 + 3 = 11`; [] for other tasks."""
     terse = bare(task.family, task.question).split()
@@ -327,4 +312,4 @@ def one_of(name: str, value: object, known: Sequence[str]) -> str:
     return str(value)
 
 
-Reasoning.players = {**PLAYERS, "coder": _coder, "reckoner": _reckoner, "rethinker": _rethinker, "swapper": _swapper}
+Reasoning.players = {**PLAYERS, "coder": _coder, "reckoner": _reckoner, "rethinker": _rethinker}
