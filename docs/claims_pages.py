@@ -1,4 +1,4 @@
-"""Write docs/claims.md, docs/claims/more.md and docs/claims/arms.txt from the kept study results.
+"""Write docs/claims.md, its subpages and the verdicts of docs/papers.md from the kept study results.
 
 python docs/claims_pages.py             # write them from benchmarks/results/study-*.json
 python docs/claims_pages.py commands    # print the commands that run every study again
@@ -71,9 +71,13 @@ Compared with advantages of zero (`zero`) and with advantages dealt to random tu
 
 - All studies are one family. *Contradicted* pays for each comparison of a study.
 - {gauged} of {rows} studies state gauges of what the mechanism does.{exceptions}
+- The family had 51 studies until 17 were withdrawn because of their worlds (sums that recur, matches of one turn) after
+  they had been judged. Among 51, neither `negotiation` nor `recommender_both-nano` held.
 - Stated and not run yet: {waiting}.
 - Written by `python docs/claims_pages.py`. Error rates of the procedure: [studies](../studies.md).
 """
+VERDICTS = "| paper | what it changes | recipe | file | verdict |\n|---|---|---|---|---|\n"
+"""Head of the table of systems in docs/papers.md."""
 CHANGED = """ **†** ({rows}): the recipe now states
 another rule, on fresh seeds. Run it again."""
 ARMS = """\
@@ -87,6 +91,8 @@ def build_pages() -> Iterator[tuple[Path, str]]:
     rows = correct_family([read(file) for file in FILES])
     worlds = json.loads((RESULTS / "worlds.json").read_text("utf-8"))["worlds"]
     yield from claims_pages(rows, worlds)
+    papers = DOCS / "papers.md"
+    yield papers, with_verdicts(papers.read_text("utf-8"), rows)
     ordered = sorted(rows, key=lambda row: (row.results.spec.family, row.results.name))
     sections = (study_section(row, worlds.get(row.results.name, {})) for row in ordered)
     yield DOCS / "claims" / "arms.txt", ARMS + "".join(sections)
@@ -161,6 +167,21 @@ def waiting_studies(kept: Iterable[str]) -> list[str]:
     """Return the recipes that state a study of which no result is kept."""
     without = sorted({*recipe_names()} - {*kept})
     return [name for name in without if compose_recipe([recipe_layer(name)]).study]
+
+
+def with_verdicts(page: str, rows: Iterable[Row]) -> str:
+    """Return docs/papers.md with the last cell of its systems renewed: the verdicts on the studies of their recipes."""
+    verdicts = {row.results.name: row.verdict for row in rows}
+    verdicts |= dict.fromkeys(waiting_studies(verdicts), "not run")
+    head, table, rest = page.partition(VERDICTS)
+    systems, end, rest = rest.partition("\n\n")
+    lines = []
+    for line in systems.splitlines():
+        *cells, _ = line.strip("| ").split(" | ")
+        found = {verdicts[name] for name in re.findall(r"`([^`]+)`", cells[2]) if name in verdicts}
+        verdict = ", ".join(name for name in (*ORDER, "not run") if name in found) or "–"
+        lines.append(f"| {' | '.join([*cells, verdict])} |")
+    return head + table + "\n".join(lines) + end + rest
 
 
 def study_section(row: Row, world: World) -> str:

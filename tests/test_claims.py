@@ -1,6 +1,7 @@
 """Tests of docs/claims_pages.py: the pages agree with the kept results, and the results with their recipes."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -21,7 +22,7 @@ RESULTS, FILES = claims_pages.RESULTS, claims_pages.FILES
 def test_the_pages_agree_with_the_results() -> None:
     pages = dict(claims_pages.build_pages())
     docs = claims_pages.DOCS
-    assert pages.keys() == {docs / "claims.md", *(docs / "claims").iterdir()}
+    assert pages.keys() == {docs / "claims.md", docs / "papers.md", *(docs / "claims").iterdir()}
     for page, text in pages.items():
         assert page.read_text("utf-8") == text, "renew it: python docs/claims_pages.py"
 
@@ -61,6 +62,19 @@ def test_turns_are_those_of_the_oracle_and_of_random_play() -> None:
     assert claims_pages.describe_turns({"oracle": {"turns": 2.04}, "random": {"turns": 2.0}}) == "2.0"
     assert claims_pages.describe_turns({"oracle": {"left out": "none"}, "random": {"turns": 1.5}}) == "1.5"
     assert claims_pages.describe_turns({}) == "–"
+
+
+def test_papers_have_the_verdicts_of_their_recipes() -> None:
+    def cells(recipe: str) -> str:
+        page = f"{claims_pages.VERDICTS}| A paper | a part | {recipe} | a file | old |\n\n## Parts\n"
+        (row,) = re.findall(r"\| A paper .*", claims_pages.with_verdicts(page, correct_family(studies)))
+        return str(row.split(" | ")[-1].removesuffix(" |"))
+
+    studies = [read(RESULTS / f"study-{name}.json") for name in ("mint-nano", "gra-nano")]
+    alone = {row.results.name: row.verdict for row in correct_family(studies)}
+    assert cells("`mint-nano`") == alone["mint-nano"] == "holds"
+    assert cells("`gra-nano`, `ufo-nano`") == f"{alone['gra-nano']}, not run"
+    assert cells("not yet") == cells("`clinic`") == "–"
 
 
 def test_a_study_without_a_result_is_listed() -> None:
