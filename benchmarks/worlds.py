@@ -81,7 +81,7 @@ def last_stage(experiment: dict[str, Any]) -> dict[str, Any]:
 def scripted_seats(experiment: dict[str, Any], game: str) -> dict[str, str]:
     """Scripted policies by seat at the experiment's table of that game."""
     tables = experiment.get("tables") or [experiment]
-    seats = next((table["seats"] for table in tables if table["game"]["name"] == game), {})
+    seats: dict[str, Any] = next((table["seats"] for table in tables if table["game"]["name"] == game), {})
     held = {seat: player["policy"] for seat, player in seats.items() if "policy" in player}
     return {seat: policy for seat, policy in held.items() if policy not in experiment["policies"]}
 
