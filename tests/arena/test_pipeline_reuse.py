@@ -14,10 +14,9 @@ from arena.evaluate.study.runs import find_donors
 from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.reader import RunReader
 from arena.store.stages import finished as ended
-from tests.arena.evaluate.test_study_of_pipelines import recipe
 from tests.factories.commands import arena, refused
 from tests.factories.labs import Quiet
-from tests.factories.pipelines import CONFIG, STAGES, finished, pipeline, results
+from tests.factories.pipelines import CONFIG, STAGES, finished, pipeline, results, staged_recipe
 
 LAST = "stages.last.play.learn.lr=1e-4"
 
@@ -136,7 +135,7 @@ def test_settings_decide_how_many_stages_are_equal() -> None:
 
 
 def test_a_study_copies_the_stages_that_arms_of_a_seed_share(tmp_path: Path) -> None:
-    planned = Plan(folder=tmp_path, experiment=recipe(), arms=["all", "slow"], seeds=2)
+    planned = Plan(folder=tmp_path, experiment=staged_recipe(), arms=["all", "slow"], seeds=2)
     first, second = (planned.run("slow", seed) for seed in (0, 1))
     assert find_donors(planned, planned.runs) == {first: (planned.run("all", 0), 2), second: (planned.run("all", 1), 2)}
     first.path.mkdir()
