@@ -14,6 +14,8 @@ from arena.evaluate.study.plan import Plan
 from tests.factories.commands import arena, refused
 from tests.factories.pipelines import CONFIG, STAGES, STUDIED, staged_recipe
 
+LESSONS = '  - {name: lessons, sft: {policy: player, data: "stage:first", batch: 16}}\n'
+
 
 def test_an_arm_changes_a_stage() -> None:
     whole = staged_recipe()
@@ -26,10 +28,11 @@ def test_an_arm_changes_a_stage() -> None:
 
 def test_progress_counts_the_stages_whose_iterations_are_known(tmp_path: Path) -> None:
     """The steps of a stage such as `sft`, whose number depends on its data, do not count."""
-    planned = Plan(folder=tmp_path, experiment=staged_recipe(), arms=["all"], seeds=1)
+    text = STUDIED.replace("  - play:\n      iterations: 2\n      learn: {lr: 5e-4}\n", LESSONS)
+    planned = Plan(folder=tmp_path, experiment=staged_recipe(text), arms=["all"], seeds=1)
     (run,) = planned.runs
-    assert planned.iterations("all") == 6 and planned.count_iterations(run) == 0
-    for stage, lines in {"01-first": 2, "02-lessons": 61, "04-last": 1}.items():
+    assert planned.iterations("all") == 4 and planned.count_iterations(run) == 0
+    for stage, lines in {"01-first": 2, "02-lessons": 61, "03-last": 1}.items():
         folder = run.path / "stages" / stage
         folder.mkdir(parents=True)
         (folder / "config.yaml").touch()
