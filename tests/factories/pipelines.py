@@ -57,7 +57,7 @@ stages:
       policies: {player: {reference: "stage:sft"}}
       credit: {stages: [{reward_model: {model: "stage:reward_model"}}]}
   - offline: {log: "stage:rl", iterations: 1}
-  - distil: {teacher: "stage:sft", iterations: 1}
+  - distil: {teacher: "stage:sft", iterations: 1, estimate: exact}
   - average: {policy: player, models: ["stage:sft", "stage:distil"]}
   - expert_iteration: {iterations: 1, best: 0.5, group: 4}
 """
@@ -80,7 +80,7 @@ def results(folder: Path) -> dict[str, tuple[Any, Any, list[bytes]]]:
 
     An average has weights alone.
     """
-    found = {}
+    found: dict[str, tuple[Any, Any, list[bytes]]] = {}
     for stage in begun(folder):
         newest = checkpoints.newest(stage)
         (policy,) = (path.name for path in (newest.folder / "policies").iterdir())

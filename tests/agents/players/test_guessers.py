@@ -87,7 +87,9 @@ def test_a_consistent_guesser_never_tries_what_cannot_be():
 def test_who_is_careless_loses_a_third_of_its_turns(name, sound, options):
     """Solves fewer games than the sound player and more than a random one, so that its log has something to learn."""
     careless = {"consistent_guesser": "careless_guesser", "halver": "careless_halver"}[sound]
-    solved = {each: statistics.fmean(r["solved"] for r in reports(name, each, 60, **options)) for each in (sound, careless)}
+    solved = {
+        each: statistics.fmean(r["solved"] for r in reports(name, each, 60, **options)) for each in (sound, careless)
+    }
     assert 0.4 < solved[careless] < 0.9 < solved[sound]
     game, same = games.make(name, **options), []
     for seed in range(200):
