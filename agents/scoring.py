@@ -87,8 +87,9 @@ class StreamScorer(torch.nn.Module):
         logits, divergence = self._logits(batch), None
         if batch.teacher is not None:
             divergence = _Divergence.apply(logits, batch.teacher, batch.temperatures)  # type: ignore[no-untyped-call]
-        scores = _TokenScores.apply(logits, batch.targets, batch.temperatures)  # type: ignore[no-untyped-call]
-        return Scores(*scores, divergence)
+        args = logits, batch.targets, batch.temperatures
+        logprobs, entropy = _TokenScores.apply(*args)  # type: ignore[no-untyped-call]
+        return Scores(logprobs, entropy, divergence)
 
     def distributions(self, batch: StreamBatch) -> torch.Tensor:
         """Return the log-probabilities of all ids in place of each sampled token, [N, V] float32."""

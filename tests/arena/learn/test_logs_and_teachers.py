@@ -174,7 +174,9 @@ def test_distributions_are_whole_and_hold_the_sampled_tokens() -> None:
     for one, whole in zip(given, distributions(model, given), strict=True):
         assert whole.shape == (len(one.advantages), VOCABULARY)
         np.testing.assert_allclose(np.exp(whole).sum(1), 1.0, atol=1e-5)
-        np.testing.assert_allclose(one.with_reference(whole).reference, plain_scores(model, one)[0].detach(), atol=1e-5)
+        sampled = one.with_reference(whole).reference
+        assert sampled is not None
+        np.testing.assert_allclose(sampled, plain_scores(model, one)[0].detach(), atol=1e-5)
 
 
 def exact_kl(model: torch.nn.Module, teacher: torch.nn.Module, given: Sequence[Sample]) -> torch.Tensor:
