@@ -76,9 +76,9 @@ def finished(folder: Path, *assignments: str) -> Path:
 
 
 def results(folder: Path) -> dict[str, tuple[Any, Any, list[bytes]]]:
-    """The match log and metrics of each stage, without times, and the bytes of its newest weights and optimiser.
+    """Return each stage's match log, metrics without times, and bytes of its newest weights and optimiser.
 
-    An average has weights alone.
+    A stage that averages weights has no log, metrics or optimiser.
     """
     found: dict[str, tuple[Any, Any, list[bytes]]] = {}
     for stage in begun(folder):
