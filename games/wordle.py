@@ -6,12 +6,12 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
 from games.base import IllegalAct, choice
-from games.families.solitaire import Solitaire
+from games.families.solitaire import Solitaire, Split, items_of
 
 LETTERS = 5
 ALL_RIGHT = "G" * LETTERS
@@ -64,7 +64,7 @@ class Wordle(Solitaire):
         *,
         max_turns: int = 6,
         words: Sequence[str] | None = None,
-        split: Literal["all", "train", "test"] = "all",
+        split: Split = "all",
         **options: Any,
     ) -> None:
         if words is not None and not (words and len(set(words)) == len(words) and all(map(is_word, words))):
@@ -77,11 +77,7 @@ class Wordle(Solitaire):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Hide a word of the split, drawn uniformly, or the option `word`. Raises ValueError unless the game has it."""
-        words = {
-            "all": self.words,
-            "test": self.words[::4],
-            "train": tuple(word for number, word in enumerate(self.words) if number % 4),
-        }[self.split]
+        words = items_of(self.split, self.words)
         self.word = str(options.get("word", words[rng.integers(len(words))]))
         if self.word not in self.words:
             raise ValueError(f"word must be one of the game's words, not {self.word!r}")
