@@ -47,6 +47,8 @@ class StreamBatch:
     """[B, L] int64, with a tree: position of each token in its streams, including the prefix."""
     images: Images | None = None
     """Images among the tokens, whose ids are 0 here; None without any."""
+    teacher: torch.Tensor | None = None
+    """[N, V] float32, a teacher's log-probabilities of all ids in place of each sampled token, to be compared with."""
 
     def to(self, device: torch.device) -> "StreamBatch":
         """Return the batch with all tensors on a device."""
@@ -62,6 +64,8 @@ class Scores:
     """[N] float32, natural log-probability at the sampling temperature."""
     entropy: torch.Tensor
     """[N] float32, entropy in nats of the sampling distribution without truncation."""
+    divergence: torch.Tensor | None = None
+    """[N] float32, KL in nats of that distribution to the batch's `teacher`; None without one."""
 
 
 class StreamScorer(torch.nn.Module):
@@ -80,6 +84,19 @@ class StreamScorer(torch.nn.Module):
 
     def forward(self, batch: StreamBatch) -> Scores:
         """Score the batch's sampled tokens. Gradients flow through the shared prefix too."""
+        logits, divergence = self._logits(batch), None
+        if batch.teacher is not None:
+            divergence = _Divergence.apply(logits, batch.teacher, batch.temperatures)  # type: ignore[no-untyped-call]
+        args = logits, batch.targets, batch.temperatures
+        logprobs, entropy = _TokenScores.apply(*args)  # type: ignore[no-untyped-call]
+        return Scores(logprobs, entropy, divergence)
+
+    def distributions(self, batch: StreamBatch) -> torch.Tensor:
+        """Return the log-probabilities of all ids in place of each sampled token, [N, V] float32."""
+        return _log_softmax(self._logits(batch), batch.temperatures)
+
+    def _logits(self, batch: StreamBatch) -> torch.Tensor:
+        """Return the logits [N, V] that predict the batch's sampled tokens."""
         recompute = self.gradient_checkpointing and torch.is_grad_enabled()
         precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
         with precision, checkpointed(self.model) if recompute else nullcontext():
@@ -89,8 +106,7 @@ class StreamScorer(torch.nn.Module):
                 logits = self.model.get_output_embeddings()(predictors(body, batch, seen))
             else:
                 logits = self.model(**_inputs(body, batch, seen)).logits[batch.rows, batch.columns]
-            logits = ban_placeholder(_config(self.model), logits)
-        return Scores(*_TokenScores.apply(logits, batch.targets, batch.temperatures))  # type: ignore[no-untyped-call]
+            return ban_placeholder(_config(self.model), logits)
 
 
 class _TokenScores(torch.autograd.Function):
@@ -125,6 +141,41 @@ class _TokenScores(torch.autograd.Function):
             slope.scatter_add_(-1, targets[rows, None], by_logprob[rows, None])
             gradient[rows] = slope.div_(temperatures[rows, None])
         return gradient, None, None
+
+
+class _Divergence(torch.autograd.Function):
+    """Map logits [N, V] and a teacher's log-probabilities [N, V] to KL(p ‖ teacher) of each of N tokens, [N] float32.
+
+    Works on a few rows at a time, as `_TokenScores`. With x = logits / temperature, p = softmax(x) and d = log p -
+    teacher: KL = Σ p d, and ∂KL / ∂ x_j = p_j (d_j - KL). Ids that are banned, with p = 0, add nothing.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, teacher: torch.Tensor, temperatures: torch.Tensor) -> torch.Tensor:
+        divergence = torch.empty_like(temperatures)
+        for rows in _few_rows(logits):
+            divergence[rows] = _weighted_gaps(logits[rows], teacher[rows], temperatures[rows])[1].sum(-1)
+        ctx.save_for_backward(logits, teacher, temperatures, divergence)
+        return divergence
+
+    @staticmethod
+    def backward(ctx: Any, by_divergence: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        logits, teacher, temperatures, divergence = ctx.saved_tensors
+        gradient = torch.empty_like(logits)
+        for rows in _few_rows(logits):
+            p, weighted = _weighted_gaps(logits[rows], teacher[rows], temperatures[rows])
+            slope = weighted.sub_(p.mul_(divergence[rows, None]))
+            gradient[rows] = slope.mul_(by_divergence[rows, None] / temperatures[rows, None])
+        return gradient, None, None
+
+
+def _weighted_gaps(
+    logits: torch.Tensor, teacher: torch.Tensor, temperatures: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return p and p (log p - teacher) of logits [N, V]; 0 where p is."""
+    log_p = _log_softmax(logits, temperatures)
+    p = log_p.exp()
+    return p, (log_p - teacher).mul_(p).masked_fill_(p == 0.0, 0.0)
 
 
 def _log_softmax(logits: torch.Tensor, temperatures: torch.Tensor) -> torch.Tensor:
@@ -313,6 +364,27 @@ def scan(
             for i, logprobs in split_rows(batch, scores.logprobs):
                 by_stream[i] = StreamScores(logprobs, entropies[i])
     return by_stream
+
+
+def stream_distributions(
+    scorer: StreamScorer,
+    streams: Sequence[Stream],
+    temperatures: Sequence[float],
+    token_budget: int = 4096,
+    costs: Costs = ROWS,
+) -> list[np.ndarray]:
+    """Compute the log-probabilities of all ids at every stream's n sampled tokens, without gradients, in order.
+
+    Returns a float32 array [n, V] per stream. That is much: of SmolLM2 0.2 MB a token.
+    """
+    device = next(scorer.parameters()).device
+    by_stream: dict[int, np.ndarray] = {}
+    with torch.no_grad():
+        for one in passes(streams, token_budget, costs=costs):
+            batch = batch_of(streams, temperatures, one).to(device)
+            by_stream |= dict(split_rows(batch, scorer.distributions(batch)))
+    size = next(iter(by_stream.values())).shape[1] if by_stream else 0
+    return [by_stream.get(i, np.zeros((0, size), np.float32)) for i in range(len(streams))]
 
 
 def score_streams(

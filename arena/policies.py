@@ -21,7 +21,7 @@ from agents.precision import Precision
 from agents.published import FolderWeights, ModuleWeights, Weights
 from agents.stream import Stream
 from agents.weights import base_folder, resolve
-from arena.errors import StoreError
+from arena.errors import ConfigError, StoreError
 from arena.league.pool import Pool, version_of
 from arena.learn.base import MakeTrainer, Trainer
 from arena.learn.samples import Sample
@@ -127,24 +127,30 @@ class Policies(Mapping[str, Policy]):
             await self._drop_reference(name)
 
     async def reference_scores(
-        self, name: str, streams: Sequence[Stream], temperatures: Sequence[float]
+        self, name: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
     ) -> list[np.ndarray]:
         """Return the log-probabilities of the streams' sampled tokens under a policy's reference weights.
 
-        They are loaded at first use.
+        With `whole` they are those of all ids, [tokens, vocabulary]. The weights are loaded at first use.
         """
         if name not in self._serving_reference:
             if self.rule.offload_reference:
                 trim_memory()  # loading briefly needs twice the memory
             await self.engine.publish(reference_name(name), 0, FolderWeights(self._references[name]))
             self._serving_reference.add(name)
-        return await self.engine.score(reference_name(name), streams, temperatures)
+        return await self.engine.score(reference_name(name), streams, temperatures, whole)
 
     async def with_references(self, name: str, samples: list[Sample]) -> list[Sample]:
         """Return the samples with the reference's log-probabilities, if a regulariser or credit needs these."""
         if not self.uses_reference:
             return samples
-        scored = await self.reference_scores(name, [s.stream for s in samples], [s.temperature for s in samples])
+        given, whole = ([s.stream for s in samples], [s.temperature for s in samples]), self.rule.uses_distributions
+        scored = await self.reference_scores(name, *given, whole=whole)
+        if whole and scored and scored[0].shape[1] != (own := self._vocabularies[name]):
+            raise ConfigError(
+                f"policies.{name}.reference: its vocabulary has {scored[0].shape[1]:,} ids and the policy's {own:,}: "
+                "set learn.regularisers.kl.estimate to k2, which compares sampled tokens alone"
+            )
         if self.rule.offload_reference:
             await self._drop_reference(name)
         return [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]

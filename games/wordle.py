@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import IllegalAct
-from games.families.solitaire import Solitaire
+from games.base import IllegalAct, choice
+from games.families.solitaire import Solitaire, Split, items_of
 
 LETTERS = 5
 ALL_RIGHT = "G" * LETTERS
@@ -45,10 +45,11 @@ def is_word(text: str) -> bool:
 
 
 class Wordle(Solitaire):
-    """Wordle. Act: GUESS and any five letters; `legal` lists the words that may be hidden.
+    """Wordle. Act: GUESS and any five letters; `legal` lists the game's words.
 
     Reward "steps" pays as LMRL-Gym does, -1 per guess and 0 for the right one. Options besides Solitaire's:
-    max_turns, the tries; words, different words of five small letters (None: the common ones).
+    max_turns, the tries; words, different words of five small letters (None: the common ones); split, which of them may
+    be hidden: "all", every fourth ("test") or the others ("train"). Any may be guessed.
     reset(options={"word": one of the words}) hides that word.
     """
 
@@ -58,15 +59,26 @@ class Wordle(Solitaire):
     # 3^5 marks less the five with four G and one Y: the last letter would have nowhere to go.
     theory: ClassVar[Mapping[str, float]] = {"feedbacks": 238.0}
 
-    def __init__(self, *, max_turns: int = 6, words: Sequence[str] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        max_turns: int = 6,
+        words: Sequence[str] | None = None,
+        split: Split = "all",
+        **options: Any,
+    ) -> None:
         if words is not None and not (words and len(set(words)) == len(words) and all(map(is_word, words))):
             raise ValueError("words must be a list of different words of five letters from a to z")
         self.words = common_words() if words is None else tuple(words)
+        self.split = choice("split", split, "all", "train", "test")
+        if self.split == "train" and len(self.words) == 1:
+            raise ValueError("split must not be train with one word, which is for test")
         super().__init__(max_turns=max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Hide one of the words, drawn uniformly, or the option `word`. Raises ValueError unless the game has it."""
-        self.word = str(options.get("word", self.words[rng.integers(len(self.words))]))
+        """Hide a word of the split, drawn uniformly, or the option `word`. Raises ValueError unless the game has it."""
+        words = items_of(self.split, self.words)
+        self.word = str(options.get("word", words[rng.integers(len(words))]))
         if self.word not in self.words:
             raise ValueError(f"word must be one of the game's words, not {self.word!r}")
         self.marked: list[tuple[str, str]] = []
@@ -83,7 +95,7 @@ class Wordle(Solitaire):
         return {"guesses": [f"{guess} {marks}" for guess, marks in self.marked], "turns_left": self.turns_left}
 
     def legal(self, seat: str) -> list[str]:
-        """Return GUESS for each word that may be hidden. Other words may be guessed, too."""
+        """Return GUESS for each of the game's words. Others may be guessed, too."""
         return [f"GUESS {word}" for word in self.words]
 
     def play(self, seat: str, act: str) -> str:

@@ -159,10 +159,13 @@ class Engine(Protocol):
         engine's own library fails.
         """
 
-    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+    async def score(
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+    ) -> list[np.ndarray]:
         """Compute the log-probabilities of streams under a policy's weights: per stream a float32 array.
 
-        The array has one value per sampled token, at the stream's sampling temperature.
+        The array has one value per sampled token, at the stream's sampling temperature, or with `whole` one row of
+        values for all ids of the vocabulary.
         """
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:

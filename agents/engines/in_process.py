@@ -33,7 +33,7 @@ from agents.heap import trim_holes
 from agents.policy import OnBase, load_frozen
 from agents.precision import Precision
 from agents.published import ModuleWeights, Weights
-from agents.scoring import StreamScorer, score_streams
+from agents.scoring import StreamScorer, score_streams, stream_distributions
 from agents.stream import Stream
 from agents.weights import resolve
 
@@ -190,18 +190,26 @@ class InProcessEngine:
             for served in self._served.values():
                 served.caches.drop(key)
 
-    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-        """Compute the log-probabilities of streams under the served weights: one float32 per sampled token."""
-        return await self._run(self._score, policy, streams, temperatures)
+    async def score(
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+    ) -> list[np.ndarray]:
+        """Compute the log-probabilities of streams under the served weights: one float32 per sampled token.
 
-    def _score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+        With `whole` there is one row per sampled token, with a float32 for each id of the vocabulary.
+        """
+        return await self._run(self._score, policy, streams, temperatures, whole)
+
+    def _score(
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool
+    ) -> list[np.ndarray]:
         served = self._served[policy]
         if served.lanes:
             served.lanes.route([policy])
         with self._timed():
             bf16 = self.precision.bf16_products
             own = costs(served.model, bf16)
-            return score_streams(StreamScorer(served.model, bf16), streams, temperatures, costs=own)
+            score = stream_distributions if whole else score_streams
+            return score(StreamScorer(served.model, bf16), streams, temperatures, costs=own)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a reply for each request, decoded together with all waiting requests; return them in order.

@@ -284,13 +284,15 @@ class VLLMEngine:
 
     # -- what is asked -----------------------------------------------------------------------------------
 
-    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+    async def score(
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+    ) -> list[np.ndarray]:
         """Compute each stream's log-probabilities (float32 array) under the published weights, in this process."""
         if policy not in self._scored:
             served = self._served[policy]
             await self._scorer.publish(policy, served.version, served.weights)
             self._scored.add(policy)
-        return await self._scorer.score(policy, streams, temperatures)
+        return await self._scorer.score(policy, streams, temperatures, whole)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a reply for each request with vLLM, loading weights that are due; return the replies in order.

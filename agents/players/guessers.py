@@ -94,6 +94,21 @@ class ConsistentGuesser:
         return self.rng.choice(fitting or legal)
 
 
+class Careless:
+    """Player that takes a random legal act in one turn of three, and another player's act in the others.
+
+    Its matches are logs of mixed quality for offline learning.
+    """
+
+    def __init__(self, seed: int, sound: ScriptedPolicy) -> None:
+        self.rng, self.sound = random.Random(f"careless {seed}"), sound
+
+    def act(self, view: View) -> str:
+        """Return the other player's act, or a random one of those listed."""
+        act = self.sound.act(view)
+        return self.rng.choice(view.legal or (act,)) if self.rng.random() < 1 / 3 else act
+
+
 class MapReader:
     """Maze player with the full view: takes the first step of the shortest path; ignores the seed."""
 
@@ -158,8 +173,11 @@ class Fetcher:
 SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {
     "halver": Halver, "consistent_guesser": ConsistentGuesser, "map_reader": MapReader,
     "wall_follower": WallFollower, "fetcher": Fetcher,
+    "careless_halver": lambda seed: Careless(seed, Halver(seed)),
+    "careless_guesser": lambda seed: Careless(seed, ConsistentGuesser(seed)),
 }  # fmt: skip
 GAMES: dict[str, tuple[str, ...]] = {
     "halver": ("twenty_questions", "guess_city"), "consistent_guesser": ("wordle",), "map_reader": ("maze",),
     "wall_follower": ("maze",), "fetcher": ("text_navigation",),
+    "careless_halver": ("twenty_questions", "guess_city"), "careless_guesser": ("wordle",),
 }  # fmt: skip

@@ -139,9 +139,24 @@ class Chats:
             yield rows
 
     def texts(self) -> Iterator[list[Row]]:
-        """Yield the chats of `rows` as plain texts, rows with the columns of `TEXTS`: all messages, one to a line."""
-        for rows in self.rows():
-            yield [{**row, "text": "\n".join(str(message["content"]) for message in row["messages"])} for row in rows]
+        """Yield whole matches as plain texts, rows with the columns of `TEXTS`, one list per iteration.
+
+        A seat has one row per match with all its messages, one to a line. Messages that a later prompt repeats are
+        written once.
+        """
+        for _, replies in self.iterations():
+            prompts: dict[tuple[str, str], Chat] = {}
+            rows: dict[tuple[str, str], Row] = {}
+            for reply in replies:
+                key = reply.row["id"], reply.turn["seat"]
+                new = _unread(reply.prompt, prompts.get(key, []))
+                prompts[key] = [*reply.prompt, reply.said]
+                lines = [str(message["content"]) for message in (*new, reply.said)]
+                if key in rows:
+                    rows[key]["text"] = "\n".join([rows[key]["text"], *lines])
+                else:
+                    rows[key] = {"text": "\n".join(lines), "match": key[0]}
+            yield list(rows.values())
 
     def _replies(self, iteration: Iteration, row: Row) -> list[Reply]:
         """Return the model replies of a match, or [] and count it in `left_out` if it cannot be replayed as logged."""
@@ -212,6 +227,16 @@ class Chats:
         if role is None:
             raise RoleError(f"the run has no role {held['role']} in {game}")
         return role
+
+
+def _unread(prompt: Chat, read: Chat) -> Chat:
+    """Return the messages of a prompt from the first one that `read` lacks, in order; at least the last one.
+
+    Replies count as read: a role may show them without their private field.
+    """
+    rest = iter(read)
+    known = (message["role"] == "assistant" or message in rest for message in prompt[:-1])
+    return prompt[next((number for number, is_known in enumerate(known) if not is_known), len(prompt) - 1) :]
 
 
 def _texts(messages: list[Row]) -> list[tuple[str, str]]:

@@ -48,6 +48,8 @@ class TokenBatch:
     replayed: torch.Tensor | None = None
     """[N] bool, True for tokens of an earlier iteration; None means no token."""
     reference: torch.Tensor | None = None
+    divergence: torch.Tensor | None = None
+    """KL of each token's whole distribution to the reference's, with gradient, if a regulariser needs it."""
     rivals: torch.Tensor | None = None
     """Summed log-ratio, log p - log p_old, of the paired reply, for losses on pairs."""
     clock: Clock = Clock()
@@ -113,6 +115,7 @@ def token_batch(
         learned=along([s.learned for s in chosen]),
         replayed=along([np.full(len(s.advantages), s.source == "replayed") for s in chosen]),
         reference=along(references).float() if len(references) == len(chosen) else None,
+        divergence=scores.divergence,
         rivals=None if rivals is None else along([rivals[i] for i in batch.index]),
         clock=clock,
         memory=memory,

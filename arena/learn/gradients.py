@@ -1,6 +1,7 @@
 """One rank's share of an update's gradients: the steps of a plan, one micro-batch at a time."""
 
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -150,6 +151,9 @@ class Gradients:
         gaps, samples, rivals = [], self.plan.samples, self._rival_log_ratios(step)
         for one in step.played[self.rank]:
             batch = batch_of(self._streams, self._temperatures, one).to(self.engine.device)
+            teachers = [whole for i in one.index if (whole := samples[i].teacher) is not None]
+            if teachers and len(teachers) == len(one.index):
+                batch = replace(batch, teacher=torch.from_numpy(np.concatenate(teachers)).to(self.engine.device))
             scores = self.engine(batch)
             if not one.index:
                 self._backpropagate(scores.logprobs.sum() * 0.0)

@@ -32,6 +32,8 @@ class Sample:
     """True for tokens in the loss; the others are context."""
     reference: Floats | None = None
     """Log-probabilities under the frozen reference, if a regulariser needs them."""
+    teacher: Floats | None = None
+    """[tokens, vocabulary], the reference's log-probabilities of all ids, if a regulariser needs them."""
     pairs: NDArray[np.int64] | None = None
     """Pair number of the token's turn, -1 for none; None if no turn is in a pair. A sample has those of its baselines.
     """
@@ -42,8 +44,11 @@ class Sample:
     all."""
 
     def with_reference(self, logprobs: Floats) -> "Sample":
-        """Return the sample with log-probabilities of the frozen reference."""
-        return replace(self, reference=logprobs)
+        """Return the sample with log-probabilities of the frozen reference: of its tokens, or [tokens, vocabulary]."""
+        if logprobs.ndim == 1:
+            return replace(self, reference=logprobs)
+        ids = np.array([k for k, own in zip(self.stream.ids, self.stream.mask, strict=True) if own], np.int64)
+        return replace(self, reference=np.take_along_axis(logprobs, ids[:, None], 1)[:, 0], teacher=logprobs)
 
     @property
     def turns(self) -> NDArray[np.int64]:

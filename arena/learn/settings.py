@@ -199,6 +199,11 @@ class UpdateSpec(Spec):
         held = (r for r in self.regularisers.values() if "reference" in r.needs)
         return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
 
+    @property
+    def uses_distributions(self) -> bool:
+        """True if a regulariser compares the policy with its reference over the whole vocabulary."""
+        return self.uses_reference and any("distribution" in r.needs for r in self.regularisers.values())
+
 
 Steps = TypeVar("Steps", bound=ImitateSpec | UpdateSpec)
 

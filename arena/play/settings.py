@@ -144,7 +144,7 @@ class RunRows(Spec):
     where: str = ""
     """SQL condition on the columns of its matches, such as `"report.success" and iteration > 3`."""
     rows: Literal["chats", "texts", "pairs"] = "chats"
-    """Chats of the seats that a model played, the same as plain texts, or preference pairs."""
+    """Chats of the seats that a model played, whole matches as plain texts, or preference pairs."""
     policies: list[Name] = []
     """Policies whose chats or pairs these are, scripted ones too; [] is all that are models."""
 

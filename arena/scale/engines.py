@@ -175,7 +175,9 @@ class ScaledEngine:
                 future.set_result(answer)
         self._watch(place)
 
-    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+    async def score(
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+    ) -> list[np.ndarray]:
         """Return the log-probabilities of each stream's tokens under a policy, computed by all ready engines.
 
         If an engine dies, others repeat its share. Raises EnginesLost if none is left.
@@ -185,7 +187,7 @@ class ScaledEngine:
             places = await self._ready()
 
             async def scores(place: Place, part: Sequence[int]) -> None:
-                given = [streams[i] for i in part], [temperatures[i] for i in part]
+                given = [streams[i] for i in part], [temperatures[i] for i in part], whole
                 try:
                     result = await place.answer("score", policy, *given, what=f"scores of {len(part)} streams")
                 except WorkerDied as error:

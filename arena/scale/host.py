@@ -91,9 +91,9 @@ class EngineHost:
         ]
         return results, self._engine.figures()
 
-    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> Answer:
+    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool) -> Answer:
         """Return the log-probabilities of each stream's tokens under a policy, and the engine's statistics."""
-        scored: list[np.ndarray] = await self._engine.score(policy, streams, temperatures)
+        scored: list[np.ndarray] = await self._engine.score(policy, streams, temperatures, whole)
         return scored, self._engine.figures()
 
     async def release(self, policy: str) -> None:

@@ -35,7 +35,7 @@ class Chats(Matches):
     policies: list[Name] = Field(default=[])
     """Policies whose chats these are, scripted ones too; [] is the stage's own."""
     as_texts: bool = False
-    """Learn the chats as plain texts, in which every token is learned, for continued pre-training."""
+    """Learn whole matches as plain texts, in which every token is learned, for continued pre-training."""
 
 
 def sft(

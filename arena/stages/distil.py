@@ -17,16 +17,17 @@ def distil(
     mode: Literal["on_policy", "sequence"] = "on_policy",
     teacher: ModelName | None = None,
     policy: Name | None = None,
+    estimate: Literal["k2", "exact"] | None = None,
     log: Folder | None = None,
     best: Share | None = None,
 ) -> Mapping[str, Any]:
     """Distil a teacher: the model `teacher` on the student's own play, or the matches in `log`.
 
     `on_policy`: the policies play, and the KL from `policy` (default: all) to `teacher`, such as `stage:sft` or
-    `runs/big@20`, is minimised on the tokens that they sample; the games' rewards have no effect. Its estimate is k2,
-    whose mean gradient on the policy's own tokens is that of the reverse KL(student ‖ teacher) of each token, given the
-    ones before it. Both need the same tokenizer. Source: on-policy GKD with reverse KL (Agarwal et al. 2024), over the
-    whole vocabulary there.
+    `runs/big@20`, is minimised on the tokens that they sample; the games' rewards have no effect. By default its
+    `estimate` is k2, whose mean gradient on the policy's own tokens is that of the reverse KL(student ‖ teacher) of
+    each token, given the ones before it. `exact` sums over the vocabulary instead, as on-policy GKD with reverse KL
+    does (Agarwal et al. 2024): less noise for more memory. Both need the same tokenizer.
 
     `sequence`: imitate the share `best` (.25) of the matches in `log`, a run's folder or `stage:NAME`, per game and
     seat, as `offline` with the method `filtered_bc`. The teacher may be a system of several policies: the student
@@ -34,10 +35,10 @@ def distil(
     (Li et al. 2025), which also writes their turns as one dialogue. For that, or for a teacher with another tokenizer,
     write a data set and use `sft`. Raises ConfigError for settings of the other mode.
     """
-    given = {"teacher": teacher, "policy": policy, "log": log, "best": best}
-    used = ("log", "best") if mode == "sequence" else ("teacher", "policy")
+    given = {"teacher": teacher, "policy": policy, "estimate": estimate, "log": log, "best": best}
+    used = ("log", "best") if mode == "sequence" else ("teacher", "policy", "estimate")
     if unused := [name for name, value in given.items() if value is not None and name not in used]:
-        raise ConfigError(f"mode {mode} does not use `{unused[0]}`: it has {' and '.join(used)}")
+        raise ConfigError(f"mode {mode} does not use `{unused[0]}`: it has {', '.join(used)}")
     if given[used[0]] is None:
         raise ConfigError(f"mode {mode} needs `{used[0]}`")
     if log is not None:
@@ -49,7 +50,7 @@ def distil(
         "credit": {"select": [], "estimator": "zero", "critic": None, "transforms": []},
         "learn": {
             "loss": "policy_gradient",
-            "regularisers": {"kl": {"weight": 1.0, "estimate": "k2", "turns": None}},
+            "regularisers": {"kl": {"weight": 1.0, "estimate": estimate or "k2", "turns": None}},
             "replay": None,
             "demonstrations": None,
         },

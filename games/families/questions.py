@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from games.base import IllegalAct, flag
+from games.base import IllegalAct, choice, flag
 from games.families.book import Book, Thing, fold
-from games.families.solitaire import Solitaire
+from games.families.solitaire import Solitaire, Split, items_of
 
 
 class Questions(Solitaire):
@@ -21,7 +21,8 @@ class Questions(Solitaire):
 
     Questions are answered truthfully, by yes or no. A guess is a turn like a question. With reward "steps" this is
     LMRL-Gym's 20 questions: -1 per act, 0 for the one that names the thing. Options besides Solitaire's: open_book,
-    whether the book is a public fact. reset(options={"thing": name}) hides that thing.
+    whether the book is a public fact; split, which things may be hidden: "all", every fourth ("test") or the others
+    ("train"). reset(options={"thing": name}) hides that thing.
     """
 
     seats: tuple[str, ...] = ("guesser",)
@@ -31,16 +32,24 @@ class Questions(Solitaire):
     notes: str = ""
     """Further sentences of the rules."""
 
-    def __init__(self, *, max_turns: int = 20, open_book: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        max_turns: int = 20,
+        open_book: bool = False,
+        split: Split = "all",
+        **options: Any,
+    ) -> None:
         super().__init__(max_turns=max_turns, **options)
         self.open_book = flag("open_book", open_book)
+        self.split = choice("split", split, "all", "train", "test")
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Hide a thing drawn uniformly, or the one that the options name. Raises ValueError for an unknown name."""
-        things = self.book.things
+        """Hide a thing of the split, drawn uniformly, or the one named in the options. Raises ValueError if unknown."""
+        things = items_of(self.split, self.book.things)
         if "thing" in options:
             wanted = fold(str(options["thing"])).replace(" ", "")
-            things = tuple(thing for thing in things if wanted in thing.spellings)
+            things = tuple(thing for thing in self.book.things if wanted in thing.spellings)
             if not things:
                 raise ValueError(f"thing must be the name of a known {self.sort}, not {options['thing']!r}")
         # An index, so that a clone copies no book.

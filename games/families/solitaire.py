@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from games.base import TextGame, choice, number, whole_number
 
 GOAL = "goal"
 COST = "cost"
+
+Split = Literal["all", "train", "test"]
+T = TypeVar("T")
+
+
+def items_of(split: Split, items: tuple[T, ...]) -> tuple[T, ...]:
+    """Return the items of a split: all, every fourth ("test") or the others ("train")."""
+    if split == "all":
+        return items
+    return tuple(item for place, item in enumerate(items) if (place % 4 == 0) == (split == "test"))
 
 
 class Solitaire(TextGame):

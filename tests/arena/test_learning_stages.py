@@ -1,12 +1,14 @@
 """Stages that learn from a log or a teacher, in a whole pipeline; the reference of a policy; and what is refused."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.memory import Memory
 from agents.role import BUILT_IN
 from arena.cli.loop import wait
 from arena.config.layers import to_yaml
@@ -14,6 +16,8 @@ from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import text_layer
 from arena.config.staging import plan
 from arena.errors import ConfigError
+from arena.export.chats import Chats, Reply
+from arena.export.selection import Selection
 from arena.pipelines.running import start_pipeline
 from arena.play.logged import LogSource
 from arena.play.settings import GameSpec, SourceSpec, TableSpec
@@ -214,8 +218,9 @@ def test_a_log_of_fewer_deals_than_iterations_is_not_shuffled(tmp_path: Path) ->
         wait(source.matches(1))
 
 
-def test_a_scripted_player_is_imitated_by_its_chats_and_texts(tmp_path: Path) -> None:
-    """The chats have what a model at the seat would read, and the acts of the log; texts are the same lines."""
+@pytest.fixture(scope="module")
+def imitated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stages in which matches of a scripted player are imitated, as texts and as chats."""
     source = "run: 'stage:cases', policies: [random]"
     stages = (
         "stages:\n"
@@ -223,15 +228,38 @@ def test_a_scripted_player_is_imitated_by_its_chats_and_texts(tmp_path: Path) ->
         f"  - {{name: texts, sft: {{policy: player, data: {{{source}, as_texts: true}}}}}}\n"
         f"  - sft: {{policy: player, data: {{{source}}}}}\n"
     )
-    run = wait(start_pipeline(pipeline(stages), tmp_path / "run", Quiet())) / "stages"
+    return wait(start_pipeline(pipeline(stages), tmp_path_factory.mktemp("imitated") / "run", Quiet())) / "stages"
+
+
+def test_a_scripted_player_is_imitated_by_its_chats_and_texts(imitated: Path) -> None:
+    """The chats have what a model at the seat would read, and the acts of the log; texts are the same lines."""
     chats, texts = (
-        [json.loads(line) for line in (run / name / "data" / "rows.jsonl").read_text().splitlines()]
+        [json.loads(line) for line in (imitated / name / "data" / "rows.jsonl").read_text().splitlines()]
         for name in ("03-sft", "02-texts")
     )
     for chat, text in zip(chats, texts, strict=True):
         assert text["text"] == "\n".join(message["content"] for message in chat["messages"])
         assert chat["policy"] == "random" and chat["match"] == text["match"]
     said = [message["content"] for chat in chats for message in chat["messages"] if message["role"] == "assistant"]
-    logged = [turn["raw"] for row in RunReader(run / "01-cases").matches() for turn in row["turns"]]
+    logged = [turn["raw"] for row in RunReader(imitated / "01-cases").matches() for turn in row["turns"]]
     assert said and set(said) <= set(logged)
-    assert weight_files(run / "02-texts", 1, "player") != weight_files(run / "03-sft", 1, "player")
+    assert weight_files(imitated / "02-texts", 1, "player") != weight_files(imitated / "03-sft", 1, "player")
+
+
+@pytest.mark.parametrize("memory", [{"kind": "all"}, {"kind": "window", "turns": 0}, {"kind": "window", "turns": 1}])
+def test_a_match_is_one_text_whatever_its_role_remembers(imitated: Path, memory: dict[str, Any]) -> None:
+    """A role that forgets has a chat for each turn; the text of the match has each message once."""
+    chats = Chats(RunReader(imitated / "01-cases"), Selection(policies=("random",)))
+    for key, role in chats.roles.items():
+        chats.roles[key] = role.model_copy(update={"memory": Memory(**memory)})
+    replies = defaultdict[tuple[str, str], list[Reply]](list)
+    for _, iteration in chats.iterations():
+        for reply in iteration:
+            replies[reply.row["id"], reply.turn["seat"]].append(reply)
+    texts = [row["text"] for rows in chats.texts() for row in rows]
+    assert max(map(len, replies.values())) > 1 and len(texts) == len(replies)
+    for text, said in zip(texts, replies.values(), strict=True):
+        lines = [message["content"] for message in said[0].prompt] + [said[0].said["content"]]
+        for reply in said[1:]:
+            lines += [reply.prompt[-1]["content"], reply.said["content"]]
+        assert text == "\n".join(lines)

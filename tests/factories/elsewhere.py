@@ -79,9 +79,11 @@ class EngineElsewhere:
     def forget(self, key: str) -> None:
         """Nothing: what is published next makes room."""
 
-    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+    async def score(
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+    ) -> list[np.ndarray]:
         """Log-probabilities of the sampled tokens."""
-        scores: list[np.ndarray] = await self._ask("score", policy, list(streams), list(temperatures))
+        scores: list[np.ndarray] = await self._ask("score", policy, list(streams), list(temperatures), whole)
         return scores
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:

@@ -77,7 +77,7 @@ stages:
       policies: {player: {reference: "stage:sft"}}
       credit: {stages: [{reward_model: {model: "stage:reward_model"}}]}
   - offline: {log: "stage:rl", iterations: 1}
-  - distil: {teacher: "stage:sft", iterations: 1}
+  - distil: {teacher: "stage:sft", iterations: 1, estimate: exact}
   - average: {policy: player, models: ["stage:sft", "stage:distil"]}
   - expert_iteration: {iterations: 1, best: 0.5, group: 4}
 """

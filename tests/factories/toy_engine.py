@@ -15,7 +15,7 @@ from agents.layouts import create_vision
 from agents.policy import load_module
 from agents.precision import Precision
 from agents.published import Weights
-from agents.scoring import StreamScorer, score_streams
+from agents.scoring import StreamScorer, score_streams, stream_distributions
 from agents.stream import Stream
 from agents.vision import ban_placeholder
 
@@ -57,9 +57,11 @@ class ToyEngine:
     def forget(self, key: str) -> None:
         pass
 
-    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+    async def score(
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+    ) -> list[np.ndarray]:
         scorer = StreamScorer(self._served[policy][1], False)
-        return await compute(score_streams, scorer, streams, temperatures)
+        return await compute(stream_distributions if whole else score_streams, scorer, streams, temperatures)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return [await compute(self._sample, request) for request in requests]

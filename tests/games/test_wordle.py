@@ -116,3 +116,20 @@ def test_any_text_is_harmless(text):
     assert not readable or game.infos["guesser"]["valid"]
     assert game.infos["guesser"]["valid"] == bool(game.marked)
     json.dumps([game.infos, game.observe("guesser")])
+
+
+def test_a_split_hides_its_own_words_and_lists_all():
+    words, hidden = common_words()[:32], {}
+    for split in ("train", "test", "all"):
+        game = Wordle(words=words, split=split)
+        drawn = set()
+        for seed in range(400):
+            game.reset(seed=seed)
+            drawn.add(game.word)
+        assert len(game.legal("guesser")) == 32
+        hidden[split] = drawn
+    assert hidden["test"] == set(words[::4]) and hidden["train"] == hidden["all"] - hidden["test"]
+    assert len(hidden["all"]) == 32
+    for bad in ({"split": "dev"}, {"split": "train", "words": ["crane"]}):
+        with pytest.raises(ValueError, match="split must"):
+            Wordle(**bad)

@@ -9,7 +9,7 @@ import pytest
 import games
 from agents.players.guessers import GAMES, SCRIPTED, marks
 from games.contracts import View
-from games.wordle import feedback
+from games.wordle import common_words, feedback
 from tests.factories.thorough import cases
 
 
@@ -75,6 +75,27 @@ def test_a_consistent_guesser_never_tries_what_cannot_be():
         )  # fmt: skip
         assert game.ended == "solved"
     assert statistics.fmean(turns) < 4.5
+
+
+@pytest.mark.parametrize(
+    ("name", "sound", "options"),
+    [
+        ("wordle", "consistent_guesser", {"words": common_words()[::20], "max_turns": 3}),
+        ("twenty_questions", "halver", {"open_book": True, "max_turns": 9}),
+    ],
+)
+def test_who_is_careless_loses_a_third_of_its_turns(name, sound, options):
+    """Solves fewer games than the sound player and more than a random one, so that its log has something to learn."""
+    careless = {"consistent_guesser": "careless_guesser", "halver": "careless_halver"}[sound]
+    solved = {
+        each: statistics.fmean(r["solved"] for r in reports(name, each, 60, **options)) for each in (sound, careless)
+    }
+    assert 0.4 < solved[careless] < 0.9 < solved[sound]
+    game, same = games.make(name, **options), []
+    for seed in range(200):
+        game.reset(seed=seed)
+        same.append(SCRIPTED[careless](seed).act(view_of(game)) == SCRIPTED[sound](seed).act(view_of(game)))
+    assert statistics.fmean(same) == pytest.approx(2 / 3, abs=0.1)
 
 
 @pytest.mark.slow_after(2)

@@ -121,7 +121,9 @@ class Saying(ToyEngine):
         zeros = (0.0,) * len(ids)
         return Completion(ids, zeros, "stop", 0, zeros)
 
-    async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+    async def score(
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+    ) -> list[np.ndarray]:
         self.scored += [self.frame.decode(stream.ids) for stream in streams]
         return [np.log(np.full(stream.sampled, 0.25, np.float32)) for stream in streams]
 

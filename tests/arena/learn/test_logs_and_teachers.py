@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.scoring import StreamScorer, score_streams
+from agents.scoring import StreamScorer, _Divergence, score_streams, stream_distributions
 from agents.stream import Stream
 from arena.config.experiment import LearnSpec
 from arena.learn.samples import Sample
@@ -163,3 +163,73 @@ def test_distillation_steps_come_nearer_to_the_teacher() -> None:
         seen = score_streams(StreamScorer(teacher), [s.stream for s in given], [1.0] * len(given))
         updated(trainer, [s.with_reference(r) for s, r in zip(given, seen, strict=True)], rng)
     assert reverse_kl(model, teacher, [3, 1, 4]).item() < before / 2
+
+
+def distributions(model: torch.nn.Module, given: Sequence[Sample]) -> list[np.ndarray]:
+    return stream_distributions(StreamScorer(model), [s.stream for s in given], [s.temperature for s in given])
+
+
+def test_distributions_are_whole_and_hold_the_sampled_tokens() -> None:
+    model, given = tiny(), samples(tiny())
+    for one, whole in zip(given, distributions(model, given), strict=True):
+        assert whole.shape == (len(one.advantages), VOCABULARY)
+        np.testing.assert_allclose(np.exp(whole).sum(1), 1.0, atol=1e-5)
+        sampled = one.with_reference(whole).reference
+        assert sampled is not None
+        np.testing.assert_allclose(sampled, plain_scores(model, one)[0].detach(), atol=1e-5)
+
+
+def exact_kl(model: torch.nn.Module, teacher: torch.nn.Module, given: Sequence[Sample]) -> torch.Tensor:
+    """The mean over the samples' tokens of KL(model ‖ teacher), by whole forward passes."""
+    terms = []
+    for one in given:
+        ids, places = one.stream.ids, [k - 1 for k, own in enumerate(one.stream.mask) if own]
+        own, theirs = (
+            torch.log_softmax(m(input_ids=torch.tensor([ids])).logits[0, places] / one.temperature, -1)
+            for m in (model, teacher)
+        )
+        terms.append((own.exp() * (own - theirs.detach())).sum(-1))
+    return torch.cat(terms).mean()
+
+
+@pytest.mark.parametrize("token_budget", [4096, 16])
+def test_exact_distillation_has_the_gradient_of_the_kl_over_the_vocabulary(tmp_path: Path, token_budget: int) -> None:
+    """Of each sampled token's distribution, whichever token was drawn; by autograd and by finite differences."""
+    model, teacher = tiny(), tiny(1)
+    given = [replace(s, advantages=np.zeros_like(s.advantages)) for s in samples(model)]
+    taught = [s.with_reference(w) for s, w in zip(given, distributions(teacher, given), strict=True)]
+    rule = {"regularisers": {"kl": {"weight": 1.0, "estimate": "exact"}}, "token_budget": token_budget}
+    found, told = update(model, taught, tmp_path, **rule)
+    value = exact_kl(model, teacher, given)
+    torch.testing.assert_close(found, autograd(value, model), atol=1e-6, rtol=1e-4)
+    assert told["kl_term"] == pytest.approx(value.item(), rel=1e-5) and told["kl_term"] > 0.01
+    direction, theirs = found.double() / found.double().norm(), tiny(1).double()
+    around = []
+    for step in (1e-3, -1e-3):
+        changed = tiny().double()
+        moved = torch.nn.utils.parameters_to_vector(changed.parameters()).detach() + step * direction
+        torch.nn.utils.vector_to_parameters(moved, changed.parameters())
+        with torch.no_grad():
+            around.append(float(exact_kl(changed, theirs, given)))
+    assert float(found.double() @ direction) == pytest.approx((around[0] - around[1]) / 2e-3, rel=1e-3)
+
+
+def test_the_exact_kl_is_0_at_the_teacher_and_ignores_banned_ids() -> None:
+    logits = torch.tensor([[0.0, 1.0, -torch.inf], [2.0, 0.0, 1.0]], requires_grad=True)
+    teacher = torch.log_softmax(logits.detach(), -1)
+    there = _Divergence.apply(logits, teacher, torch.ones(2))
+    there.sum().backward()
+    torch.testing.assert_close(there.detach(), torch.zeros(2))
+    torch.testing.assert_close(logits.grad, torch.zeros(2, 3))
+    log_p, uniform = torch.tensor([[0.75, 0.25]]).log(), torch.full((1, 2), 0.5).log()
+    assert float(_Divergence.apply(log_p, uniform, torch.ones(1))) == pytest.approx(
+        0.75 * np.log(1.5) + 0.25 * np.log(0.5)
+    )
+
+
+def test_only_the_exact_kl_needs_whole_distributions() -> None:
+    def uses(**kl: Any) -> bool:
+        return LearnSpec.model_validate({"regularisers": {"kl": kl}}).uses_distributions
+
+    assert uses(estimate="exact") and not uses(estimate="exact", weight=0.0)
+    assert not any(uses(estimate=name) for name in ("k1", "k2", "k3"))

@@ -186,8 +186,23 @@ def test_the_hidden_thing_is_nowhere_before_the_end(cls, seed):
     assert len(first_views) == 1  # rules included, whatever is hidden
 
 
+def test_a_split_hides_its_own_things():
+    hidden = {}
+    for split in ("train", "test", "all"):
+        game, drawn = TwentyQuestions(split=split), set()
+        for seed in range(600):
+            game.reset(seed=seed)
+            drawn.add(game.hidden)
+        hidden[split] = drawn
+    things = TwentyQuestions.book.things
+    assert hidden["test"] == set(things[::4]) and hidden["train"] == set(things) - hidden["test"]
+    assert hidden["all"] == set(things)
+    game.reset(seed=0, options={"thing": things[0].names[0]})
+    assert game.hidden is things[0]
+
+
 def test_bad_options():
-    for options in ({"reward": "x"}, {"max_turns": 0}, {"cost": -1}, {"open_book": 1}, {"size": 3}):
+    for options in ({"reward": "x"}, {"max_turns": 0}, {"cost": -1}, {"open_book": 1}, {"split": "dev"}, {"size": 3}):
         with pytest.raises((ValueError, TypeError)):
             games.make("twenty_questions", **options)
     with pytest.raises(ValueError, match="thing must be the name of a known animal, not 'dragon'"):
