@@ -230,6 +230,7 @@ def test_sentences_past_the_guard_reach_no_files(sentence: str, tmp_path: Path) 
 @pytest.mark.parametrize("fault", [coqtop.CoqFault("no answer"), OSError("broken"), KeyboardInterrupt()])
 def test_a_start_that_fails_leaves_no_process(fault: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = list[subprocess.Popen[bytes]]()
+
     def seen(*given: Any) -> subprocess.Popen[bytes]:
         begun.append(start_program(*given))
         return begun[0]
