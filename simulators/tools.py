@@ -23,9 +23,9 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from games.base import one_line
+from games.calls import Call, read_calls
 from games.untrusted_json import from_text
 from simulators.base import SimulatorFault
-from simulators.calls import Call, read_calls
 
 __all__ = ["Call", "Content", "Tool", "describe", "read_calls", "run", "run_with_pictures", "type_hints"]
 
