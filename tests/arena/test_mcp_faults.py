@@ -24,7 +24,8 @@ ANSWERS = {
 }  # fmt: skip
 """What a player reads first after its call, by fault."""
 AT_START = {
-    "crash_at_start": "does not start: no shop today", "silent": "no answer in", "schema": "its list of tools is malformed",
+    "crash_at_start": "does not start: no shop today", "silent": "no answer in",
+    "schema": "its list of tools is malformed",
 }  # fmt: skip
 SCRIPTS = {"first": f"{__file__}:caller", "second": "minimax"}
 MATCHES = 100
