@@ -1,15 +1,16 @@
 """Compare searches of the prover at equal numbers of replies: by samples, best-first, and best-first by depth.
 
-python benchmarks/prover_search.py [THEOREMS]
+    python benchmarks/prover_search.py [--quick]
 
 The policy has no weights. With probability `RIGHT` it writes the hidden proof's next tactic, else another that applies.
-It reports the true log-probability of the tactic, spread evenly over its tokens.
+It reports the true log-probability of the tactic, spread evenly over its tokens. Writes results/prover-search.json.
 """
 
+import argparse
 import asyncio
+import json
 import math
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from agents.engines.base import Completion, Request
 from agents.policy import Policy
 from agents.role import Search, load_role
 from agents.weights import load_tokenizer, resolve
+from arena.doctor import environment
 from arena.play.contenders import ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.records import Seating
@@ -32,6 +34,8 @@ from simulators.prover.terms import Equation, read_equation
 
 RIGHT = (0.5, 0.2)
 BUDGETS = (8, 16, 32, 64)
+THEOREMS = 50
+RESULT = Path(__file__).parent / "results" / "prover-search.json"
 OPTIONS: dict[str, Any] = {"depth": 4, "operators": [3, 4]}
 SEARCHES: dict[str, dict[str, Any]] = {
     "samples": {"order": "sample", "width": 4},
@@ -90,14 +94,21 @@ def proved(right: float, search: dict[str, Any], nodes: int, theorems: int, fram
 
 
 def main() -> None:
-    """Print one line per policy and search, with a column per budget."""
-    theorems = int(sys.argv[1]) if len(sys.argv) > 1 else 50
+    """Print one line per policy and search, with a column per budget, and write the shares."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    is_quick, rows = parser.parse_args().quick, []
+    theorems, budgets = (2, BUDGETS[:1]) if is_quick else (THEOREMS, BUDGETS)
     frame = ChatFrame(load_tokenizer(resolve("nano")))
-    print("right search    ", *(f"{nodes:>6}" for nodes in BUDGETS))
+    print("right search    ", *(f"{nodes:>6}" for nodes in budgets))
     for right in RIGHT:
         for name, search in SEARCHES.items():
-            shares = (proved(right, search, nodes, theorems, frame) for nodes in BUDGETS)
-            print(f"{right:5} {name:10}", *(f"{share:6.2f}" for share in shares), flush=True)
+            shares = {str(nodes): proved(right, search, nodes, theorems, frame) for nodes in budgets}
+            rows.append({"right": right, "search": name, "proved": shares})
+            print(f"{right:5} {name:10}", *(f"{share:6.2f}" for share in shares.values()), flush=True)
+    if not is_quick:
+        result = {"command": "python benchmarks/prover_search.py", "machine": environment(), "theorems": theorems}
+        RESULT.write_text(json.dumps({**result, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,24 @@
 """Measure how many tactics a search of the prover tries with and without subgoals from the hidden proof.
 
-python benchmarks/prover_subgoals.py [THEOREMS]
+    python benchmarks/prover_subgoals.py [--quick]
+
+Writes results/prover-subgoals.json.
 """
 
-import sys
+import argparse
+import json
+from pathlib import Path
 
 import numpy as np
 
+from arena.doctor import environment
 from simulators.prover import Prover
 from simulators.prover.planning import Planner
 from simulators.prover.rewriting import RewriteProof
 
 BUDGET = 100_000
+THEOREMS = 100
+RESULT = Path(__file__).parent / "results" / "prover-subgoals.json"
 DEPTHS = (2, 4, 6, 8)
 PIECES = (1, 2, 4, 8)
 
@@ -29,11 +36,19 @@ def tried(depth: int, count: int, theorems: int) -> float:
 
 
 def main() -> None:
-    """Print one line per depth, with a column per number of pieces."""
-    theorems = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    """Print one line per depth, with a column per number of pieces, and write the means."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    is_quick, rows = parser.parse_args().quick, []
+    theorems = 5 if is_quick else THEOREMS
     print("depth", *(f"{count:>8}" for count in PIECES))
     for depth in DEPTHS:
-        print(f"{depth:5}", *(f"{tried(depth, count, theorems):8.0f}" for count in PIECES if count <= depth))
+        means = {str(count): tried(depth, count, theorems) for count in PIECES if count <= depth}
+        rows.append({"depth": depth, "tried": means})
+        print(f"{depth:5}", *(f"{mean:8.0f}" for mean in means.values()), flush=True)
+    if not is_quick:
+        result = {"command": "python benchmarks/prover_subgoals.py", "machine": environment(), "theorems": theorems}
+        RESULT.write_text(json.dumps({**result, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

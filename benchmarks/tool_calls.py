@@ -1,20 +1,23 @@
-"""Overlap of tool calls between matches, by the delay of the tool.
+"""Overlap of tool calls between matches, by the delay of the tool and its limit of concurrent calls.
 
-    python benchmarks/tool_calls.py
+    python benchmarks/tool_calls.py [--quick]
 
 In each match of nim the first seat calls a tool before each of its acts. Matches run one at a time, then together. Both
-give the same transcripts, or the benchmark fails.
+give the same transcripts, or the benchmark fails. Writes results/tool-calls.json.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import json
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agents.players.scripted import check_scripted
+from arena.doctor import environment
 from arena.play.contenders import ScriptedContender, play_one
 from arena.play.making import SEAT_TOOLS, make_game
 from arena.play.match import Limits, MatchPlan
@@ -26,6 +29,9 @@ OWN = Path(__file__).resolve()
 MATCHES = 24
 DELAYS = (50, 200, 500)
 """Delays in milliseconds."""
+LIMITS = (8, 64)
+"""Concurrent calls of the tool; 8 is the default."""
+RESULT = OWN.parent / "results" / "tool-calls.json"
 
 
 async def later(text: str, milliseconds: int) -> str:
@@ -61,9 +67,9 @@ def caller_500(game: Game, seed: int) -> Any:
     return caller(game, seed, 500)
 
 
-async def play(delay: int, in_flight: int) -> tuple[float, list[MatchRecord]]:
+async def play(delay: int, at_once: int, in_flight: int) -> tuple[float, list[MatchRecord]]:
     """Play all matches and return the seconds and the records."""
-    options = {SEAT_TOOLS: {"first": [f"{OWN}:later"]}}
+    options = {SEAT_TOOLS: {"first": [{"function": f"{OWN}:later", "at_once": at_once}]}}
     scripts = {"first": f"{OWN}:caller_{delay}", "second": "minimax"}
     game = make_game("nim", options)
     for seat, script in scripts.items():
@@ -79,16 +85,33 @@ async def play(delay: int, in_flight: int) -> tuple[float, list[MatchRecord]]:
     return time.perf_counter() - start, records
 
 
+def measured(delay: int, at_once: int) -> dict[str, float]:
+    """Return the seconds of the matches one at a time and together, their ratio, and the number of calls."""
+    slow, first = asyncio.run(play(delay, at_once, 1))
+    fast, second = asyncio.run(play(delay, at_once, MATCHES))
+    texts = [[[(turn.seat, turn.raw) for turn in record.turns] for record in each] for each in (first, second)]
+    assert texts[0] == texts[1], "the transcripts differ"
+    calls = sum(int(record.report["seat_tool_calls"]) for record in first)
+    return {"delay": delay, "at_once": at_once, "alone": slow, "together": fast, "ratio": slow / fast, "calls": calls}
+
+
 def main() -> None:
-    """Print seconds by delay, one match at a time and together, and their ratio."""
-    print("delay    one at a time  together  ratio  calls")
-    for delay in DELAYS:
-        slow, first = asyncio.run(play(delay, 1))
-        fast, second = asyncio.run(play(delay, MATCHES))
-        texts = [[[(turn.seat, turn.raw) for turn in record.turns] for record in each] for each in (first, second)]
-        assert texts[0] == texts[1], "the transcripts differ"
-        calls = sum(int(record.report["seat_tool_calls"]) for record in first)
-        print(f"{delay:3} ms   {slow:10.1f} s  {fast:6.1f} s  {slow / fast:5.1f}  {calls}")
+    """Print and write one row per delay and limit."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    is_quick, rows = parser.parse_args().quick, []
+    print("delay    limit  one at a time  together  ratio  calls")
+    for delay in DELAYS[: 1 if is_quick else None]:
+        for at_once in LIMITS:
+            rows.append(row := measured(delay, at_once))
+            print(
+                f"{delay:3} ms   {at_once:5}  {row['alone']:11.1f} s  {row['together']:6.1f} s  {row['ratio']:5.1f}  "
+                f"{row['calls']:.0f}",
+                flush=True,
+            )
+    if not is_quick:
+        result = {"command": "python benchmarks/tool_calls.py", "machine": environment(), "rows": rows}
+        RESULT.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

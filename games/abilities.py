@@ -46,6 +46,16 @@ class Blocks(Ability, Protocol):
 
 
 @runtime_checkable
+class Waits(Ability, Protocol):
+    """A game that blocks, and whose steps spend their time waiting for others if `waits` is true, not computing.
+
+    More of them may run at a time than there are processors for.
+    """
+
+    waits: bool
+
+
+@runtime_checkable
 class Stoppable(Ability, Protocol):
     """A game that can be truncated before its end."""
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
 
 from games.conformance import kit
 from games.conformance.fuzz import Broken, Unchecked
@@ -17,6 +20,7 @@ from games.families.book import fold
 from simulators.base import Simulator
 
 Make = Callable[[], Simulator]
+Report = dict[str, float | bool | str]
 NOOP_SCORE = 0.02
 """Highest mean score of a player that does nothing."""
 DEVIATIONS = 4.0
@@ -38,6 +42,7 @@ def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: No
     for name, examine in CHECKS.items():
         findings.append(run_check(name, examine, make, seeds))
         done()
+    _played.cache_clear()
     return findings
 
 
@@ -62,29 +67,74 @@ def view_of(game: Simulator, turn: int = 0) -> View:
     return View.of(game, game.agent_selection, turn)
 
 
-def play(game: Simulator, seed: int, player: str, others: str = "oracle") -> dict[str, float | bool | str]:
+def play(game: Simulator, seed: int, player: str, others: str = "oracle") -> Report:
     """Play a match of this seed, with `player` at the first seat and `others` at all others, and return its report."""
     for _ in walk(game, seed, player, others):
         pass
     return game.report()
 
 
-def _reports(make: Make, seeds: int, player: str) -> list[dict[str, float | bool | str]]:
-    game, reports = make(), []
+class _Played(NamedTuple):
+    """Matches of one player, one per seed: reports, digests of the transcripts, and the result of the leak probes."""
+
+    reports: list[Report]
+    transcripts: list[bytes]
+    probes: int
+    views: int
+    leak: str
+    """Description of the first leak; "" if there is none."""
+
+
+@lru_cache(maxsize=16)
+def _played(make: Make, seeds: int, player: str) -> _Played:
+    """Play a match of every seed with one game, for all checks. Raises Broken if there is no such player."""
+    game, reports, transcripts = make(), list[Report](), list[bytes]()
     if player not in game.players:
         raise Broken(f"{game.name} has no player `{player}`")
+    probes, seen, leak = 0, 0, ""
     for seed in range(seeds):
-        report = play(game, seed, player)
+        views, heard = list[View](), ""
+        for view in walk(game, seed, player):
+            views.append(view)
+            if view.seat == game.seats[0]:
+                heard += "".join(f" {fold(message.text)} ." for message in view.messages)
+                count, found = _probe(game, f"{heard} {fold(repr([view.public, view.private]))}")
+                probes, seen = probes + count, seen + 1
+                leak = leak or (found and f"seed {seed}, turn {view.turn}: {found}")
+        reports.append(game.report())
+        transcripts.append(_digest(game, views))
+    return _Played(reports, transcripts, probes, seen, leak)
+
+
+def _digest(game: Simulator, views: list[View]) -> bytes:
+    return blake2b(repr((views, game.render())).encode("utf-8", "surrogatepass")).digest()
+
+
+def _probe(game: Simulator, seen: str) -> tuple[int, str]:
+    """Look for the first seat's secrets in the folded text it has seen. Returns their number and the first leak."""
+    probes, leak = 0, ""
+    for secret, texts in game.hidden().items():
+        for text in texts:
+            probes += 1
+            words = fold(text)
+            if not leak and words and words in seen and re.search(rf"\b{re.escape(words)}\b", seen):
+                leak = f"`{text}` gives away {secret}"
+    return probes, leak
+
+
+def _reports(make: Make, seeds: int, player: str) -> list[Report]:
+    """Return the reports of a player's matches. Raises Broken if a score or success has the wrong type or range."""
+    reports = _played(make, seeds, player).reports
+    for seed, report in enumerate(reports):
         score, success = report.get("score"), report.get("success")
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
             raise Broken(f"seed {seed}, {player}: score is no number in [0, 1] but {score!r}")
         if not isinstance(success, bool):
             raise Broken(f"seed {seed}, {player}: success is neither true nor false but {success!r}")
-        reports.append(report)
     return reports
 
 
-def _mean(reports: list[dict[str, float | bool | str]], figure: str) -> float:
+def _mean(reports: list[Report], figure: str) -> float:
     return sum(float(report[figure]) for report in reports) / len(reports)
 
 
@@ -112,12 +162,10 @@ def _check_oracle(make: Make, seeds: int) -> str:
 
 
 def _check_transcripts(make: Make, seeds: int) -> str:
-    used = make()
-    for seed in range(seeds):
-        for player in ("random", "oracle"):
+    for player in ("random", "oracle"):
+        for seed, played in enumerate(_played(make, seeds, player).transcripts):
             fresh = make()
-            one, two = list(walk(fresh, seed, player)), list(walk(used, seed, player))
-            if one != two or fresh.render() != used.render():
+            if _digest(fresh, list(walk(fresh, seed, player))) != played:
                 raise Broken(f"seed {seed}, {player}: the same seed and player gave another transcript")
     return f"{seeds} seeds, with random and oracle, twice the same"
 
@@ -128,22 +176,11 @@ def _check_leaks(make: Make, seeds: int) -> str:
     Every scripted player of the game plays `seeds` matches, as players that talk longest see most. Texts are compared
     as folded words. Raises Broken at the first leak, and Unchecked if the game names no secret.
     """
-    game, probes, views = make(), 0, 0
-    for player in game.players:
-        for seed in range(seeds):
-            heard = ""
-            for view in walk(game, seed, player):
-                if view.seat != game.seats[0]:
-                    continue
-                heard += "".join(f" {fold(message.text)} ." for message in view.messages)
-                seen = f"{heard} {fold(repr([view.public, view.private]))}"
-                views += 1
-                for secret, texts in game.hidden().items():
-                    for text in texts:
-                        probes += 1
-                        words = fold(text)
-                        if words and words in seen and re.search(rf"\b{re.escape(words)}\b", seen):
-                            raise Broken(f"seed {seed}, turn {view.turn}: `{text}` gives away {secret}")
+    game = make()
+    played = [_played(make, seeds, player) for player in game.players]
+    if leak := next((one.leak for one in played if one.leak), ""):
+        raise Broken(leak)
+    probes, views = sum(one.probes for one in played), sum(one.views for one in played)
     if not views:
         raise Broken(f"{game.name} has no player whose views could be searched")
     if not probes:

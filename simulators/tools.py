@@ -23,11 +23,11 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from games.base import one_line
+from games.calls import Call, read_calls
 from games.untrusted_json import from_text
 from simulators.base import SimulatorFault
-from simulators.calls import Call, read_calls
 
-__all__ = ["Call", "Content", "Tool", "describe", "read_calls", "run", "run_with_pictures"]
+__all__ = ["Call", "Content", "Tool", "describe", "read_calls", "run", "run_with_pictures", "type_hints"]
 
 RESULT_LENGTH = 2_000
 """Maximum number of characters of a result."""
@@ -207,7 +207,7 @@ def _shape(function: Callable[..., Any]) -> Shape:
     description = (inspect.getdoc(function) or "").strip().partition("\n")[0]
     if not description:
         raise ValueError(f"tool {name} needs a docstring: its first line tells the model what it does")
-    hints = typing.get_type_hints(function)
+    hints = type_hints(function)
     fields: dict[str, Any] = {}
     signature = []
     parameters = list(inspect.signature(function).parameters.values())
@@ -234,6 +234,17 @@ def _shape(function: Callable[..., Any]) -> Shape:
         names=tuple(parameter.name for parameter in parameters),
         arguments=model,
     )
+
+
+def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of a tool's parameters and result. Raises ValueError for an annotation that names nothing."""
+    try:
+        return typing.get_type_hints(function)
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        raise ValueError(
+            f"tool {function.__name__}: an annotation cannot be resolved: {one_line(str(error))}. Import its types at "
+            "the top of the file"
+        ) from None
 
 
 def _is_supported(hint: Any) -> bool:

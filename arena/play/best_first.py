@@ -24,9 +24,9 @@ from agents.engines.base import Completion, Request
 from agents.errors import ContextFull
 from agents.players.model import ChatPlayer, Writer, recalled
 from agents.role import Search
-from arena.play.steps import current
+from arena.play.steps import runner_for
 from arena.play.texts import clean_act, view_of
-from games.abilities import Blocks, Situated
+from games.abilities import Situated
 from games.contracts import Act, Game, View
 
 
@@ -115,8 +115,8 @@ class BestFirstSearch:
         except ContextFull:
             return None
         step = partial(game.step, act.action)
-        if isinstance(game, Blocks) and game.blocks:
-            await current().take(step, f"the step of {self.seat}", None)
+        if take := runner_for(game):
+            await take(step, f"the step of {self.seat}", None)
         else:
             step()
         if not game.infos[self.seat].get("valid"):

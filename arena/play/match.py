@@ -15,12 +15,12 @@ from arena.plain import clean_text
 from arena.play.branches import Branch
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Stop
 from arena.play.failures import LimitReached, failure_of, log_failure, person_failure, reason_of
-from arena.play.steps import Steps, current, in_time
+from arena.play.steps import Runner, in_time, runner_for
 from arena.play.texts import clean_act, view_of
 from arena.play.turns import Turns, loggable
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images, pictures_of
 from arena.store.blobs import verify_blob
-from games.abilities import Blocks, Pictures, Situated, Stoppable
+from games.abilities import Pictures, Situated, Stoppable
 from games.contracts import MOST_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
 from games.pictures import check_picture
 
@@ -197,17 +197,17 @@ class _Playthrough:
     now: _Now
     turns: Turns | None
     controls: Sequence[MatchControl]
-    steps: Steps | None = None
-    """Threads for the steps of a game that may block; None for other games."""
+    take: Runner | None = None
+    """Runs the steps of a game that may block in threads; None for other games."""
     count: int = 0
     tokens: int = 0
 
     async def play(self) -> None:
         """Deal and play to the end, updating `now` and `turns`. Raises the exceptions of game, players and limits."""
         game = self.game
-        self.steps = current() if isinstance(game, Blocks) and game.blocks else None
+        self.take = runner_for(game)
         deal = partial(game.reset, seed=self.plan.seed)
-        await self.steps.take(deal, "the deal", self.limits.turn_seconds) if self.steps else deal()
+        await self.take(deal, "the deal", self.limits.turn_seconds) if self.take else deal()
         while game.agents:
             seat = self.now.seat = game.agent_selection
             if not (game.terminations[seat] or game.truncations[seat]):
@@ -246,9 +246,9 @@ class _Playthrough:
             view, situation = view._replace(turn=self.count, messages=()), ""
             act = player.put(view, clean_text(decision.act))  # a model's ChatPlayer
         now.act = act.action  # if the step fails, the failure names the act
-        if self.steps:
+        if self.take:
             step = partial(game.step, act.action)
-            await self.steps.take(step, f"the step of {seat}", self.limits.turn_seconds)
+            await self.take(step, f"the step of {seat}", self.limits.turn_seconds)
         else:
             game.step(act.action)
         now.act = None

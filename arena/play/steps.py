@@ -10,32 +10,44 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from agents.computing import Job
 from arena.play.failures import LimitReached
 from arena.process import cores
+from games.abilities import Blocks, Waits
 from games.slow import ELSEWHERE, Elsewhere
 
 Result = TypeVar("Result")
+Runner = Callable[[Callable[[], None], str, float | None], Awaitable[None]]
+"""Runs a step, named by a label, within so many seconds."""
 
 AT_ONCE = min(32, cores() + 4)
-"""Concurrent steps, as many as Python's default thread pool has workers."""
+"""Concurrent steps that compute, as many as Python's default thread pool has workers."""
+WAITING = 64
+"""Concurrent steps that only wait for tools. A tool's own limit, by default 8 calls at a time, bounds the calls.
+
+The last of 64 matches waits for eight calls of a tool, at the default timeout 80 s: less than a turn's 120 s.
+"""
 MOST_LEFT = 100
 """Abandoned steps that have not ended. With more of them no further step starts."""
 
 
 class Steps:
-    """Runner of blocking game steps in threads, `at_once` at a time. `elsewhere` computes slow calls within steps."""
+    """Runner of blocking game steps in threads, `at_once` at a time. `elsewhere` computes slow calls within steps.
+
+    Steps that wait instead of computing have `WAITING` threads of their own.
+    """
 
     def __init__(self, at_once: int = AT_ONCE, elsewhere: Elsewhere | None = None) -> None:
-        self._room, self._elsewhere = asyncio.Semaphore(at_once), elsewhere
+        self._rooms, self._elsewhere = {False: asyncio.Semaphore(at_once), True: asyncio.Semaphore(WAITING)}, elsewhere
         self._left: list[threading.Thread] = []
 
-    async def take(self, step: Callable[[], None], label: str, seconds: float | None) -> None:
+    async def take(self, step: Callable[[], None], label: str, seconds: float | None, waits: bool = False) -> None:
         """Run a step in a thread when one is free. Raises LimitReached after `seconds`, or if too many steps hang."""
-        async with self._room:
+        async with self._rooms[waits]:
             self._left = [thread for thread in self._left if thread.is_alive()]
             if len(self._left) > MOST_LEFT:
                 raise LimitReached(f"{len(self._left)} steps of games hang: no further step starts")
@@ -87,6 +99,13 @@ def stepping(steps: Steps) -> Iterator[None]:
         yield
     finally:
         _CHOSEN.reset(token)
+
+
+def runner_for(game: object) -> Runner | None:
+    """Return the function that runs this game's steps in threads; None if its steps do not block."""
+    if not (isinstance(game, Blocks) and game.blocks):
+        return None
+    return partial(current().take, waits=isinstance(game, Waits) and game.waits)
 
 
 def current() -> Steps:

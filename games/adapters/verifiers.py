@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import itertools
 import json
@@ -10,7 +9,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -22,8 +21,9 @@ from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
 from games.adapters.modules import require_admitted
 from games.adapters.named import split_settings
 from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
+from games.calls import read_calls
 from games.contracts import REFEREE, TOOL
-from games.untrusted_json import DECODER, from_python, is_too_deep
+from games.untrusted_json import from_text
 
 REWARD = "reward"
 PYTHON = "ARENA_VERIFIERS_PYTHON"
@@ -31,7 +31,6 @@ PYTHON = "ARENA_VERIFIERS_PYTHON"
 START_SECONDS, STEP_SECONDS = 300.0, 600.0
 PROMPT_LENGTH = 16_000
 MOST_CALLS = 8
-CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 ID = re.compile(r"[\w./-]+")
 MODULE = re.compile(r"[\w.]+:\w+")
 _CHILDREN: dict[tuple[Any, ...], Child] = {}
@@ -200,7 +199,7 @@ class Verifiers(ForeignGame):
         text = harmless(act.encode("utf-8", "replace").decode("utf-8"))
         if not text.strip():
             raise IllegalAct("write a reply")
-        calls = [self._numbered(name, given) for name, given in read_calls(text)] if self._tools else []
+        calls = [self._numbered(*call) for call in calls_in(text, self._tools)] if self._tools else []
         self._read(self.env.reply({"text": "" if calls else text, "calls": calls}))
         if not self.env.is_over and self.turns + 1 >= self.max_turns:
             self._read(self.env.reply({"stop": True, "text": ""}))
@@ -252,47 +251,25 @@ def _parameters(tool: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def read_calls(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the tool calls of a reply as names and arguments; [] if it is plain text.
+def calls_in(text: str, tools: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the tool calls of a reply as names and arguments by name; [] if it is plain text.
 
-    Reads <tool_call>{"name": …, "arguments": {…}}</tool_call>, the same JSON without marks, and lines that are all
-    `name(argument=value)`. Raises IllegalAct, with the reason, for calls in marks or JSON that cannot be read.
+    Arguments without a name take the tool's parameters in order. Raises IllegalAct, with the reason, for calls that
+    cannot be read.
     """
-    marked = CALL.findall(text)
-    if marked or (text.lstrip()[:1] in "[{" and '"name"' in text):
-        parts = marked or [text]
-        try:
-            found = [call for part in parts for call in _from_json(DECODER.decode(part))]
-        except (ValueError, RecursionError) as error:
-            raise IllegalAct(f"the call cannot be read: {one_line(str(error))}") from None
-    else:
-        found = _from_lines(text)
-    if len(found) > MOST_CALLS:
-        raise IllegalAct(f"write at most {MOST_CALLS} calls")
+    found = []
+    for call in read_calls(text, MOST_CALLS):
+        parameters: Mapping[str, Any] = next(
+            (tool["parameters"].get("properties", {}) for tool in tools if tool["name"] == call.name), {}
+        )
+        if call.problem or len(call.positional) > len(parameters):
+            raise IllegalAct(f"the call cannot be read: {one_line(call.problem or 'it has too many arguments')}")
+        given = dict(zip(parameters, call.positional, strict=False)) | dict(call.arguments)
+        if call.as_text:
+            given = {name: text if _is_text(parameters.get(name)) else from_text(text) for name, text in given.items()}
+        found.append((call.name[:64], given))
     return found
 
 
-def _from_json(value: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Return the calls of a decoded JSON object or list. Raises ValueError if it holds none."""
-    calls = []
-    for call in value if isinstance(value, list) else [value]:
-        given = call.get("arguments", call.get("parameters", {})) if isinstance(call, dict) else None
-        if not isinstance(given, dict) or not isinstance(call.get("name"), str) or is_too_deep(given):
-            raise ValueError('write {"name": …, "arguments": {…}}')
-        calls.append((call["name"][:64], given))
-    return calls
-
-
-def _from_lines(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return the calls of lines in Python's form, or [] if there is any other text."""
-    calls = []
-    for line in text.strip().splitlines():
-        try:
-            node = ast.parse(line.strip(), mode="eval").body
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
-                return []
-            given = {str(keyword.arg): from_python(keyword.value) for keyword in node.keywords}
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return []
-        calls.append((node.func.id[:64], given))
-    return calls
+def _is_text(parameter: Any) -> bool:
+    return isinstance(parameter, Mapping) and parameter.get("type") == "string"

@@ -1,10 +1,10 @@
-"""Cell for one run of model-written code. `code.py` starts this script in a separate interpreter, with a job on stdin.
+"""Cell for one program that models use. `cells.py` starts this script in a separate interpreter, with a job on stdin.
 
 Three processes. The keeper (outside) clones the warden into new user, mount, process, network, ipc, host name and
-cgroup namespaces. The warden builds a read-only root of the interpreter's own files with an empty scratch directory,
-drops every privilege and waits as process 1. The prisoner is its child, with limits and a seccomp filter; it executes a
-fresh interpreter on the code. If the warden ends, the kernel kills everything inside; the warden ends with the keeper,
-and the keeper with its caller or at the time limit.
+cgroup namespaces. The warden builds a read-only root of the program's own files with an empty scratch directory, drops
+every privilege and waits as process 1. The prisoner is its child, with limits and a seccomp filter; it executes the
+program. If the warden ends, the kernel kills everything inside; the warden ends with the keeper, and the keeper with
+the thread that started it or at the time limit.
 
 The report pipe carries one line per event: `error` and the reason; `started`; `status`, the prisoner's wait status and
 CPU seconds. The script imports little, because imports take most of its time.
@@ -150,15 +150,15 @@ def ward(job: dict[str, Any], gate: int, report: int) -> NoReturn:
 def build(job: dict[str, Any]) -> None:
     """Build the cell's root file system, enter it, and leave the old one unreachable.
 
-    It holds the interpreter's files, the code and its input, read-only, and an empty scratch directory in memory.
+    It holds the job's files and texts, read-only, and an empty scratch directory in memory.
     """
     LIBC.sethostname(b"cell", 4)
     mount("none", "/", flags=RECURSIVE | PRIVATE)
     mount("none", BASE, "tmpfs", NOSUID | NODEV, "size=4m,mode=755")
     os.mkdir(BASE + SCRATCH)
-    for name in ("code.py", "stdin"):
+    for name, text in job["texts"].items():
         with open(f"{BASE}/{name}", "w", encoding="utf-8", newline="") as file:
-            file.write(job[name])
+            file.write(text)
     for here, inside in job["folders"]:
         os.makedirs(BASE + inside)
         mount(here, BASE + inside, flags=BIND | RECURSIVE)
@@ -192,11 +192,13 @@ def give_up() -> None:
 
 
 def imprison(job: dict[str, Any]) -> NoReturn:
-    """Run the prisoner, the process for the code: apply limits and system call filter, execute a fresh Python.
+    """Run the prisoner, the process for the code: apply limits and system call filter, execute the program.
 
-    Only the three standard streams stay open. Never returns.
+    Only the three standard streams stay open. Its stdin is the job's text of that name, or else what follows the job
+    in ours. Never returns.
     """
-    os.dup2(os.open("/stdin", os.O_RDONLY), 0)
+    if "stdin" in job["texts"]:
+        os.dup2(os.open("/stdin", os.O_RDONLY), 0)
     system("close what is open", CLOSE_RANGE, 3, 0xFFFFFFFF, CLOSE_ON_EXEC)
     for name, (soft, hard) in job["limits"].items():
         resource.setrlimit(getattr(resource, name), (soft, hard))
@@ -237,8 +239,14 @@ def main() -> NoReturn:
     # Whatever the caller has set: nobody, the user, must read what is built, and signals must arrive.
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    with open(0, "rb", closefd=False) as stream:
-        job = marshal.load(stream)
+    left = int.from_bytes(os.read(0, 8), "big")
+    data = b""
+    while left > len(data):  # and not a byte more: the rest of stdin may be the program's
+        piece = os.read(0, left - len(data))
+        if not piece:
+            os._exit(1)
+        data += piece
+    job = marshal.loads(data)
     signal.alarm(job["alarm"])
     guarded(report, lambda: keep(job, report))
 

@@ -8,7 +8,6 @@ never runs without it. Needs Linux on x86_64 or aarch64.
 from __future__ import annotations
 
 import functools
-import marshal
 import math
 import os
 import platform
@@ -18,25 +17,17 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from simulators.confine import ConfineError
-from simulators.confine.interpreter import ENVIRONMENT, base, interpreter
-from simulators.confine.syscalls import MACHINES, filter_for
+from simulators.confine import ConfineError, cells
+from simulators.confine.interpreter import ENVIRONMENT, interpreter
+from simulators.confine.syscalls import MACHINES
 
 Reason = Literal["", "timeout", "memory", "output", "killed", "refused"]
 
 LONGEST_CODE = 100_000
 """Maximum number of characters of code, and of standard input."""
-SCRATCH_MB = 16
-OPEN_FILES = 64
-THREADS = 32
-START_SECONDS = 30.0
-"""Timeout for building a cell, which takes 0.05 s on a quiet machine."""
 MB = 1 << 20
-
-CELL = Path(__file__).with_name("cell.py")
 
 TRIAL = """
 import ctypes, os, threading, time
@@ -110,7 +101,7 @@ def _verdict() -> str:
     """
     if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
         return f"running generated code needs Linux on {' or '.join(MACHINES)}, this is {platform.platform()}"
-    trial = _run(TRIAL, START_SECONDS, 256, 1_000, "")
+    trial = _run(TRIAL, cells.START_SECONDS, 256, 1_000, "")
     if trial.reason in ("killed", "timeout"):
         raise ConfineError(f"generated code cannot be confined here: a trial was ended: {trial.observation()[-200:]}")
     if trial.reason or trial.stderr:
@@ -132,30 +123,15 @@ def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: st
         (code + stdin).encode()
     except UnicodeEncodeError:
         return Outcome("", "the code holds characters that no file can hold (lone surrogates)", "refused", 0.0)
-    cpu = math.ceil(seconds)
-    limits = {
-        "RLIMIT_AS": (memory_mb * MB,) * 2,
-        "RLIMIT_CPU": (cpu, cpu + 1),
-        "RLIMIT_FSIZE": (SCRATCH_MB * MB,) * 2,
-        "RLIMIT_NOFILE": (OPEN_FILES,) * 2,
-        "RLIMIT_NPROC": (THREADS,) * 2,
-        "RLIMIT_CORE": (0, 0),
-        "RLIMIT_MEMLOCK": (0, 0),
-        "RLIMIT_SIGPENDING": (OPEN_FILES,) * 2,
-    }
-    job = {
+    # Should we be stopped ourselves, the keeper still ends.
+    job = cells.job(
+        math.ceil(cells.START_SECONDS + 2 * seconds) + 5,
         **interpreter()._asdict(),
-        "environment": ENVIRONMENT,
-        "filter": filter_for(platform.machine()),
-        "scratch_mb": SCRATCH_MB,
-        "code.py": code,
-        "stdin": stdin,
-        "limits": limits,
-        "parent": os.getpid(),
-        # Should we be stopped ourselves, the keeper still ends.
-        "alarm": math.ceil(START_SECONDS + 2 * seconds) + 5,
-    }
-    return _Watch(2 * seconds + 1, output_bytes).run(job, cpu)
+        environment=ENVIRONMENT,
+        texts={"code.py": code, "stdin": stdin},
+        limits=cells.limits(memory_mb * MB, seconds, cells.SCRATCH_MB * MB),
+    )
+    return _Watch(2 * seconds + 1, output_bytes).run(job, math.ceil(seconds))
 
 
 class _Watch:
@@ -169,33 +145,22 @@ class _Watch:
 
     def run(self, job: dict[str, Any], cpu_limit: int) -> Outcome:
         """Run the job's cell to its end and return the outcome. Raises ConfineError if the cell cannot be started."""
-        with os.fdopen(os.memfd_create("job"), "w+b") as order:
-            order.write(marshal.dumps(job))
-            order.seek(0)
-            report, write_end = os.pipe()
-            try:
-                cell = subprocess.Popen(
-                    [base(), "-I", "-S", "-B", str(CELL), str(write_end)],
-                    stdin=order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[write_end], env={},
-                    start_new_session=True, cwd="/",
-                )  # fmt: skip
-            except OSError as error:
-                os.close(report)
-                raise ConfineError(f"generated code cannot be confined here: no child process ({error})") from error
-            finally:
-                os.close(write_end)
+        with os.fdopen(os.memfd_create("job"), "w+b") as file:
+            file.write(cells.packed(job))
+            file.seek(0)
+            cell, report = cells.begin(file.fileno(), subprocess.PIPE)
         try:
             with cell, os.fdopen(report, "rb", buffering=0) as reports:
                 try:
                     self._collect(cell, reports)
                 finally:
-                    _stop(cell)
+                    cells.stop(cell)
         finally:
             took = time.monotonic() - self.started
         return self._outcome(took, cpu_limit, cell.returncode)
 
     def _collect(self, cell: subprocess.Popen[bytes], reports: Any) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + cells.START_SECONDS
         with selectors.DefaultSelector() as ready:
             for name, stream in (("stdout", cell.stdout), ("stderr", cell.stderr), ("report", reports)):
                 assert stream is not None
@@ -225,11 +190,11 @@ class _Watch:
         if "error" in reports or "started" not in reports:
             why = reports.get("error") or stderr.strip()[-200:]
             if why:
-                raise ConfineError(f"generated code cannot be confined here: {why}; {_remedy()}")
+                raise ConfineError(f"generated code cannot be confined here: {why}; {cells.remedy()}")
             died = ended < 0 and not self.reason  # else we ended it ourselves
             raise ConfineError(
                 f"a cell for generated code was ended by signal {-ended} ({signal.strsignal(-ended)}) before it started"
-                if died else f"a cell for generated code did not start in {START_SECONDS:g} s"
+                if died else f"a cell for generated code did not start in {cells.START_SECONDS:g} s"
             )  # fmt: skip
         status, cpu = reports.get("status", f"{int(signal.SIGKILL)} 0").split()
         code = os.waitstatus_to_exitcode(int(status))
@@ -240,31 +205,3 @@ class _Watch:
         if not reason and code and stderr.rstrip().rpartition("\n")[2].startswith("MemoryError"):
             reason = "memory"
         return Outcome(stdout.decode("utf-8", "replace"), stderr, reason, took)
-
-
-def _stop(cell: subprocess.Popen[bytes]) -> None:
-    """Stop a cell and return when nothing of it remains: its outer process ends the inner ones and waits for them."""
-    cell.terminate()
-    try:
-        cell.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        cell.kill()
-        cell.wait()
-
-
-def _remedy() -> str:
-    """Return advice to the user: the setting of this system to change so that cells can start."""
-    for setting, refusing, remedy in (
-        ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
-        ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
-        ("kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
-    ):
-        try:
-            if Path("/proc/sys", setting).read_text().strip() == refusing:
-                return f"set: {remedy}"
-        except OSError:
-            continue
-    return (
-        "it needs Linux 5.14 or later with user namespaces; in a container: "
-        "--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
-    )

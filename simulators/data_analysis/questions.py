@@ -8,6 +8,7 @@ sum), trend (the month or year with the largest sum) and correlation. The depth 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -18,6 +19,8 @@ import pandas as pd
 from simulators.data_analysis.tables import Data, Value, literal
 
 Element = TypeVar("Element")
+NUMBER = re.compile(r"[+-]?(?=\.?\d)(\d{1,3}(,\d{3})+|\d*)(\.\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+"""Answer that is a number, perhaps with commas between thousands."""
 TOLERANCE = 0.01
 """Maximum error of a right number, so that two decimals are enough."""
 LEAST_ROWS = {False: 5, True: 2}
@@ -82,13 +85,12 @@ class Question:
 
     def is_right(self, text: str) -> bool:
         """Return True for the right answer: a number within `TOLERANCE`, or the same text in any case."""
-        text = text.strip().strip(".\"'`").strip()
+        text = text.strip().rstrip(".").strip("\"'`").rstrip(".").strip()
         if isinstance(self.answer, str):
             return text.casefold() == self.answer.casefold()
-        try:
-            return abs(float(text.replace(",", "")) - self.answer) <= TOLERANCE + 1e-9
-        except ValueError:
+        if not NUMBER.fullmatch(text):
             return False
+        return abs(float(text.replace(",", "")) - self.answer) <= TOLERANCE + 1e-9
 
 
 def ask(data: Data, frame: pd.DataFrame, rng: np.random.Generator, depth: int, terse: bool) -> Question | None:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from games.base import IllegalAct, one_line
+from games.calls import read_calls
 from games.families.book import fold
-from simulators.calls import read_calls
 from simulators.desk.device.steps import Step, read_step, read_steps
 from simulators.desk.goals import Write
 from simulators.desk.policy import Fact, Rule

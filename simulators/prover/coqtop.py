@@ -2,22 +2,29 @@
 
 A proof is the list of its accepted sentences, so `attempt` depends on its arguments alone and proofs are cheap to copy.
 Processes are reused by all matches: the process with the longest common prefix of sentences goes back to its end
-(`BackTo`) and replays the rest. Processes have limits of memory and CPU time and end with this process.
+(`BackTo`) and replays the rest. Each runs in a cell of its own, as model-written code does: without network, with no
+files but Coq's, which it can only read, and with limits of memory and CPU time. They end with this process.
 """
 
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import re
-import resource
 import selectors
 import shutil
 import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+from simulators.confine import ConfineError
+from simulators.confine.cells import limits, start_program, stop
+from simulators.confine.code import available
+from simulators.confine.interpreter import LIBRARIES
 
 COMMAND = "coqtop"
 SETTINGS = ("From Coq Require Import Arith List Lia Bool.", "Unset Lia Cache.", "Unset Nia Cache.")
@@ -36,6 +43,9 @@ MOST = min(4, os.cpu_count() or 1)
 """Maximum number of concurrent coqtop processes; further attempts wait."""
 LONGEST_OUTPUT = 1 << 20
 _PROMPT = re.compile(rb"<prompt>[^<>]*< (\d+) \|[^|]*\| \d+ < </prompt>$")
+_LINKED = re.compile(r"(/\S+) \(0x")
+_FINDLIB = "/etc/ocamlfind.conf"
+"""Where OCaml's package manager is told of its folders, if not in a folder of its own."""
 _INFO = re.compile(r"<infomsg>.*?</infomsg>", re.DOTALL)
 _GOALS = re.compile(r"^\d+ goals?\b.*", re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r" \(ID \d+\)")
@@ -55,33 +65,64 @@ class Attempt(NamedTuple):
 
 
 def unavailable() -> str:
-    """Return how to install coqtop if it is missing; "" if it is installed."""
+    """Return "" if coqtop is installed and can be confined here, else the reason and what to do."""
     if shutil.which(COMMAND):
-        return ""
+        return available()
     return (
         f"kind coq needs {COMMAND}, which is not installed: apt install coq libcoq-stdlib (Debian), or opam install coq"
     )
+
+
+class Installation(NamedTuple):
+    """Installed Coq: the program's path, and the (outside, inside) paths of what it reads."""
+
+    program: str
+    shown: tuple[tuple[str, str], ...]
+
+
+@functools.cache
+def installation() -> Installation:
+    """Find the program, its shared libraries and the folder of Coq's library. Raises CoqFault if that fails."""
+    program = os.path.realpath(shutil.which(COMMAND) or COMMAND)
+    try:
+        where, linked = (
+            subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True, cwd="/").stdout
+            for command in ([program, "-where"], ["ldd", program])
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CoqFault(f"{COMMAND} cannot be surveyed: {error}") from None
+    libraries = Path(where.strip()).resolve().parent  # its sibling coq-core has the plugins
+    shown = {program: program, str(libraries): str(libraries)}
+    for path in _LINKED.findall(linked):  # the loader itself is found by its full path
+        shown[path] = path if os.path.basename(path).startswith("ld") else f"{LIBRARIES}/{os.path.basename(path)}"
+    for settings in (_FINDLIB, str(libraries / "findlib.conf")):
+        if os.path.isfile(settings):
+            shown[settings] = settings
+    return Installation(program, tuple(shown.items()))
 
 
 class Coqtop:
     """Coqtop process, with its accepted sentences since the imports and Coq's state number after each."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [COMMAND, "-q", "-emacs"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
-            cwd="/", env={"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent"}, start_new_session=True,
-        )  # fmt: skip
-        resource.prlimit(self._process.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.prlimit(self._process.pid, resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (0, 0))
+        program, shown = installation()
+        environment = {"HOME": "/nonexistent", "LD_LIBRARY_PATH": LIBRARIES}
+        try:
+            allowed = limits(MEMORY, CPU_SECONDS, file_bytes=0)
+            self._process = start_program([program, "-q", "-emacs"], shown, environment, allowed)
+        except ConfineError as error:
+            raise CoqFault(str(error)) from None
         self.said: list[str] = []
         self.states: list[int] = []
         self.sent = 0
-        self._read()
-        for sentence in SETTINGS:
-            self._send(sentence)
-        self.states.append(self._send(f"Set Default Timeout {SECONDS}.")[0])
+        try:
+            self._read()
+            for sentence in SETTINGS:
+                self._send(sentence)
+            self.states.append(self._send(f"Set Default Timeout {SECONDS}.")[0])
+        except BaseException:
+            self.end()
+            raise
 
     def common(self, sentences: Sequence[str]) -> int:
         """Return the length of the common prefix of these sentences and the process's own."""
@@ -138,12 +179,8 @@ class Coqtop:
         return int(prompt[1]), _INFO.sub("", answer[: prompt.start()].decode("utf-8", "replace")).strip()
 
     def end(self) -> None:
-        """Kill the process."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe:
-                pipe.close()
+        """Stop the process and its cell."""
+        stop(self._process)
 
 
 def _error_in(text: str) -> str:

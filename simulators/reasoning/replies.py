@@ -2,7 +2,7 @@
 
 Answers: the whole reply (`plain`), `\\boxed{…}` (`boxed`) or `<answer>…</answer>` (`tag`). Code, in the formats that
 models were trained on: ```` ```python ```` fences (SimpleTIR, R1-Code-Interpreter), `<code>…</code>` (ReTool; a fence
-inside is removed), or a call of a tool named python in any format of `simulators.calls` (ARTIST, Hermes). Any text is
+inside is removed), or a call of a tool named python in any format of `games.calls` (ARTIST, Hermes). Any text is
 parsed in linear time.
 """
 
@@ -12,7 +12,7 @@ import json
 import re
 from typing import Literal, NamedTuple, get_args
 
-from simulators.calls import read_calls
+from games.calls import read_calls
 
 AnswerFormat = Literal["plain", "boxed", "tag"]
 CodeFormat = Literal["fence", "code", "tool_call"]

@@ -243,14 +243,16 @@ class Sql(Simulator):
         return {"link_f1": f1, "link_precision": precision, "link_recall": recall}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score` and `success` (a right solution), `level`, counts of `queries` and `errors`, and `repaired`.
+        """Return `score` and `success` (a right solution), `level`, `queries`, `errors`, and what followed the errors.
 
-        `errors` are queries that failed, and `repaired` is True if a right solution followed one. With all seats also
-        `link_f1`, `link_precision`, `link_recall`, and `judge_right` (False without a verdict).
+        `errors` is the number of queries that failed. `had_error` is True if there was one, and `repaired` if a right
+        solution followed it. With all seats also `link_f1`, `link_precision`, `link_recall`, and `judge_right` (False
+        without a verdict).
         """
         shared: dict[str, float | bool | str] = {
             "score": float(self.is_right), "success": self.is_right, "level": self.question.level,
-            "queries": self._queries, "errors": self._errors, "repaired": bool(self._errors and self.is_right),
+            "queries": self._queries, "errors": self._errors, "had_error": self._errors > 0,
+            "repaired": bool(self._errors and self.is_right),
         }  # fmt: skip
         if self.seats == (WRITER,):
             return shared

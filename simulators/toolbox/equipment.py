@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Self, cast
 
-from games.abilities import Pictures
+from games.abilities import Blocks, Pictures
 from games.base import IllegalAct, TextGame
 from games.contracts import TOOL, Image
 from games.pictures import read_header
@@ -44,6 +44,7 @@ def equip(game: TextGame, tools: Mapping[str, Sequence[Any]]) -> TextGame:
     factories = {seat: [toolset_factory(source) for source in sources] for seat, sources in tools.items()}
     for seat, given in factories.items():
         _require_distinct(seat, [name for factory in given for name in factory.names])
+    cast(EquippedGame, game).waits = not (isinstance(game, Blocks) and game.blocks)
     shows_images = any(may_show_images(source) for sources in tools.values() for source in sources)
     game.__class__ = _equipped_class(cast(Any, type(game)), shows_images or isinstance(game, Pictures))
     cast(EquippedGame, game).factories = factories
@@ -66,6 +67,8 @@ class EquippedGame(TextGame):
     """Mixin for games whose seats have tools; `equip` puts it before the game's class."""
 
     blocks = True  # while tools run
+    waits: bool
+    """Whether the steps only wait for tools: the game itself does not block."""
     factories: Mapping[str, Sequence[ToolsetFactory]]
     """Factories of the seats' tools."""
 

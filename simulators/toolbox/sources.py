@@ -15,7 +15,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, get_type_hints
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -27,7 +27,7 @@ from simulators.toolbox.builtin import BUILT_IN
 from simulators.toolbox.limits import Limits, ServerEnded
 from simulators.toolbox.mcp_server import REFUSED, McpServer
 from simulators.toolbox.schemas import shape_of
-from simulators.tools import Content, Shape, Tool
+from simulators.tools import Content, Shape, Tool, type_hints
 
 MOST_TOOLS = 64
 """Maximum number of tools of one source."""
@@ -180,7 +180,7 @@ def may_show_images(value: Any) -> bool:
         return True
     found = _find(source)
     functions = _public_methods(found).values() if inspect.isclass(found) else [found]
-    return any(get_type_hints(function).get("return") is Content for function in functions)
+    return any(type_hints(function).get("return") is Content for function in functions)
 
 
 @functools.cache

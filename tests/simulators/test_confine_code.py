@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulators.confine import ConfineError, code
+from simulators.confine import ConfineError, cells, code
 from simulators.confine.code import Outcome, available, run_python
 from simulators.confine.syscalls import ALLOWED, CLONE, CLONE3, COMPUTING, IOCTL, PRLIMIT64, SOCKETPAIR, filter_for
 
@@ -186,7 +186,7 @@ def test_without_a_cell_nothing_runs(system, why):
 
 @confined
 def test_a_cell_that_cannot_be_built_is_no_cell(monkeypatch):
-    monkeypatch.setattr(code, "filter_for", lambda machine: b"\xff" * 8)
+    monkeypatch.setattr(cells, "filter_for", lambda machine: b"\xff" * 8)
     with pytest.raises(ConfineError, match="install the filter: Invalid argument"):
         run_python("print(1)")
 
@@ -201,8 +201,8 @@ def test_a_cell_that_dies_or_hangs_once_is_no_verdict_on_this_system(monkeypatch
     cell = tmp_path / "cell.py"
     cell.write_text(script)
     with monkeypatch.context() as patch:
-        patch.setattr(code, "CELL", cell)
-        patch.setattr(code, "START_SECONDS", 0.2)
+        patch.setattr(cells, "CELL", cell)
+        patch.setattr(cells, "START_SECONDS", 0.2)
         code._verdict.cache_clear()
         with pytest.raises(ConfineError, match=why):
             run_python("print(1)")

@@ -303,9 +303,21 @@ def test_what_is_no_tool():
     def rest(*a: str) -> None:
         """A."""
 
-    for function, why in ((no_words, "docstring"), (no_hint, "annotate a"), (anything, "annotate a"), (rest, "name")):
-        with pytest.raises(ValueError, match=why):
+    def unknown(a: "Nothing") -> None:  # type: ignore[name-defined]  # noqa: F821
+        """A."""
+
+    def unreadable(a: "str |") -> None:  # type: ignore  # noqa: F722
+        """A."""
+
+    unfit = (
+        (no_words, "docstring"), (no_hint, "annotate a"), (anything, "annotate a"), (rest, "name"),
+        (unknown, "unknown: an annotation cannot be resolved: name 'Nothing' is not defined"),
+        (unreadable, "unreadable: an annotation cannot be resolved"),
+    )  # fmt: skip
+    for function, why in unfit:
+        with pytest.raises(ValueError, match=why) as error:
             Tool.of(function)
+        assert "\n" not in str(error.value)
 
 
 def test_tools_of_methods_follow_their_object_into_a_copy():

@@ -160,6 +160,19 @@ def test_only_so_many_step_at_once_and_waiting_for_room_is_nobodys_turn() -> Non
     assert most == 2
 
 
+def test_steps_that_wait_for_tools_have_room_of_their_own() -> None:
+    together = threading.Barrier(8)
+
+    def meet() -> None:
+        together.wait(30)  # breaks unless all eight are there
+
+    async def many() -> None:
+        steps = Steps(at_once=2)
+        await asyncio.gather(*(steps.take(meet, "it", None, waits=True) for _ in range(8)))
+
+    asyncio.run(many())
+
+
 def test_steps_that_hang_for_good_do_not_pile_up_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_steps, "MOST_LEFT", 2)
     over = threading.Event()

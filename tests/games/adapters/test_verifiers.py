@@ -15,7 +15,7 @@ from games.adapters import child as children
 from games.adapters import verifiers as adapter
 from games.adapters.loading import forget, refuse
 from games.adapters.modules import run_apart
-from games.adapters.verifiers import Verifiers, read_calls
+from games.adapters.verifiers import Verifiers, calls_in
 from games.base import IllegalAct
 from games.conformance.kit import check
 
@@ -233,6 +233,9 @@ def test_a_module_that_is_refused_is_not_run() -> None:
         forget()
 
 
+TOOLS = [{"name": "price", "parameters": {"properties": {"item": {"type": "string"}, "n": {"type": "integer"}}}}]
+
+
 @pytest.mark.parametrize(
     ("text", "calls"),
     [
@@ -240,23 +243,27 @@ def test_a_module_that_is_refused_is_not_run() -> None:
         ("price", []),
         ("price(item='x') please", []),
         ("price(item='x', n=-2)", [("price", {"item": "x", "n": -2})]),
+        ("price('x', n=1)", [("price", {"item": "x", "n": 1})]),
+        ("price('x')\nprice('y')", [("price", {"item": "x"}), ("price", {"item": "y"})]),
         ('{"name": "a", "parameters": {"b": [1]}}', [("a", {"b": [1]})]),
-        ('[{"name": "a", "arguments": {}}, {"name": "b"}]', [("a", {}), ("b", {})]),
+        ('[{"name": "a", "arguments": {}}, {"name": "b", "arguments": {}}]', [("a", {}), ("b", {})]),
         ('I look.\n<tool_call>\n{"name": "a", "arguments": {"b": null}}', [("a", {"b": None})]),
-        ("a(*b)", []),
-        ("a(__import__('os'))", []),
+        ("<tool_call>price(item='x')</tool_call>", [("price", {"item": "x"})]),
+        ("<function=price><parameter=item>3</parameter><parameter=n>3</parameter></function>",
+         [("price", {"item": "3", "n": 3})]),
+        ("<think>price(item='x')</think>\nI do not know.", []),
     ],
-)
-def test_calls_are_read_in_three_forms(text: str, calls: list[Any]) -> None:
-    assert read_calls(text) == calls
+)  # fmt: skip
+def test_calls_are_read_in_all_forms(text: str, calls: list[Any]) -> None:
+    assert calls_in(text, TOOLS) == calls
 
 
 @pytest.mark.parametrize(
     "text",
-    ["<tool_call>price(7)</tool_call>", '{"name": "a", "arguments": 3}', '{"name": 3}', '[{"name": "a"}, 1]',
+    ["<tool_call>please</tool_call>", '{"name": "a", "arguments": 3}', '{"name": 3}',
      "<tool_call>" + "[" * 5000, '{"name": "a", "arguments": ' + '{"a":' * 40 + "1" + "}" * 41,
-     "\n".join(["a(b=1)"] * 9)],
+     "\n".join(["a(b=1)"] * 9), "price('x', 1, 2)", "a('x')", "a(*b)", "a(__import__('os'))"],
 )  # fmt: skip
 def test_calls_that_cannot_be_read_are_illegal(text: str) -> None:
     with pytest.raises(IllegalAct):
-        read_calls(text)
+        calls_in(text, TOOLS)

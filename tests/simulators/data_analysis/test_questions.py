@@ -153,6 +153,8 @@ def asked(answer: Any) -> Question:
         (12.345678, " 12.345678 ", True),
         (7, "7", True), (7, "7.0", True), (7, "8", False), (7, "7.02", False), (1234.5, "1,234.5", True),
         (-0.5, "-0.5", True), (0.5, "nan", False), (0.5, "inf", False), (5, "five", False), (5, "", False),
+        (10, "1_0", False), (10, "1,0", False), (1000, "1,000", True), (10, "１０", False), (10, "1e1", True),
+        (0.5, ".5", True), (0.5, "+.5", True), (0, ".", False), (0, "-", False), (0, "e1", False), (10, "0x0a", False),
         ("Oslo", "oslo", True), ("Oslo", '"Oslo".', True), ("Oslo", "Oslo, Lyon", False), ("2024-03", "2024-03", True),
     ],
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulators.calls import read_calls
+from games.calls import read_calls
 from simulators.conformance import view_of
 from simulators.desk import Desk
 from simulators.desk.speech import read_speech

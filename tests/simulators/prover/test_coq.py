@@ -2,9 +2,10 @@
 
 import pickle
 import re
-import resource
+import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from games.slow import ELSEWHERE
 from simulators import conformance
 from simulators.base import held_out
+from simulators.confine.cells import start_program
 from simulators.prover import Prover, coqtop
 from simulators.prover.coq import GUESSES, CoqProof, statement
 from simulators.prover.coq_guard import FORBIDDEN, HEADS, LONGEST, read_sentence
@@ -109,6 +111,7 @@ def started(lemma: str = NAME, **options: Any) -> Prover:
 
 
 @installed
+@pytest.mark.slow
 def test_it_keeps_what_simulators_promise() -> None:
     findings = conformance.check(lambda: Prover(kind="coq", depth=[1, 3], max_turns=4), seeds=2, acts=20)
     assert [finding for finding in findings if finding.ok is False] == []
@@ -181,15 +184,65 @@ def test_matches_in_threads_do_not_disturb_each_other() -> None:
     for thread in threads:
         thread.join()
     assert proved == dict.fromkeys(range(4), True) and len(coqtop._IDLE) <= coqtop.MOST
+    assert all(process._process.poll() is None for process in coqtop._IDLE)  # they outlive their threads
+
+
+def inside(process: coqtop.Coqtop) -> Path:
+    """The folder in /proc of coqtop itself, the innermost process of its cell."""
+    pid = process._process.pid
+    for _ in range(2):
+        (pid,) = (int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return Path(f"/proc/{pid}")
 
 
 @installed
-def test_a_process_cannot_write_files_and_has_limits() -> None:
+def test_a_process_is_in_a_cell_with_limits() -> None:
     started()
     for process in coqtop._IDLE:
-        pid = process._process.pid
-        assert resource.prlimit(pid, resource.RLIMIT_FSIZE) == (0, 0)
-        assert resource.prlimit(pid, resource.RLIMIT_AS) == (coqtop.MEMORY, coqtop.MEMORY)
+        folder = inside(process)
+        status, limits = (folder / "status").read_text(), (folder / "limits").read_text()
+        assert "Name:\tcoqtop" in status and "Seccomp:\t2" in status and "NoNewPrivs:\t1" in status
+        for name in ("net", "mnt", "pid", "user"):
+            assert (folder / "ns" / name).readlink() != Path("/proc/self/ns", name).readlink()
+        assert re.search(rf"Max address space +{coqtop.MEMORY} ", limits) and re.search(r"Max file size +0 ", limits)
+
+
+@installed
+@pytest.mark.parametrize(
+    "sentence",
+    ['Redirect "{}/new" Print nat.', 'Redirect "/scratch/new" Print nat.', 'Load "{}/here".', 'Add LoadPath "{}" as X.',
+     'Cd "{}".', 'Declare ML Module "coq-core.plugins.extraction".\nExtraction "{}/new.ml" nat.'],
+)  # fmt: skip
+def test_sentences_past_the_guard_reach_no_files(sentence: str, tmp_path: Path) -> None:
+    """The guard lets none of these through; the cell holds without it."""
+    (tmp_path / "here.v").write_text("Definition secret := 7.")
+    process = coqtop.Coqtop()
+    try:
+        for line in sentence.format(tmp_path).splitlines():
+            said = process._send(line)[1]
+        assert re.search("Error|Warning|Cannot", said) and "secret" not in process._send("Print secret.")[1][:30]
+        assert [path.name for path in tmp_path.iterdir()] == ["here.v"]
+    finally:
+        process.end()
+
+
+@installed
+@pytest.mark.parametrize("fault", [coqtop.CoqFault("no answer"), OSError("broken"), KeyboardInterrupt()])
+def test_a_start_that_fails_leaves_no_process(fault: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = list[subprocess.Popen[bytes]]()
+
+    def seen(*given: Any) -> subprocess.Popen[bytes]:
+        begun.append(start_program(*given))
+        return begun[0]
+
+    def fail(self: Any, sentence: str) -> None:
+        raise fault
+
+    monkeypatch.setattr(coqtop, "start_program", seen)
+    monkeypatch.setattr(coqtop.Coqtop, "_send", fail)
+    with pytest.raises(type(fault)):
+        coqtop.Coqtop()
+    assert begun[0].poll() is not None
 
 
 @installed

@@ -52,6 +52,12 @@ def test_tools_are_told_to_their_seat_alone() -> None:
     assert "tools" not in View.of(game, "second").private and not View.of(game, "second").tools
 
 
+def test_steps_of_a_game_that_computes_elsewhere_itself_do_not_count_as_waiting() -> None:
+    for name, waits in (("nim", True), ("sql", False), ("data_analysis", False), ("workspace", True)):
+        game = games.make(name)
+        assert equip(game, {game.seats[0]: ["calculator"]}).waits is waits
+
+
 def test_the_other_seat_has_no_tools() -> None:
     game = nim("calculator")
     game.step("TAKE 1 D")

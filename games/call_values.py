@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from games import call_formats as formats
 from games.untrusted_json import DECODER, DEEPEST, from_python, is_too_deep, without_duplicates
-from simulators import call_formats as formats
 
 USAGE = 'a call is {"name": "…", "arguments": {…}}'
 

@@ -12,9 +12,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from games import call_formats as formats
+from games.call_values import USAGE, Call, calls_in, literal_call, reason, tool_name, with_arguments
 from games.untrusted_json import DECODER, without_duplicates
-from simulators import call_formats as formats
-from simulators.call_values import USAGE, Call, calls_in, literal_call, reason, tool_name, with_arguments
 
 __all__ = ["Call", "read_calls"]
 

@@ -1,0 +1,81 @@
+"""Answers of `mars_sql-nano` to unseen databases: one turn or several, and which of several answers is selected.
+
+    arena run selfplay --recipe mars_sql-nano --out runs/sql
+    python benchmarks/sql_selection.py runs/sql
+
+Each deal is played eight times by the run's grounder and writer, and its judge reads the answers. A second evaluation
+plays other deals once, before and after reward. Writes results/sql-selection.json.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from arena.doctor import environment
+from arena.statistics import rate_ci
+
+RESULT = Path(__file__).parent / "results" / "sql-selection.json"
+BEST_OF, DEALS, MATCHES = 8, 60, 256
+RULES = "majority,p_yes,oracle"
+TURNS = (1, 3)
+"""Acts of the writer: only the solution, or up to two queries before it."""
+FIGURES = ("success", "link_f1", "link_precision", "link_recall", "judge_right", "queries", "had_error", "repaired")
+
+
+def evaluate(*words: str) -> dict[str, Any]:
+    """Return the JSON of `arena eval` with these arguments."""
+    done = subprocess.run(
+        [sys.executable, "-m", "arena", "eval", *words, "--game", "sql", "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def selected(run: str, turns: int, deals: int) -> dict[str, Any]:
+    """Return the success of each selection rule on the same deals, with 95 % intervals, and that of fewer matches."""
+    seats = ["--against", f"{run}:grounder", "--judge", f"{run}:judge"]
+    words = ["--best-of", str(BEST_OF), "--by", RULES, "--deals", str(deals), "--option", f"turns={turns}"]
+    found = evaluate(f"{run}:writer", *seats, *words)
+    rows = {row["by"]: row for row in found["rows"]}
+    return {
+        "turns": turns, "deals": found["deals"], "by_matches": found["success_by_matches"],
+        "success": {name: row["success"] for name, row in rows.items()},
+        "against_mean": {name: row["against_mean"]["success"] for name, row in rows.items()},
+        "tokens": {name: row["tokens"] for name, row in rows.items()},
+    }  # fmt: skip
+
+
+def played(run: str, matches: int) -> list[dict[str, Any]]:
+    """Return the figures of matches played once, before and after reward, and the share repaired after an error."""
+    found = evaluate(run, "--option", "team=true", "--matches", str(matches), "--before")
+    rows = []
+    for when in ("before", "results"):
+        (row,) = found[when]
+        figures = {name: row["figures"][name] for name in FIGURES}
+        failed, repaired = (round(figures[name][0] * row["matches"]) for name in ("had_error", "repaired"))
+        share = list(rate_ci(repaired, failed)) if failed else None
+        rows.append({"when": when, "matches": row["matches"], **figures, "repaired_after_error": share})
+    return rows
+
+
+def main() -> None:
+    """Print and write all tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", help="folder of a run of mars_sql-nano")
+    parser.add_argument("--deals", type=int, default=DEALS)
+    parser.add_argument("--matches", type=int, default=MATCHES)
+    asked = parser.parse_args()
+    tables = [selected(asked.run, turns, asked.deals) for turns in TURNS]
+    rows = played(asked.run, asked.matches)
+    for part in (*tables, *rows):
+        print(json.dumps(part))
+    result = {"command": "python benchmarks/sql_selection.py RUN", "machine": environment()}
+    RESULT.write_text(json.dumps({**result, "selection": tables, "once": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

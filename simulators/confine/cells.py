@@ -1,0 +1,166 @@
+"""Start and stop of cells: isolated processes for what models write. `cell.py` builds them, `code.py` runs code in one.
+
+`start_program` starts a program that stays and is spoken to through its standard streams.
+"""
+
+from __future__ import annotations
+
+import marshal
+import math
+import os
+import platform
+import select
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from simulators.confine import ConfineError
+from simulators.confine.interpreter import base
+from simulators.confine.syscalls import filter_for
+
+CELL = Path(__file__).with_name("cell.py")
+START_SECONDS = 30.0
+"""Timeout for building a cell, which takes 0.05 s on a quiet machine."""
+SCRATCH_MB = 16
+OPEN_FILES = 64
+THREADS = 32
+Limits = Mapping[str, tuple[int, int]]
+"""Soft and hard limit by name, as in `resource`."""
+
+
+def limits(memory: int, cpu_seconds: float, file_bytes: int) -> Limits:
+    """Return the limits of a cell: bytes of address space, CPU seconds, bytes of a file, and fixed others."""
+    cpu = math.ceil(cpu_seconds)
+    return {
+        "RLIMIT_AS": (memory,) * 2,
+        "RLIMIT_CPU": (cpu, cpu + 1),
+        "RLIMIT_FSIZE": (file_bytes,) * 2,
+        "RLIMIT_NOFILE": (OPEN_FILES,) * 2,
+        "RLIMIT_NPROC": (THREADS,) * 2,
+        "RLIMIT_CORE": (0, 0),
+        "RLIMIT_MEMLOCK": (0, 0),
+        "RLIMIT_SIGPENDING": (OPEN_FILES,) * 2,
+    }
+
+
+def begin(stdin: int, stderr: int) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a cell's outer process. Returns it and the descriptor of its reports; it reads the job from `stdin`.
+
+    The cell ends with the calling thread. Raises ConfineError if no process can be started.
+    """
+    report, write_end = os.pipe()
+    try:
+        cell = subprocess.Popen(
+            [base(), "-I", "-S", "-B", str(CELL), str(write_end)],
+            stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, pass_fds=[write_end], env={}, bufsize=0,
+            start_new_session=True, cwd="/",
+        )  # fmt: skip
+    except OSError as error:
+        os.close(report)
+        raise ConfineError(f"generated code cannot be confined here: no child process ({error})") from error
+    finally:
+        os.close(write_end)
+    return cell, report
+
+
+def job(alarm: int, **parts: Any) -> dict[str, Any]:
+    """Return a cell's job. `alarm` is the number of seconds after which it ends in any case, or 0."""
+    shared = {"filter": filter_for(platform.machine()), "scratch_mb": SCRATCH_MB, "parent": os.getpid()}
+    return {**shared, "alarm": alarm, **parts}
+
+
+def packed(job: Mapping[str, Any]) -> bytes:
+    """Return a job as the bytes that a cell's outer process reads: their number, and the dict in marshal's format."""
+    data = marshal.dumps(dict(job))
+    return len(data).to_bytes(8, "big") + data
+
+
+def stop(cell: subprocess.Popen[bytes]) -> None:
+    """Stop a cell and return when nothing of it remains: its outer process ends the inner ones and waits for them."""
+    cell.terminate()
+    try:
+        cell.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        cell.kill()
+        cell.wait()
+    for pipe in (cell.stdin, cell.stdout, cell.stderr):
+        if pipe:
+            pipe.close()
+
+
+def start_program(
+    command: Sequence[str],
+    shown: Sequence[tuple[str, str]],
+    environment: Mapping[str, str],
+    allowed: Limits,
+) -> subprocess.Popen[bytes]:
+    """Start a program in a cell and return the cell, whose stdin and stdout (with stderr) are the program's.
+
+    `shown` are (outside, inside) paths of the files and folders that it can read. It ends with this process. Raises
+    ConfineError if it cannot be confined.
+    """
+    started: Future[subprocess.Popen[bytes]] = Future()
+
+    def attend() -> None:  # a cell ends with the thread that started it, so this one stays
+        try:
+            cell = _started(command, shown, environment, allowed)
+        except BaseException as error:  # noqa: BLE001 raised in the waiting thread
+            started.set_exception(error)
+        else:
+            started.set_result(cell)
+            cell.wait()
+
+    threading.Thread(target=attend, name="arena-cell", daemon=True).start()
+    try:
+        return started.result()
+    except BaseException:  # interrupted while the cell starts
+        started.add_done_callback(lambda done: None if done.exception() else stop(done.result()))
+        raise
+
+
+def _started(
+    command: Sequence[str], shown: Sequence[tuple[str, str]], environment: Mapping[str, str], allowed: Limits
+) -> subprocess.Popen[bytes]:
+    folders = [pair for pair in shown if os.path.isdir(pair[0])]
+    order = job(
+        0, folders=folders, files=[pair for pair in shown if pair not in folders], hidden=[], texts={},
+        command=list(command), environment=dict(environment), limits=dict(allowed),
+    )  # fmt: skip
+    cell, report = begin(subprocess.PIPE, subprocess.STDOUT)
+    why = "it does not start"
+    try:
+        with os.fdopen(report, "rb") as reports:
+            assert cell.stdin
+            cell.stdin.write(packed(order))
+            if select.select([reports], [], [], START_SECONDS)[0]:
+                why = reports.readline().decode().strip().removeprefix("error ") or why
+    except BrokenPipeError:
+        pass
+    except BaseException:
+        stop(cell)
+        raise
+    if why != "started":
+        stop(cell)
+        raise ConfineError(f"{os.path.basename(command[0])} cannot be confined here: {why}; {remedy()}")
+    return cell
+
+
+def remedy() -> str:
+    """Return advice to the user: the setting of this system to change so that cells can start."""
+    for setting, refusing, advice in (
+        ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
+        ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
+    ):
+        try:
+            if Path("/proc/sys", setting).read_text().strip() == refusing:
+                return f"set: {advice}"
+        except OSError:
+            continue
+    return (
+        "it needs Linux 5.14 or later with user namespaces; in a container: "
+        "--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+    )

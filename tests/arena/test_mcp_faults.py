@@ -1,0 +1,82 @@
+"""A hundred matches whose MCP servers fail in some way: each goes on or fails with a reason; nothing is left over."""
+
+import asyncio
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+from arena.play.contenders import ScriptedContender, play_one
+from arena.play.making import SEAT_TOOLS, make_game
+from arena.play.match import Limits, MatchPlan
+from arena.play.orchestrator import play_all
+from arena.records import Seating
+from games.contracts import Game, MatchId, View
+from simulators.toolbox import mcp_server
+from tests.factories.mcp_children import SERVER, running
+
+ANSWERS = {
+    "": "fine", "garbage": "fine", "slow": "fine", "stubborn": "fine", "crash": "Error: act failed: its server ended",
+    "hang": "Error: act took too long.", "huge": "xxx", "malformed": "Error: ",
+    "error": "Error: out of order", "bomb": "Error: ",
+}  # fmt: skip
+"""What a player reads first after its call, by fault."""
+AT_START = {
+    "crash_at_start": "does not start: no shop today", "silent": "no answer in",
+    "schema": "its list of tools is malformed",
+}  # fmt: skip
+SCRIPTS = {"first": f"{__file__}:caller", "second": "minimax"}
+MATCHES = 100
+
+
+def caller(game: Game, seed: int) -> Any:
+    """Return a player that calls the tool once before each act."""
+
+    def answer(view: View) -> str:
+        asked = any(message.sender == "tool" for message in view.messages)
+        return view.legal[seed % len(view.legal)] if asked and view.legal else "act()"
+
+    return answer
+
+
+def planned(index: int, fault: str) -> MatchPlan:
+    source = {"mcp": f"{sys.executable} {SERVER} {fault}".strip(), "timeout": 1.0 if fault == "hang" else 60.0}
+    seats = {seat: Seating("brain", script, 0, False, "brain") for seat, script in SCRIPTS.items()}
+    options = {SEAT_TOOLS: {"first": [source]}}
+    return MatchPlan(identity=MatchId(0, index), game="nim", options=options, seed=index, seats=seats)
+
+
+def nothing_runs() -> bool:
+    """Wait until no server is left, at most 30 s, and return whether that is so."""
+    deadline = time.monotonic() + 30
+    while running() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not running()
+
+
+@pytest.mark.slow
+def test_a_hundred_faults_harm_no_other_match_and_leave_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_server, "START", 30.0)
+    faults = [list(ANSWERS)[index % len(ANSWERS)] for index in range(MATCHES)]
+    plans = [planned(index, fault) for index, fault in enumerate(faults)]
+    contenders = {seat: ScriptedContender(script) for seat, script in SCRIPTS.items()}
+    one = partial(play_one, contenders=contenders, seed=0, limits=Limits(turn_seconds=120.0))
+    records = asyncio.run(play_all(plans, one, lambda record: None, 24))
+    assert len(records) == MATCHES
+    for record, fault in zip(sorted(records, key=lambda record: record.seed), faults, strict=True):
+        assert record.status == "finished", (fault, record.reason)
+        heard = next(m.text for turn in record.turns for m in turn.messages if m.sender == "tool")
+        assert heard.startswith(ANSWERS[fault]) and len(heard) < 3000, (fault, heard)
+    assert nothing_runs()
+
+
+@pytest.mark.parametrize("fault", AT_START)
+def test_a_server_that_cannot_be_used_stops_the_run_before_its_first_match(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_server, "START", 1.0 if fault == "silent" else 20.0)
+    with pytest.raises(Exception, match=AT_START[fault]) as why:
+        make_game("nim", planned(0, fault).options)
+    assert "\n" not in str(why.value) and nothing_runs()
