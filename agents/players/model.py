@@ -247,7 +247,7 @@ class ChatPlayer:
         return stream, (), is_new
 
     def fork(self, number: int) -> ChatPlayer:
-        """Return an independent player with the same past, whose draws are seeded by `number` besides."""
+        """Return an independent copy of the player with the same history; `number` is added to its seed."""
         twin = ChatPlayer.__new__(ChatPlayer)
         twin.__dict__ = {**self.__dict__, "seed": (*self.seed, number), "_history": [*self._history]}
         twin.streams, twin.stream_keys = [*self.streams[:-1], *map(deepcopy, self.streams[-1:])], [*self.stream_keys]
