@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
