@@ -8,12 +8,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from games.contracts import Image
+from games.picture_structure import check_structure
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Pixels
 
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
-"""File formats that are read, by Pillow's names. Others may start programs (EPS) or have no size (SVG)."""
+FORMATS = ("PNG", "JPEG", "WEBP")
+"""File formats that are read, by Pillow's names. Others may start programs (EPS), have no size (SVG) or take minutes to
+read a small file (GIF with many comments)."""
 LARGEST = 4096
 """Maximum width and height of an image, in pixels."""
 MOST_BYTES = 64 << 20
@@ -64,6 +66,7 @@ def _opened(data: bytes) -> Iterator[Any]:
     if len(data) > MOST_BYTES:
         raise ValueError(f"the image cannot be read: it has more than {MOST_BYTES:,} bytes")
     try:
+        check_structure(data)
         with _FILTERING, warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # `_check` refuses smaller pictures
             opened = Image.open(io.BytesIO(data), formats=FORMATS)
@@ -71,7 +74,7 @@ def _opened(data: bytes) -> Iterator[Any]:
             _check(image)
             yield image
     except UnidentifiedImageError:  # whose message is the address of an object
-        raise ValueError("the image cannot be read: its format is unknown") from None
+        raise ValueError("the image cannot be read: its format is unknown (PNG, JPEG and WebP are)") from None
     except _Refused:
         raise
     except Exception as error:  # noqa: BLE001 a decoder may fail in any way

@@ -75,9 +75,11 @@ class Vision:
         return Fit(self.tokens, None)
 
     def grid(self, span: MediaSpan) -> tuple[int, int]:
-        """Return the rows and columns of a span's tokens. Raises ValueError if its length does not fit the model."""
+        """Return the rows and columns of a span's tokens. Raises ValueError if its length or size does not fit."""
         if span.length != self.tokens:
             raise ValueError(f"images have {span.length} tokens, and the model has {self.tokens} for each")
+        if span.size not in (None, (self.size, self.size)):  # a log may state any
+            raise ValueError(f"images have {self.size} x {self.size} pixels in the model, not {span.size}")
         return 1, self.tokens
 
     def pixels(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:

@@ -151,16 +151,17 @@ def _determinism(make: Make, seeds: int) -> str:
 
 
 def _interleaving(make: Make, seeds: int) -> str:
+    after = _trace(make, 0)
     for seed in range(seeds):
         random.seed(seed)
         np.random.seed(seed)
         outside = _global_states()
-        alone = [_trace(make, seed), _trace(make, seed + 1)]
+        before, after = after, _trace(make, seed + 1)
         together: list[list[str]] = [[], []]
         for pair in itertools.zip_longest(_played(make(), seed), _played(make(), seed + 1)):
             for views, view in zip(together, pair, strict=True):
                 views += [] if view is None else [view]
-        if together != alone:
+        if together != [before, after]:
             raise Broken(f"seeds {seed} and {seed + 1}: two matches by turns differ from each alone")
         if _global_states() != outside:
             raise Broken(f"seed {seed}: a match used the global generators of random or numpy")

@@ -76,9 +76,10 @@ def put_form(
 ) -> None:
     """Draw a form around a centre (row, column), in a tint of its colour."""
     row, column = centre
-    tint = np.array(COLOURS[colour]) + rng.integers(-TINT, TINT + 1, 3)
+    shifts = rng.integers(-TINT, TINT + 1, 3).tolist()
+    tint = [min(max(level + shift, 0), 255) for level, shift in zip(COLOURS[colour], shifts, strict=True)]
     area = pixels[row - radius : row + radius + 1, column - radius : column + radius + 1]
-    area[mask(form, radius)] = tint.clip(0, 255).astype(np.uint8)
+    np.copyto(area, np.array(tint, np.uint8), where=mask(form, radius)[..., None])
 
 
 def put_digit(pixels: Pixels, digit: int, row: int, column: int) -> None:
@@ -92,7 +93,7 @@ def crop(pixels: Pixels, box: tuple[int, int, int, int], height: int, width: int
     left, top, right, bottom = box
     rows = top + (2 * np.arange(height) + 1) * (bottom - top) // (2 * height)
     columns = left + (2 * np.arange(width) + 1) * (right - left) // (2 * width)
-    return pixels[rows[:, None], columns]
+    return pixels.take(rows, axis=0).take(columns, axis=1)
 
 
 def reduce(pixels: Pixels) -> Pixels:

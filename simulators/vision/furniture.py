@@ -19,6 +19,8 @@ SIDES = ("left", "top", "right", "bottom")
 LARGE: Mapping[str, tuple[int, int]] = {"bed": (12, 8), "desk": (8, 5), "shelf": (9, 4), "table": (7, 7)}
 SMALL: Mapping[str, tuple[int, int]] = {"chair": (4, 4), "lamp": (3, 3), "plant": (4, 3)}
 """Least sizes of the things; each side may be a unit longer."""
+LEAST_THINGS, MOST_THINGS = 2, 5
+"""Number of things in a task."""
 PILLAR = 4
 """Width and depth of the pillar."""
 AT_WALL, NEAR, FAR = 1, 2, 10
@@ -145,24 +147,31 @@ def _is_inside(box: Box) -> bool:
     return box[0] >= 0 and box[1] >= 0 and box[2] <= WIDTH and box[3] <= DEPTH
 
 
-def draw_task(rng: np.random.Generator, step: int = 1) -> Task:
-    """Draw a task that a layout in multiples of `step` solves: three large things, two at walls, and two small ones."""
+def _grown(rng: np.random.Generator, name: str) -> tuple[int, int]:
+    width, depth = {**LARGE, **SMALL}[name]
+    return width + int(rng.integers(2)), depth + int(rng.integers(2))
+
+
+def draw_task(rng: np.random.Generator, step: int = 1, things: int = MOST_THINGS) -> Task:
+    """Draw a task that a layout in multiples of `step` solves: three large things, two at walls, and two small ones.
+
+    Of fewer `things` there are the two at walls first, then a small one beside one of them, then one apart from one.
+    """
     while True:
         large = [[*LARGE][number] for number in rng.permutation(len(LARGE))[:3].tolist()]
         small = [[*SMALL][number] for number in rng.permutation(len(SMALL))[:2].tolist()]
-        grown = {
-            name: tuple(side + int(rng.integers(2)) for side in {**LARGE, **SMALL}[name]) for name in large + small
-        }
-        sizes = tuple((name, (width, depth)) for name, (width, depth) in grown.items())
+        grown = {name: _grown(rng, name) for name in large + small}
+        placed = large + small if things == MOST_THINGS else large[:2] + small[: things - 2]
+        sizes = tuple((name, grown[name]) for name in placed)
         walls = tuple([*COLOURS][number] for number in rng.permutation(len(COLOURS))[: len(SIDES)].tolist())
         first, second = rng.permutation(len(SIDES))[:2].tolist()
         wishes = (
             Wish("at", large[0], walls[first]),
             Wish("at", large[1], walls[second]),
-            Wish("beside", small[0], pick(rng, large)),
-            Wish("apart", small[1], pick(rng, large)),
+            Wish("beside", small[0], pick(rng, large if things == MOST_THINGS else large[:2])),
+            Wish("apart", small[1], pick(rng, large if things == MOST_THINGS else large[:2])),
         )
         pillar = (int(rng.integers(6, WIDTH - 6 - PILLAR)), int(rng.integers(6, DEPTH - 6 - PILLAR)))
-        task = Task(sizes, wishes, walls, pillar, step)
+        task = Task(sizes, tuple(wish for wish in wishes if wish.thing in placed), walls, pillar, step)
         if task.is_solved_by(task.arrange(rng, walls)):
             return task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isqrt
 from typing import NamedTuple
 
@@ -122,15 +123,7 @@ class Table:
 
         A picture that `follows` the hand is black beyond the table's edges.
         """
-        rng = np.random.default_rng(self.layout.seed)
-        pixels = ground(rng, SIDE, SIDE)
-        if self.pushes:
-            row, column = _pixel(self.layout.ring)
-            area = pixels[row - 5 : row + 6, column - 5 : column + 6]
-            inner = np.pad(mask("circle", 3), 2)
-            area[mask("circle", 5) & ~inner] = INK
-        for colour, block in zip(self.layout.colours, self.blocks, strict=True):
-            put_form(pixels, "circle", colour, _pixel(block), BLOCK, rng)
+        pixels = _without_hand(self.layout, tuple(self.blocks), self.pushes).copy()
         row, column = _pixel(self.hand)
         area = pixels[row - HAND : row + HAND + 1, column - HAND : column + HAND + 1]
         area[mask("square" if self.is_down else "cross", HAND)] = INK
@@ -145,6 +138,21 @@ class Table:
             return point
         x, y = (axis - hand // UNIT * UNIT + SIDE // 2 * UNIT for axis, hand in zip(point, self.hand, strict=True))
         return (x, y) if 0 <= min(x, y) <= max(x, y) < SIDE * UNIT else None
+
+
+@lru_cache(maxsize=64)
+def _without_hand(layout: Layout, blocks: tuple[Point, ...], has_ring: bool) -> Pixels:
+    """Draw the table with its blocks, and with the ring if it has one. Most acts move the hand alone."""
+    rng = np.random.default_rng(layout.seed)
+    pixels = ground(rng, SIDE, SIDE)
+    if has_ring:
+        row, column = _pixel(layout.ring)
+        area = pixels[row - 5 : row + 6, column - 5 : column + 6]
+        inner = np.pad(mask("circle", 3), 2)
+        area[mask("circle", 5) & ~inner] = INK
+    for colour, block in zip(layout.colours, blocks, strict=True):
+        put_form(pixels, "circle", colour, _pixel(block), BLOCK, rng)
+    return pixels
 
 
 def _on_table(point: Point, radius: int) -> Point:

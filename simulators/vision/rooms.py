@@ -11,7 +11,7 @@ import numpy as np
 from games.abilities import GroundingLesson
 from games.base import choice, whole_number
 from games.contracts import REFEREE, TOOL
-from simulators.vision.furniture import DEPTH, SIDES, WIDTH, Places, Task, draw_task
+from simulators.vision.furniture import DEPTH, LEAST_THINGS, MOST_THINGS, SIDES, WIDTH, Places, Task, draw_task
 from simulators.vision.layouts import STEP, USAGE, LayoutError, draw_layout, read_layout, read_letters, told_briefly
 from simulators.vision.rooms_lessons import KINDS, draw_lesson
 from simulators.vision.rooms_players import DONE, PLAYERS
@@ -21,15 +21,17 @@ WISHES, COLLISION, CONSTRAINT, FORMAT = "wishes", "collision", "constraint", "fo
 
 
 class Rooms(Seeing):
-    """Game of one viewer, who places five things in a room of 48 x 36 units, seen from above, by four wishes.
+    """Game of one viewer, who places things in a room of 48 x 36 units, seen from above, as wishes tell.
 
     Two wishes name walls by their colours, which the picture alone shows, as it shows a pillar. Acts: a layout as JSON,
     alone or as <answer>…</answer> after a thought, `{"bed": [x, y], …}`, with the left upper corner of each thing; or
     `done`. A layout replaces the one before, and its picture is shown, in which things are white that overlap each
     other, lie on the pillar or leave the room. Anything else (`read_layout` has the rules) is answered by an error. The
-    match ends at `done`, or after `max_turns` (1 to 16) acts. Options besides Simulator's: max_turns, and acts, which
-    with "letters" are two letters per thing, A to Z for 0 to 50 in steps of 2, for small models; then no text stands
-    beside pictures, and the public fact `brief` tells sizes and wishes by the things' numbers.
+    match ends at `done`, or after `max_turns` (1 to 16) acts.
+
+    Options besides Simulator's: max_turns; things, 2 to 5, with a wish for each of the first four, two of which are at
+    walls; acts, which with "letters" are two letters per thing, A to Z for 0 to 50 in steps of 2, for small models.
+    Then no text stands beside pictures, and the public fact `brief` tells sizes and wishes by the things' numbers.
 
     MetaSpatial's rewards, paid for the last layout: "wishes", the share that it meets; "collision" and "constraint",
     -0.2 times the share of things that overlap others, or are on the pillar or not in the room; "format", 0.5 without
@@ -44,15 +46,26 @@ class Rooms(Seeing):
     }  # fmt: skip
     theory: ClassVar[Mapping[str, float]] = {"blind": 1 / 12}
     """Success rate of who does not see which two of four walls are meant."""
-    floor = 0.0
     players = PLAYERS
-
     lesson_kinds = KINDS
 
-    def __init__(self, *, acts: Literal["json", "letters"] = "json", max_turns: int = 3, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        acts: Literal["json", "letters"] = "json",
+        max_turns: int = 3,
+        things: int = MOST_THINGS,
+        **options: Any,
+    ) -> None:
         self.stride = STEP if choice("acts", acts, "json", "letters") == "letters" else 1
+        self.things = whole_number("things", things, least=LEAST_THINGS, most=MOST_THINGS)
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=16)
         super().__init__(**options)
+
+    @property
+    def floor(self) -> float:
+        """Success rate of random acts: 10 of 4,000 seeds with two things, and none of 4,000 with three."""
+        return 0.003 if self.things == LEAST_THINGS else 0.0
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a task, and show the empty room."""
@@ -66,7 +79,7 @@ class Rooms(Seeing):
 
     def draw_task(self, rng: np.random.Generator) -> Task:
         """Draw a task of the game's split."""
-        return self.draw_entity(lambda: draw_task(rng, self.stride), lambda task: repr(task[:4]))  # type: ignore[no-any-return]
+        return self.draw_entity(lambda: draw_task(rng, self.stride, self.things), lambda task: repr(task[:4]))  # type: ignore[no-any-return]
 
     def _picture(self, text: str, sender: str) -> None:
         """Show the room; with acts of letters, without the text."""

@@ -52,7 +52,7 @@ def draw_lesson(game: RoomGame, rng: np.random.Generator, kind: str) -> Groundin
 
 
 def _layout(task: Task, album: Album, rng: np.random.Generator) -> GroundingLesson:
-    sizes = task.sizes[: 1 + int(rng.integers(MOST))]
+    sizes = task.sizes[: 1 + int(rng.integers(min(MOST, len(task.sizes))))]
     known = {name for name, _ in sizes}
     wishes = tuple(wish for wish in task.wishes if wish.thing in known)
     few = task._replace(sizes=sizes, wishes=wishes, step=STEP)

@@ -148,6 +148,16 @@ def test_a_surplus_or_missing_image_is_refused(eyes: tuple[Any, Vision]) -> None
         score_streams(StreamScorer(model), [one], [1.0])
 
 
+@pytest.mark.parametrize("size", [(10**9, 10**9), (1, 1), (10**6, 1)])
+def test_an_image_is_never_scaled_to_whatever_a_log_states(eyes: tuple[Any, Vision], size: tuple[int, int]) -> None:
+    model, vision = eyes
+    one = stream(vision, [[SMALL]])
+    one.media[0] = replace(one.media[0], size=size)
+    with pytest.raises(ValueError, match="pixels") as error:
+        score_streams(StreamScorer(model), [one], [1.0])
+    assert "\n" not in str(error.value)
+
+
 def test_an_image_of_zeros_counts(eyes: tuple[Any, Vision]) -> None:
     """SmolVLM's own forward pass takes it for padding, and its tokens are then those of other images."""
     model, vision = eyes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from io import BytesIO
 from typing import Any
 
 from arena.export.environments.episode import Episode, Task, deal
+from games.pictures import decode_picture
 
 INSTRUCTIONS = (
     "Play the game below by calling the tool `act`, once for each of your turns, until the match is over.\n\n"
@@ -64,7 +64,5 @@ def _content(episode: Episode) -> str | list[dict[str, Any]]:
     """Return the observation as a text, or as parts of a message if it has images."""
     if not episode.images:
         return episode.text
-    from PIL import Image
-
-    images = [{"type": "image", "image": Image.open(BytesIO(image.data))} for image in episode.images]
+    images = [{"type": "image", "image": decode_picture(image.data)} for image in episode.images]
     return [{"type": "text", "text": episode.text}, *images]

@@ -136,7 +136,7 @@ def test_pictures_of_tools_are_images_of_the_game() -> None:
     assert game.picture(image.hash).startswith(b"\x89PNG")
     assert game.observation_space("first").contains(game.observe("first"))
     game.step("picture(kind='text')")
-    assert told(game) == ["Error: the image cannot be read: its format is unknown"]
+    assert told(game) == ["Error: the image cannot be read: its format is unknown (PNG, JPEG and WebP are)"]
 
 
 def test_a_method_may_show_an_image() -> None:
@@ -209,7 +209,7 @@ def test_a_hundred_faulty_servers_fail_no_match() -> None:
         ": fine", "garbage: fine", "slow: fine", "stubborn: fine",
         "crash: Error: act failed: its server ended", "hang: Error: act took too long.",
         f"huge: {'x' * 60}", "malformed: Error: its server's answer is malformed", "error: Error: out of order",
-        "bomb: Error: the image cannot be read: its format is unknown",
+        "bomb: Error: the image cannot be read: its format is unknown (PNG, JPEG and WebP are)",
     }  # fmt: skip
     import time
 

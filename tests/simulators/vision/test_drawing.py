@@ -2,13 +2,16 @@
 
 import hashlib
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import games
 from games.png import BLOCK, encode
+from simulators import conformance
 from simulators.vision.boxes import read_box
 from simulators.vision.drawing import FORMS, crop, digit_mask, mask, reduce
 from tests.simulators.vision.probes import decoded
@@ -28,6 +31,28 @@ def test_bytes_do_not_depend_on_a_compressor_and_length_does_not_depend_on_pixel
     data = encode(two)
     start = data.index(b"IDAT") + 4
     assert len(zlib.decompress(data[start : data.index(b"IEND") - 8])) == 150 * 451
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "count", "expected"),
+    [
+        ("zoom", {}, 2, "0c0a510d7bc52455"),
+        ("transform", {}, 2, "e5d02021c82a2201"),
+        ("frames", {}, 16, "e06f40738f01e085"),
+        ("pages", {}, 2, "39f2bb61ef6dcd32"),
+        ("rooms", {}, 2, "4fda0d37d0e48abd"),
+        ("rooms3d", {}, 4, "624d1564cdc56687"),
+        ("reach", {}, 5, "296301ca9e984bfd"),
+        ("reach", {"task": "push"}, 11, "b1b0305d6e5aba9e"),
+    ],
+)
+def test_a_seed_gives_the_same_pictures_on_every_machine(
+    name: str, options: dict[str, Any], count: int, expected: str
+) -> None:
+    """All that the oracle sees in one match, computed once and kept here."""
+    views = conformance.walk(games.make(name, **options), 7, "oracle")
+    shown = [image.hash for view in views for message in view.messages for image in message.images]
+    assert len(shown) == count and hashlib.sha256(" ".join(shown).encode()).hexdigest()[:16] == expected
 
 
 @pytest.mark.parametrize("pixels", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((4, 4, 4), np.uint8)])

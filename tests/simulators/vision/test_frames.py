@@ -42,8 +42,9 @@ def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_it_keeps_its_promises_over_many_seeds(capsys: Any) -> None:
-    assert kept_over_many(Frames, {}, capsys)
+@pytest.mark.parametrize("options", [{}, {"sheet": True}], ids=str)
+def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
+    assert kept_over_many(lambda: Frames(**options), options, capsys)
 
 
 @pytest.mark.parametrize("is_timed", [True, False])

@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,9 +54,9 @@ def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["reach", "push"])
-def test_it_keeps_its_promises_over_many_seeds(task: Literal["reach", "push"], capsys: Any) -> None:
-    assert kept_over_many(lambda: Reach(task=task), {"task": task}, capsys)
+@pytest.mark.parametrize("options", [{}, {"task": "push"}, {"bins": 5, "max_turns": 8, "camera": "hand"}], ids=str)
+def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
+    assert kept_over_many(lambda: Reach(**options), options, capsys)
 
 
 @pytest.mark.parametrize(

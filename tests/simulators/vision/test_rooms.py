@@ -52,14 +52,17 @@ def seen(game: Rooms) -> np.ndarray:
     return decoded(game.picture(game.messages("viewer")[-1].images[0].hash))
 
 
-@pytest.mark.parametrize("options", [{}, {"split": "test", "max_turns": 1}, {"acts": "letters"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"split": "test", "max_turns": 1}, {"acts": "letters"}, {"acts": "letters", "things": 2}], ids=str
+)
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
     assert broken(lambda: Rooms(**options), seeds=3, acts=60) == []
 
 
 @pytest.mark.slow
-def test_it_keeps_its_promises_over_many_seeds(capsys: Any) -> None:
-    assert kept_over_many(Rooms, {}, capsys)
+@pytest.mark.parametrize("options", [{}, {"acts": "letters", "things": 2}, {"things": 3, "max_turns": 5}], ids=str)
+def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
+    assert kept_over_many(lambda: Rooms(**options), options, capsys)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +98,23 @@ def test_every_task_can_be_solved_and_names_two_walls() -> None:
         task = draw_task(np.random.default_rng(seed))
         assert task.is_solved_by(task.arrange(np.random.default_rng(seed), task.walls))
         assert len({wish.other for wish in task.wishes if wish.kind == "at"} & {*task.walls}) == 2
+
+
+@pytest.mark.parametrize("things", [2, 3, 4, 5])
+def test_fewer_things_have_the_first_wishes_and_a_step_of_two_solves_them(things: int) -> None:
+    for seed in range(30):
+        task = draw_task(np.random.default_rng(seed), 2, things)
+        names = [name for name, _ in task.sizes]
+        assert len(names) == things and [w.kind for w in task.wishes] == ["at", "at", "beside", "apart"][:things]
+        assert all({wish.thing, wish.other} <= {*names, *task.walls} for wish in task.wishes)
+        places = task.arrange(np.random.default_rng(seed), task.walls)
+        assert task.is_solved_by(places) and not any(axis % 2 for place in places.values() for axis in place)
+
+
+def test_the_number_of_things_is_bounded() -> None:
+    for things in (1, 6, 2.5):
+        with pytest.raises(ValueError, match="things"):
+            Rooms(things=things)  # type: ignore[arg-type]
 
 
 def test_only_pictures_show_walls_and_all_have_one_size() -> None:

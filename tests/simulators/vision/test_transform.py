@@ -49,8 +49,9 @@ def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_it_keeps_its_promises_over_many_seeds(capsys: Any) -> None:
-    assert kept_over_many(Transform, {}, capsys)
+@pytest.mark.parametrize("options", [{}, {"terse": True}], ids=str)
+def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
+    assert kept_over_many(lambda: Transform(**options), options, capsys)
 
 
 def test_operations_are_those_of_pil() -> None:

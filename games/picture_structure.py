@@ -1,0 +1,51 @@
+"""Structure of PNG and JPEG files, checked before Pillow reads them, as many parts in a small file cost it minutes."""
+
+from __future__ import annotations
+
+from struct import unpack_from
+
+MOST_CHUNKS = 20_000
+"""Maximum chunks of a PNG: 64 MB have 16,384 of 4 KB."""
+MOST_SEGMENTS, MOST_SCANS = 500, 40
+"""Maximum segments of a JPEG before its pixels, and scans: usual are up to 30 and 12. However short a scan is, it is
+applied to all pixels, so 8 MB of scans could take hours."""
+_PNG, _JPEG, _SCAN, _PROFILE = b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"\xff\xda", b"iCCP"
+_START, _SCAN_MARKER, _ALONE = 2, 0xDA, {0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)}
+"""Offset of a JPEG's first marker; the marker of a scan; markers after which Pillow skips no segment."""
+
+
+def check_structure(data: bytes) -> None:
+    """Raise ValueError for a PNG or JPEG with too many parts. Other faults are left to the decoder."""
+    if data.startswith(_PNG):
+        _check_chunks(data)
+    elif data.startswith(_JPEG):
+        if data.count(_SCAN) > MOST_SCANS:
+            raise ValueError(f"it has more than {MOST_SCANS} scans: save it as a baseline JPEG")
+        _check_segments(data)
+
+
+def _check_chunks(data: bytes) -> None:
+    at, profiles = len(_PNG), 0
+    for _ in range(MOST_CHUNKS):
+        if at + 8 > len(data):
+            return
+        length, kind = unpack_from(">I4s", data, at)
+        profiles += kind == _PROFILE
+        if profiles > 1:  # each may be a megabyte, compressed to a thousandth
+            raise ValueError("it has several colour profiles")
+        at += 12 + length
+    raise ValueError(f"it has more than {MOST_CHUNKS:,} chunks")
+
+
+def _check_segments(data: bytes) -> None:
+    """Walk over the segments before the first scan as Pillow does, byte by byte where there is no marker."""
+    at = _START
+    for _ in range(MOST_SEGMENTS):
+        if at + 4 > len(data):
+            return
+        first, marker, length = unpack_from(">BBH", data, at)
+        if first == 0xFF and marker == _SCAN_MARKER:
+            return
+        is_segment = first == 0xFF and marker not in (0, 0xFF)
+        at += (2 if marker in _ALONE else 2 + length) if is_segment else 1
+    raise ValueError(f"it has more than {MOST_SEGMENTS} segments or stray bytes")
