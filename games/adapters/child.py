@@ -36,6 +36,8 @@ class Child:
         self.name = name
         self._lock = threading.Lock()
         self._forgotten: list[int] = []
+        self.owner: int | None = None
+        """What the request that waits for an answer is for: its `rollout` number, or 0; None between requests."""
         self._buffer = b""
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         outside = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
@@ -65,6 +67,7 @@ class Child:
         """
         with self._lock:
             dropped, self._forgotten = self._forgotten, []
+            self.owner = int(request.get("rollout", 0))
             try:
                 answer = self._exchange(
                     json.dumps({**request, "drop": dropped}).encode() + b"\n", time.monotonic() + seconds
@@ -72,6 +75,8 @@ class Child:
             except (OSError, ValueError, TimeoutError) as error:
                 self.close()
                 raise ChildError(f"{self.name}: {one_line(str(error), 300) or 'the process has ended'}") from None
+            finally:
+                self.owner = None
         if "error" in answer:
             raise ChildError(one_line(str(answer["error"]), 400))
         return answer

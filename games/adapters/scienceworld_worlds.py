@@ -24,8 +24,8 @@ from games.base import one_line
 
 MOST = 8
 """Java machines at once in this process."""
-SECONDS = 180.0
-"""Limit of a request, of which loading with a solution takes up to 16 s."""
+SECONDS = 100.0
+"""Limit of a request, below that of a turn. Loading with a solution takes up to 16 s."""
 JAVA = "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockExperimentalVMOptions -XX:hashCode=2"
 """Options of Java: bounded memory, and hash codes that keep objects in the same order at every load."""
 ALL = "all"
@@ -159,13 +159,15 @@ class Pool:
             self._changed.notify()
 
     def release(self, key: int) -> None:
-        """Make a world's machine idle, if it has one."""
+        """Make a world's machine idle, if it has one; end it if it has yet to answer, as after a turn's time limit."""
         if key not in self._held:
             return
         with self._changed:
             machine = self._held.pop(key, None)
             self._busy.discard(key)
-            if machine is not None and machine.is_alive:
+            if machine is not None and machine.owner is not None:
+                machine.close()
+            elif machine is not None and machine.is_alive:
                 self._idle.append(machine)
             self._changed.notify()
 

@@ -113,8 +113,10 @@ class Rollout:
         return answer
 
     def drop(self) -> None:
-        """Let the process forget the rollout."""
-        if not self.is_over and self.child.is_alive:
+        """Let the process forget the rollout; end it if it has yet to answer, as after a turn's time limit."""
+        if self.child.owner == self.number:
+            self.child.close()
+        elif not self.is_over and self.child.is_alive:
             self.is_over = True
             self.child.forget(self.number)
 
