@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -179,12 +179,8 @@ class Verifiers(ForeignGame):
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return the environment's system prompt as `prompt`, and its `tools`, if there are such."""
-        tools = [f"{tool['name']}: {tool['description']}" for tool in self._tools]
-        signatures = [
-            f"{tool['name']}({', '.join(_parameters(tool))}): {one_line(tool['description'])}" for tool in self._tools
-        ]
         told = {"prompt": self._prompt} if self._prompt else {}
-        return {**told, "tools": "\n".join(signatures)} if tools else told
+        return {**told, "tools": signatures(self._tools)} if self._tools else told
 
     def definitions(self, seat: str) -> list[dict[str, Any]]:
         """Return the tools' definitions, as in OpenAI's API."""
@@ -242,6 +238,13 @@ class Verifiers(ForeignGame):
     def _numbered(self, name: str, given: Mapping[str, Any]) -> dict[str, str]:
         self._calls += 1
         return {"id": f"call_{self._calls}", "name": name, "arguments": json.dumps(given)}
+
+
+def signatures(tools: Sequence[Mapping[str, Any]]) -> str:
+    """Return tools as text, one a line, by their names, parameters and descriptions."""
+    return "\n".join(
+        f"{tool['name']}({', '.join(_parameters(tool))}): {one_line(tool['description'])}" for tool in tools
+    )
 
 
 def _parameters(tool: Mapping[str, Any]) -> list[str]:

@@ -53,8 +53,9 @@ class Harm(MatchControl):
 def attempts(
     name: str, options: dict[str, Any], acts: Sequence[str], number: int,
     before: Callable[[bool], Limits] = lambda first: Limits(), harm: Callable[[Any], None] = lambda game: None,
+    seats: Sequence[str] = ("agent",),
 ) -> list[MatchRecord]:  # fmt: skip
-    """Play a match of one agent until it finishes, and return the records of all attempts.
+    """Play a match, all seats by these acts, until it finishes, and return the records of all attempts.
 
     `before` is called before every attempt, with True at the first, and returns its limits; `harm` is called with the
     game at turn 1 of the first attempt.
@@ -66,17 +67,17 @@ def attempts(
 
     async def play(plan: MatchPlan) -> MatchRecord:
         limits = before(not plan.identity.attempt)
-        return await play_one(plan, {"agent": Says("says", acts=acts)}, 0, limits, control=control)
+        return await play_one(plan, dict.fromkeys(seats, Says("says", acts=acts)), 0, limits, control=control)
 
-    seats = {"agent": Seating.of("brain", "says", None)}
-    plan = MatchPlan(identity=MatchId(0, number), game=name, options=options, seed=number, seats=seats)
+    seated = dict.fromkeys(seats, Seating.of("brain", "says", None))
+    plan = MatchPlan(identity=MatchId(0, number), game=name, options=options, seed=number, seats=seated)
     asyncio.run(play_all([plan], play, found.append, 1))
     return found
 
 
 def injected(
     name: str, options: dict[str, Any], acts: Sequence[str], fault: str, pid: Callable[[Any], int],
-    limit: tuple[ModuleType, str], limits: Limits | None = None,
+    limit: tuple[ModuleType, str], limits: Limits | None = None, seats: Sequence[str] = ("agent",),
 ) -> set[str]:  # fmt: skip
     """Play `TIMES` matches whose outside process, `pid` of the game, gets the fault, and return the failures' reasons.
 
@@ -100,7 +101,7 @@ def injected(
 
     kept = Kept()
     for number in range(TIMES):
-        kept.check(attempts(name, options, acts, number, before, harm), harmed)
+        kept.check(attempts(name, options, acts, number, before, harm, seats), harmed)
     return kept.reasons
 
 
