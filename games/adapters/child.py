@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from games.base import one_line
@@ -29,11 +30,18 @@ class ChildError(RuntimeError):
 class Child:
     """A child process that answers one request at a time, of any thread. It ends with this object or this process.
 
-    Raises ChildError if it cannot be started.
+    `surroundings` are added to its environment variables; `folder` is removed at its end. Raises ChildError if
+    the process cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], name: str, surroundings: Mapping[str, str] | None = None) -> None:
-        self.name = name
+    def __init__(
+        self,
+        command: Sequence[str],
+        name: str,
+        surroundings: Mapping[str, str] | None = None,
+        folder: TemporaryDirectory[str] | None = None,
+    ) -> None:
+        self.name, self._folder = name, folder
         self._lock = threading.Lock()
         self._forgotten: list[int] = []
         self.owner: int | None = None
@@ -86,8 +94,10 @@ class Child:
         self._forgotten.append(number)
 
     def close(self) -> None:
-        """End the process and all that it started in its session."""
+        """End the process and all that it started in its session, and remove its folder."""
         self._end()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _exchange(self, line: bytes, deadline: float) -> dict[str, Any]:
         entrance, exit_ = self._process.stdin, self._process.stdout

@@ -20,8 +20,8 @@ from arena.records import MatchRecord, Seating
 from games.contracts import Act, Game, MatchId, View
 from tests.factories.thorough import cases
 
-FAULTS = {"kill": (0, signal.SIGKILL), "hang": (-1, signal.SIGSTOP), "crash": (-1, signal.SIGABRT)}
-"""Which process of the tree gets which signal: the one that Arena started, or the last that it started in turn."""
+FAULTS = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "crash": signal.SIGABRT}
+"""Signals: `kill` goes to the process that Arena started, the others to the `inner` one that does the work."""
 TIMES = cases(2, 50)
 """Injections of each fault."""
 
@@ -78,11 +78,12 @@ def attempts(
 def injected(
     name: str, options: dict[str, Any], acts: Sequence[str], fault: str, pid: Callable[[Any], int],
     limit: tuple[ModuleType, str], limits: Limits | None = None, seats: Sequence[str] = ("agent",),
+    inner: Callable[[list[psutil.Process]], psutil.Process] = lambda tree: tree[-1],
 ) -> set[str]:  # fmt: skip
     """Play `TIMES` matches whose outside process, `pid` of the game, gets the fault, and return the failures' reasons.
 
     Asserts that every match fails once, is played again to its end, and leaves no process, file or thread behind.
-    `limit` is the module's time limit of an answer, which is 1 s while a process hangs, unless `limits` are given: then
+    `inner` chooses the process that hangs or crashes in the tree of processes. `limit` is the module's time limit of an answer, which is 1 s while a process hangs, unless `limits` are given: then
     those apply to the first attempt.
     """
     patient, harmed = getattr(*limit), list[psutil.Process]()
@@ -94,10 +95,9 @@ def injected(
     def harm(game: Any) -> None:
         root = psutil.Process(pid(game))
         harmed[:] = [root, *root.children(recursive=True)]
-        which, how = FAULTS[fault]
         if fault == "hang" and limits is None:
             setattr(*limit, 1.0)
-        harmed[which].send_signal(how)
+        (harmed[0] if fault == "kill" else inner(harmed)).send_signal(FAULTS[fault])
 
     kept = Kept()
     for number in range(TIMES):

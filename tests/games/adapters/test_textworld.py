@@ -204,7 +204,7 @@ def test_a_match_whose_game_is_not_made_is_played_again(
         child = popen(*args, **options)
         children[:] = [psutil.Process(child.pid)]
         if first:
-            child.send_signal(FAULTS[fault][1])
+            child.send_signal(FAULTS[fault])
         return child
 
     def before(is_first: bool) -> Limits:
