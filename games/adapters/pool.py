@@ -51,9 +51,12 @@ class Pool:
                 self._held, self._idle, self._busy, self._process = {}, [], set(), os.getpid()
             held = self._held.pop(key, None)
             if held is not None and not held.is_alive:
+                held.close()  # and with it what the process had started, such as a browser
                 raise ChildError("the process has ended")
             while held is None:
-                self._idle = [machine for machine in self._idle if machine.is_alive]
+                for machine in [each for each in self._idle if not each.is_alive]:
+                    machine.close()
+                    self._idle.remove(machine)
                 rested = next((other for other in self._held if other not in self._busy), None)
                 if self._idle:
                     machine = self._idle.pop()
@@ -84,10 +87,10 @@ class Pool:
         with self._changed:
             machine = self._held.pop(key, None)
             self._busy.discard(key)
-            if machine is not None and machine.owner is not None:
-                machine.close()
-            elif machine is not None and machine.is_alive:
+            if machine is not None and machine.is_alive and machine.owner is None:
                 self._idle.append(machine)
+            elif machine is not None:
+                machine.close()
             self._changed.notify()
 
     @property

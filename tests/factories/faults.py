@@ -83,8 +83,8 @@ def injected(
     """Play `TIMES` matches whose outside process, `pid` of the game, gets the fault, and return the failures' reasons.
 
     Asserts that every match fails once, is played again to its end, and leaves no process, file or thread behind.
-    `inner` chooses the process that hangs or crashes in the tree of processes. `limit` is the module's time limit of an answer, which is 1 s while a process hangs, unless `limits` are given: then
-    those apply to the first attempt.
+    `inner` chooses the process that hangs or crashes in the tree of processes. `limit` is the module's time limit of an
+    answer, which is 1 s while a process hangs, unless `limits` are given: then those apply to the first attempt.
     """
     patient, harmed = getattr(*limit), list[psutil.Process]()
 
