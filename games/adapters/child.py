@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from games.base import one_line
@@ -29,13 +30,22 @@ class ChildError(RuntimeError):
 class Child:
     """A child process that answers one request at a time, of any thread. It ends with this object or this process.
 
-    Raises ChildError if it cannot be started.
+    `surroundings` are added to its environment variables; `folder` is removed at its end. Raises ChildError if
+    the process cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], name: str, surroundings: Mapping[str, str] | None = None) -> None:
-        self.name = name
+    def __init__(
+        self,
+        command: Sequence[str],
+        name: str,
+        surroundings: Mapping[str, str] | None = None,
+        folder: TemporaryDirectory[str] | None = None,
+    ) -> None:
+        self.name, self._folder = name, folder
         self._lock = threading.Lock()
         self._forgotten: list[int] = []
+        self.owner: int | None = None
+        """What the request that waits for an answer is for: its `rollout` number, or 0; None between requests."""
         self._buffer = b""
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         outside = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
@@ -65,6 +75,7 @@ class Child:
         """
         with self._lock:
             dropped, self._forgotten = self._forgotten, []
+            self.owner = int(request.get("rollout", 0))
             try:
                 answer = self._exchange(
                     json.dumps({**request, "drop": dropped}).encode() + b"\n", time.monotonic() + seconds
@@ -72,6 +83,8 @@ class Child:
             except (OSError, ValueError, TimeoutError) as error:
                 self.close()
                 raise ChildError(f"{self.name}: {one_line(str(error), 300) or 'the process has ended'}") from None
+            finally:
+                self.owner = None
         if "error" in answer:
             raise ChildError(one_line(str(answer["error"]), 400))
         return answer
@@ -81,8 +94,10 @@ class Child:
         self._forgotten.append(number)
 
     def close(self) -> None:
-        """End the process and all that it started in its session."""
+        """End the process and all that it started in its session, and remove its folder."""
         self._end()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _exchange(self, line: bytes, deadline: float) -> dict[str, Any]:
         entrance, exit_ = self._process.stdin, self._process.stdout

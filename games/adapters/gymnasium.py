@@ -87,11 +87,15 @@ class GymnasiumGame(ForeignGame):
         self.ansi, self.max_turns = ansi, whole_number("max_turns", max_turns, least=1, most=MOST_TURNS)
         super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
         self._start(OwnRandom(np.random.default_rng(0)), 0)
-        self.words = self._action_words(acts)
-        self._require_text()
+        try:
+            self.words = self._action_words(acts)
+            self._require_text()
+        finally:
+            self.close()
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Create and reset a new environment with a seed from `rng`, and show the first observation."""
+        self.close()
         self._seed, self._origin = int(rng.integers(2**31)), OwnRandom(rng)
         self._history: list[Any] = []
         self._paid_so_far = 0.0
@@ -137,6 +141,7 @@ class GymnasiumGame(ForeignGame):
         self.tell(self._observation_text(observation, info))
         if is_over or is_cut or self.turns + 1 >= self.max_turns:
             self.end("over" if is_over else "turns", "The match is over.")
+            self.close()
         return word
 
     def figures(self) -> dict[str, float | bool | str]:
@@ -145,14 +150,27 @@ class GymnasiumGame(ForeignGame):
 
     def copied(self) -> Any:
         """Return a copy of the environment, by `deepcopy` or, if that would lose its state, by replaying the match."""
+        if self.env is None:
+            return None
         if not _rebuilt_by_deepcopy(self.env):
             try:
                 return copy.deepcopy(self.env)
             except Exception:  # noqa: BLE001 environments hold files, processes and C objects
                 pass
         twin = copy.copy(self)
+        twin.env = None  # which this game goes on using
         twin._replay()
         return twin.env
+
+    def close(self) -> None:
+        """Close the environment. What it raises counts among the `faults`."""
+        env, self.env = self.env, None
+        if env is not None:
+            try:
+                with self._random.lent():
+                    env.close()
+            except Exception as error:  # noqa: BLE001 environments of others fail in any way
+                self.fault(error)
 
     def _make(self) -> Any:
         """Create the environment, not yet reset."""
@@ -206,6 +224,7 @@ class GymnasiumGame(ForeignGame):
                 self.env = self._make()
                 observation, info = self.env.reset(seed=seed)
         except Exception as error:  # noqa: BLE001 an environment may refuse its settings in any way
+            self.close()
             why = one_line(f"{type(error).__name__}: {error}")
             raise ValueError(f"{self.library} cannot make {self.title}: {why}") from None
         return observation, info
@@ -218,6 +237,7 @@ class GymnasiumGame(ForeignGame):
     def _replay(self) -> None:
         """Replace the environment by a new one, and repeat this match's acts there."""
         mask = self._mask
+        self.close()
         self._start(self._origin, self._seed)
         for action in self._history:
             self._step(action)

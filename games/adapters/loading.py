@@ -4,6 +4,7 @@ openspiel:oh_hell(players=4)    pettingzoo:connect_four_v3    textarena:TicTacTo
 minigrid:DoorKey-5x5-v0         babyai:GoToLocal-v0             textworld:coin_collector(level=5)
 gymnasium:FrozenLake-v1         gem:game:Minesweeper-v0-easy    overcooked:cramped_room
 scienceworld:boil               verifiers:wordle                openenv:http://127.0.0.1:8000
+tau2:airline                    miniwob:click-button
 path/to/file.py:ClassName       the name of an entry point of group `arena.games`
 """
 
@@ -51,6 +52,8 @@ LIBRARIES = {
         "games.adapters.scienceworld_worlds:find_tasks",
     ),
     "verifiers": ("games.adapters.verifiers:Verifiers", "env", "games.adapters.verifiers:parse_name"),
+    "miniwob": ("games.adapters.miniwob:MiniWob", "env", "games.adapters.miniwob:find_task"),
+    "tau2": ("games.adapters.tau2:Tau2", "domain", "games.adapters.tau2:find_domain"),
     "overcooked": ("games.adapters.overcooked:Overcooked", "env", "games.adapters.overcooked:find_kitchen"),
 }
 

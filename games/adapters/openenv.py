@@ -14,7 +14,16 @@ import numpy as np
 
 from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
 from games.adapters.modules import require_admitted
-from games.adapters.openenv_server import HERE, PYTHON, Refused, ServerError, Session, begin_session, is_url, server
+from games.adapters.openenv_server import (
+    HERE,
+    PYTHON,
+    Refused,
+    ServerError,
+    Session,
+    action_schema,
+    begin_session,
+    is_url,
+)
 from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
 from games.untrusted_json import DECODER, is_too_deep
 
@@ -76,7 +85,7 @@ class OpenEnv(ForeignGame):
         check_name(env)
         super().__init__(env, self.seats, **options)
         try:
-            schema = server(env).schema()
+            schema = action_schema(env)
         except ServerError as error:
             raise ValueError(f"openenv:{env} cannot be played: {error}") from None
         fields = schema.get("properties", {})

@@ -23,7 +23,10 @@ from games.base import one_line
 
 PYTHON = "ARENA_OPENENV_PYTHON"
 """Environment variable with the Python that has openenv-core, if it is not Arena's own."""
-START_SECONDS, STEP_SECONDS = 120.0, 120.0
+START_SECONDS, STEP_SECONDS = 120.0, 100.0
+ENDING_SECONDS = 1.0
+OPEN_SECONDS = 60.0
+"""Limit of a new session's handshake."""
 LONGEST = 32 << 20
 """Maximum bytes of a message."""
 MOST_PROCESSES = 8
@@ -48,21 +51,23 @@ class Session:
 
     def __init__(self, server: Server) -> None:
         client = importlib.import_module("websockets.sync.client")
-        self.server = server
+        self.server, self._waits = server, False
         try:
             if server.path:
                 self._socket = client.unix_connect(
-                    server.path, "ws://localhost/ws", max_size=LONGEST, open_timeout=20, ping_interval=None
+                    server.path, "ws://localhost/ws", max_size=LONGEST, open_timeout=OPEN_SECONDS, ping_interval=None
                 )
             else:
                 self._socket = client.connect(
-                    server.socket_url, max_size=LONGEST, open_timeout=20, ping_interval=None, proxy=None
+                    server.socket_url, max_size=LONGEST, open_timeout=OPEN_SECONDS, ping_interval=None, proxy=None
                 )
         except Exception as error:  # noqa: BLE001 sockets and handshakes fail in many ways
+            server.close()  # a process that does not answer: the next session starts another
             raise ServerError(f"{server.name} cannot be reached: {one_line(str(error))}") from None
 
     def ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a message. Raises Refused for an error, and ServerError if none comes in time."""
+        self._waits = True
         try:
             with contextlib.suppress(_closed()):  # a full server says so and closes; what it said can still be read
                 self._socket.send(json.dumps({"type": kind, "data": data}))
@@ -78,11 +83,16 @@ class Session:
             self.server.close()
             raise ServerError(f"{self.server.name} gave no answer within {STEP_SECONDS:g} s") from None
         except Exception as error:  # noqa: BLE001 a server may end, or answer anything
+            self.server.await_end()
             raise ServerError(f"{self.server.name} failed: {one_line(f'{type(error).__name__}: {error}')}") from None
+        finally:
+            self._waits = False
         return dict(found)
 
     def close(self) -> None:
-        """End the session, without waiting for the server."""
+        """End the session; and the server if it has yet to answer, as after a turn's time limit."""
+        if self._waits:
+            self.server.close()
         with contextlib.suppress(Exception):
             self._socket.close_timeout = 0.5
             self._socket.close()
@@ -144,6 +154,12 @@ class Server:
                 f"{self.name} does not describe its actions: {one_line(f'{type(error).__name__}: {error}')}"
             ) from None
 
+    def await_end(self) -> None:
+        """Wait for a moment whether the process is ending, so that no further session is begun there."""
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(ENDING_SECONDS)
+
     def close(self) -> None:
         """End the process, if there is one."""
         if self._process is not None:
@@ -199,6 +215,7 @@ class _Unix(http.client.HTTPConnection):
 
 
 _SERVERS: dict[tuple[int, str], list[Server]] = {}
+_SCHEMAS: dict[tuple[str | None, str], dict[str, Any]] = {}
 _STARTING = threading.Lock()
 
 
@@ -206,6 +223,17 @@ def server(env: str) -> Server:
     """Return the first living server of an environment, started now if there is none. Raises ServerError."""
     with _STARTING:
         return _living(env)[0]
+
+
+def action_schema(env: str) -> dict[str, Any]:
+    """Return the JSON schema of an environment's actions; for an application of ours as its first server told it.
+
+    So a game can be made while its server dies, and only the match fails. Raises ServerError.
+    """
+    key = os.environ.get(PYTHON), env
+    if key not in _SCHEMAS or is_url(env):
+        _SCHEMAS[key] = server(env).schema()
+    return _SCHEMAS[key]
 
 
 def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:

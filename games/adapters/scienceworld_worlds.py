@@ -1,31 +1,25 @@
-"""Worlds of ScienceWorld, and the pool of Java machines in which they live.
-
-There are at most `MOST` machines, of about 0.4 GB each. A world that needs one when all are taken gets that of the
-world that was unused the longest, which is rebuilt from its acts at its next step. So no match waits for
-another to end.
-"""
+"""Worlds of ScienceWorld, in a pool of at most eight Java machines of about 0.4 GB each."""
 
 from __future__ import annotations
 
 import difflib
 import functools
 import importlib
-import os
 import shutil
 import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from games.adapters import scienceworld_child
-from games.adapters.child import Child, ChildError
+from games.adapters.child import Child
+from games.adapters.pool import Pool
 from games.base import one_line
 
 MOST = 8
 """Java machines at once in this process."""
-SECONDS = 180.0
-"""Limit of a request, of which loading with a solution takes up to 16 s."""
+SECONDS = 100.0
+"""Limit of a request, below that of a turn. Loading with a solution takes up to 16 s."""
 JAVA = "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockExperimentalVMOptions -XX:hashCode=2"
 """Options of Java: bounded memory, and hash codes that keep objects in the same order at every load."""
 ALL = "all"
@@ -95,93 +89,13 @@ class World:
         self.close()
 
 
-class _Lent:
-    """Context in which a world has a machine that nobody takes from it."""
-
-    def __init__(self, pool: Pool, world: World) -> None:
-        self.pool, self.world = pool, world
-
-    def __enter__(self) -> tuple[Child, bool]:
-        self.machine, is_new = self.pool.take(id(self.world))
-        return self.machine, is_new
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:  # its Java machine may be gone, or half-way through an act
-            self.machine.close()
-        self.pool.rest(id(self.world))
-
-
-class Pool:
-    """Machines by the worlds that use them, longest unused first, and idle ones."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._held: dict[int, Child] = {}
-        self._idle: list[Child] = []
-        self._busy: set[int] = set()
-        self._process = os.getpid()
-
-    def lent(self, world: World) -> _Lent:
-        """Return a context that yields the world's machine, and whether it has yet to be loaded."""
-        return _Lent(self, world)
-
-    def take(self, key: int) -> tuple[Child, bool]:
-        """Return a machine for a world, and whether another world was in it before. Raises ChildError."""
-        with self._changed:
-            if self._process != os.getpid():  # a fork: those machines are the parent's
-                self._held, self._idle, self._busy, self._process = {}, [], set(), os.getpid()
-            held = self._held.pop(key, None)
-            if held is not None and not held.is_alive:
-                raise ChildError("the process of ScienceWorld has ended")
-            while held is None:
-                self._idle = [machine for machine in self._idle if machine.is_alive]
-                rested = next((other for other in self._held if other not in self._busy), None)
-                if self._idle:
-                    machine = self._idle.pop()
-                elif len(self._held) < MOST:
-                    machine = _start_process()
-                elif rested is not None:
-                    machine = self._held.pop(rested)
-                else:
-                    self._changed.wait()
-                    continue
-                self._held[key] = machine
-                self._busy.add(key)
-                return machine, True
-            self._held[key] = held
-            self._busy.add(key)
-            return held, False
-
-    def rest(self, key: int) -> None:
-        """Mark a world as unused; its machine may be taken."""
-        with self._changed:
-            self._busy.discard(key)
-            self._changed.notify()
-
-    def release(self, key: int) -> None:
-        """Make a world's machine idle, if it has one."""
-        if key not in self._held:
-            return
-        with self._changed:
-            machine = self._held.pop(key, None)
-            self._busy.discard(key)
-            if machine is not None and machine.is_alive:
-                self._idle.append(machine)
-            self._changed.notify()
-
-    @property
-    def machines(self) -> list[Child]:
-        """All living machines."""
-        return [machine for machine in (*self._held.values(), *self._idle) if machine.is_alive]
-
-
-POOL = Pool()
-
-
 def _start_process() -> Child:
     """Return a new process; its Java machine starts with the first request."""
     command = [sys.executable, "-P", str(Path(scienceworld_child.__file__))]
     return Child(command, "the process of ScienceWorld", {"JAVA_TOOL_OPTIONS": JAVA})
+
+
+POOL = Pool(_start_process, MOST)
 
 
 @functools.lru_cache(maxsize=64)

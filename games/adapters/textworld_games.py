@@ -27,8 +27,8 @@ from games.adapters.named import Setting, split_settings
 from games.base import flag, one_line, whole_number
 from games.slow import slowly
 
-SECONDS = 300.0
-"""Wall-clock limit for making one game."""
+SECONDS = 100.0
+"""Wall-clock limit for making one game, below that of a turn."""
 KEPT = 500
 """Number of games in the cache folder, about 0.4 MB each. Beyond it, games unused for an hour are removed."""
 HOUR = 3600.0

@@ -68,6 +68,8 @@ def start_process(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str
     with _STARTING:
         child = _CHILDREN.get(key)
         if child is None or not child.is_alive:
+            if child is not None:
+                child.close()  # and with it what the process had started
             child = Child([python, "-P", str(Path(verifiers_child.__file__))], f"the process of verifiers:{id}")
             _SIZES[key] = child.ask({"load": id, "settings": dict(settings)}, START_SECONDS)
             _CHILDREN[key] = child
@@ -112,8 +114,10 @@ class Rollout:
         return answer
 
     def drop(self) -> None:
-        """Let the process forget the rollout."""
-        if not self.is_over and self.child.is_alive:
+        """Let the process forget the rollout; end it if it has yet to answer, as after a turn's time limit."""
+        if self.child.owner == self.number:
+            self.child.close()
+        elif not self.is_over and self.child.is_alive:
             self.is_over = True
             self.child.forget(self.number)
 
@@ -176,12 +180,8 @@ class Verifiers(ForeignGame):
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return the environment's system prompt as `prompt`, and its `tools`, if there are such."""
-        tools = [f"{tool['name']}: {tool['description']}" for tool in self._tools]
-        signatures = [
-            f"{tool['name']}({', '.join(_parameters(tool))}): {one_line(tool['description'])}" for tool in self._tools
-        ]
         told = {"prompt": self._prompt} if self._prompt else {}
-        return {**told, "tools": "\n".join(signatures)} if tools else told
+        return {**told, "tools": signatures(self._tools)} if self._tools else told
 
     def definitions(self, seat: str) -> list[dict[str, Any]]:
         """Return the tools' definitions, as in OpenAI's API."""
@@ -239,6 +239,13 @@ class Verifiers(ForeignGame):
     def _numbered(self, name: str, given: Mapping[str, Any]) -> dict[str, str]:
         self._calls += 1
         return {"id": f"call_{self._calls}", "name": name, "arguments": json.dumps(given)}
+
+
+def signatures(tools: Sequence[Mapping[str, Any]]) -> str:
+    """Return tools as text, one a line, by their names, parameters and descriptions."""
+    return "\n".join(
+        f"{tool['name']}({', '.join(_parameters(tool))}): {one_line(tool['description'])}" for tool in tools
+    )
 
 
 def _parameters(tool: Mapping[str, Any]) -> list[str]:

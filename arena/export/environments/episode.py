@@ -28,7 +28,7 @@ from games.contracts import ILLEGAL, MOST_TURNS, Game, MatchId
 
 MOST_DEALS = 100
 """Maximum number of matches dealt to find one in which the learner has a turn."""
-_GAME_LOCK = threading.RLock()
+GAME_LOCK = threading.RLock()
 """Held while a game is created or steps: some games use the global random state, and servers step in threads."""
 
 
@@ -78,6 +78,16 @@ class EncodedImage(NamedTuple):
         return f"data:{self.media};base64,{b64encode(self.data).decode()}"
 
 
+@contextmanager
+def exclusive(game: Game) -> Iterator[None]:
+    """Exclude other matches while this game is reset or steps, unless it may wait for another process."""
+    if isinstance(game, Blocks) and game.blocks:
+        yield
+        return
+    with GAME_LOCK:
+        yield
+
+
 class Episode:
     """Match in which the learner plays one seat. `act` also plays the other seats, up to the learner's next turn.
 
@@ -86,7 +96,7 @@ class Episode:
     """
 
     def __init__(self, task: Task, seed: int) -> None:
-        with _GAME_LOCK:
+        with GAME_LOCK:
             self.game, self.seat = task.make(), task.seat
         names = list(self.game.possible_agents)
         seats = dict.fromkeys(names, Seating.of("brain", task.against, None))
@@ -100,7 +110,7 @@ class Episode:
         self.seed, self.turns, self.penalty, self.text = seed, 0, 0.0, ""
         self.images: tuple[EncodedImage, ...] = ()
         """Images of the observation, in the order of their placeholders in `text`."""
-        with self._lock():
+        with exclusive(self.game):
             self.game.reset(seed=seed)
             self._advance()
 
@@ -144,7 +154,7 @@ class Episode:
         if self.done:
             raise RuntimeError("the match is over: reset first")
         before = self.reward
-        with self._lock():
+        with exclusive(self.game):
             self._step(clean_text(text))
             self._advance()
         return self.reward - before
@@ -164,15 +174,6 @@ class Episode:
         report = self.game.report() if self.done else {}
         valid = self.game.infos[self.seat].get("valid")
         return {"seed": self.seed, "legal": self.legal, "valid": valid, "payoff": self.payoff, "report": report}
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Exclude other matches while this one steps, unless its game may wait for another process."""
-        if isinstance(self.game, Blocks) and self.game.blocks:
-            yield
-            return
-        with _GAME_LOCK:
-            yield
 
     def _advance(self) -> None:
         """Play the other seats up to the learner's turn or the end of the match, then update the observation."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import textarena
 
-from arena.export.environments.episode import Task
+from arena.export.environments.episode import GAME_LOCK, Task, exclusive
 from arena.export.environments.names import slug
 from arena.export.environments.observation import FactMemory, indent, legal_lines
 from arena.plain import clean_text
@@ -26,7 +26,8 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
     """
 
     def __init__(self, game: str, options: Mapping[str, Any] | None = None) -> None:
-        self.game: Game = Task(game, options or {}).make()
+        with GAME_LOCK:
+            self.game: Game = Task(game, options or {}).make()
         self.seats = list(self.game.possible_agents)
 
     def reset(self, num_players: int, seed: int | None = None) -> None:
@@ -41,8 +42,9 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
         self.state.standard_resets(game_state={}, role_mapping=dict(names), secret_roles=names)
         self._facts = {seat: FactMemory() for seat in self.seats}
         self._penalties = dict.fromkeys(self.seats, 0.0)
-        self.game.reset(seed=seed)
-        self._observe_next()
+        with exclusive(self.game):
+            self.game.reset(seed=seed)
+            self._observe_next()
 
     def step(self, action: str) -> tuple[bool, dict[str, Any]]:
         """Play the current player's act and return whether the match is over, and the act's validity. Never raises."""
@@ -50,14 +52,16 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
             return True, {}
         player = self.state.current_player_id
         seat = self.seats[player]
-        self.game.step(clean_text(action))
+        with exclusive(self.game):
+            self.game.step(clean_text(action))
         for name in self.seats:
             self._penalties[name] += self.game.infos[name].get("rewards", {}).get(ILLEGAL, 0.0)
         valid = bool(self.game.infos[seat].get("valid"))
         self.state.game_info[player]["turn_count"] += 1
         self.state.game_info[player]["invalid_move"] |= not valid
         self.state.step_info = {"valid": valid}
-        self._observe_next()
+        with exclusive(self.game):
+            self._observe_next()
         done, info = self.state.step()
         return done, info
 

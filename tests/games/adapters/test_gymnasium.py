@@ -177,3 +177,46 @@ def test_settings_in_a_name() -> None:
     for text in ("", "A(", "A)", "A(b)", "A(b=1,b=2)", "A(1=2)", "A(b=1)(c=2)", "(a=1)", "A(b=(1))"):
         with pytest.raises(ValueError, match="write"):
             split_settings(text)
+
+
+class Held(Odd):
+    """The same, which counts those that are open; closing it fails after "stuck"."""
+
+    opened: ClassVar[set[int]] = set()
+
+    def __init__(self, weight: float = 1.0) -> None:
+        super().__init__(weight)
+        self.opened.add(id(self))
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("holds a window")
+
+    def close(self) -> None:
+        self.opened.discard(id(self))
+        if "stuck" in self.said:
+            raise OSError("no window")
+
+
+gymnasium.register("ArenaHeld-v0", entry_point=Held)
+
+
+def test_environments_are_closed_after_trials_failures_and_matches() -> None:
+    game = games.make("gymnasium:ArenaHeld-v0")
+    assert not Held.opened, "the one that was made to see its spaces"
+    for seed in range(2):
+        game.reset(seed=seed)
+        assert len(Held.opened) == 1, "a match that was not ended is closed by the next"
+    game.step("a")
+    twin = game.clone()
+    assert len(Held.opened) == 2
+    twin.close()
+    game.step("fail")
+    assert len(Held.opened) == 1 and game.env.unwrapped.said == "nothinga", "the one that failed is closed"
+    game = started("gymnasium:ArenaHeld-v0")
+    game.step("end")
+    game.close()
+    assert game.ended and game.env is None and game.clone().ended and not game.faults
+    stuck = started("gymnasium:ArenaHeld-v0")
+    stuck.step("stuck")
+    stuck.close()
+    assert stuck.faults == ["OSError: no window"]

@@ -1,4 +1,4 @@
-"""The example of docs/new-adapter.md is an adapter that keeps its promises."""
+"""The example of docs/new-adapter.md, and an adapter that was written by that page, keep their promises."""
 
 from pathlib import Path
 
@@ -39,3 +39,16 @@ def test_the_example_is_played_in_words_and_pays_achievements(example: str) -> N
     game.reset(seed=1)
     game.step("fly")
     assert not game.infos["agent"]["valid"]
+
+
+@pytest.mark.slow
+def test_another_environment_needs_one_file() -> None:
+    pytest.importorskip("pygame")
+    name = f"{Path(__file__).with_name('pong_text.py')}:Pong"
+    findings = check(lambda: games.make(name, max_turns=12), seeds=1, acts=30)
+    assert {finding.name: finding.ok for finding in findings if not finding.ok} == {"secrets": None}, findings
+    game = games.make(name, max_turns=40)
+    game.reset(seed=1)
+    while not game.ended:
+        game.step("stay")
+    assert game.ended == "over" and game.payoffs()["left"] == game.payoffs()["right"] < 0, "a lost ball costs both"

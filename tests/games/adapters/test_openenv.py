@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 import games
+from arena.play.match import Limits
 from games.adapters import openenv_server
 from games.adapters.loading import forget, refuse
 from games.adapters.modules import run_apart
 from games.adapters.openenv import OpenEnv
 from games.adapters.openenv_server import PYTHON, ServerError
 from games.conformance.kit import check
+from tests.factories.faults import FAULTS, injected
 
 pytest.importorskip("websockets")
 has_openenv = bool(os.environ.get(PYTHON)) or importlib.util.find_spec("openenv") is not None
@@ -193,6 +195,29 @@ def test_a_server_that_dies_or_hangs_fails_the_match_and_is_replaced(
             break
         time.sleep(0.1)
     assert started().env.server.pid != pid and not _runs(pid)
+
+
+@needs_openenv
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_match_whose_server_fails_is_played_again(fault: str) -> None:
+    reasons = injected(
+        "openenv:counting:words", {"max_turns": 3}, ["go"], fault, lambda game: game.env.server.pid,
+        (openenv_server, "STEP_SECONDS"),
+    )  # fmt: skip
+    told = {"kill": "failed: Conn", "hang": "gave no answer within 1 s", "crash": "failed: Conn"}
+    assert all(told[fault] in reason for reason in reasons), reasons
+
+
+@needs_openenv
+@pytest.mark.slow
+def test_a_server_that_exceeds_a_turns_limit_is_ended() -> None:
+    reasons = injected(
+        "openenv:counting:words", {"max_turns": 3}, ["go"], "hang", lambda game: game.env.server.pid,
+        (openenv_server, "STEP_SECONDS"), Limits(turn_seconds=15.0),
+    )  # fmt: skip
+    assert len(reasons) == 1 and "turn time limit" in min(reasons)
 
 
 def _runs(pid: int) -> bool:

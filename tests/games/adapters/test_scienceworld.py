@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 import games
+from arena.play.match import Limits
 from games.adapters import scienceworld_worlds as worlds
 from games.adapters.child import ChildError
+from games.adapters.pool import Pool
 from games.adapters.scienceworld import ScienceWorld, clean_text
 from games.conformance.kit import check
 from games.contracts import View
+from tests.factories.faults import FAULTS, injected
 
 pytest.importorskip("scienceworld")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")]
@@ -106,8 +109,7 @@ def test_a_clone_needs_no_machine_until_it_is_played_and_goes_on_alone() -> None
 
 
 def test_more_worlds_than_machines_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worlds, "MOST", 2)
-    monkeypatch.setattr(worlds, "POOL", worlds.Pool())
+    monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 2))
     crowd = [started(seed=seed, listed=False) for seed in range(4)]
     alone = started(seed=0, listed=False)
     for _ in range(2):
@@ -120,7 +122,7 @@ def test_more_worlds_than_machines_take_turns(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_machine_that_is_killed_fails_the_match_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worlds, "POOL", worlds.Pool())
+    monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
     game = started(listed=False)
     (machine,) = worlds.POOL.machines
     javas = _children(machine.pid)
@@ -143,8 +145,31 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_match_whose_machine_fails_is_played_again(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
+    options = {"listed": False, "max_turns": 3}
+    reasons = injected(
+        PLANT, options, ["look around"], fault, lambda _: worlds.POOL.machines[0].pid, (worlds, "SECONDS")
+    )
+    told = {"kill": "has ended", "hang": "no answer in time", "crash": "Answer from Java side is empty"}
+    assert len(reasons) == 1 and told[fault] in min(reasons)
+    assert len(worlds.POOL.machines) == 1
+
+
+def test_a_machine_that_exceeds_a_turns_limit_is_ended_and_not_lent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
+    started(listed=False).close()
+    reasons = injected(
+        PLANT, {"listed": False, "max_turns": 3}, ["look around"], "hang", lambda _: worlds.POOL.machines[0].pid,
+        (worlds, "SECONDS"), Limits(turn_seconds=20.0),
+    )  # fmt: skip
+    assert len(reasons) == 1 and "turn time limit" in min(reasons)
+
+
 def test_a_machine_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worlds, "POOL", worlds.Pool())
+    monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
     game = started(listed=False)
     (machine,) = worlds.POOL.machines
     os.kill(_children(machine.pid)[0], signal.SIGSTOP)

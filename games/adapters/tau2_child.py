@@ -1,0 +1,137 @@
+"""Child process that holds the environments of a tau2 domain and scores its tasks, run by `games.adapters.tau2`.
+
+Answers each line of JSON with one: {load}, {rollout, task}, {rollout, reply}, {drop}. A reply is {by, text},
+{by, calls} or {by, text, end}, where `by` is "assistant" or "user". Imports no other module of Arena.
+"""
+
+import importlib
+import json
+import os
+import resource
+import sys
+import threading
+from queue import SimpleQueue
+from typing import Any
+
+MEMORY = 16 << 30
+GREETING = "Hi! How can I help you today?"
+"""First message of tau2's agents."""
+
+
+class Rollout:
+    """An environment in the task's initial state, and what was said and called there."""
+
+    def __init__(self, domain: str, task: Any) -> None:
+        registry = importlib.import_module("tau2.registry").registry
+        self.messages: list[Any] = []
+        self.domain, self.task, self.env = domain, task, registry.get_env_constructor(domain)()
+        start = task.initial_state
+        self.env.set_state(
+            getattr(start, "initialization_data", None),
+            getattr(start, "initialization_actions", None),
+            getattr(start, "message_history", None) or [],
+        )
+        kinds = importlib.import_module("tau2.data_model.message")
+        self.kinds = {"assistant": kinds.AssistantMessage, "user": kinds.UserMessage}
+        self.call = kinds.ToolCall
+        self.say("assistant", GREETING)
+
+    def say(self, by: str, text: str) -> None:
+        """Note a message of the agent or the customer."""
+        self.messages.append(self.kinds[by](role=by, content=text))
+
+    def use(self, by: str, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Do calls of tools and return their texts, with errors as tau2's agents read them."""
+        made = [self.call(requestor=by, **call) for call in calls]
+        self.messages.append(self.kinds[by](role=by, content=None, tool_calls=made))
+        answers = [self.env.get_response(call) for call in made]
+        self.messages += answers
+        return [{"text": str(answer.content), "error": bool(answer.error)} for answer in answers]
+
+    def score(self, end: str) -> dict[str, Any]:
+        """Return tau2's own reward for the conversation, and its parts."""
+        data = importlib.import_module("tau2.data_model.simulation")
+        evaluator = importlib.import_module("tau2.evaluator.evaluator")
+        run = data.SimulationRun(
+            id="arena", task_id=self.task.id, timestamp="", start_time="", end_time="", duration=0.0,
+            termination_reason=data.TerminationReason(end), messages=self.messages,
+        )  # fmt: skip
+        kind = evaluator.EvaluationType.ALL
+        found = evaluator.evaluate_simulation(run, self.task, kind, solo_mode=False, domain=self.domain)
+        parts = {getattr(name, "value", str(name)): value for name, value in (found.reward_breakdown or {}).items()}
+        return {"done": True, "reward": float(found.reward), "parts": parts}
+
+
+class Server:
+    """Request handler: the domain's tasks, and the rollouts by number."""
+
+    def __init__(self) -> None:
+        self.domain = ""
+        self.tasks: dict[str, Any] = {}
+        self.rollouts: dict[int, Rollout] = {}
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request."""
+        for number in asked.get("drop", ()):
+            self.rollouts.pop(number, None)
+        if "load" in asked:
+            return self.load(asked["load"])
+        number = asked["rollout"]
+        if "task" in asked:
+            self.rollouts[number] = Rollout(self.domain, self.tasks[asked["task"]])
+            return self.describe(self.tasks[asked["task"]])
+        rollout, reply = self.rollouts[number], asked["reply"]
+        if reply.get("calls"):
+            return {"answers": rollout.use(reply["by"], reply["calls"])}
+        if reply["text"]:
+            rollout.say(reply["by"], reply["text"])
+        return rollout.score(reply["end"]) if reply.get("end") else {}
+
+    def load(self, domain: str) -> dict[str, Any]:
+        """Load a domain and return its policy, tools and the ids of the tasks by split."""
+        registry = importlib.import_module("tau2.registry").registry
+        self.domain, env = domain, registry.get_env_constructor(domain)()
+        self.tasks = {task.id: task for task in registry.get_tasks_loader(domain)(None)}
+        told = [tool.openai_schema["function"] for tool in env.get_tools()]
+        own = [tool.openai_schema["function"] for tool in env.get_user_tools()] if env.user_tools else []
+        splits = registry.get_task_splits_loader(domain)()
+        return {"policy": env.get_policy(), "tools": {"assistant": told, "user": own}, "splits": splits}
+
+    @staticmethod
+    def describe(task: Any) -> dict[str, Any]:
+        """Return what the customer knows of a task, and the acts and facts of its solution."""
+        said, wanted = task.user_scenario.instructions, task.evaluation_criteria
+        parts = {"": said} if isinstance(said, str) else said.model_dump()
+        acts = [{"by": act.requestor, "name": act.name, "arguments": act.arguments} for act in wanted.actions or []]
+        return {
+            "persona": str(task.user_scenario.persona or ""),
+            "scenario": {name: str(text) for name, text in parts.items() if text and name != "domain"},
+            "solution": acts,
+            "facts": list(wanted.communicate_info or []),
+        }
+
+
+def main() -> None:
+    """Serve until standard input ends, which ends the process, and discard what tau2 prints."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else litellm asks a server for prices
+    out, requests, server = os.fdopen(os.dup(1), "w"), SimpleQueue[str](), Server()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def listen() -> None:
+        for line in sys.stdin:
+            requests.put(line)
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        try:
+            answer = server.answer(json.loads(requests.get()))
+        except Exception as error:  # noqa: BLE001 packages of others fail in any way
+            answer = {"error": f"{type(error).__name__}: {str(error)[:2000]}"}
+        print(json.dumps(answer), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
