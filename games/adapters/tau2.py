@@ -16,7 +16,7 @@ import numpy as np
 from games.adapters import tau2_child
 from games.adapters.child import Child, ChildError
 from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
-from games.adapters.verifiers import START_SECONDS, Rollout, read_calls, signatures
+from games.adapters.verifiers import START_SECONDS, Rollout, calls_in, signatures
 from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
 from games.contracts import TOOL, View
 
@@ -140,7 +140,7 @@ class Tau2(ForeignGame):
         text = harmless(act.encode("utf-8", "replace").decode("utf-8"))
         if not text.strip():
             raise IllegalAct("write a message or calls")
-        calls = read_calls(text) if self._domain["tools"][WHO[seat]] else []
+        calls = calls_in(text, tools) if (tools := self._domain["tools"][WHO[seat]]) else []
         end = "user_stop" if seat == CUSTOMER and not calls and any(mark in text for mark in ENDINGS) else ""
         end = end or ("max_steps" if self.turns + 1 >= self.max_turns else "")
         self._called = bool(calls)

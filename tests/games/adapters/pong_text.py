@@ -16,7 +16,7 @@ class Pong(ForeignGame):
 
     name, library, seats = "cooperative_pong", "PettingZoo", ("left", "right")
     metadata: ClassVar = {"name": "cooperative_pong_v0", "render_modes": ["ansi"]}
-    reward_parts: ClassVar = {"held": "the environment's reward for a ball that is still in play"}
+    reward_parts = {"held": "the environment's reward for a ball that is still in play"}
     stakes = 100.0
     cooperative = True
 
