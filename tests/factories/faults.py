@@ -52,7 +52,7 @@ class Harm(MatchControl):
 
 def attempts(
     name: str, options: dict[str, Any], acts: Sequence[str], number: int,
-    before: Callable[[bool], Limits] = lambda first: Limits(), harm: Callable[[Any], None] = lambda game: None,
+    before: Callable[[bool], Limits] = lambda first: Limits(), harm: Callable[[Game], None] = lambda game: None,
     seats: Sequence[str] = ("agent",),
 ) -> list[MatchRecord]:  # fmt: skip
     """Play a match, all seats by these acts, until it finishes, and return the records of all attempts.
@@ -62,7 +62,7 @@ def attempts(
     """
     found: list[MatchRecord] = []
 
-    def control(plan: MatchPlan, game: Any) -> list[MatchControl]:
+    def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
         return [] if plan.identity.attempt else [Harm(lambda: harm(game))]
 
     async def play(plan: MatchPlan) -> MatchRecord:
@@ -92,7 +92,7 @@ def injected(
         setattr(*limit, patient)
         return (limits if first else None) or Limits()
 
-    def harm(game: Any) -> None:
+    def harm(game: Game) -> None:
         root = psutil.Process(pid(game))
         harmed[:] = [root, *root.children(recursive=True)]
         if fault == "hang" and limits is None:
