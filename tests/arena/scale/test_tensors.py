@@ -1,4 +1,4 @@
-"""A checkpoint written in buckets is the folder that a process with the whole model writes. One rank, in this process."""
+"""A checkpoint written in buckets is the folder that one process with the whole model writes."""
 
 from pathlib import Path
 from typing import Any
@@ -96,14 +96,13 @@ def test_moments_are_written_and_restored_in_buckets(tmp_path: Path) -> None:
     found = RankTensors(rank.moments("p"), fetching(rank, "moments"))
     expected = dict(trainer.optimiser.moments.each())
     assert found.keys() == expected.keys() and any(value.any() for value in expected.values())
-    found.write(tmp_path / "optimizer.safetensors", {"steps": "1"})
-    assert all(
-        torch.equal(value, expected[name]) for name, value in load_file(tmp_path / "optimizer.safetensors").items()
-    )
+    file = tmp_path / "optimizer.safetensors"
+    found.write(file, {"steps": "1"})
+    assert all(torch.equal(value, expected[name]) for name, value in load_file(file).items())
 
     other, _ = added("nano")
-    layout, begin = Layout.in_file(tmp_path / "optimizer.safetensors")
-    data = np.frombuffer((tmp_path / "optimizer.safetensors").read_bytes()[begin:], np.uint8)
+    layout, begin = Layout.in_file(file)
+    data = np.frombuffer(file.read_bytes()[begin:], np.uint8)
     assert other.resume("p", trainer.state()) == trainer.state()
     for number in layout.buckets(40_000):
         other.restore("p", layout, number, data[number * 40_000 :][: layout.length(number, 40_000)])
