@@ -16,6 +16,7 @@ from agents.engines.base import Completion, Request
 from agents.engines.make import make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
+from agents.half import halve_linears
 from agents.policy import Bases, OnBase, load_module
 from agents.precision import Precision
 from agents.published import FolderWeights, Weights
@@ -111,11 +112,15 @@ class EngineHost:
         layout = incoming.learned
         if incoming.scale is None:
             if policy not in self._modules:
-                self._modules[policy] = await compute(load_module, incoming.folder, True, self.precision.bf16_weights)
+                self._modules[policy] = await compute(self._load, incoming.folder)
             parameters = dict(self._modules[policy].named_parameters())
             layout = Layout.of({spec.name: parameters[spec.name] for spec in layout.specs})
         self._incoming[policy] = incoming, layout
         return layout
+
+    def _load(self, folder: Path) -> Any:
+        module = load_module(folder, True, self.precision.bf16_weights)
+        return halve_linears(module) if self.precision.bf16_products else module
 
     async def receive(self, policy: str, version: int, link: Link) -> None:
         """Receive a version of a prepared policy by a broadcast and publish it in the engine.
