@@ -13,7 +13,7 @@ from agents.weights import base_folder
 from arena.scale.host import Incoming
 from arena.scale.layout import BUCKET, Layout
 from arena.scale.place import Place, Shipment
-from arena.scale.tensors import RankWeights
+from arena.scale.tensors import RankWeights, WeightsGone
 from arena.scale.transfer import Link, TransferFailed
 from arena.scale.worker import WorkerDied
 
@@ -33,7 +33,7 @@ class Broadcasts:
     async def send(self, policy: str, shipment: Shipment, places: Sequence[Place]) -> list[tuple[Place, WorkerDied]]:
         """Broadcast a version of a policy to these engines; return those that died or had to be killed.
 
-        Waits until the engines have answered the requests that they have. Raises RanksLost if the ranks are lost.
+        Waits until the engines have answered the requests that they have. Raises RanksLost, or WeightsGone.
         """
         waiting, dead = list(places), list[tuple[Place, WorkerDied]]()
         for place in waiting:
@@ -80,6 +80,8 @@ class Broadcasts:
                 place.has[policy] = shipment
                 place.torn.discard(policy)
 
+        if not weights.is_current():
+            raise WeightsGone(f"policy '{policy}' has learned since")
         receiving = asyncio.ensure_future(_each(members, receive))
         try:
             await weights.send(layouts[members[0]], link)

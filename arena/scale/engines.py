@@ -85,7 +85,14 @@ class ScaledEngine:
         self._published[policy] = shipment = Shipment(version, weights)
         if isinstance(weights, FolderWeights):
             await self._everywhere(lambda place: place.sync(self._published))
-            return
+        else:
+            await self._broadcast(policy, shipment)
+        self._changed.set()
+        for place in self._places:
+            self._watch(place)
+
+    async def _broadcast(self, policy: str, shipment: Shipment) -> None:
+        """Broadcast a version of a policy to every ready engine; others get it when they start."""
         async with AsyncExitStack() as stack:
             places = [place for place in self._places if place.ready]
             for place in places:
@@ -93,9 +100,6 @@ class ScaledEngine:
             due = [place for place in places if place.ready and place.has.get(policy) is not shipment]
             for place, error in await self._broadcasts.send(policy, shipment, due):
                 self._lost(place, error)
-        self._changed.set()
-        for place in self._places:
-            self._watch(place)
 
     async def _fetch(self, policy: str, shipment: Shipment, place: Place) -> None:
         """Broadcast a version of a policy to one engine. Raises WorkerDied if that fails."""
@@ -106,7 +110,12 @@ class ScaledEngine:
         """Free, in all engines, what the policy's next version rebuilds, and reset all counts of replacements."""
         for place in self._places:
             place.restarts = 0
-        await self._everywhere(lambda place: place.ask("release", policy))
+
+        async def release(place: Place) -> None:
+            if policy in place.has:
+                await place.ask("release", policy)
+
+        await self._everywhere(release)
 
     async def retire(self, policy: str) -> None:
         """Remove the policy from all engines."""

@@ -3,12 +3,13 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agents.engines.base import Completion, Request
 from arena.scale.host import Whereabouts
-from arena.scale.tensors import RankWeights
+from arena.scale.tensors import RankWeights, WeightsGone
 from arena.scale.worker import Worker, WorkerDied
 
 Asked = tuple[Request, asyncio.Future[Completion]]
@@ -34,7 +35,7 @@ class Place:
     index: int
     make: Callable[["Place"], Worker]
     fetch: Callable[[str, Shipment, "Place"], Awaitable[None]]
-    """Broadcast a version of a policy from the ranks to this engine. Raises WorkerDied if that fails."""
+    """Broadcast a version of a policy from the ranks to this engine. Raises WorkerDied or WeightsGone."""
     worker: Worker | None = None
     ready: bool = False
     """True if requests may be sent."""
@@ -92,7 +93,8 @@ class Place:
             while due := [n for n, one in published.items() if self.has.get(n) is not one and one.is_available]:
                 policy, shipment = due[0], published[due[0]]
                 if isinstance(shipment.weights, RankWeights):
-                    await self.fetch(policy, shipment, self)
+                    with suppress(WeightsGone):  # then it is no longer due
+                        await self.fetch(policy, shipment, self)
                 else:
                     await self.ask("publish", policy, *shipment, what=f"publish of {policy}")
                     self.has[policy] = shipment

@@ -22,6 +22,10 @@ Fetch = Callable[[Layout, int], Awaitable[np.ndarray]]
 """(layout, number of a bucket) -> its bytes from rank 0; all ranks compute it together."""
 
 
+class WeightsGone(Exception):
+    """Raised if the ranks no longer hold the weights: they have begun to learn on."""
+
+
 class RankTensors(RemoteTensors):
     """Tensors of a layout, fetched from the ranks. Read them in the layout's order: the last bucket is kept."""
 

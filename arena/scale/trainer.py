@@ -19,7 +19,7 @@ from arena.scale.layout import FILE_BUCKET, Layout
 from arena.scale.parcels import pack, scoring_parcel
 from arena.scale.rank import Form, Kind, Learner
 from arena.scale.ranks import Ranks
-from arena.scale.tensors import Fetch, RankTensors, RankWeights
+from arena.scale.tensors import Fetch, RankTensors, RankWeights, WeightsGone
 from arena.scale.transfer import Link
 
 
@@ -117,7 +117,7 @@ class ScaledTrainer:
 
     def _require(self, changes: int) -> None:
         if changes != self._changes:
-            raise RuntimeError(f"policy '{self.name}' has learned since: these weights are gone")
+            raise WeightsGone(f"policy '{self.name}' has learned since: these weights are gone")
 
     async def close(self) -> None:
         """Drop the policy from the ranks, unless they are lost. The ranks themselves keep running."""

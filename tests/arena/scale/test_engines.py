@@ -22,6 +22,7 @@ from agents.weights import load_model, resolve
 from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
 from tests.factories.requests import contexts, request
+from tests.factories.scaled import ragged
 from tests.factories.short_contexts import assert_full, short_nano, talk
 
 pytest.importorskip("ray")
@@ -50,7 +51,9 @@ class Served:
     def on_ranks(self, name: str, adapter: NewAdapter | None = None, stage: Any = 0) -> ScaledTrainer:
         """A policy that begins as nano, on the ranks."""
         policy = Policy.described(name, resolve("nano"), resolve("nano"), True, adapter)
-        return ScaledTrainer(self.ranks, policy, LearnSpec(zero_stage=stage), False)
+        return ScaledTrainer(
+            self.ranks, policy, LearnSpec(zero_stage=stage, gate_tolerance=1e9, regularisers={}), False
+        )
 
     async def open(self) -> None:
         self.watchdog = Watchdog(self.notes.append, SPEC.patience, SPEC.deadline)
@@ -175,6 +178,43 @@ def test_one_that_dies_takes_its_own_replies_and_comes_back_with_the_present_wei
             engine.forget(one.key)
         alike(await engine.generate(matches()), expected)
         assert [place.matches for place in engine._places] == [3, 3]
+
+    wait(die())
+
+
+def test_one_that_starts_while_the_ranks_learn_on_waits_for_the_next_version(served: Served) -> None:
+    """Meanwhile it serves what it can have, and the other serves the version that the ranks no longer hold."""
+
+    async def die() -> None:
+        engine, trainer, folder = served.engine, served.on_ranks("s"), FolderWeights(resolve("nano-3"))
+        await served.whole()
+        await engine.publish("s", 1, await trainer.weights())
+        await engine.publish("f", 0, folder)
+        await trainer.update(trainer.plan(ragged(1), np.random.default_rng(0)))
+        await served.signalled(0, signal.SIGKILL)
+        while all(place.ready for place in engine._places):
+            await asyncio.sleep(0.01)
+        await served.whole()
+        behind, other = engine._places
+        assert not behind.serves("s") and other.serves("s") and behind.serves("f") and behind.serves("p")
+        assert {one.version for one in await engine.generate(matches("s"))} == {1}
+        await engine.release("s")
+        for one in matches():
+            engine.forget(one.key)
+
+        await served.signalled(1, signal.SIGKILL)
+        while all(place.ready for place in engine._places):
+            await asyncio.sleep(0.01)
+        waiting = asyncio.ensure_future(engine.generate(matches("s")))
+        alike(await engine.generate(matches("f")), await alone(folder, matches("f"), 0))
+        await served.whole()
+        assert not waiting.done()
+        await engine.publish("s", 2, await trainer.weights())
+        assert {one.version for one in await waiting} == {2}
+        for one in matches():
+            engine.forget(one.key)
+        for policy in ("s", "f"):
+            await engine.retire(policy)
 
     wait(die())
 
