@@ -184,9 +184,10 @@ def test_one_that_dies_takes_its_own_replies_and_comes_back_with_the_present_wei
 
 def test_one_that_starts_while_the_ranks_learn_on_waits_for_the_next_version(served: Served) -> None:
     """Meanwhile it serves what it can have, and the other serves the version that the ranks no longer hold."""
+    trainer = served.on_ranks("s")
 
     async def die() -> None:
-        engine, trainer, folder = served.engine, served.on_ranks("s"), FolderWeights(resolve("nano-3"))
+        engine, folder = served.engine, FolderWeights(resolve("nano-3"))
         await served.whole()
         await engine.publish("s", 1, await trainer.weights())
         await engine.publish("f", 0, folder)
