@@ -5,13 +5,14 @@ repetition succeeds, so that no reply is of two versions; after several failures
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import TypeVar
 
 from agents.weights import base_folder
 from arena.scale.host import Incoming
-from arena.scale.layout import BUCKET, Layout
+from arena.scale.layout import BUCKET, SHARED_BUCKET, Layout
 from arena.scale.place import Place, Shipment
 from arena.scale.tensors import RankWeights, WeightsGone
 from arena.scale.transfer import Link, TransferFailed
@@ -38,10 +39,10 @@ class Broadcasts:
         waiting, dead = list(places), list[tuple[Place, WorkerDied]]()
         for place in waiting:
             place.torn.add(policy)
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             failed: list[tuple[Place, Exception]] = []
             if waiting:
-                failed = await self._try(policy, shipment, waiting)
+                failed = await self._try(policy, shipment, waiting, attempt == 0)
             dead += [(place, error) for place, error in failed if isinstance(error, WorkerDied)]
             waiting = [place for place, error in failed if not isinstance(error, WorkerDied)]
             for place, error in failed:
@@ -55,8 +56,13 @@ class Broadcasts:
             dead.append((place, WorkerDied(f"{place.name} got no weights in {ATTEMPTS} broadcasts")))
         return dead
 
-    async def _try(self, policy: str, shipment: Shipment, places: list[Place]) -> list[tuple[Place, Exception]]:
-        """Do one broadcast, and return the engines that did not get it, each with its error."""
+    async def _try(
+        self, policy: str, shipment: Shipment, places: list[Place], may_share: bool
+    ) -> list[tuple[Place, Exception]]:
+        """Do one broadcast, and return the engines that did not get it, each with its error.
+
+        Memory is shared only if all members are on one node, and `may_share`: containers may prevent it.
+        """
         weights: RankWeights = shipment.weights
         incoming = _incoming(weights)
 
@@ -69,7 +75,7 @@ class Broadcasts:
         members = list(layouts)
         if not members:
             return failed
-        link = await self._link(weights, members)
+        link = await self._link(weights, members, may_share)
 
         async def receive(place: Place) -> None:
             worker, where = place.worker, place.whereabouts
@@ -90,12 +96,15 @@ class Broadcasts:
             raise
         return failed + (await receiving)[1]
 
-    async def _link(self, weights: RankWeights, members: Sequence[Place]) -> Link:
+    async def _link(self, weights: RankWeights, members: Sequence[Place], may_share: bool) -> Link:
         """Return the link of rank 0 for a broadcast to these engines."""
         ranks, engines = weights.ranks.places, [place.whereabouts for place in members if place.whereabouts]
         nodes = {rank.node for rank in ranks} | {engine.node for engine in engines}
         address = LOOPBACK if len(nodes) == 1 else ranks[0].address
+        shares = may_share and len(nodes) == 1 and hasattr(os, "memfd_create")
         gpus = [ranks[0].gpu, *(one.gpu for one in engines)]
+        nccl = all(gpus) and len({*gpus}) == len(gpus)
+        shares = shares and not nccl
         return Link(
             key=f"broadcast-{next(self._numbers)}",
             address=address,
@@ -103,8 +112,9 @@ class Broadcasts:
             count=1 + len(members),
             timeout=2 * self._patience,  # the watchdog finds a stopped process before
             patience=self._deadline,
-            bucket=BUCKET,
-            nccl=all(gpus) and len({*gpus}) == len(gpus),
+            bucket=SHARED_BUCKET if shares else BUCKET,
+            shared=shares,
+            nccl=nccl,
             own=address,
         )
 

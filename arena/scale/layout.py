@@ -17,6 +17,8 @@ import torch
 
 BUCKET = 256 << 20
 """Bytes of a bucket on its way to engines."""
+SHARED_BUCKET = 32 << 20
+"""Bytes of each of the two buckets that processes on one machine share."""
 FILE_BUCKET = 64 << 20
 """Bytes of a bucket on its way to or from a file, which passes through the driver."""
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,

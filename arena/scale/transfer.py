@@ -4,6 +4,8 @@ Receivers meet the sender at its store and wait there until it begins. The sende
 only a receiver's own answer shows that it has everything.
 """
 
+import mmap
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +47,8 @@ class Link:
     """Maximum seconds that receivers wait until the sender begins."""
     bucket: int
     """Bytes of a bucket."""
+    shared: bool = False
+    """True if all members are on one machine and share the memory of two buckets."""
     nccl: bool = False
     """True if each member has a GPU of its own."""
     member: int = 0
@@ -76,19 +80,24 @@ def send(link: Link, meeting: Meeting, layout: Layout, whole: Whole) -> str:
 
     `whole` is called for all tensors in any case, because the other ranks wait there.
     """
-    failure, buffer = "", _buffer(layout, link)
-    group: _Group | None = None
+    failure, channel, descriptor = "", None, None
     try:
-        meeting.store.set(f"{link.key}/begins", "")
-        group = _Group(link, meeting.store)
-    except RuntimeError as error:  # all errors of torch.distributed are
+        if link.shared:
+            descriptor = os.memfd_create("arena-weights")
+            os.ftruncate(descriptor, 2 * link.bucket)
+        meeting.store.set(f"{link.key}/begins", f"/proc/{os.getpid()}/fd/{descriptor}")
+        channel = _Channel(link, meeting.store, layout, descriptor)
+    except (RuntimeError, OSError) as error:  # errors of torch.distributed are RuntimeErrors
         failure = first_line(error)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
     for number in layout.buckets(link.bucket):
-        bucket = buffer[: layout.length(number, link.bucket)]
-        layout.fill(number, link.bucket, whole, None if failure else bucket)
+        bucket = None if channel is None or failure else channel.bucket(number)
+        layout.fill(number, link.bucket, whole, bucket)
         try:
-            if group and not failure:
-                group.broadcast(bucket)
+            if channel and bucket is not None:
+                channel.exchange(bucket)
         except RuntimeError as error:
             failure = first_line(error)
     return failure
@@ -112,31 +121,47 @@ def await_sender(link: Link) -> Any:
 def receive(link: Link, store: Any, layout: Layout, write: Callable[[Slice, torch.Tensor], None]) -> None:
     """Receive the tensors of a layout, calling `write` with each slice and its values. Raises TransferFailed."""
     with _failing():
-        group, buffer = _Group(link, store), _buffer(layout, link)
+        descriptor = os.open(store.get(f"{link.key}/begins").decode(), os.O_RDWR) if link.shared else None
+        try:
+            channel = _Channel(link, store, layout, descriptor)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
     for number in layout.buckets(link.bucket):
-        bucket = buffer[: layout.length(number, link.bucket)]
+        bucket = channel.bucket(number)
         with _failing():
-            group.broadcast(bucket)
+            channel.exchange(bucket)
         for part in layout.slices(number, link.bucket):
             write(part, part.view(bucket))
 
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Convert errors of torch's collectives into TransferFailed."""
+    """Convert errors of torch's collectives, and of shared memory, into TransferFailed."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         raise TransferFailed(first_line(error)) from None
 
 
-class _Group:
-    """Process group of one broadcast."""
+class _Channel:
+    """One member's end of a broadcast: a process group, and memory for buckets.
 
-    def __init__(self, link: Link, store: Any) -> None:
+    On one machine all members map the same two buckets. The sender fills one while the receivers read the other, and
+    the group only keeps them in step.
+    """
+
+    def __init__(self, link: Link, store: Any, layout: Layout, descriptor: int | None) -> None:
+        """Map the buckets of `descriptor`, if given, and connect. Raises RuntimeError or OSError."""
         from torch import distributed
         from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
+        self._link, self._layout = link, layout
+        if descriptor is not None:
+            self._memory = torch.frombuffer(mmap.mmap(descriptor, 2 * link.bucket), dtype=torch.uint8)
+        else:
+            size, device = min(link.bucket, layout.total), "cuda" if link.nccl else "cpu"
+            self._memory = torch.empty(size, dtype=torch.uint8, device=device)
         timeout, own = timedelta(seconds=link.timeout), PrefixStore(link.key, store)
         store.set_timeout(min(timeout, CONNECT))
         self._options = distributed.BroadcastOptions()
@@ -153,16 +178,19 @@ class _Group:
             options._devices = [gloo.create_device(hostname=link.own)]
             self._group = gloo(own, link.member, link.count, options)
 
-    def broadcast(self, bucket: torch.Tensor) -> None:
+    def bucket(self, number: int) -> torch.Tensor:
+        """Return the memory of a bucket, which the next but one overwrites, or the next if memory is not shared."""
+        at = number % 2 * self._link.bucket if self._link.shared else 0
+        return self._memory[at : at + self._layout.length(number, self._link.bucket)]
+
+    def exchange(self, bucket: torch.Tensor) -> None:
         """Send or receive a bucket. Raises RuntimeError if a member is found to be gone, or after the timeout."""
+        if self._link.shared:
+            self._group.barrier().wait()
+            return
         self._group.broadcast([bucket], self._options).wait()
         if bucket.is_cuda:
             torch.cuda.synchronize(bucket.device)
-
-
-def _buffer(layout: Layout, link: Link) -> torch.Tensor:
-    """Return memory for one bucket after the other."""
-    return torch.empty(min(link.bucket, layout.total), dtype=torch.uint8, device="cuda" if link.nccl else "cpu")
 
 
 def gpu_of_this_process() -> str:

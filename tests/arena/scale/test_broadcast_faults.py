@@ -118,7 +118,8 @@ class Ordeal:
 
 @pytest.fixture
 def ordeal(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ordeal]:
-    monkeypatch.setattr(broadcasts, "BUCKET", 4096)
+    for bucket in ("BUCKET", "SHARED_BUCKET"):
+        monkeypatch.setattr(broadcasts, bucket, 4096)
     monkeypatch.setattr(rooms, "RESTARTS", 50)
     made = Ordeal(ranks, 7)
     wait(made.open())
@@ -152,7 +153,8 @@ def test_thirty_faults_in_the_middle_of_a_broadcast_mix_no_versions_and_lose_no_
 
 def test_a_rank_that_dies_in_the_middle_of_a_broadcast_ends_it(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run starts again then; meanwhile no engine serves half of a version."""
-    monkeypatch.setattr(broadcasts, "BUCKET", 4096)
+    for bucket in ("BUCKET", "SHARED_BUCKET"):
+        monkeypatch.setattr(broadcasts, bucket, 4096)
     started = asyncio.run(Ranks.start([{"num_cpus": 1}] * 2, timeout=20.0, start_timeout=300.0))
     made = Ordeal(started, 3)
 

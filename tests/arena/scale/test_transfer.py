@@ -80,9 +80,18 @@ def test_a_file_of_the_library_is_read_in_its_own_order(tmp_path: Path) -> None:
         assert torch.equal(part.view(data), held[part.spec.name].view(-1))
 
 
-def linked(count: int, work: Callable[[Link, int], Any], timeout: float = 5.0, patience: float = 5.0) -> list[Any]:
+SHARED = pytest.mark.parametrize("shared", [False, True], ids=["through sockets", "through shared memory"])
+
+
+def linked(
+    count: int,
+    work: Callable[[Link, int], Any],
+    timeout: float = 5.0,
+    patience: float = 5.0,
+    shared: bool = False,
+) -> list[Any]:
     """What each member of a broadcast returns or raises; member 0 is not asked to work."""
-    link = Link("one", LOOPBACK, meeting.port, count, timeout, patience, 64)
+    link = Link("one", LOOPBACK, meeting.port, count, timeout, patience, 64, shared)
     answers: list[Any] = [None] * count
 
     def run(member: int) -> None:
@@ -123,7 +132,8 @@ def received(link: Link, layout: Layout, stop: int = 1 << 30) -> dict[str, torch
     return there
 
 
-def test_receivers_get_the_senders_values_in_their_dtypes() -> None:
+@SHARED
+def test_receivers_get_the_senders_values_in_their_dtypes(shared: bool) -> None:
     """In the dtypes of the layout, which are those of the receivers: rounding is the sender's work."""
     held = tensors()
     layout = Layout.of({name: t.bfloat16() if name == "a" else t for name, t in held.items()})
@@ -133,7 +143,7 @@ def test_receivers_get_the_senders_values_in_their_dtypes() -> None:
             return received(link, layout)
         return send(link, meeting, layout, lambda name: nullcontext(held[name]))
 
-    told, *others = linked(3, work)
+    told, *others = linked(3, work, shared=shared)
     assert told == ""
     for there in others:
         assert torch.equal(there["a"], held["a"].bfloat16())
@@ -153,7 +163,8 @@ def test_a_sender_visits_every_tensor_although_nobody_comes(monkeypatch: pytest.
     assert told and seen == set(held)
 
 
-def test_a_receiver_that_leaves_is_noticed_by_the_others() -> None:
+@SHARED
+def test_a_receiver_that_leaves_is_noticed_by_the_others(shared: bool) -> None:
     """Those that have got everything may not notice; nobody waits for long."""
     held = {"x": torch.randn(4000)}
     layout = Layout.of(held)
@@ -163,7 +174,7 @@ def test_a_receiver_that_leaves_is_noticed_by_the_others() -> None:
             return received(link, layout, stop=3 if member == 1 else 1 << 30)
         return send(link, meeting, layout, lambda name: nullcontext(held[name]))
 
-    told, left, other = linked(3, work, timeout=2.0)
+    told, left, other = linked(3, work, timeout=2.0, shared=shared)
     assert isinstance(left, KeyError)
     assert told or isinstance(other, TransferFailed)
     assert isinstance(other, TransferFailed) or torch.equal(other["x"], held["x"])
