@@ -47,12 +47,12 @@ class Ranks:
         ranks = cls(actors, [], start_timeout)
         threads = [max(1, int(given.get("num_cpus") or 1)) for given in options]
         try:
-            ranks.places = await ranks._all("starting", "place", [()] * len(actors), first=start_timeout)
+            ranks.places = await ranks.ask_each("starting", "place", [()] * len(actors), first=start_timeout)
             alone = len({place.node for place in ranks.places}) == 1
             address = "127.0.0.1" if alone else ranks.places[0].address
             port = await actors[0].listen.remote(address)
             each = [(k, len(actors), address, port, timeout, own) for k, own in enumerate(threads)]
-            await ranks._all("meeting", "join", each, first=start_timeout)
+            await ranks.ask_each("meeting", "join", each, first=start_timeout)
         except BaseException:
             ranks.kill()
             raise
@@ -68,9 +68,9 @@ class Ranks:
         GateError and DivergedError are raised if all ranks raise them. Any other error kills the group. Raises
         RanksLost if a rank died or hangs, or if the group has ended.
         """
-        return await self._all(label, method, [given] * len(self.actors))
+        return await self.ask_each(label, method, [given] * len(self.actors))
 
-    async def _all(
+    async def ask_each(
         self, label: str, method: str, given: Sequence[tuple[Any, ...]], first: float | None = None
     ) -> list[Any]:
         """Do `ask` with separate arguments per rank. The first result must come within `first` seconds, if given."""
@@ -120,6 +120,15 @@ class Ranks:
             return RanksLost(f"{label}: {ranks} did not answer for {self.timeout:g} s")
         rank, error = next(iter(errors.items()))
         return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({_first_line(error)})")
+
+    async def meet(self, address: str) -> int:
+        """Return the port on this address at which rank 0 meets engines. Answers during an update, too."""
+        if self.lost:
+            raise self.lost
+        try:
+            return int(await self.actors[0].meet.remote(address))
+        except RayError as error:
+            raise RanksLost(f"meeting engines: rank 0 died ({_first_line(error)})") from None
 
     def kill(self) -> None:
         """Kill all ranks at once, even stopped processes. Later calls raise RanksLost."""

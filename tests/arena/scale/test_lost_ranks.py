@@ -17,7 +17,7 @@ import pytest
 from agents.packing import Pass
 from arena.errors import DivergedError, GateError, RanksLost
 from arena.learn.samples import Sample
-from tests.factories.scaled import Case, makers, ragged
+from tests.factories.scaled import Case, arrays, makers, ragged
 
 ray = pytest.importorskip("ray")
 
@@ -38,9 +38,9 @@ def two(cluster: None) -> Iterator[Ranks]:
 
 async def updated(trainer: Any, case: Case) -> tuple[Any, dict[str, float], Any]:
     """Weights before, an update's metrics, weights after."""
-    before = (await trainer.weights()).arrays
+    before = arrays(await trainer.weights())
     metrics = await trainer.update(trainer.plan(case.given(1), np.random.default_rng(0)))
-    return before, metrics, (await trainer.weights()).arrays
+    return before, metrics, arrays(await trainer.weights())
 
 
 def trainer_on(ranks: Ranks, case: Case, **rule: Any) -> Any:
