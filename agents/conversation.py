@@ -8,6 +8,7 @@ from typing import Any
 from agents.chat import ChatFrame
 from agents.chat_images import Content, keep_newest
 from agents.chat_parts import ACKNOWLEDGED
+from agents.errors import RoleError
 from agents.image_parts import inspect_image
 from agents.memory import plan
 from agents.pending_calls import PendingCalls
@@ -31,7 +32,12 @@ class Conversation:
     """
 
     def __init__(self, role: Role, frame: ChatFrame | None = None, picture: Picture | None = None) -> None:
-        """Begin a conversation. `picture` returns images' bytes; without it, messages have placeholder texts."""
+        """Begin a conversation. `picture` returns images' bytes; without it, messages have placeholder texts.
+
+        Raises RoleError if the role limits the tokens of images that an endpoint shows, which are not known.
+        """
+        if picture and role.images and role.images.tokens is not None:
+            raise RoleError(f"role {role.role}: images.tokens: an endpoint does not tell them: limit images by `keep`")
         self.role, self._picture = role, picture
         self._frame = frame if frame and role.reply.format == "native" and frame.tools else None
         self._calls = PendingCalls()
@@ -93,7 +99,8 @@ class Conversation:
         if self._picture is None:
             return chat
         contents: list[Content] = [message["content"] for message in chat]
-        kept = keep_newest(contents, self.role.images.keep) if self.role.images else contents
+        keep = self.role.images.keep if self.role.images else None
+        kept = contents if keep is None else keep_newest(contents, keep)
         return [
             {**message, "content": content if isinstance(content, str) else _parts(content, self._picture)}
             for message, content in zip(chat, kept, strict=True)

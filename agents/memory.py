@@ -5,6 +5,8 @@ system text, the examples and the remaining exchanges. A summary is an exchange 
 is asked for a summary, and the new stream contains only that. Source: SUPO (Lu et al. 2025).
 """
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -44,14 +46,29 @@ a summary."""
 
 
 class ImageMemory(BaseModel):
-    """A role's memory of images: a context has the newest `keep`, and placeholder texts in place of older ones.
+    """A role's memory of images: a context has the newest, and placeholder texts in place of older ones.
 
-    A model reads a new context whenever an image is replaced, because streams are append-only. Source: UI-TARS, UI-S1.
+    At most `keep` stay, and as many as have at most `tokens` tokens together. A model reads a new context whenever an
+    image is replaced, because streams are append-only. Source: UI-TARS, UI-S1.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    keep: Annotated[int, Field(ge=1, le=10_000)]
+    keep: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    tokens: Annotated[int, Field(ge=1, le=10**8)] | None = None
+
+    @model_validator(mode="after")
+    def _limited(self) -> Self:
+        if self.keep is None and self.tokens is None:
+            raise ValueError("images needs a limit: add `keep: 2` or `tokens: 512`")
+        return self
+
+    def kept(self, sizes: Sequence[int]) -> int:
+        """Return how many of the newest images stay, of images with these tokens, oldest first."""
+        most = len(sizes) if self.keep is None else min(self.keep, len(sizes))
+        if self.tokens is None:
+            return most
+        return sum(used <= self.tokens for used in accumulate(sizes[::-1][:most]))
 
 
 def plan(memory: Memory, taken: int) -> int | None:

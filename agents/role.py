@@ -43,7 +43,7 @@ TURN_VARIABLES = (*SYSTEM_VARIABLES, "messages", "turn_number", "legal", "first"
 DEFAULT_TURN = "{% for m in messages %}\n{{ m.sender }}: {{ m.text }}\n{% endfor %}"
 
 SELECTIONS = ("cautious", "votes", "search")
-"""Settings of `sampling` that keep one of several samples."""
+"""Settings of `sampling` that select among several samples."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
@@ -101,11 +101,11 @@ class Search(Part):
     """Settings of a search for a successful match (`arena.play.best_first`) in games that hide nothing."""
 
     order: Literal["best_first", "sample"] = "best_first"
-    """`best_first` expands the likeliest path; `sample` plays whole matches, one after the other."""
+    """`best_first` expands the likeliest path; `sample` plays whole matches, `width` at a time."""
     nodes: Annotated[int, Field(ge=1, le=100_000)] = 64
     """Number of replies sampled in a match."""
     width: Annotated[int, Field(ge=1, le=1_000)] = 8
-    """Number of replies sampled at each expanded state; for `sample` the number of matches played at once."""
+    """Number of replies sampled at each expanded state; for `sample` the number of concurrent matches."""
     alpha: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
     """A path's log-probability is divided by its depth to this power: 0 is plain, 1 normalises by depth."""
 
@@ -148,13 +148,13 @@ class Sampling(Part):
 
     @property
     def selection(self) -> str:
-        """Name of the setting that keeps one of several samples; "" if replies are plain samples."""
+        """Name of the setting that selects among several samples; "" if replies are plain samples."""
         return next((name for name in SELECTIONS if getattr(self, name)), "")
 
     @model_validator(mode="after")
     def _by_one_rule(self) -> Self:
         if len(given := [f"`{name}`" for name in SELECTIONS if getattr(self, name)]) > 1:
-            raise ValueError(f"{' and '.join(given)} all say which of several samples is kept: leave one in")
+            raise ValueError(f"{' and '.join(given)} each select among several samples: give one of them")
         return self
 
 
@@ -177,7 +177,7 @@ class Role(Part):
     """Tools of every seat with this role, besides the game's own: `calculator`, `python`, path/to/file.py:name, or a
     mapping (docs/tools.md). Relative paths start at the role's file."""
     images: ImageMemory | None = None
-    """Limit on the images in a context, such as `{keep: 2}`; null keeps all."""
+    """Limit on the images in a context, such as `{keep: 2}` or `{tokens: 512}`; null keeps all."""
     history: Literal["keep", "strip"] = "keep"
     """Whether later turns show the private field of the seat's earlier replies: `keep` or `strip`. The chat templates
     of many thinking models strip it."""

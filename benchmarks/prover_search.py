@@ -2,8 +2,8 @@
 
 python benchmarks/prover_search.py [THEOREMS]
 
-The policy has no weights. With probability `RIGHT` it writes the hidden proof's next tactic, else one that applies, and
-tells the log-probability of what it writes, evenly over its tokens.
+The policy has no weights. With probability `RIGHT` it writes the hidden proof's next tactic, else another that applies.
+It reports the true log-probability of the tactic, spread evenly over its tokens.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 
 class Informed:
-    """Engine that writes tactics by known probabilities, from the goal in the context."""
+    """Engine that samples tactics with known probabilities, given the goal in the context."""
 
     max_context = 10**9
 
@@ -70,7 +70,7 @@ class Informed:
 
 
 def proved(right: float, search: dict[str, Any], nodes: int, theorems: int, frame: ChatFrame) -> float:
-    """Return the share of theorems that are proved with this search and budget."""
+    """Return the share of theorems that the policy proves with this search and budget."""
     role = load_role("nano_prover")
     rule = Search.model_validate({**search, "nodes": nodes})
     role = role.model_copy(update={"sampling": role.sampling.model_copy(update={"search": rule})})

@@ -41,9 +41,17 @@ verdict of the study alone.{changed} All arms: [arms](claims/arms.txt).
 
 ## Mechanisms against a baseline that also learns
 
+Studies that alone show nothing: [not shown](claims/not-shown.md).
+
 {mechanisms}
 Larger models, plain learning, and notes on the procedure: [more studies](claims/more.md).
 """
+NOT_SHOWN = """\
+# Mechanisms whose studies show nothing
+
+Not shown even without the correction. Columns as in [claims](../claims.md).
+
+{not_shown}"""
 MORE = """\
 # More studies: larger models, and plain learning
 
@@ -82,7 +90,7 @@ def build_pages() -> Iterator[tuple[Path, str]]:
 
 
 def claims_pages(rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
-    """Yield docs/claims.md and docs/claims/more.md."""
+    """Yield docs/claims.md, docs/claims/not-shown.md and docs/claims/more.md."""
     changed = [row for row in rows if has_changed_rule(row.results)]
     titles = short_citations(row.results.spec.replicates for row in rows)
     tables = {
@@ -97,6 +105,7 @@ def claims_pages(rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
         mechanisms=tables["mechanisms"],
     )
     yield DOCS / "claims.md", page
+    yield DOCS / "claims" / "not-shown.md", NOT_SHOWN.format(not_shown=tables["not_shown"])
     more = MORE.format(
         larger=tables["larger"],
         learning=tables["learning"],
@@ -108,11 +117,14 @@ def claims_pages(rows: Sequence[Row]) -> Iterator[tuple[Path, str]]:
 
 
 def split_by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Split the studies into mechanisms, the same mechanisms with larger models, and plain learning."""
+    """Split the studies into mechanisms, those that show nothing, those with larger models, and plain learning."""
     mechanisms = [row for row in rows if row.results.spec.baselines]
     larger = [row for row in mechanisms if not row.results.name.endswith("-nano")]
+    small = [row for row in mechanisms if row not in larger]
+    not_shown = [row for row in small if row.verdict == row.results.verdict.verdict == "not shown"]
     return {
-        "mechanisms": [row for row in mechanisms if row not in larger],
+        "mechanisms": [row for row in small if row not in not_shown],
+        "not_shown": not_shown,
         "larger": larger,
         "learning": [row for row in rows if row not in mechanisms],
     }

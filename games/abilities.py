@@ -168,24 +168,24 @@ class Split(Ability, Protocol):
 
 @runtime_checkable
 class Answers(Ability, Protocol):
-    """A game whose match ends with one answer, such as a number, which several acts may write differently.
+    """Game in which a match ends with one answer, such as a number, that can be written in several ways.
 
-    Without this ability a seat's last legal act is its answer.
+    Without this ability, a seat's last legal act is its answer.
     """
 
     def final_answer(self, seat: str) -> str:
-        """Return the seat's answer after the end of the match, or "" if it gave none.
+        """Return the seat's answer after the end of the match in canonical form; "" if it gave none.
 
-        Equal answers have equal texts: they are in a canonical form.
+        Equal answers have equal texts.
         """
 
 
 @runtime_checkable
 class Judged(Ability, Protocol):
-    """A game in which a seat says yes or no to another seat's answer."""
+    """Game in which one seat judges another seat's answer by yes or no."""
 
     judge_seat: str
-    """That seat; "" if there is none with the game's options."""
+    """Name of the judging seat; "" if the game's options leave it out."""
 
 
 @runtime_checkable

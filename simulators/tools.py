@@ -56,7 +56,7 @@ SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Content:
-    """Result of a tool that may show pictures: a text, and the bytes of picture files."""
+    """Result of a tool that may show pictures: a text and picture files as bytes."""
 
     text: str
     pictures: tuple[bytes, ...] = ()
@@ -64,7 +64,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that a model may call: `shape` describes it, `function` runs it. Create one with `Tool.of`.
+    """Tool that a model may call: `shape` describes it, `function` runs it. Create one with `Tool.of`.
 
     The function takes validated arguments. It returns text, JSON-able data or `Content`, and refuses by ValueError.
     """
@@ -118,7 +118,7 @@ def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
 
 
 def run_with_pictures(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> Content:
-    """Run the call as `run` does, and return the result's text with its pictures, which are not checked."""
+    """Run the call as `run` does and return the result with its pictures, whose format is not checked."""
     result = _result(tools, call)
     content = result if isinstance(result, Content) else Content(result)
     # Surrogates stand for nothing and no encoder takes them.

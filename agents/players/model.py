@@ -139,8 +139,7 @@ class ChatPlayer:
             content = after_images(images_from_tools(view) if self.picture else (), self._render(rest, first))
             if results and self.frame.tools and self.frame.tools.user_bridge is None:
                 content = as_text(content)
-        if self.role.images:
-            (content,) = keep_newest([content], self.role.images.keep)
+        (content,) = self._newest([content])
         return tuple(results), content
 
     def _encode(
@@ -158,13 +157,27 @@ class ChatPlayer:
             return self._history
         shown = self._history[self._first :]
         contents = [exchange.content for exchange in shown]
-        *kept, _ = keep_newest([*contents, self._content(view, False)[1]], self.role.images.keep)
+        *kept, _ = self._newest([*contents, self._content(view, False)[1]])
         if all(one is other for one, other in zip(contents, kept, strict=True)):
             return self._history
         return self._history[: self._first] + [
             exchange if content is exchange.content else self._shown_as(exchange, content)
             for exchange, content in zip(shown, kept, strict=True)
         ]
+
+    def _newest(self, contents: Sequence[Content]) -> list[Content]:
+        """Return contents without the images beyond the role's limits. Raises RoleError if not even the newest fits."""
+        limits, token = self.role.images, self.frame.image
+        shown = [image for content in contents for image in images_of(content)]
+        if limits is None or token is None or not shown:
+            return [*contents]
+        sizes = [token.fitted(image).tokens for image in shown]
+        if not (count := limits.kept(sizes)):
+            raise RoleError(
+                f"role {self.role.role}: images.tokens: {limits.tokens} tokens have no room for an image of "
+                f"{sizes[-1]}: raise it, or limit the images' pixels"
+            )
+        return keep_newest(contents, count)
 
     def _shown_as(self, exchange: Exchange, content: Content) -> Exchange:
         """Return an exchange with another content."""
@@ -234,7 +247,7 @@ class ChatPlayer:
         return stream, (), is_new
 
     def fork(self, number: int) -> ChatPlayer:
-        """Return an independent player with the same past, whose draws are seeded by `number` besides."""
+        """Return an independent copy of the player with the same history; `number` is added to its seed."""
         twin = ChatPlayer.__new__(ChatPlayer)
         twin.__dict__ = {**self.__dict__, "seed": (*self.seed, number), "_history": [*self._history]}
         twin.streams, twin.stream_keys = [*self.streams[:-1], *map(deepcopy, self.streams[-1:])], [*self.stream_keys]

@@ -128,7 +128,7 @@ def _run_all(runner: Runner, quiet: bool) -> None:
     """
     from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import read_curve, read_secondary_curve
-    from arena.evaluate.study.runs import count_iterations, result_folder
+    from arena.evaluate.study.runs import result_folder
     from arena.store.contents import METRICS
 
     spec, checked = runner.plan.spec, set[str]()
@@ -146,7 +146,7 @@ def _run_all(runner: Runner, quiet: bool) -> None:
                         read_secondary_curve(spec, last, figure)
                 checked.add(run.arm)
             first = (run.arm, run.seed) == (spec.arm, spec.first_seed)
-            if first and count_iterations(run) >= runner.plan.iterations(run.arm):
+            if first and runner.plan.count_iterations(run) >= runner.plan.iterations(run.arm):
                 for line in _missing_gauge_lines(spec, last):
                     note(line)
             shown.done += more
@@ -233,9 +233,7 @@ class BatchScreen:
             note(str(self))
 
     def _run_line(self, run: Run) -> str:
-        from arena.evaluate.study.runs import count_iterations
-
-        done, total = count_iterations(run), self.runner.plan.iterations(run.arm)
+        done, total = self.runner.plan.count_iterations(run), self.runner.plan.iterations(run.arm)
         return f"{run.path.name} {done} of {total}" if done else f"{run.path.name} before its first"
 
 

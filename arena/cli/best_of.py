@@ -18,7 +18,7 @@ from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.evaluate.best_of import BestOf
-    from arena.evaluate.sampled import Decoding, Reader
+    from arena.evaluate.sampled import Decoding, Scorer
     from arena.evaluate.selection import Rule
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import Contender
@@ -28,7 +28,7 @@ Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selecting:
+class BestOfOptions:
     """Options of `arena eval --best-of`."""
 
     n: int
@@ -44,19 +44,19 @@ class Selecting:
     seed: int
 
     def check(self) -> None:
-        """Raise ConfigError unless there is one game, which exists, and at most one contender for other seats."""
+        """Raise ConfigError unless there is one known game and at most one contender for the other seats."""
         from arena.play.settings import GameSpec
 
         if len(self.games) != 1:
-            raise ConfigError("--best-of plays one --game, such as --game reasoning")
+            raise ConfigError("--best-of needs exactly one --game, such as --game reasoning")
         if len(self.against) > 1:
             raise ConfigError("--best-of takes one contender for all other seats: --against random")
         make_known(GameSpec(name=self.games[0]))
 
     def rules(self) -> list[Rule]:
-        """Return the rules of `--by`; by default `majority`, `oracle`, and those that have a judge.
+        """Return the rules of `--by`; by default all except `p_yes` and `reward_model` without a judge or model.
 
-        Raises ConfigError for an unknown rule, or a judge and its rule without each other.
+        Raises ConfigError for an unknown rule, a judge without its rule, or a missing reward model.
         """
         from arena.evaluate.selection import RULES
 
@@ -64,12 +64,10 @@ class Selecting:
         default = [rule for rule in RULES if judges.get(rule, "always")]
         rules = _known(self.by, RULES, "--by") or default
         if "reward_model" in rules and not self.reward_model:
-            raise ConfigError("--by reward_model: name one: --reward-model FOLDER")
+            raise ConfigError("--by reward_model needs --reward-model FOLDER")
         for rule, given in judges.items():
             if given and rule not in rules:
-                raise ConfigError(
-                    f"--{'judge' if rule == 'p_yes' else 'reward-model'} is for --by {rule}: add it there"
-                )
+                raise ConfigError(f"--{'judge' if rule == 'p_yes' else 'reward-model'} needs {rule} in --by")
         return rules
 
     def decodings(self) -> list[Decoding]:
@@ -80,7 +78,7 @@ class Selecting:
 
 
 def refuse(options: Mapping[str, object], why: str) -> None:
-    """Raise ConfigError, naming the first of the options that has a value."""
+    """Raise ConfigError with the reason `why` if one of the options has a value; the message names the first."""
     for option, value in options.items():
         if value:
             raise ConfigError(f"{option} {why}")
@@ -94,10 +92,10 @@ def _known(given: Sequence[str], names: Sequence[Name], option: str) -> list[Nam
     return [known for name in given for known in names if known == name]
 
 
-async def evaluate_best_of(asked: EvalOptions, chosen: Selecting, loader: Contenders) -> None:
-    """Play the matches, write the results, and print them."""
+async def evaluate_best_of(asked: EvalOptions, chosen: BestOfOptions, loader: Contenders) -> None:
+    """Play the matches of `arena eval --best-of`, then write and print the results."""
     from arena.evaluate import best_of as evaluation
-    from arena.evaluate.sampled import decoded
+    from arena.evaluate.sampled import with_decoding
     from arena.evaluate.verifier import Verifier, seat_of_judge
 
     chosen.check()
@@ -108,16 +106,16 @@ async def evaluate_best_of(asked: EvalOptions, chosen: Selecting, loader: Conten
     spec = game_spec(chosen.games[0], chosen.options, [who, *filter(None, [judge])], chosen.split)
     seat = evaluation.answering_seat(who, spec)
     for decoding in decodings:
-        decoded(who, decoding, chosen.n)  # refuses contenders that cannot
+        with_decoding(who, decoding, chosen.n)  # raises ConfigError before any match if it is not possible
     judge_seat = seat_of_judge(judge, spec, seat) if judge else ""
-    lineup = evaluation.seated(who, spec, seat, rest[0] if rest else None, judge, judge_seat)
-    readers: dict[str, Reader] = {"p_yes": Verifier(judge, who, spec, seat, judge_seat)} if judge else {}
+    lineup = evaluation.seat_contenders(who, spec, seat, rest[0] if rest else None, judge, judge_seat)
+    scorers: dict[str, Scorer] = {"p_yes": Verifier(judge, who, spec, seat, judge_seat)} if judge else {}
     if "reward_model" in rules:
-        readers["reward_model"] = _reader(chosen.reward_model, who, seat)
+        scorers["reward_model"] = _reward_model(chosen.reward_model, who, seat)
     with progress(chosen.deals * (chosen.n + len(decodings)), asked.as_json, loader.endpoints.status) as step:
         found = await evaluation.best_of(
             lineup, seat, spec, n=chosen.n, deals=chosen.deals, seed=chosen.seed, rules=rules, decodings=decodings,
-            readers=readers, ended=step,
+            scorers=scorers, ended=step,
         )  # fmt: skip
     named = {"judge": judge.name if judge else None, "reward_model": chosen.reward_model or None}
     close("eval", {"seed": chosen.seed, **named, **found.to_json()}, asked.out, asked.as_json)
@@ -125,24 +123,26 @@ async def evaluate_best_of(asked: EvalOptions, chosen: Selecting, loader: Conten
         _show(PlainConsole(), found, named)
 
 
-def _reader(model: str, who: Contender, seat: str) -> Reader:
-    """Return the reader of a reward model. Raises ConfigError unless it reads the contender's tokens."""
+def _reward_model(model: str, who: Contender, seat: str) -> Scorer:
+    """Return the scorer of a reward model. Raises ConfigError if it cannot read the contender's tokens."""
     from arena.evaluate.rating import Rater
     from arena.play.contenders import ModelContender
     from arena.records import MatchRecord
 
     if not isinstance(who, ModelContender):
-        raise ConfigError(f"--by reward_model: {who.name} has no weights, hence no tokens for a reward model to read")
+        raise ConfigError(
+            f"--by reward_model: {who.name} has no weights, so there are no tokens for a reward model to read"
+        )
     rater = Rater(model, [who])
 
-    async def read(record: MatchRecord) -> float:
+    async def score(record: MatchRecord) -> float:
         return (await rater(record)).get(seat, float("-inf"))
 
-    return read
+    return score
 
 
 def _show(console: Console, found: BestOf, judges: Mapping[str, str | None]) -> None:
-    """Print a row per rule and decoding option, then the success by number of matches."""
+    """Print one row per rule and decoding option, then the success by number of matches."""
     from arena.cli.show_evaluate import titled
     from arena.statistics import SHARE, mean_ci
 
@@ -171,6 +171,6 @@ def _show(console: Console, found: BestOf, judges: Mapping[str, str | None]) -> 
         ]
         show_table(console, ("", *map(str, sizes)), shown)
     if found.missing:
-        say(console, f"! {found.missing} deals are left out: a match of theirs kept failing", "yellow")
+        say(console, f"! {found.missing} deals are left out, because one of their matches kept failing", "yellow")
     for reason, count in found.failed.items():
         say(console, f"! {count} failed and played again: {reason}", "yellow")

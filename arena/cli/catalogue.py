@@ -55,6 +55,10 @@ _OTHERS = {
     "textworld:NAME": "Generated games of TextWorld (extra textworld), such as textworld:coin_collector(level=5).",
     "gymnasium:NAME": "An environment of Gymnasium of few values, such as gymnasium:FrozenLake-v1(is_slippery=false).",
     "gem:NAME": "A game of GEM (extra gem), such as gem:game:Minesweeper-v0-easy.",
+    "overcooked:NAME": "A kitchen of Overcooked-AI (extra overcooked), such as overcooked:cramped_room.",
+    "scienceworld:NAME": "A task of ScienceWorld (extra scienceworld, and Java), such as scienceworld:boil.",
+    "verifiers:NAME": "An environment of verifiers 0.1, such as verifiers:wordle.",
+    "openenv:NAME": "An environment that OpenEnv serves (extra openenv), such as openenv:http://127.0.0.1:8000.",
     "FILE.py:CLASS": "A class of your own, such as race.py:Race.",
 }
 

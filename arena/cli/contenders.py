@@ -1,4 +1,4 @@
-"""Options that name contenders and games, shared by commands, and what they stand for."""
+"""Command-line options for contenders and games, shared by commands, and their resolution."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def game_spec(
     spec = on_split(_with_role_tools(GameSpec(name=name, options=options | given), contenders), split)
     if spec.options.get("split") == "test":
         for run in dict.fromkeys(run for run, game in trained if game.options.get("split", "all") != "train"):
-            said = f"{run} was not trained on the train split of {name} alone: it may have met whom it is dealt here"
-            note(f"{said} (for a run of train: --set game.options.split=train)")
+            warning = f"{run} was not trained on the train split of {name} alone: it may have seen these deals"
+            note(f"{warning} (to train on the split: --set game.options.split=train)")
     return spec
 
 
 def _with_role_tools(spec: GameSpec, contenders: Sequence[Contender]) -> GameSpec:
-    """Return the game in which the seats of the first contender with `--role` have that role's tools."""
+    """Return the game with the tools of `--role` at the seats of the first contender that has this option."""
     from agents.role import list_roles
     from arena.config.role_tools import tools_of_role
     from arena.evaluate.casting import casts

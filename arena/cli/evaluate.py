@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arena.cli import best_of as selecting
+from arena.cli import best_of as selection
 from arena.cli import panel as panels
 from arena.cli.console import PlainConsole, close, note
 from arena.cli.contenders import (
@@ -74,26 +74,28 @@ def eval_(
     best_of: Annotated[
         int | None,
         typer.Option(
-            "--best-of", min=2, max=1024, help="Play each deal so often and select one match.", show_default=False
+            "--best-of", min=2, max=1024, help="Play each deal this often and select one match.", show_default=False
         ),
     ] = None,
     by: Annotated[
         str,
         typer.Option(
-            help="Rules of --best-of: majority,p_yes,reward_model,oracle; default all but those without a judge.",
+            help="Selection rules: majority,p_yes,reward_model,oracle; default all but those without a judge.",
             show_default=False,
         ),
     ] = "",
     judge: Annotated[
         str,
         typer.Option(
-            help="Policy whose probability of yes is p_yes: a run (RUN:POLICY) or model; default the contender.",
+            help="Judge of the rule p_yes: a run (RUN:POLICY) or a model; default the contender itself.",
             show_default=False,
         ),
     ] = "",
     decoding: Annotated[
         str,
-        typer.Option(help="Decoding options of a role to compare with --best-of: cautious,votes.", show_default=False),
+        typer.Option(
+            help="Decoding options of a role to compare with --best-of: greedy,cautious,votes.", show_default=False
+        ),
     ] = "",
     role: Role = "",
     option: Option = None,
@@ -124,16 +126,16 @@ def eval_(
     require_output("--out", out, results("eval"))
     asked = panels.EvalOptions(contender, before, trust, out, as_json)
     if best_of:
-        selecting.refuse({"--panel": panel, "--before": before, "--matches": matches}, "does not go with --best-of")
-        chosen = selecting.Selecting(
+        selection.refuse({"--panel": panel, "--before": before, "--matches": matches}, "does not go with --best-of")
+        chosen = selection.BestOfOptions(
             n=best_of, games=listed(game), against=listed(against), options=option or [], split=split, by=listed(by),
-            judge=judge, reward_model=reward_model, decoding=listed(decoding), deals=deals or selecting.DEALS,
+            judge=judge, reward_model=reward_model, decoding=listed(decoding), deals=deals or selection.DEALS,
             seed=seed or 0,
         )  # fmt: skip
         loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
-        wait(selecting.evaluate_best_of(asked, chosen, loader))
+        wait(selection.evaluate_best_of(asked, chosen, loader))
         return
-    selecting.refuse({"--by": by, "--judge": judge, "--decoding": decoding}, "needs --best-of, such as --best-of 16")
+    selection.refuse({"--by": by, "--judge": judge, "--decoding": decoding}, "needs --best-of, such as --best-of 16")
     if panel:
         others = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
         others |= {"--reward-model": reward_model}

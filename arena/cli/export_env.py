@@ -41,7 +41,7 @@ def export_env(
 
     if as_ not in TARGETS:
         known = ", ".join(TARGETS)
-        raise ConfigError(f"--as {as_[:64]}: there is no such library{nearest(as_, TARGETS)} (one of: {known})")
+        raise ConfigError(f"--as: unknown library '{as_[:64]}'{nearest(as_, TARGETS)} (one of: {known})")
     given = "--seat" if seat else "--against" if against else ""
     if given and TARGETS[as_].is_for_all_seats:
         raise ConfigError(f"{given}: {as_} environments have all seats as players: leave it out")
@@ -50,11 +50,11 @@ def export_env(
     if against and len(seats) == 1:
         raise ConfigError(f"--against: {game} has one seat: leave it out")
     if not TARGETS[as_].is_for_all_seats:
-        task = task.checked()
-        deal(task, 0).close()  # some seats never come to move against some players
+        task = task.resolve()
+        deal(task, 0).close()  # against some players some seats never have a turn
     module = write_environment(task, as_, to)
     if as_json:
         print(json.dumps({"folder": str(to), "module": module, "needs": TARGETS[as_].needs}))
         return
-    print(f"{to / module}.py: {game} as an environment of {as_}, to be read first")
+    print(f"{to / module}.py: {game} as an environment of {as_}; read it first")
     print(f"next: pip install -e {to}")

@@ -46,7 +46,8 @@ def matrix_(
         str,
         typer.Option(
             help="Personas, PERSONA+CONTENDER if a contender words the script's decisions, or PERSONA=CONTENDER if it "
-            "plays the person: terse,terse+runs/latest,terse=runs/latest; default all personas, scripted.",
+            "plays the person: terse,terse+runs/latest,terse=runs/latest; default all personas, scripted. "
+            "The person of a game without personas is called default.",
             show_default=False,
         ),
     ] = "",

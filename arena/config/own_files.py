@@ -23,7 +23,7 @@ from arena.store.manifest import fingerprint
 from arena.store.reader import FolderReader
 from games.adapters import loading
 from games.adapters.loading import file_of
-from games.adapters.modules import module_of
+from games.adapters.modules import module_of, run_apart
 from games.plain_files import read_plain
 from simulators.toolbox.mcp_server import REFUSED
 
@@ -92,9 +92,9 @@ def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Ex
 
 
 def require_own_tools(run: Path, experiment: Experiment, options: Mapping[str, Any]) -> None:
-    """Raise StoreError if a logged match's options give seats other tools than the run's experiment does.
+    """Raise StoreError if a logged match's options have tools that the run's experiment does not.
 
-    Tools run programs, and an edited log could name any.
+    Tools run programs, and an edited log could name any program.
     """
     known = [game.options.get(SEAT_TOOLS) for game in _games(experiment)]
     if options.get(SEAT_TOOLS) and options[SEAT_TOOLS] not in known:
@@ -231,7 +231,7 @@ def _tool_servers(experiment: Experiment) -> set[str]:
 
 
 def _admit_modules(run: Path, config: Any, trust: bool) -> None:
-    """Make the loader refuse untrusted modules that names of games ask for; `trust` trusts them."""
+    """Make the loader refuse untrusted modules that names of games refer to; `trust` trusts them."""
     for module, known in _modules(config).items():
         if trust:
             _trust([known])
@@ -242,12 +242,14 @@ def _admit_modules(run: Path, config: Any, trust: bool) -> None:
 def _modules(config: Any) -> dict[str, str]:
     """Return the trust digest by module name, for every text in the config that could name a module of a game.
 
-    Those are `pettingzoo:package.module` and `gymnasium:module:Name-v0`, with or without the library's name.
+    Those are `pettingzoo:package.module` and `gymnasium:module:Name-v0`, with or without the library's name, and
+    what `verifiers:` and `openenv:` run.
     """
     texts = list(_texts(config))
     names = [name for text in texts if "." in (name := text.rpartition("pettingzoo:")[2])]
     modules = (module_of(text).rpartition("gymnasium:")[2] for text in texts)
     names += [module for module in modules if module and all(part.isidentifier() for part in module.split("."))]
+    names += [module for text in texts if (module := run_apart(text))]
     return {name: digest(f"module {name}".encode()) for name in names}
 
 

@@ -54,11 +54,15 @@ def anchored_recipe(recipe: R) -> R:
 
 def experiments_of(recipe: Recipe) -> list[Experiment]:
     """Return the recipe's experiment, or those of a pipeline's stages before any has run; other stages have none."""
+    return list(staged_experiments(recipe).values())
+
+
+def staged_experiments(recipe: Recipe) -> dict[str, Experiment]:
+    """Return the experiments of a pipeline by name of stage, before any has run; that of another recipe under ""."""
     if isinstance(recipe, Experiment):
-        return [recipe]
-    return [
-        stage.made for stage in plan(recipe, Path(recipe.name), lambda text: None) if isinstance(stage.made, Experiment)
-    ]
+        return {"": recipe}
+    stages = plan(recipe, Path(recipe.name), lambda text: None)
+    return {stage.spec.name: stage.made for stage in stages if isinstance(stage.made, Experiment)}
 
 
 def last_experiment(recipe: Recipe) -> Experiment:

@@ -1,4 +1,4 @@
-"""Tools of roles, which become tools of the seats that have the role."""
+"""Tools of roles, which are given to the seats with the role."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ from simulators.toolbox.sources import parse
 def with_role_tools(experiment: Experiment) -> Experiment:
     """Return the experiment in which each seat without `tools` has those of its role, with absolute paths.
 
-    A role that cannot be loaded changes nothing here; `set_tables` reports it. Raises ConfigError for wrong tools.
+    A role that cannot be loaded is ignored here; `set_tables` reports it. Raises ConfigError for invalid tools.
     """
     tables = experiment.tables or (
         [TableSpec(game=experiment.game, seats=experiment.seats)] if experiment.game and experiment.seats else []
@@ -37,14 +37,14 @@ def with_role_tools(experiment: Experiment) -> Experiment:
 def tools_of_role(name: str, roles: Mapping[str, Path]) -> list[Any]:
     """Return the tools of a role, with absolute paths; [] for a role that has none or cannot be loaded.
 
-    `roles` are the files of known roles. Raises ConfigError for wrong tools.
+    `roles` maps known roles to their files. Raises ConfigError for invalid tools.
     """
     path = roles.get(name, Path(name))
     try:
         role = read_role(path) if path.is_file() else None
     except RoleError:
         return []
-    tools = [_beside(tool, path.resolve().parent) for tool in role.tools] if role else []
+    tools = [_with_absolute_paths(tool, path.resolve().parent) for tool in role.tools] if role else []
     try:
         for tool in tools:
             parse(tool)
@@ -58,17 +58,17 @@ def _with_tools(seat: SeatSpec, roles: Mapping[str, Path]) -> SeatSpec:
     return seat.model_copy(update={"tools": tools}) if tools else seat
 
 
-def _beside(tool: Any, folder: Path) -> Any:
-    """Return a source in which file names relative to `folder` are absolute."""
+def _with_absolute_paths(tool: Any, folder: Path) -> Any:
+    """Return the source with file names relative to `folder` made absolute."""
     if isinstance(tool, str):
         return os.path.join(folder, tool) if file_of(tool) else tool
-    made = dict(tool)
-    if isinstance(made.get("function"), str):
-        made["function"] = _beside(made["function"], folder)
-    if isinstance(made.get("mcp"), str) and "://" not in made["mcp"]:
+    source = dict(tool)
+    if isinstance(source.get("function"), str):
+        source["function"] = _with_absolute_paths(source["function"], folder)
+    if isinstance(source.get("mcp"), str) and "://" not in source["mcp"]:
         try:
-            words = shlex.split(made["mcp"])
+            words = shlex.split(source["mcp"])
         except ValueError:
-            return made
-        made["mcp"] = shlex.join(os.path.join(folder, word) if (folder / word).is_file() else word for word in words)
-    return made
+            return source
+        source["mcp"] = shlex.join(os.path.join(folder, word) if (folder / word).is_file() else word for word in words)
+    return source

@@ -162,12 +162,12 @@ def surprise(
     deviations: Annotated[float, Field(gt=0)] = 1.0,
     by: list[TrajectoryKey] = AGENT,
 ) -> Selection:
-    """Take turns out of the loss whose surprise lies in a tail of their group: what is known already, or noise.
+    """Take turns out of the loss whose surprise is in a tail of their group: turns known already, or noise.
 
-    A turn's surprise is the mean of -log p over its tokens, as they were sampled. A group has the turns of equal `by`
-    that are still learned. With mean m and population deviation s, `low` drops turns below m - deviations · s and
-    `high` those above m + deviations · s. Source: the tactic filter of BFS-Prover (Xin et al. 2025), whose surprises
-    are roughly normal and which drops both tails; their bounds were not found.
+    A turn's surprise is the mean of -log p over its sampled tokens. A group has the turns of equal `by` that are still
+    learned. With its mean m and population deviation s, `low` drops turns below m - deviations · s and `high` those
+    above m + deviations · s. Source: the tactic filter of BFS-Prover (Xin et al. 2025), which drops both tails of a
+    roughly normal distribution; the paper's bounds are not known to us.
     """
     logprobs = [
         np.asarray(stream.logprobs, np.float64)[np.asarray(stream.mask, bool)]

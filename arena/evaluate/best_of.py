@@ -1,6 +1,6 @@
-"""Best-of-N evaluation: several matches per deal by one contender, and what each rule of selection makes of them.
+"""Best-of-N evaluation: the results of selecting one of several matches per deal, by selection rule.
 
-All rules select from the same matches, so their differences are paired by deal. The deal is the unit of all intervals.
+All rules select from the same matches, so their differences are paired by deal. All intervals are over deals.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.evaluation import IN_FLIGHT, make_game, own_seats, plain
-from arena.evaluate.sampled import Decoding, Reader, decoded, require_success, sample
+from arena.evaluate.sampled import Decoding, Scorer, require_success, sample, with_decoding
 from arena.evaluate.selection import FIGURES, Figure, Rule, Sample, expected, mean, sizes
 from arena.play.contenders import Contender
 from arena.play.settings import GameSpec
@@ -21,22 +21,22 @@ from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, r
 from games.abilities import Judged, Stoppable
 
 MEAN = "mean"
-"""Name of the row of single matches."""
+"""Name of the row for a single match."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Results of one way to get an answer: a single match, selection among several, or a decoding option."""
+    """Results of one method: a single match, a selection rule, or a decoding option."""
 
     name: str
     matches: int
     """Matches played per deal."""
     values: Mapping[Figure, list[float]]
-    """Expected result on each deal, by figure."""
+    """Expected results by figure, one value per deal."""
     tokens: float
-    """Mean tokens that the contender sampled per deal."""
+    """Mean number of tokens that the contender sampled per deal."""
     turns: float
-    """Mean acts of the contender per deal."""
+    """Mean number of the contender's acts per deal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +49,11 @@ class BestOf:
     """Seat that gives the answer."""
     n: int
     rows: Sequence[Row]
-    """`mean` first."""
+    """The row `mean` is the first."""
     curves: Mapping[str, Mapping[int, list[float]]]
-    """Expected success on each deal by rule and number of matches."""
+    """Expected success by rule and number of matches, one value per deal."""
     missing: int = 0
-    """Deals left out because a match kept failing."""
+    """Number of deals left out because a match kept failing."""
     failed: Mapping[str, int] = field(default_factory=dict)
     """Failed attempts by reason. Their matches were played again and count once."""
 
@@ -62,7 +62,7 @@ class BestOf:
         return mean_ci(row.values[figure], self._bounds(figure))
 
     def difference(self, row: Row, figure: Figure) -> Interval:
-        """Return the row's mean difference to a single match, paired by deal, with its interval."""
+        """Return the row's mean difference from a single match, paired by deal, with its interval."""
         return paired_ci(self.rows[0].values[figure], row.values[figure], self._bounds(figure))
 
     def _bounds(self, figure: Figure) -> Bounds:
@@ -70,7 +70,7 @@ class BestOf:
         return SHARE if figure == "success" else ANY if figure == "payoff" else range_of(figure, values)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rows, with intervals as [estimate, low, high], and the success by number of matches, as JSON."""
+        """Return the rows and the success by number of matches as JSON, with intervals as [estimate, low, high]."""
         rows = [
             {"by": row.name, "matches": row.matches, "tokens": row.tokens, "turns": row.turns}
             | {figure: plain(self.mean(row, figure)) for figure in FIGURES}
@@ -95,7 +95,7 @@ def answering_seat(contender: Contender, spec: GameSpec) -> str:
     """
     game = make_game(spec)
     seats, judge_seat = tuple(game.possible_agents), game.judge_seat if isinstance(game, Judged) else ""
-    if isinstance(game, Stoppable):  # cut off after the deal, it tells which figures it reports
+    if isinstance(game, Stoppable):  # a match stopped after the deal already reports all figures
         game.reset(seed=0)
         game.stop("stopped")
         require_success(game.report(), spec.name)
@@ -108,12 +108,12 @@ def answering_seat(contender: Contender, spec: GameSpec) -> str:
     return own[0]
 
 
-def seated(
+def seat_contenders(
     contender: Contender, spec: GameSpec, seat: str, others: Contender | None, judge: Contender | None, judge_seat: str
 ) -> dict[str, Contender]:
-    """Return the contender by seat: the judge at its own, if it has one, and `others` at all further seats.
+    """Return the contenders by seat: the contender at `seat`, the judge at `judge_seat`, `others` at all other seats.
 
-    Raises ConfigError if one cannot take its seat, or a seat is empty.
+    Raises ConfigError if a contender cannot take its seat or a seat stays empty.
     """
     game, lineup = make_game(spec), dict[str, Contender]()
     for name in game.possible_agents:
@@ -127,25 +127,26 @@ def seated(
 
 async def best_of(
     lineup: Mapping[str, Contender], seat: str, spec: GameSpec, *, n: int, deals: int, seed: int,
-    rules: Sequence[Rule], decodings: Sequence[Decoding] = (), readers: Mapping[str, Reader] | None = None,
+    rules: Sequence[Rule], decodings: Sequence[Decoding] = (), scorers: Mapping[str, Scorer] | None = None,
     ended: Callable[[], None] = lambda: None, in_flight: int = IN_FLIGHT,
 ) -> BestOf:  # fmt: skip
-    """Play each deal `n` times, and once more with each decoding option; return the results of each rule.
+    """Play each deal `n` times, and once with each decoding option; return the results of each rule and option.
 
-    `readers` are needed by the rules `p_yes` and `reward_model`, under these names. `ended` is called after each
+    `scorers` must have the rules `p_yes` and `reward_model` that are among `rules`. `ended` is called after each
     finished match. A deal with a match that keeps failing is left out. Raises PlayError if most matches fail, or no
     deal is complete.
     """
-    read = readers or {}
-    played, failed = await sample(lineup, seat, spec, deals, n, seed, read, ended, in_flight)
+    played, failed = await sample(lineup, seat, spec, deals, n, seed, scorers or {}, ended, in_flight)
     single: dict[str, list[list[Sample]]] = {}
     for decoding in decodings:
-        table = {**lineup, seat: decoded(lineup[seat], decoding, n)}
+        table = {**lineup, seat: with_decoding(lineup[seat], decoding, n)}
         single[decoding], more = await sample(table, seat, spec, deals, 1, seed, {}, ended, in_flight)
         failed += more
     whole = [d for d in range(deals) if len(played[d]) == n and all(own[d] for own in single.values())]
     if not whole:
-        raise PlayError(f"no deal has all its matches: {max(failed, key=lambda why: failed[why], default='')}")
+        raise PlayError(
+            f"every deal has a match that kept failing: {max(failed, key=lambda why: failed[why], default='')}"
+        )
     kept = [played[d] for d in whole]
     curves = {rule: _curve(kept, rule, seed) for rule in rules}
     rows = [replace(_row(MEAN, kept, [mean(own) for own in kept], 1 / n), matches=1)]
@@ -161,14 +162,14 @@ async def best_of(
 
 
 def _curve(deals: Sequence[Sequence[Sample]], rule: Rule, seed: int) -> dict[int, list[dict[Figure, float]]]:
-    """Return the expected result on each deal by number of matches."""
+    """Return the expected results by number of matches, one per deal."""
     return {k: [expected(own, rule, k, (seed, d, k)) for d, own in enumerate(deals)] for k in sizes(len(deals[0]))}
 
 
 def _row(
     name: str, deals: Sequence[Sequence[Sample]], values: Sequence[Mapping[Figure, float]], share: float = 1
 ) -> Row:
-    """Return a row whose costs are those of the deals' matches times `share`."""
+    """Return the row of these results. Its costs are those of all matches per deal times `share`."""
     return Row(
         name=name,
         matches=len(deals[0]),

@@ -102,7 +102,7 @@ def _pass_ended(game: Game) -> None:
 
 
 def _import_own_game(run: Path, row: Mapping[str, Any], trust: bool) -> str:
-    """Make a logged match's game, and the tools of its seats, loadable from the run's folder; return its name."""
+    """Make a logged match's game and tools loadable from the run's folder, and return the game's name."""
     from arena.config.own_files import require_own_tools, same_game, with_own_roles
     from arena.config.saved_config import experiment_of
 

@@ -26,7 +26,7 @@ from arena.evaluate.played import Played, outcome_of
 from arena.play import making
 from arena.play.contenders import Contender, ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
-from arena.play.orchestrator import play_all
+from arena.play.orchestrator import play_counting_failures
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, range_of, rate_ci
@@ -291,7 +291,6 @@ async def play(
         for i, table in enumerate(tables)
     ]  # fmt: skip
     played: dict[tuple[int, int], Played] = {}
-    failed: Counter[str] = Counter()
 
     async def one(plan: MatchPlan) -> MatchRecord:
         table, deal = plan.identity.iteration, plan.identity.deal
@@ -300,11 +299,5 @@ async def play(
             played[table, deal] = outcome_of(record, await rate(record) if rate else {})
         return replace(record, turns=(), streams={})  # frees memory
 
-    def note(record: MatchRecord) -> None:
-        if record.status == "failed":
-            failed[record.reason] += 1
-        else:
-            ended()
-
-    await play_all(plans, one, note, in_flight)
+    failed = await play_counting_failures(plans, one, ended, in_flight)
     return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(tables))], failed

@@ -27,7 +27,7 @@ from arena.parts.chance import number
 from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
 from arena.play.joining import Joining, Parting, first_difference
 from arena.play.match import MatchPlan
-from arena.play.orchestrator import play_all
+from arena.play.orchestrator import play_counting_failures
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import ANY, Bounds, Interval, mean_ci, paired_ci, range_of
@@ -187,7 +187,7 @@ async def _play(
     Returns the records by lineup and fork (None for a fork that kept failing) and the failed attempts by reason. Only
     the last lineup starts with the replaced act.
     """
-    record, failed = parting.match, Counter[str]()
+    record = parting.match
     played: list[list[MatchRecord | None]] = [[None] * n for _ in tables]
     plans = [
         MatchPlan(
@@ -209,15 +209,9 @@ async def _play(
             played[table][i] = replace(ending, turns=(), streams={})
         return replace(ending, turns=(), streams={})
 
-    def note(ending: MatchRecord) -> None:
-        if ending.status == "failed":
-            failed[ending.reason] += 1
-        else:
-            ended()
-
     person = any(who.name == HUMAN for table in tables for who in table.values())
-    await play_all(plans, one, note, 1 if person else IN_FLIGHT)  # a person plays one match at a time
-    return played, failed
+    # A person plays one match at a time.
+    return played, await play_counting_failures(plans, one, ended, 1 if person else IN_FLIGHT)
 
 
 def _outcome(record: MatchRecord) -> dict[str, float]:

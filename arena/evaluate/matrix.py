@@ -37,8 +37,8 @@ SCRIPT = "script"
 PARTS = re.compile(r"([^+=]*)([+=]?)(.*)", re.DOTALL)
 MARKS: Mapping[str, Speech] = {"+": "render", "=": "played"}
 """Mark between persona and player: what the player does."""
-NOBODY = "as it is"
-"""Column name of a simulator without personas."""
+DEFAULT_PERSONA = "default"
+"""Name of the only person of a simulator without personas."""
 ATTEMPTS = 2
 """Maximum attempts per match; a trial whose attempts all fail is missing."""
 
@@ -57,7 +57,7 @@ class Person:
     @property
     def name(self) -> str:
         """Name as a user types it: PERSONA, PERSONA+VOICE or PERSONA=VOICE, with the voice's player."""
-        persona = self.persona or NOBODY
+        persona = self.persona or DEFAULT_PERSONA
         mark = next(mark for mark, speech in MARKS.items() if speech == self.speech)
         return persona if self.voice is None else f"{persona}{mark}{self.voice.name}"
 
@@ -137,9 +137,9 @@ class Cell:
 def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, Speech]]:
     """Return (persona, voice, speech) for texts such as `terse`, `terse+smollm2-135m-instruct` or `terse=runs/latest`.
 
-    The voice is "" if scripted. Without texts, return all personas, scripted; one entry with persona "" for a simulator
-    without personas. Raises ConfigError for a game that is not a simulator, an unknown persona, or a player that cannot
-    speak for the person.
+    The voice is "" if scripted. Without texts, return all personas, scripted. The person of a simulator without
+    personas is called `default`, and its persona is "". Raises ConfigError for a game that is not a simulator, an
+    unknown persona, or a player that cannot speak for the person.
     """
     made = make_game(game)
     if not isinstance(made, Peopled):
@@ -149,8 +149,12 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
     for text in texts or personas or [""]:
         persona, mark, voice = PARTS.match(text).groups("")  # type: ignore[union-attr]  # it matches any text
         speech = MARKS.get(mark, "render")
-        if (persona and not personas) or (text and not personas and not speeches(made)):
+        if not personas and text and not speeches(made):
             raise ConfigError(f"--persons: {game.name} has no personas: leave it out")
+        if not personas and persona == DEFAULT_PERSONA:
+            persona = ""
+        if not personas and persona:
+            raise ConfigError(f"--persons: {game.name} has no personas: write {DEFAULT_PERSONA}{mark}{voice}")
         if personas and persona not in personas:
             near = nearest(persona, personas) or f" (one of: {', '.join(personas)})"
             raise ConfigError(f"--persons: {game.name} has no persona '{one_line(persona, 80)}'{near}")

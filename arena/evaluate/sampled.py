@@ -1,4 +1,4 @@
-"""Several matches of each deal by one contender, as samples to select from."""
+"""Sampling for best-of-N evaluation: several matches of each deal by one contender."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from arena.evaluate.selection import Sample
 from arena.play.contenders import Contender, ModelContender, play_one
 from arena.play.making import make_game
 from arena.play.match import MatchPlan
-from arena.play.orchestrator import play_all
+from arena.play.orchestrator import play_counting_failures
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from games.abilities import Answers
 from games.base import TextGame
 from games.contracts import UNREAD, Game, MatchId
 
-Decoding = Literal["cautious", "votes"]
+Decoding = Literal["greedy", "cautious", "votes"]
 DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
-"""Decoding options of a role that select among samples within a match."""
-Reader = Callable[[MatchRecord], Awaitable[float]]
-"""Function from a finished match to a judge's value of its answer."""
+"""Decoding options: the likeliest token at each step (temperature 0), or selection among samples within a match."""
+Scorer = Callable[[MatchRecord], Awaitable[float]]
+"""Function that returns a judge's score for the answer of a finished match."""
 
 
-class Meter:
-    """Engine that counts the tokens it samples by match, those included that decoding does not keep."""
+class TokenMeter:
+    """Engine wrapper that counts the sampled tokens of each match, including those that decoding discards."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -42,14 +42,14 @@ class Meter:
         return getattr(self._engine, name)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample the replies by the engine itself, and count their tokens."""
+        """Sample the replies with the wrapped engine and count their tokens."""
         completions = await self._engine.generate(requests)
         for request, completion in zip(requests, completions, strict=True):
             self._sampled[_match_of(request.key)] += len(completion.ids)
         return completions
 
-    def take(self, match: str) -> int:
-        """Return the number of tokens sampled in a match, and forget it."""
+    def pop(self, match: str) -> int:
+        """Return the number of tokens sampled in a match, and reset it."""
         return self._sampled.pop(match, 0)
 
 
@@ -57,37 +57,40 @@ def _match_of(key: str) -> str:
     return key.partition("/")[0]
 
 
-def decoded(contender: Contender, decoding: Decoding, samples: int) -> ModelContender:
-    """Return the contender with a decoding option in all its roles, with the role's own settings if it has it.
+def with_decoding(contender: Contender, decoding: Decoding, samples: int) -> ModelContender:
+    """Return the contender with a decoding option switched on in all its roles.
 
-    By default `votes` are over `samples` replies. Raises ConfigError for a contender without weights, or an engine that
-    reports no entropies, which `cautious` needs.
+    A role's own settings of the option are kept; by default `votes` are over `samples` replies. Raises ConfigError for
+    a contender without weights, and for `cautious` if the engine reports no entropies.
     """
     if not isinstance(contender, ModelContender):
         raise ConfigError(f"--decoding {decoding}: {contender.name} has no weights to sample from")
     if decoding == "cautious" and not contender.engine.capabilities.records_entropy:
         raise ConfigError("--decoding cautious needs an engine that reports entropies")
 
-    def with_decoding(game: str, seat: str) -> tuple[Policy, Role]:
+    def with_option(game: str, seat: str) -> tuple[Policy, Role]:
         policy, role = contender.cast(game, seat)
         own = {"cautious": role.sampling.cautious or Cautious(), "votes": role.sampling.votes or Votes(samples=samples)}
-        options: dict[str, Any] = {name: own[name] if name == decoding else None for name in DECODINGS}
+        options: dict[str, Any] = {name: rule if name == decoding else None for name, rule in own.items()}
+        if decoding == "greedy":
+            options["temperature"] = 0.0
         return policy, role.model_copy(update={"sampling": role.sampling.model_copy(update=options)})
 
-    return replace(contender, cast=with_decoding)
+    return replace(contender, cast=with_option)
 
 
 async def sample(
     lineup: Mapping[str, Contender], seat: str, spec: GameSpec, deals: int, n: int, seed: int,
-    readers: Mapping[str, Reader], ended: Callable[[], None], in_flight: int,
+    scorers: Mapping[str, Scorer], ended: Callable[[], None], in_flight: int,
 ) -> tuple[list[list[Sample]], Counter[str]]:  # fmt: skip
-    """Play each deal `n` times with different draws and return the samples by deal, and failed attempts by reason.
+    """Play each deal `n` times with different random draws; return the samples by deal and the failures by reason.
 
-    The samples are those of `seat`; a match that keeps failing has none. `readers` give fields of a sample by name.
-    Raises ConfigError if a match's report has no success, and PlayError if more matches keep failing than finish.
+    A sample describes the answer of `seat`; a match that keeps failing has none. `scorers` compute the fields of a
+    sample that they are named after. Raises ConfigError if a match's report has no success, and PlayError if more
+    matches keep failing than finish.
     """
-    contender, failed, found = lineup[seat], Counter[str](), dict[tuple[int, int], Sample]()
-    meter = Meter(contender.engine) if isinstance(contender, ModelContender) else None
+    contender, found = lineup[seat], dict[tuple[int, int], Sample]()
+    meter = TokenMeter(contender.engine) if isinstance(contender, ModelContender) else None
     if meter and isinstance(contender, ModelContender):
         lineup = {**lineup, seat: replace(contender, engine=cast(Engine, meter))}
     seating = {name: who.seating(spec.name, name) for name, who in lineup.items()}
@@ -103,23 +106,17 @@ async def sample(
     async def one(plan: MatchPlan) -> MatchRecord:
         game = make_game(plan.game, plan.options)
         record = await play_one(plan, lineup, seed, LIMITS, game=game)
-        spent = meter.take(plan.id) if meter else sum(turn.tokens for turn in record.turns if turn.seat == seat)
+        spent = meter.pop(plan.id) if meter else sum(turn.tokens for turn in record.turns if turn.seat == seat)
         if record.status == "finished":
-            read = {name: await reader(record) for name, reader in readers.items()}
-            found[plan.identity.iteration, plan.identity.deal] = _sample_of(record, game, seat, spent, read)
+            scores = {name: await scorer(record) for name, scorer in scorers.items()}
+            found[plan.identity.iteration, plan.identity.deal] = _sample_of(record, game, seat, spent, scores)
         return replace(record, turns=(), streams={})  # frees memory
 
-    def note(record: MatchRecord) -> None:
-        if record.status == "failed":
-            failed[record.reason] += 1
-        else:
-            ended()
-
-    await play_all(plans, one, note, in_flight)
+    failed = await play_counting_failures(plans, one, ended, in_flight)
     return [[found[deal, i] for i in range(n) if (deal, i) in found] for deal in range(deals)], failed
 
 
-def _sample_of(record: MatchRecord, game: Game, seat: str, tokens: int, read: Mapping[str, float]) -> Sample:
+def _sample_of(record: MatchRecord, game: Game, seat: str, tokens: int, scores: Mapping[str, float]) -> Sample:
     success = require_success(record.report, record.game)
     score = record.report.get("score", success)
     return Sample(
@@ -129,7 +126,7 @@ def _sample_of(record: MatchRecord, game: Game, seat: str, tokens: int, read: Ma
         payoff=record.payoffs[seat],
         tokens=tokens,
         turns=sum(turn.seat == seat and turn.source not in UNREAD for turn in record.turns),
-        **read,
+        **scores,
     )
 
 
@@ -137,12 +134,12 @@ def require_success(report: Mapping[str, float | bool | str], game: str) -> floa
     """Return the report's `success` as a number. Raises ConfigError if it has none."""
     success = report.get("success")
     if success is None or isinstance(success, str) or not 0 <= success <= 1:
-        raise ConfigError(f"--best-of: {game} reports no success, which tells a right answer from a wrong one")
+        raise ConfigError(f"--best-of: {game} reports no `success`, by which answers are judged")
     return float(success)
 
 
 def answer_of(record: MatchRecord, game: Game, seat: str) -> str:
-    """Return the seat's answer: what the game calls it, else its last legal act without case, extra blanks and talk."""
+    """Return the seat's answer: the game's `final_answer`, else the last legal act in lower case without talk."""
     if isinstance(game, Answers):
         return game.final_answer(seat)
     acts = [turn.action for turn in record.turns if turn.seat == seat and turn.valid and turn.source not in UNREAD]

@@ -1,16 +1,16 @@
-"""Selection of one match among several of the same deal, and its expected result for every number of matches.
+"""Selection of one match among several of the same deal, and the expected result of best-of-k.
 
-Rules: `majority` takes the first match with the most frequent answer (self-consistency, Wang et al. 2022); `p_yes` the
-one whose answer a policy most likely calls right; `reward_model` the one with the highest score; `oracle` the one that
-is truly best, whose success is pass@k. Ties go to the match sampled first.
+Rules: `majority` selects the first match with the most frequent answer (self-consistency, Wang et al. 2022), `p_yes`
+the match whose answer the judge most probably calls right, `reward_model` the match with the highest score, and
+`oracle` the truly best match, whose success is pass@k. Ties go to the match sampled first.
 
-From n matches of a deal, best-of-k is estimated for every k up to n. A rule that takes the highest value has an exact
-mean over all subsets of k matches: if x_1 <= … <= x_n are the results in the order of the rule's values, it is
+Best-of-k is estimated from n matches of a deal for every k up to n. For a rule that selects the highest value, the mean
+over all subsets of k matches is exact: if x_1, …, x_n are the results in ascending order of the rule's values, it is
 
     Σ_i x_i · C(i - 1, k - 1) / C(n, k)
 
-which is unbiased. For `oracle` and successes of 0 and 1 it equals 1 - C(n - c, k) / C(n, k), with c successes (pass@k,
-Chen et al. 2021). `majority` has no such form and is averaged over seeded random subsets.
+This is unbiased. For `oracle` and successes of 0 and 1 it equals 1 - C(n - c, k) / C(n, k), with c successes (pass@k,
+Chen et al. 2021). `majority` has no closed form and is averaged over seeded random subsets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUBSETS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Finished match of a deal as selection sees it: its answer, its result, its cost, and what judges say of it."""
+    """Finished match to select from: its answer, result, costs and judges' scores."""
 
     answer: str
     """The seat's answer in canonical form, "" for none."""
@@ -42,11 +42,11 @@ class Sample:
     score: float
     payoff: float
     tokens: int = 0
-    """Tokens that the contender sampled, also those that its decoding did not keep."""
+    """Tokens that the contender sampled, including those that its decoding discarded."""
     turns: int = 0
     """Acts of the contender."""
     p_yes: float = -math.inf
-    """Probability with which the judge says yes; -inf if it could not read the match."""
+    """Probability that the judge says yes; -inf if it could not read the match."""
     reward_model: float = -math.inf
 
 
@@ -57,17 +57,18 @@ def choose(samples: Sequence[Sample], rule: Rule) -> int:
 
 def mean(samples: Sequence[Sample]) -> dict[Figure, float]:
     """Return the mean result of a single match."""
-    return expected(samples, "oracle", 1)  # of one match every rule selects that
+    return expected(samples, "oracle", 1)  # with k = 1 the rule does not matter
 
 
 def expected(samples: Sequence[Sample], rule: Rule, k: int, seed: Sequence[int] = ()) -> dict[Figure, float]:
-    """Return the expected result of selecting one of k random matches of `samples`, in the order of sampling.
+    """Return the expected result of the rule's selection among k random matches of `samples`.
 
-    `seed` determines the random subsets of `majority`. Raises ValueError for k outside 1..len(samples).
+    `samples` are in the order of sampling. `seed` determines the random subsets of `majority`. Raises ValueError for k
+    outside 1..len(samples).
     """
     n = len(samples)
     if not 1 <= k <= n:
-        raise ValueError(f"no best of {k} among {n} matches")
+        raise ValueError(f"the best of {k} matches cannot be estimated from {n}")
     if rule == "majority" and 1 < k < n:
         rng = np.random.default_rng([*seed])
         subsets = [sorted(rng.permutation(n)[:k].tolist()) for _ in range(SUBSETS)]
@@ -76,19 +77,19 @@ def expected(samples: Sequence[Sample], rule: Rule, k: int, seed: Sequence[int] 
     elif rule == "majority" and k == n:
         weights = {choose(samples, rule): 1.0}
     else:
-        ranked = _ranked(samples, "oracle" if rule == "majority" else rule)  # any order gives the mean if k is 1
+        ranked = _ranked(samples, "oracle" if rule == "majority" else rule)  # for k = 1 any order gives the mean
         weights = {place: math.comb(rank, k - 1) / math.comb(n, k) for rank, place in enumerate(ranked)}
-    # Weights sum to 1 up to rounding, and a success of more than 1 would be out of bounds.
+    # The weights sum to 1 only up to rounding, and intervals reject a success above 1.
     return {name: round(math.fsum(w * getattr(samples[i], name) for i, w in weights.items()), 12) for name in FIGURES}
 
 
 def sizes(n: int) -> list[int]:
-    """Return the powers of two below n, and n."""
+    """Return the numbers of matches of a curve: the powers of two below n, and n."""
     return [*(1 << power for power in range((n - 1).bit_length())), n]
 
 
 def _ranked(samples: Sequence[Sample], rule: Rule) -> list[int]:
-    """Return the indices by the rule's value, ascending; of equal ones, the match sampled first comes last."""
+    """Return the indices in ascending order of the rule's value. Among ties the match sampled first comes last."""
 
     def key(i: int) -> tuple[float, ...]:
         sample = samples[i]

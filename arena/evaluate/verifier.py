@@ -1,4 +1,4 @@
-"""Probability with which a policy says yes to the answer of a finished match."""
+"""Generative verifier: the probability that a policy says yes to the answer of a finished match."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from games.abilities import Judged
 
 YES = "yes"
 ASK = "Is the last answer right? Say yes or no."
-"""Question to a judge without a seat in the game."""
+"""Question for a judge without a seat in the game."""
 
 
 class Verifier:
-    """Policy that reads a finished match and is asked whether its answer is right.
+    """Scorer of finished matches by a policy that judges whether the answer is right.
 
-    A judge with a seat in the game is asked there: the probability is that of the act `yes` instead of its last act.
-    Another judge reads the conversation of the answering seat, and then the question `ASK` as a further user's turn.
+    For a judge with a seat in the game, the score is the probability of the act `yes` in place of its last act. Any
+    other judge reads the conversation of the answering seat, followed by the question `ASK` as a user turn.
     """
 
     def __init__(self, judge: Contender, contender: Contender, spec: GameSpec, seat: str, judge_seat: str) -> None:
-        """Find the judge's policy and role. `seat` gives the answer; `judge_seat` is "" if the judge has no seat.
+        """Prepare the judge. `seat` gives the answer; `judge_seat` is "" if the judge has no seat.
 
-        Raises ConfigError if the judge has no weights, or cannot read the tokens of the contender.
+        Raises ConfigError if the judge has no weights, or another tokenizer than the contender.
         """
         if not isinstance(judge, ModelContender):
-            raise ConfigError(f"--judge {judge.name} has no weights, so that it tells no probability of yes")
+            raise ConfigError(f"--judge {judge.name} has no weights, so it has no probability of yes")
         self._engine, self._seat = judge.engine, judge_seat or seat
         self._policy, role = judge.cast(spec.name, self._seat)
         self._role: Role | None = role if judge_seat else None
@@ -45,7 +45,7 @@ class Verifier:
             _require_readable(self._policy, contender, spec, seat)
 
     async def __call__(self, record: MatchRecord) -> float:
-        """Return the probability of yes; -inf if the judge had no turn, or its context has no room for the match."""
+        """Return the probability of yes; -inf if the judge had no turn or the match exceeds its context."""
         stream = self._question(record)
         if stream is None or len(stream) > self._positions:
             return -math.inf
@@ -69,9 +69,7 @@ class Verifier:
 
 def _require_readable(policy: Policy, contender: Contender, spec: GameSpec, seat: str) -> None:
     if not isinstance(contender, ModelContender):
-        raise ConfigError(
-            f"--by p_yes: {contender.name} has no weights, so that there are no tokens for a judge to read"
-        )
+        raise ConfigError(f"--by p_yes: {contender.name} has no weights, so there are no tokens for a judge to read")
     own, _ = contender.cast(spec.name, seat)
     if own.source != policy.source:
         try:
@@ -81,9 +79,9 @@ def _require_readable(policy: Policy, contender: Contender, spec: GameSpec, seat
 
 
 def seat_of_judge(judge: Contender, spec: GameSpec, seat: str) -> str:
-    """Return the seat where a judge of `seat` is asked; "" if it has none.
+    """Return the judge's own seat in the game; "" if it has none. `seat` gives the answer.
 
-    It is the game's judge seat, else the only other seat that the judge's run gave it in this game.
+    It is the game's judge seat, else the only other seat that the judge had in its own run of this game.
     """
     game = make_game(spec)
     if isinstance(game, Judged) and game.judge_seat:

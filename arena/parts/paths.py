@@ -99,7 +99,7 @@ def _command(harness: str) -> str:
 
 @dataclass(frozen=True)
 class _ToolAnchor(Anchoring):
-    """Annotation of a list of tool sources: a function's file, and the files of an MCP server's command."""
+    """Annotation of a list of tool sources, whose files (functions, commands of MCP servers) are paths."""
 
     def anchored(self, value: Any) -> Any:
         """Return the list with absolute paths."""
@@ -108,8 +108,8 @@ class _ToolAnchor(Anchoring):
     def _source(self, source: Any) -> Any:
         if isinstance(source, str):
             return absolute_name(source)
-        ways = {"function": absolute_name, "mcp": _command}
-        return {key: ways[key](part) if key in ways else part for key, part in source.items()}
+        anchors = {"function": absolute_name, "mcp": _command}
+        return {key: anchors[key](part) if key in anchors else part for key, part in source.items()}
 
 
 Folder = Annotated[str, Anchor(absolute)]

@@ -1,13 +1,14 @@
-"""Best-first search with a policy's log-probabilities, as a player: search ahead on clones, then play what was found.
+"""Best-first search by a policy's log-probabilities: a player that searches on clones and then plays the result.
 
-A node is a state of the game with the replies that lead to it. Expanding it samples `width` replies from the policy;
-each is played on a clone. A reply's score is the mean log-probability of its tokens, a path's the sum of its replies'
-scores, and the queue's key is score / depth**alpha. States are told apart by the game's `situation`, and a state that
-was met before is dropped. The search ends at the first successful match or after `nodes` replies. If it finds nothing,
-the match is sampled as usual. Source: BFS-Prover-V2 (Xin et al. 2025), whose key is the same, with 16 tactics a state,
-temperature 0.7 and alpha 0.
+A node is a state of the game with the replies that lead to it. Expanding it samples `width` replies from the policy and
+plays each on a clone. A reply's score is the mean log-probability of its tokens, a path's score the sum over its
+replies, and the priority in the queue is score / depth**alpha. Two states are the same if the game's `situation` is
+equal; a state that was reached before is dropped. The search ends at the first successful match or after `nodes`
+replies. If it finds none, the match is sampled as usual. Source: BFS-Prover-V2 (Xin et al. 2025), which has the same
+priority, 16 tactics per state, temperature 0.7 and alpha 0.
 
-The log-probabilities of the replies played are not those of the selection, so no policy may learn from them.
+The replies are selected among many, so their log-probabilities are not those of the behaviour policy, and no policy
+may be trained on them.
 """
 
 from __future__ import annotations
@@ -32,83 +33,83 @@ from games.contracts import Act, Game, View
 def unfit_for_search(game: Game) -> str:
     """Return the reason why a player cannot search a game ahead; "" if it can."""
     if len(game.possible_agents) != 1:
-        return f"{game.name} has {len(game.possible_agents)} seats, and a search plays one"
+        return f"{game.name} has {len(game.possible_agents)} seats, and a search can play one only"
     if not isinstance(game, Situated):
-        return f"{game.name} names no situations, by which a search tells states apart"
+        return f"{game.name} names no situations, by which a search recognises equal states"
     if not game.hides_nothing():
-        return f"a search looks ahead on clones: {game.name} hides something, or nobody can tell: it would cheat"
+        return f"{game.name} hides something from its seat, or may do so: a search on clones would reveal it"
     return ""
 
 
 def priority(score: float, depth: int, alpha: float) -> float:
-    """Return the queue's key of a path, larger for paths to expand first: score / depth**alpha; 0 at the root."""
+    """Return a path's priority, score / depth**alpha, and 0 at the root. The largest is expanded first."""
     return score / float(depth) ** alpha if depth else 0.0
 
 
 @dataclass(frozen=True)
 class Node:
-    """State of a game: a clone, the player that has seen all before it, and the replies since the search's start."""
+    """State in the search: a clone of the game, the player with its history, and the replies since the root."""
 
     game: Game
     player: ChatPlayer
-    said: tuple[Completion, ...] = ()
+    replies: tuple[Completion, ...] = ()
     score: float = 0.0
-    """Sum over the replies of the mean log-probability of their tokens."""
+    """Sum of the replies' mean log-probabilities per token."""
 
 
-class BestFirst:
-    """Search from one state of a match. `sampled` counts the replies so far."""
+class BestFirstSearch:
+    """Search for a successful match from one state. `sampled` counts the replies so far."""
 
-    def __init__(self, rule: Search, root: Node, view: View) -> None:
-        self.rule, self.root, self.seat, self.turn = rule, root, view.seat, view.turn
+    def __init__(self, settings: Search, root: Node, view: View) -> None:
+        self.settings, self.root, self.seat, self.turn = settings, root, view.seat, view.turn
         self.sampled = 0
 
     async def run(self) -> tuple[Completion, ...]:
         """Return the replies of the first successful match found, or () if there is none within the budget."""
-        return await (self._by_priority() if self.rule.order == "best_first" else self._by_sampling())
+        return await (self._by_priority() if self.settings.order == "best_first" else self._by_sampling())
 
     async def _by_priority(self) -> tuple[Completion, ...]:
-        queue, met = [(0.0, 0, self.root)], {self._situation(self.root.game)}
-        while queue and self.sampled < self.rule.nodes:
+        queue, seen = [(0.0, 0, self.root)], {self._situation(self.root.game)}
+        while queue and self.sampled < self.settings.nodes:
             node = heapq.heappop(queue)[2]
-            for child in await self._expand(node, min(self.rule.width, self.rule.nodes - self.sampled)):
+            for child in await self._expand(node, min(self.settings.width, self.settings.nodes - self.sampled)):
                 if child.game.ended:
                     if self._succeeded(child.game):
-                        return child.said
-                elif (situation := self._situation(child.game)) not in met:
-                    met.add(situation)
-                    key = -priority(child.score, len(child.said), self.rule.alpha)
-                    heapq.heappush(queue, (key, len(met), child))
+                        return child.replies
+                elif (situation := self._situation(child.game)) not in seen:
+                    seen.add(situation)
+                    key = -priority(child.score, len(child.replies), self.settings.alpha)
+                    heapq.heappush(queue, (key, len(seen), child))
         return ()
 
     async def _by_sampling(self) -> tuple[Completion, ...]:
-        """Play whole matches, `width` at once."""
+        """Sample whole matches, `width` at a time."""
         nodes = list[Node]()
-        while self.sampled < self.rule.nodes:
-            nodes += [self.root] * (self.rule.width - len(nodes))
-            nodes = nodes[: self.rule.nodes - self.sampled]
+        while self.sampled < self.settings.nodes:
+            nodes += [self.root] * (self.settings.width - len(nodes))
+            nodes = nodes[: self.settings.nodes - self.sampled]
             played = await asyncio.gather(*[self._child(node, self.sampled + i) for i, node in enumerate(nodes)])
             self.sampled += len(nodes)
             nodes = []
             for child in played:
                 if child and child.game.ended and self._succeeded(child.game):
-                    return child.said
+                    return child.replies
                 nodes += [child] if child and not child.game.ended else []
         return ()
 
     async def _expand(self, node: Node, width: int) -> list[Node]:
-        """Return the states after `width` sampled replies, without illegal ones."""
+        """Sample `width` replies and return the nodes after the legal ones."""
         first, self.sampled = self.sampled, self.sampled + width
         children = await asyncio.gather(*[self._child(node, first + i) for i in range(width)])
         return [child for child in children if child]
 
     async def _child(self, node: Node, number: int) -> Node | None:
-        """Sample the reply with this number and play it on a clone. None if it is illegal or the context is full."""
-        said = list[Completion]()
+        """Sample reply `number` and play it on a clone. Returns None if it is illegal or the context is full."""
+        replies = list[Completion]()
         player = node.player.fork(number)
-        player.write = _keeping(player.write, said)
+        player.write = _recorder(player.write, replies)
         game = node.game.clone()
-        view = view_of(game, self.seat, self.turn + len(node.said))
+        view = view_of(game, self.seat, self.turn + len(node.replies))
         try:
             act = clean_act(await ChatPlayer.act(player, view))
         except ContextFull:
@@ -120,37 +121,39 @@ class BestFirst:
             step()
         if not game.infos[self.seat].get("valid"):
             return None
-        (reply,) = said
+        (reply,) = replies
         score = node.score + sum(reply.logprobs) / max(1, len(reply.ids))
-        return Node(game, player, (*node.said, reply), score)
+        return Node(game, player, (*node.replies, reply), score)
 
     def _situation(self, game: Game) -> str:
-        assert isinstance(game, Situated), "unfit_for_search was not asked"
+        assert isinstance(game, Situated), "check unfit_for_search first"
         return game.situation(self.seat)
 
     def _succeeded(self, game: Game) -> bool:
-        """Return the report's `success`, or if it has none, whether the seat's payoff is positive."""
+        """Return the report's `success`; without one, whether the seat's payoff is positive."""
         return bool(game.report().get("success", game.payoffs()[self.seat] > 0))
 
 
-def _keeping(write: Writer, said: list[Completion]) -> Writer:
-    """Return a writer that also appends its replies to `said`."""
+def _recorder(write: Writer, replies: list[Completion]) -> Writer:
+    """Return a writer that also appends its replies to the list."""
 
-    async def writing(view: View, request: Request, summary: bool = False) -> Completion:
-        said.append(await write(view, request, summary))
-        return said[-1]
+    async def record(view: View, request: Request, summary: bool = False) -> Completion:
+        replies.append(await write(view, request, summary))
+        return replies[-1]
 
-    return writing
+    return record
 
 
 class SearchingPlayer(ChatPlayer):
-    """Chat player that searches the game before its first own reply, and plays the successful match if one is found.
+    """Chat player that searches the game before its first own reply, and plays the successful match if it finds one.
 
-    `told` are the turns whose replies `write` repeats from another match, in a branch.
+    `repeated` holds the turns that `write` repeats from the parent match, if this match is a branch.
     """
 
-    def __init__(self, game: Game, rule: Search, told: Mapping[int, Any], *, write: Writer, **chat: Any) -> None:
-        self.game, self.rule, self.told = game, rule, told
+    def __init__(
+        self, game: Game, settings: Search, repeated: Mapping[int, Any], *, write: Writer, **chat: Any
+    ) -> None:
+        self.game, self.settings, self.repeated = game, settings, repeated
         self.found: dict[int, Completion] = {}
         """Replies of the successful match by turn."""
         self.searched = 0
@@ -159,11 +162,11 @@ class SearchingPlayer(ChatPlayer):
         super().__init__(write=recalled(self.found, write), **chat)
 
     async def act(self, view: View) -> Act:
-        """Return the act of one turn, after a search at the first turn that is not repeated."""
-        if view.turn not in self.told and not self.searched:
+        """Return the act of one turn. The first turn that is not repeated starts the search."""
+        if view.turn not in self.repeated and not self.searched:
             player = self.fork(0)
             player.write = self._sample
-            search = BestFirst(self.rule, Node(self.game.clone(), player), view)
+            search = BestFirstSearch(self.settings, Node(self.game.clone(), player), view)
             self.found.update(enumerate(await search.run(), view.turn))
             self.searched = search.sampled
         return await super().act(view)

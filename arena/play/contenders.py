@@ -171,13 +171,13 @@ class ModelContender:
             write = cautious(write, rule, policy.frame.with_letters(MARKS))
         if votes := role.sampling.votes:
             write = voted(write, votes.samples, final_act(role, policy.frame))
-        said = plan.branch.replies(seat) if plan.branch else {}
-        if said:
-            write = recalled(said, write)
+        repeated = plan.branch.replies(seat) if plan.branch else {}
+        if repeated:
+            write = recalled(repeated, write)
         search = role.sampling.search
         source: TurnSource = "voted" if votes or search else "policy"
         key, place = f"{plan.id}/{seat}", chance(seed, plan, seat)
-        make = partial(SearchingPlayer, game, search, said) if search else ChatPlayer
+        make = partial(SearchingPlayer, game, search, repeated) if search else ChatPlayer
         return make(
             role=role,
             frame=policy.frame,

@@ -1,4 +1,4 @@
-"""Creation of games from logged or configured options, of which `seat_tools` is the arena's own."""
+"""Creation of games from configured or logged options, including Arena's own option `seat_tools`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ import games
 from games.contracts import Deal, Game
 
 SEAT_TOOLS = "seat_tools"
-"""Option of every game: sources of tools by seat (`simulators.toolbox`)."""
+"""Option of all games: sources of tools by seat (`simulators.toolbox`)."""
 
 
 def make_game(name: str, options: Mapping[str, Any]) -> Game:
-    """Create a game, not yet reset, whose seats have the tools that the option `seat_tools` gives them.
+    """Create a game, not yet reset, and give its seats the tools of the option `seat_tools`.
 
-    Raises ValueError as `games.make` does, and for tools that are not usable.
+    Raises ValueError as `games.make` does, and for unusable tools.
     """
     own = {option: value for option, value in options.items() if option != SEAT_TOOLS}
     game = games.make(name, **own)
@@ -22,7 +22,7 @@ def make_game(name: str, options: Mapping[str, Any]) -> Game:
     from simulators.toolbox import equip
 
     if not isinstance(options[SEAT_TOOLS], Mapping):
-        raise ValueError(f"{SEAT_TOOLS}: give lists of tools by seat, such as {{first: [calculator]}}")
+        raise ValueError(f"{SEAT_TOOLS} must be lists of tools by seat, such as {{first: [calculator]}}")
     return equip(game, options[SEAT_TOOLS])
 
 

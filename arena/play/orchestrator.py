@@ -1,6 +1,7 @@
 """Concurrent play of many matches: bounded concurrency, retries of failed matches."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -18,6 +19,25 @@ from arena.play.match import MatchPlan
 from arena.records import Failure, MatchRecord
 
 Play = Callable[[MatchPlan], Awaitable[MatchRecord]]
+
+
+async def play_counting_failures(
+    plans: list[MatchPlan], play: Play, ended: Callable[[], None], in_flight: int
+) -> Counter[str]:
+    """Play all plans as `play_all` does and return the number of failed attempts by reason.
+
+    `ended` is called after each finished match.
+    """
+    failures = Counter[str]()
+
+    def count(record: MatchRecord) -> None:
+        if record.status == "failed":
+            failures[record.reason] += 1
+        else:
+            ended()
+
+    await play_all(plans, play, count, in_flight)
+    return failures
 
 
 async def play_all(

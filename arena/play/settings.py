@@ -57,7 +57,7 @@ class TableSpec(Spec):
     """Share of the matches of an iteration, relative to the other tables' shares."""
 
     def with_tools(self) -> Self:
-        """Return the table with the seats' tools among the game's options, where matches and logs have them."""
+        """Return the table with the seats' tools as an option of the game, so that matches and logs include them."""
         tools = {seat: held.tools for seat, held in self.seats.items() if held.tools}
         if not tools:
             return self

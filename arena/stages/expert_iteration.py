@@ -28,9 +28,9 @@ def expert_iteration(
     1 / group keeps the best one, with ties. Each iteration continues from the weights of the one before. To train the
     base weights on what the newest weights sampled (STaR, Zelikman et al. 2022; BFS-Prover's soft reset, Xin et
     al. 2025), write stages in turn: `play` with `learn: {lr: 0.0}`, then `offline` on its log with `method:
-    filtered_bc`, `at_least` and `start: base`. `filter` leaves out turns of kept trajectories whose surprise is more
-    than `deviations` standard deviations below (`low`) or above (`high`) the mean (BFS-Prover's tactic filter; the
-    selector `surprise`). Raises ConfigError if all trajectories would be kept.
+    filtered_bc`, `at_least` and `start: base`. `filter` drops turns of kept trajectories whose surprise is more than
+    `deviations` standard deviations below (`low`) or above (`high`) the mean (BFS-Prover's tactic filter; selector
+    `surprise`). Raises ConfigError if all trajectories would be kept.
     """
     if at_least is None and best == 1.0:
         raise ConfigError("give `at_least`, or `best` below 1: else every trajectory would be imitated")

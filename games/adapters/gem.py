@@ -1,4 +1,4 @@
-"""GEM's games that play offline as text games (Liu et al. 2025), with exact seeds and retries for unreadable acts."""
+"""Adapter of GEM's offline games (Liu et al. 2025), with exact seeds and retries of unreadable acts."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from games.base import ACTION_LENGTH, IllegalAct, one_line
 from games.contracts import View
 
 OFFLINE = "game:"
-"""Start of the ids of games. GEM's other environments read data sets from a hub, or are those of reasoning-gym."""
+"""Prefix of the ids of games. GEM's other environments download data sets or are those of reasoning-gym."""
 NEED_WORDS = ("Wordle", "Hangman", "WordSearch")
-"""Games that read NLTK's corpus "words"."""
+"""Games that need NLTK's corpus "words"."""
 BOX = "\\boxed{"
 PROMPT_LENGTH = 16_000
 EXAMPLE = re.compile(r"\\boxed\{(?!\.\.\.\})[^{}\n]{1,60}\}")
 MOVES = ("up", "down", "left", "right")
 MOVED = ("FifteenPuzzle", "Game2048", "Sokoban")
-"""Games whose acts are the moves."""
+"""Games whose only acts are `MOVES`."""
 
 
 def registered(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the id and the settings in a name such as `game:Minesweeper-v0-easy(rows=4)`.
+    """Return the id and the settings of a name such as `game:Minesweeper-v0-easy(rows=4)`.
 
-    Raises ValueError, in one line, if GEM or data is not installed, or if it has no such game.
+    Raises ValueError, in one line, for an unknown game, or if GEM or the game's data is not installed.
     """
     id, settings = split_settings(name)
     try:
@@ -58,11 +58,11 @@ def registered(name: str) -> tuple[str, dict[str, Any]]:
 
 
 class GemGame(GymnasiumGame):
-    """Game of one agent in one of GEM's games, `env`; an act is a text, and what it boxes, if anything, is played.
+    """Game of one agent in one of GEM's games, `env`. An act is a text; GEM plays what it has in `\\boxed{…}`.
 
-    A text without a box is boxed as a whole. GEM ends a match at an unreadable act with a reward of -0.1; here the
-    match stays as it was, and the act is illegal. Options are GymnasiumGame's without `acts` and `ansi`. Reward part
-    "reward": what GEM pays.
+    A text without a box is boxed as a whole. GEM ends a match at an unreadable act with a reward of -0.1; here the act
+    is illegal and changes nothing. Options are GymnasiumGame's without `acts` and `ansi`. Reward part "reward": GEM's
+    reward.
     """
 
     name = "gem"
@@ -73,7 +73,7 @@ class GemGame(GymnasiumGame):
     whole_acts = True
 
     def rules(self) -> str:
-        """Return the game's name and how to act. GEM explains the game to the agent."""
+        """Return the game's name and how to act. GEM's instructions, a private fact, explain the game."""
         return f"{self.title}, by the rules of GEM. Each turn write an act in {BOX}…}}."
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -81,20 +81,20 @@ class GemGame(GymnasiumGame):
         return {"prompt": self._prompt}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the moves in games that have no other acts, else None."""
+        """Return the moves in games that have no other acts, None in others."""
         return list(MOVES) if self.id.removeprefix(OFFLINE).startswith(MOVED) else None
 
-    def _made(self) -> Any:
+    def _make(self) -> Any:
         with _offline():
             return importlib.import_module("gem").make(self.id, **self.settings)
 
-    def _opening(self, observation: Any, info: Mapping[str, Any]) -> str:
-        """Keep the instructions, which are the first observation, and return the board, if the game draws one."""
+    def _first_message(self, observation: Any, info: Mapping[str, Any]) -> str:
+        """Store the instructions, which are the first observation, and return the board, if the game has one."""
         self._prompt = shortened(harmless(str(observation)), PROMPT_LENGTH)
-        return self._shown("", info)
+        return self._observation_text("", info)
 
-    def _shown(self, observation: Any, info: Mapping[str, Any]) -> str:
-        """Return what GEM says, with the board or the request that it calls the suffix."""
+    def _observation_text(self, observation: Any, info: Mapping[str, Any]) -> str:
+        """Return GEM's observation with its suffix, such as the board."""
         said = f"{observation}\n{info.get('suffix', '')}".strip("\n")
         return shortened(harmless(said), ACTION_LENGTH) or "Begin."
 
@@ -104,12 +104,12 @@ class GemGame(GymnasiumGame):
             raise IllegalAct("write an act")
         return text if BOX in text else f"{BOX}{text}}}", text
 
-    def _refused(self, observation: Any, reward: float) -> str:
-        """Return GEM's complaint about an act that it could not read, else ""."""
+    def _refusal(self, observation: Any, reward: float) -> str:
+        """Return GEM's message about an act that it could not read; "" if it could."""
         unreadable = importlib.import_module("gem.utils.constants").LanguageGameReward.format_error_reward
         return (one_line(str(observation)) or "it cannot be read") if reward == unreadable else ""
 
-    def _worded(self, acts: Any) -> tuple[str, ...]:
+    def _action_words(self, acts: Any) -> tuple[str, ...]:
         if acts is not None:
             raise ValueError("acts are free texts in GEM's games: leave the option `acts` out")
         return ()
@@ -120,7 +120,7 @@ class GemGame(GymnasiumGame):
 
 @contextlib.contextmanager
 def _offline() -> Iterator[None]:
-    """Keep games from asking NLTK's server for a corpus that is installed, within the context."""
+    """Suppress NLTK's downloads within the context, because games ask its server even for an installed corpus."""
     nltk: Any = importlib.import_module("nltk")
     download = nltk.download
     nltk.download = lambda *_, **__: True
@@ -131,7 +131,7 @@ def _offline() -> Iterator[None]:
 
 
 def _random(game: GemGame, seed: int) -> Callable[[View], str]:
-    """Return a player of GEM's random acts, or of the instructions' examples with other digits where it has none."""
+    """Return a player of GEM's random acts; without them, of the instructions' examples with random digits."""
     chance = OwnRandom(np.random.default_rng(seed))
 
     def act(view: View) -> str:

@@ -1,4 +1,4 @@
-"""Gymnasium's environments with few observations and listed or written actions as text games (Towers et al. 2024)."""
+"""Adapter of Gymnasium environments with small observations and discrete or text actions (Towers et al. 2024)."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from games.base import ACTION_LENGTH, IllegalAct, flag, one_line, whole_number
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 REWARD = "reward"
 MOST_NUMBERS = 64
-"""Maximum numbers of an observed array, and of listed actions."""
+"""Maximum size of an observed array, and of a discrete action space."""
 MOST_TURNS = 10_000
 COLOURED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0?m", re.S)
-"""Text set in colour, by which toy environments show where the agent is."""
+"""Coloured text, which marks the agent's place in toy environments."""
 WORDS = {
     "FrozenLake": ("left", "down", "right", "up"),
     "CliffWalking": ("up", "right", "down", "left"),
     "Taxi": ("south", "north", "east", "west", "pickup", "dropoff"),
     "Blackjack": ("stick", "hit"),
 }
-"""Words of the actions by their numbers, by the environment's name without its version."""
+"""Words for the actions in order, by the environment's name without its version."""
 
 
 def registered(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the id and the settings in a name such as `FrozenLake-v1(is_slippery=false)` or `module:Name-v0`.
+    """Return the id and the settings of a name such as `FrozenLake-v1(is_slippery=false)` or `module:Name-v0`.
 
-    A module is imported first, as it registers its environments then. Raises ValueError, in one line, if there is no
-    such module or environment.
+    The module is imported first, to register its environments. Raises ValueError, in one line, for an unknown module or
+    environment.
     """
     full, settings = split_settings(name)
     module, id = module_of(full), full.rpartition(":")[2].strip()
@@ -59,12 +59,12 @@ def registered(name: str) -> tuple[str, dict[str, Any]]:
 
 
 class GymnasiumGame(ForeignGame):
-    """Game of one agent in a Gymnasium environment, `env`, with listed or text actions and observations of few values.
+    """Game of one agent in a Gymnasium environment `env` with discrete or text actions and small observations.
 
-    Settings stand in the name or among the options. Options besides: max_turns (default 200), after which the match
-    ends; acts, the words of discrete actions in their order (default: numbers, or words in toy environments); ansi,
-    whether the environment's drawing as text is shown, with coloured places in brackets. Reward part "reward": what the
-    environment pays. Raises ValueError for an environment that cannot be made, or not be told as text.
+    Settings of the environment are part of the name or given as options. Other options: max_turns (default 200), after
+    which the match ends; acts, words for the discrete actions in order (default: numbers, or words in toy
+    environments); ansi, whether the environment's text rendering is shown, with coloured text in brackets. Reward part
+    "reward": the environment's reward. Raises ValueError for an environment that cannot be made or shown as text.
     """
 
     name = "gymnasium"
@@ -76,7 +76,7 @@ class GymnasiumGame(ForeignGame):
     reward_parts: Mapping[str, str] = {REWARD: "what the environment pays at the step"}
 
     find: ClassVar[staticmethod[[str], tuple[str, dict[str, Any]]]] = staticmethod(registered)
-    """Function that finds an environment by its name."""
+    """Function that returns the id and settings of a name."""
 
     def __init__(
         self, env: str, *, max_turns: int = 200, acts: Sequence[str] | None = None, ansi: bool = False, **options: Any
@@ -87,64 +87,64 @@ class GymnasiumGame(ForeignGame):
         self.ansi, self.max_turns = ansi, whole_number("max_turns", max_turns, least=1, most=MOST_TURNS)
         super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
         self._start(OwnRandom(np.random.default_rng(0)), 0)
-        self.words = self._worded(acts)
+        self.words = self._action_words(acts)
         self._require_text()
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Make and reset a new environment with a seed from `rng`, and show what the agent observes."""
+        """Create and reset a new environment with a seed from `rng`, and show the first observation."""
         self._seed, self._origin = int(rng.integers(2**31)), OwnRandom(rng)
         self._history: list[Any] = []
         self._paid_so_far = 0.0
-        self.tell(self._opening(*self._start(self._origin, self._seed)))
+        self.tell(self._first_message(*self._start(self._origin, self._seed)))
 
     def rules(self) -> str:
-        """Return the environment's name, the library, and how to act."""
+        """Return the rules: the environment's name, the library, and how to act."""
         how = "one of the listed acts" if self.words else "a text"
         return f"{super().rules()} Each turn write {how}."
 
     def public(self) -> dict[str, Any]:
-        """Return `steps_left`, the number of acts before the match is cut."""
+        """Return `steps_left`, the number of remaining acts."""
         return {"steps_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: what the agent observes comes as messages."""
+        """Return {}: observations are messages."""
         return {}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the words of the actions that the environment's mask allows, or None if actions are texts."""
-        return [word for action, word in enumerate(self.words) if self._allowed(action)] if self.words else None
+        """Return the words of the actions that the action mask allows, or None if actions are texts."""
+        return [word for action, word in enumerate(self.words) if self._is_allowed(action)] if self.words else None
 
     def hides_nothing(self) -> bool:
-        """Return False: what the agent does not observe is hidden, so search players may not look ahead."""
+        """Return False: the agent may not observe the whole state, so search players may not look ahead."""
         return False
 
     def play(self, seat: str, act: str) -> str:
-        """Do an action, ignoring case and extra blanks in words. Raises IllegalAct for others than the legal ones."""
+        """Take an action, ignoring case and extra blanks in words. Raises IllegalAct for any other text."""
         action, word = self._action(act)
         try:
             observation, reward, is_over, is_cut, info = self._step(action)
-        except Exception as error:  # noqa: BLE001 whatever the environment does wrong is not the match's end
+        except Exception as error:  # noqa: BLE001 no error of the environment may end the match
             told = self.fault(error)
             self._replay()
             raise IllegalAct(f"the environment failed on it: {told}") from None
-        if why := self._refused(observation, float(reward)):
+        if why := self._refusal(observation, float(reward)):
             self._replay()
             raise IllegalAct(why.rstrip("."))
         self._history.append(action)
         self._paid_so_far += float(reward)
         if reward:
             self.pay(seat, REWARD, float(reward))
-        self.tell(self._shown(observation, info))
+        self.tell(self._observation_text(observation, info))
         if is_over or is_cut or self.turns + 1 >= self.max_turns:
             self.end("over" if is_over else "turns", "The match is over.")
         return word
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `faults`, and `reward`, the sum of the environment's rewards."""
+        """Return `faults` and `reward`, the sum of the environment's rewards."""
         return {**super().figures(), REWARD: self._paid_so_far}
 
     def copied(self) -> Any:
-        """Return a copy of the environment: by `deepcopy`, or by replaying the match where that loses its state."""
+        """Return a copy of the environment, by `deepcopy` or, if that would lose its state, by replaying the match."""
         if not _rebuilt_by_deepcopy(self.env):
             try:
                 return copy.deepcopy(self.env)
@@ -154,32 +154,32 @@ class GymnasiumGame(ForeignGame):
         twin._replay()
         return twin.env
 
-    def _made(self) -> Any:
-        """Return a new environment, before its reset."""
+    def _make(self) -> Any:
+        """Create the environment, not yet reset."""
         return importlib.import_module("gymnasium").make(self.id, disable_env_checker=True, **self.settings)
 
     def _action(self, act: str) -> tuple[Any, str]:
-        """Return the action that an act's text stands for, and its text. Raises IllegalAct if it is none."""
+        """Return the action for an act's text, and the act in normal form. Raises IllegalAct if there is none."""
         word = " ".join(act.split())
         if not self.words:
             if not self.env.action_space.contains(act.strip()):
                 raise IllegalAct(f"write a text of {one_line(str(self.env.action_space))}")
             return act.strip(), one_line(act, ACTION_LENGTH)
         for action, known in enumerate(self.words):
-            if known.lower() == word.lower() and self._allowed(action):
+            if known.lower() == word.lower() and self._is_allowed(action):
                 return action + int(self.env.action_space.start), known
         raise IllegalAct("write one of the listed acts")
 
-    def _opening(self, observation: Any, info: Mapping[str, Any]) -> str:
+    def _first_message(self, observation: Any, info: Mapping[str, Any]) -> str:
         """Return the first observation as text."""
-        return self._shown(observation, info)
+        return self._observation_text(observation, info)
 
-    def _refused(self, observation: Any, reward: float) -> str:
-        """Return why the environment could not read an act, which is then illegal, or ""."""
+    def _refusal(self, observation: Any, reward: float) -> str:
+        """Return why the environment could not read the act, which is then illegal; "" if it could."""
         return ""
 
-    def _shown(self, observation: Any, info: Mapping[str, Any]) -> str:
-        """Return what the agent observes as text."""
+    def _observation_text(self, observation: Any, info: Mapping[str, Any]) -> str:
+        """Return an observation as text."""
         parts = [f"{name}: {value}" for name, value in as_text(observation).items()]
         if isinstance(observation, str):
             parts = [observation]
@@ -190,20 +190,20 @@ class GymnasiumGame(ForeignGame):
         return shortened(harmless("\n".join(parts)), ACTION_LENGTH) or "nothing"
 
     def _require_text(self) -> None:
-        """Raise ValueError if actions or observations cannot be told as text."""
+        """Raise ValueError if actions or observations cannot be shown as text."""
         spaces = importlib.import_module("gymnasium.spaces")
         if not self.words and not isinstance(self.env.action_space, spaces.Text):
-            raise ValueError(f"{self.id} has neither listed nor text actions: {one_line(str(self.env.action_space))}")
+            raise ValueError(f"{self.id} has neither discrete nor text actions: {one_line(str(self.env.action_space))}")
         if not _is_short(self.env.observation_space, spaces):
             space = one_line(str(self.env.observation_space), 120)
             raise ValueError(f"{self.id} has observations of more than {MOST_NUMBERS} numbers: {space}")
 
     def _start(self, chance: OwnRandom, seed: int) -> tuple[Any, Mapping[str, Any]]:
-        """Make and reset the environment, and return its first observation and info."""
+        """Create and reset the environment, and return its first observation and info."""
         self._random, self._mask = copy.copy(chance), None
         try:
             with self._random.lent():
-                self.env = self._made()
+                self.env = self._make()
                 observation, info = self.env.reset(seed=seed)
         except Exception as error:  # noqa: BLE001 an environment may refuse its settings in any way
             why = one_line(f"{type(error).__name__}: {error}")
@@ -216,18 +216,18 @@ class GymnasiumGame(ForeignGame):
         return observation, reward, bool(is_over), bool(is_cut), info
 
     def _replay(self) -> None:
-        """Replace the environment by a new one in which this match's acts were done again."""
+        """Replace the environment by a new one, and repeat this match's acts there."""
         mask = self._mask
         self._start(self._origin, self._seed)
         for action in self._history:
             self._step(action)
         self._mask = mask
 
-    def _allowed(self, action: int) -> bool:
+    def _is_allowed(self, action: int) -> bool:
         return self._mask is None or bool(self._mask[action])
 
-    def _worded(self, acts: Sequence[str] | None) -> tuple[str, ...]:
-        """Return the words of discrete actions, () for others. Raises ValueError for a wrong number of words."""
+    def _action_words(self, acts: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the words of discrete actions; () for text actions. Raises ValueError for a wrong number of words."""
         space = self.env.action_space
         number = int(getattr(space, "n", 0)) if type(space).__name__ == "Discrete" else 0
         if number > MOST_NUMBERS:
@@ -239,7 +239,7 @@ class GymnasiumGame(ForeignGame):
 
 
 def _rebuilt_by_deepcopy(env: Any) -> bool:
-    """Return True if `deepcopy` would make the environment, or one inside it, anew from its arguments."""
+    """Return True if `deepcopy` would rebuild the environment, or one inside it, from its constructor arguments."""
     easy = importlib.import_module("gymnasium.utils").EzPickle
     while env is not None:
         if isinstance(env, easy):
@@ -249,7 +249,7 @@ def _rebuilt_by_deepcopy(env: Any) -> bool:
 
 
 def _is_short(space: Any, spaces: Any) -> bool:
-    """Return True if a space's values are texts or at most `MOST_NUMBERS` numbers each."""
+    """Return True if the space's values, or their parts, are texts or arrays of at most `MOST_NUMBERS` numbers."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
         return all(_is_short(each, spaces) for each in inner)

@@ -2,7 +2,8 @@
 
 openspiel:oh_hell(players=4)    pettingzoo:connect_four_v3    textarena:TicTacToe-v0
 minigrid:DoorKey-5x5-v0         babyai:GoToLocal-v0             textworld:coin_collector(level=5)
-gymnasium:FrozenLake-v1         gem:game:Minesweeper-v0-easy
+gymnasium:FrozenLake-v1         gem:game:Minesweeper-v0-easy    overcooked:cramped_room
+scienceworld:boil               verifiers:wordle                openenv:http://127.0.0.1:8000
 path/to/file.py:ClassName       the name of an entry point of group `arena.games`
 """
 
@@ -43,6 +44,14 @@ LIBRARIES = {
     "textworld": ("games.adapters.textworld:TextWorld", "env", "games.adapters.textworld_games:found"),
     "gymnasium": ("games.adapters.gymnasium:GymnasiumGame", "env", "games.adapters.gymnasium:registered"),
     "gem": ("games.adapters.gem:GemGame", "env", "games.adapters.gem:registered"),
+    "openenv": ("games.adapters.openenv:OpenEnv", "env", "games.adapters.openenv:check_name"),
+    "scienceworld": (
+        "games.adapters.scienceworld:ScienceWorld",
+        "env",
+        "games.adapters.scienceworld_worlds:find_tasks",
+    ),
+    "verifiers": ("games.adapters.verifiers:Verifiers", "env", "games.adapters.verifiers:parse_name"),
+    "overcooked": ("games.adapters.overcooked:Overcooked", "env", "games.adapters.overcooked:find_kitchen"),
 }
 
 

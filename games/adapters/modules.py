@@ -1,8 +1,11 @@
-"""Modules that a game's name asks for (`pettingzoo:package.module`, `gymnasium:module:Name-v0`), unless refused."""
+"""Import of modules that a game's name refers to (`pettingzoo:package.module`, `gymnasium:module:Name-v0`)."""
 
 import importlib
+import re
 from types import ModuleType
 
+RUN = re.compile(r"(?:verifiers|openenv):\s*(?!(?:http|ws)s?://)([\w./-]+)")
+"""Name of an environment whose code runs in a process apart; its module is the group."""
 REFUSED: dict[str, str] = {}
 """Reason why no game may be imported from a module, by module name."""
 
@@ -17,3 +20,15 @@ def import_module(name: str) -> ModuleType:
 def module_of(name: str) -> str:
     """Return the module in the name of a Gymnasium environment, `module:Name-v0(…)`, or ""."""
     return name.partition("(")[0].rpartition(":")[0].strip()
+
+
+def run_apart(name: str) -> str:
+    """Return the module that `verifiers:id`, `verifiers:module:callable` or `openenv:module:app` runs, or ""."""
+    match = RUN.match(name)
+    return match[1].split("/")[-1].replace("-", "_") if match else ""
+
+
+def require_admitted(name: str) -> None:
+    """Raise ValueError, with the reason, if the module that a name runs has been refused."""
+    if (module := run_apart(name)) in REFUSED:
+        raise ValueError(REFUSED[module])

@@ -30,7 +30,7 @@ def split_settings(text: str) -> tuple[str, dict[str, Setting]]:
 
 
 def _value(text: str) -> Setting:
-    """Return the value that a setting's text stands for."""
+    """Parse a setting's value."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     for kind in (int, float):

@@ -22,7 +22,12 @@ from games.base import IllegalAct, one_line
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 OUTCOME = "outcome"
 SHOWN_NUMBERS = 64
-SHARED_PARTS = ("screen", "action_spaces", "observation_spaces")  # never change; costly, or not to be copied
+SHARED_PARTS = (
+    "screen",
+    "game_font",
+    "action_spaces",
+    "observation_spaces",
+)  # never change; costly, or not to be copied
 
 
 def load(name: str) -> Callable[..., Any]:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from games.adapters import mpe2_words
+
 
 def _number(env: Any, seat: str, action: int) -> str:
     return str(action)
@@ -104,4 +106,8 @@ WORDS = {
     "texas_holdem_no_limit_v6": Words(
         _named("FOLD", "CHECK_CALL", "RAISE_HALF_POT", "RAISE_POT", "ALL_IN"), _cards, True
     ),
+    **{
+        name: Words(mpe2_words.word, mpe2_words.looks(layout), rules=f"{rules} All act at once. Places are relative.")
+        for name, (layout, rules) in mpe2_words.LAYOUTS.items()
+    },
 }

@@ -1,4 +1,4 @@
-"""TextWorld's generated text adventures as games of one agent (Côté et al. 2018), with its planner as `expert`."""
+"""Adapter of TextWorld's generated text adventures (Côté et al. 2018), with its planner as the player `expert`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
-from games.adapters.textworld_games import KEPT, compiled, found
+from games.adapters.textworld_games import KEPT, compiled_path, found
 from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
 from games.contracts import View
 
@@ -21,22 +21,22 @@ HELD_OUT = 5
 """One game in this many belongs to the test split."""
 LEAST_TURNS = 50
 PATIENCE = 3
-"""Turns of a match by default, as a multiple of the expert's acts."""
+"""Default maximum of turns, as a multiple of the expert's acts."""
 WAIT = "look"
 STATUS = re.compile(r"\s*>?\s*-= [^\n]* =-\d+/\d+\s*$")
-"""Status line that the interpreter appends to what the game says."""
+"""Status line that the interpreter appends to the game's feedback."""
 MENU = re.compile(r"^(Would you like to RESTART.*|>)$")
 LOADING = threading.Lock()
-"""Held while a game is read, as TextWorld's parsers have state that all share."""
+"""Held while a game is loaded, because TextWorld's parsers share global state."""
 
 
 class TextWorld(ForeignGame):
-    """Game of one agent in a TextWorld game, `env`: w2-o3-q4, coin_collector, treasure_hunter or cooking with settings.
+    """Game of one agent in a TextWorld game `env`: w2-o3-q4, coin_collector, treasure_hunter or cooking with settings.
 
-    The seed decides which of `games` generated games is played; every fifth belongs to the split "test". Acts are the
-    listed commands and no others, as the interpreter would also take `save` and `script`, which write files. Options
-    besides TextGame's: games 1 to 500; split "train", "test" or "all"; max_turns (None: 50, or three times the expert's
-    acts if that is more); pays, the reward parts that are paid, of "win", "score" and "dense".
+    The seed selects one of `games` generated games; every fifth belongs to the split "test". Only the listed commands
+    are legal, because the interpreter would also accept `save` and `script`, which write files. Options besides
+    TextGame's: games 1 to 500; split "train", "test" or "all"; max_turns (None: 50, or three times the expert's acts if
+    that is more); pays, which of the reward parts "win", "score" and "dense" are paid.
     """
 
     name = "textworld"
@@ -67,7 +67,7 @@ class TextWorld(ForeignGame):
         self.split = choice("split", split, "train", "test", "all")
         self.max_turns = None if max_turns is None else whole_number("max_turns", max_turns, least=1, most=1000)
         self.pays = tuple(choice("pays", part, *PARTS) for part in ([pays] if isinstance(pays, str) else pays))
-        self._numbers = [n for n in range(self.games) if split == "all" or held_out(n) == (split == "test")]
+        self._numbers = [n for n in range(self.games) if split == "all" or is_held_out(n) == (split == "test")]
         if not self._numbers:
             raise ValueError(f"games must be at least {HELD_OUT} with split: test, not {games}")
         if unknown := options.keys() - {*SHARED}:
@@ -75,9 +75,9 @@ class TextWorld(ForeignGame):
         super().__init__(env, self.seats, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Load the game that `rng` draws, compiled before or now, and show where the agent is."""
+        """Draw a game, compile it unless that was done before, and show the first room."""
         self.number = int(rng.choice(self._numbers))
-        self.env, state = started(compiled(self.kind, self.number, held_out(self.number)))
+        self.env, state = start(compiled_path(self.kind, self.number, is_held_out(self.number)))
         self._points, self._most, self._dense, self.won = 0, max(int(state.max_score), 1), 0, False
         self._objective = one_line(str(state.objective), ACTION_LENGTH)
         self._read(state)
@@ -86,7 +86,7 @@ class TextWorld(ForeignGame):
         self.tell(self._room)
 
     def rules(self) -> str:
-        """Return how to act, as text."""
+        """Return the rules as text."""
         return (
             "You are in a text adventure. Reach the objective. Each turn write one of the listed commands, just as "
             "written; look and inventory tell where you are and what you carry."
@@ -97,7 +97,7 @@ class TextWorld(ForeignGame):
         return {"objective": self._objective, "score": f"{self._points} of {self._most}", "steps_left": self._left}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the description of the `room` and the `inventory` as of now."""
+        """Return the current descriptions of the `room` and the `inventory`."""
         return {"room": self._room, "inventory": self._inventory}
 
     def legal(self, seat: str) -> list[str]:
@@ -109,7 +109,7 @@ class TextWorld(ForeignGame):
         return False
 
     def situation(self, seat: str) -> str:
-        """Return the number of the game and all facts of its world, hashed."""
+        """Return the game's number and all facts of its world as text."""
         return f"{self.number} {self._facts}"
 
     def play(self, seat: str, act: str) -> str:
@@ -130,14 +130,14 @@ class TextWorld(ForeignGame):
         ):  # fmt: skip
             if value and part in self.pays:
                 self.pay(seat, part, value)
-        self.tell(spoken(str(state.feedback)))
+        self.tell(clean_feedback(str(state.feedback)))
         if is_over or not self._left:
             self.end("won" if self.won else "lost" if is_over else "turns", "The match is over.")
             self.close()
         return command
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `success`, the shares `score` and `dense`, `game` (its number as text) and `faults`."""
+        """Return `success`, the shares `score` and `dense`, `game` (the game's number as text) and `faults`."""
         shares = {"score": self._points / self._most, "dense": self._dense / self._expert_acts}
         return {**super().figures(), "success": self.won, **shares, "game": str(self.number)}
 
@@ -155,25 +155,25 @@ class TextWorld(ForeignGame):
             env.close()
 
     def expert_act(self) -> str:
-        """Return the next command of TextWorld's plan, or "look" where the goal cannot be reached any more."""
+        """Return the next command of TextWorld's plan, or "look" if the goal can no longer be reached."""
         return self._plan[0] if self._plan else WAIT
 
     def _read(self, state: Any) -> None:
-        """Take the texts, commands and plan out of TextWorld's state, which is not kept."""
-        self._room = shortened(spoken(str(state.description)), ACTION_LENGTH)
-        self._inventory = shortened(spoken(str(state.inventory)), ACTION_LENGTH)
+        """Store the texts, commands and plan of TextWorld's state, which itself is not kept."""
+        self._room = shortened(clean_feedback(str(state.description)), ACTION_LENGTH)
+        self._inventory = shortened(clean_feedback(str(state.inventory)), ACTION_LENGTH)
         self._commands: list[str] = list(state.admissible_commands)
         self._plan: list[str] = list(state.policy_commands or ())
         self._facts = "; ".join(sorted(map(str, state["_facts"])))
 
 
-def held_out(number: int) -> bool:
-    """Return True if the game of this number belongs to the test split: every fifth does."""
+def is_held_out(number: int) -> bool:
+    """Return True if the game with this number belongs to the test split, as every fifth does."""
     return number % HELD_OUT == HELD_OUT - 1
 
 
-def started(path: Path) -> tuple[Any, Any]:
-    """Return the environment of a compiled game and its first state."""
+def start(path: Path) -> tuple[Any, Any]:
+    """Load a compiled game and return its environment and first state."""
     textworld = importlib.import_module("textworld")
     asked = ("feedback", "description", "inventory", "admissible_commands", "policy_commands", "objective", "won",
              "lost", "score", "max_score", "intermediate_reward")  # fmt: skip
@@ -183,14 +183,14 @@ def started(path: Path) -> tuple[Any, Any]:
         return env, env.reset()
 
 
-def spoken(text: str) -> str:
-    """Return what the game said without status line, prompt, menu and empty lines."""
+def clean_feedback(text: str) -> str:
+    """Return the game's feedback without status line, prompt, menu and empty lines."""
     lines = (line.strip() for line in harmless(STATUS.sub("", text)).split("\n"))
     return shortened("\n".join(line for line in lines if line and not MENU.match(line)), ACTION_LENGTH)
 
 
 def _expert(game: TextWorld, seed: int) -> Callable[[View], str]:
-    """Return TextWorld's plan as a player."""
+    """Return a player that follows TextWorld's plan."""
     return lambda view: game.expert_act()
 
 

@@ -1,7 +1,7 @@
 """Child process that generates and compiles one TextWorld game, run by `games.adapters.textworld_games`.
 
-Reads JSON from standard input, {kind, settings, seed, folder}, and writes game.json and game.z8 to the folder. Imports
-no other module of Arena. Writes the reason to standard error and exits with code 1 if there is no such game.
+It reads JSON from standard input, {kind, settings, seed, folder}, and writes game.json and game.z8 to the folder. It
+imports no other module of Arena. If that fails it writes the reason to standard error and exits with code 1.
 """
 
 import json
@@ -12,11 +12,11 @@ from typing import Any
 CPU_SECONDS = 120
 MEMORY = 4 << 30
 TRIES = 20
-"""Seeds that are tried: some maps have no room for a quest of the length asked for."""
+"""Maximum number of seeds to try, because some maps have no room for a quest of the wanted length."""
 
 
-def generated(kind: str, settings: dict[str, Any], seed: int) -> Any:
-    """Return TextWorld's game of this kind. Raises its errors if none of the seeds derived from `seed` makes one."""
+def generate(kind: str, settings: dict[str, Any], seed: int) -> Any:
+    """Generate a game of this kind. Raises TextWorld's error if none of the seeds derived from `seed` gives one."""
     import textworld
     from textworld.challenges import CHALLENGES
     from textworld.generator import make_game
@@ -37,7 +37,7 @@ def generated(kind: str, settings: dict[str, Any], seed: int) -> Any:
 
 
 def main() -> None:
-    """Make the game that standard input asks for, within limits of time and memory."""
+    """Make the game that standard input describes, within limits of CPU time and memory."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -45,10 +45,10 @@ def main() -> None:
     try:
         from textworld.generator import inform7
 
-        game = generated(asked["kind"], asked["settings"], asked["seed"])
+        game = generate(asked["kind"], asked["settings"], asked["seed"])
         game.save(f"{asked['folder']}/game.json")
         inform7.compile_inform7_game(inform7.generate_inform7_source(game), f"{asked['folder']}/game.z8")
-    except Exception as error:  # noqa: BLE001 the parent tells it in one line
+    except Exception as error:  # noqa: BLE001 the parent reports it in one line
         sys.exit(f"{type(error).__name__}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""TextWorld's generated games by name, compiled once each by a child process and kept in Arena's cache folder."""
+"""Cache of TextWorld's generated games: a child process compiles each once, and Arena's cache folder keeps it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from games.base import flag, one_line, whole_number
 from games.slow import slowly
 
 SECONDS = 300.0
-"""Limit of wall time for one game."""
+"""Wall-clock limit for making one game."""
 KEPT = 500
-"""Games in the cache folder, of about 0.4 MB. Beyond that, those unused for an hour are removed."""
+"""Number of games in the cache folder, about 0.4 MB each. Beyond it, games unused for an hour are removed."""
 HOUR = 3600.0
 PLACES = (1, 6, 9, 12)
 FLAGS = ("open", "cook", "cut", "drop")
 COMPILERS = threading.BoundedSemaphore(2)
-"""Games that are compiled at once in this process."""
+"""Limit on concurrent compilations in this process."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Kind:
     settings: tuple[tuple[str, Setting], ...]
 
     def ask(self, number: int, held_out: bool) -> str:
-        """Return what the child process reads for the game of this number, as JSON without the folder.
+        """Return the child process's input for the game with this number, as JSON without the folder.
 
-        Cooking games that are held out have TextWorld's own test foods, the others its training foods.
+        Held-out cooking games have TextWorld's own test foods, the others its training foods.
         """
         settings = dict(self.settings)
         if self.name == "cooking":
@@ -67,9 +67,9 @@ MOST = {"coin_collector": 150, "treasure_hunter": 30}
 
 
 def found(name: str) -> Kind:
-    """Return the kind of games of this name, such as `w2-o3-q4` or `coin_collector(level=5)`.
+    """Parse a name such as `w2-o3-q4` or `coin_collector(level=5)` and return the kind of games.
 
-    Raises ValueError, in one line, for another name or setting, or if TextWorld is not installed.
+    Raises ValueError, in one line, for an unknown name or setting, or if TextWorld is not installed.
     """
     kind, given = split_settings(name)
     sizes = re.fullmatch(r"w(\d{1,3})-o(\d{1,3})-q(\d{1,3})", kind)
@@ -97,7 +97,7 @@ def found(name: str) -> Kind:
 
 
 def _check_cooking(settings: dict[str, Setting]) -> None:
-    """Raise ValueError for settings that no cooking game has."""
+    """Raise ValueError for invalid settings of cooking games."""
     recipe = whole_number("recipe", settings["recipe"], least=1, most=5)
     whole_number("take", settings["take"], least=0, most=recipe)
     if settings["go"] not in PLACES:
@@ -116,8 +116,8 @@ def _require_textworld(name: str) -> None:
         raise ValueError(f"{why}: pip install 'arena-selfplay[textworld]'") from None
 
 
-def compiled(kind: Kind, number: int, held_out: bool) -> Path:
-    """Return the path of a game's .z8 file, with its .json beside it, making both first if they are not kept yet.
+def compiled_path(kind: Kind, number: int, held_out: bool) -> Path:
+    """Return the path of a game's .z8 file, which has its .json beside it. Makes both if they are not in the cache.
 
     Raises RuntimeError, in one line, if TextWorld cannot make the game.
     """
@@ -140,17 +140,17 @@ def build(asked: str) -> tuple[bytes, bytes]:
     """
     command = [sys.executable, "-P", str(Path(textworld_child.__file__))]
     with tempfile.TemporaryDirectory(prefix="arena-textworld-") as folder:
-        surroundings = {**os.environ, "HOME": folder, "TMPDIR": folder, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "HOME": folder, "TMPDIR": folder, "OMP_NUM_THREADS": "1"}
         child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder,
-            env=surroundings, start_new_session=True,
+            env=environment, start_new_session=True,
         )  # fmt: skip
         try:
             _, said = child.communicate(json.dumps(json.loads(asked) | {"folder": folder}).encode(), SECONDS)
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"TextWorld made no game within {SECONDS:.0f} s: {asked}") from None
         finally:
-            if child.poll() is None:  # too late, or the match was given up
+            if child.poll() is None:  # timed out or interrupted
                 os.killpg(child.pid, signal.SIGKILL)
                 child.communicate()
         if child.returncode:
@@ -161,7 +161,7 @@ def build(asked: str) -> tuple[bytes, bytes]:
 
 @cache
 def _folder() -> Path:
-    """Return the folder of compiled games in Arena's cache, or one that ends with this process if that is read-only."""
+    """Return the folder of compiled games in Arena's cache, or a temporary one if the cache is read-only."""
     home = Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")).absolute()
     folder = home / "textworld"
     try:
@@ -169,16 +169,16 @@ def _folder() -> Path:
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError:
-        return Path(_own_folder().name)
+        return Path(_temporary_folder().name)
 
 
 @cache
-def _own_folder() -> tempfile.TemporaryDirectory[str]:
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="arena-textworld-")
 
 
 def _keep(path: Path, files: tuple[bytes, bytes]) -> None:
-    """Write a game's two files, .z8 last, as its presence means that both are whole. Removes games long unused."""
+    """Write a game's two files, .z8 last, so that its presence means both are complete. Removes old games."""
     for target, data in zip((path.with_suffix(".json"), path), files, strict=True):
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(data)

@@ -14,6 +14,7 @@ import numpy as np
 from games.base import IllegalAct, flag, number, one_line, whole_number
 from simulators.base import MIXED, Answer
 from simulators.clinic import acts, players
+from simulators.clinic.advice import MOST, Advice
 from simulators.clinic.chart import Chart
 from simulators.clinic.fees import Reward, fees, outcome
 from simulators.clinic.patient import SHORT, Patient
@@ -46,6 +47,8 @@ class Clinic(PersonGame):
     slip: the share of answers that are wrong, for a cooperative patient.
     reward "outcome": `diagnosis` 1 for the right one, `cost` -question_cost or -test_cost, `repeat` -0.1, and -0.1 for
     illegal acts; a question alone never pays. "doctoragent", for replication: `simulators.clinic.fees`.
+    recommendations: how many there are, for a diagnosis that ends with one of them (DIAGNOSE disease RECOMMEND 1, terse
+    `Db1`); 0 asks for none. The right one pays `recommendation` in "doctoragent".
     information: the weight of shaping (part `information`), off by default. Each act pays the difference that it makes
     to the potential 1 - H/log2(diseases), H being the entropy of the exact posterior in bits, and the end takes the
     potential back: so it changes returns by a constant of the deal, and no policy's rank (Ng et al. 1999).
@@ -58,6 +61,7 @@ class Clinic(PersonGame):
         "diagnosis": "the right disease", "cost": "of questions and tests", "repeat": "what is known was asked again",
         "information": "shaping, by what is known", "question": "an answered question (doctoragent)",
         "unsure": "a question without an answer (doctoragent)", "overrun": "no turns are left (doctoragent)",
+        "recommendation": "the right recommendation (doctoragent)",
         "reading": "the patient's words had to be replaced", "wrong": "the patient told what is not so",
         "secret": "the patient told a secret unasked", "unread": "the patient's answer cannot be read",
     }  # fmt: skip
@@ -78,6 +82,7 @@ class Clinic(PersonGame):
         reward: Reward = "outcome",
         question_cost: float = 0.01,
         test_cost: float = 0.03,
+        recommendations: int = 0,
         information: float = 0.0,
         terse: bool = False,
         open_book: bool = False,
@@ -95,6 +100,8 @@ class Clinic(PersonGame):
         self.fees = fees(reward, self.outcome)
         self.information = number("information", information)
         self.terse, self.open_book = flag("terse", terse), flag("open_book", open_book)
+        recommended = whole_number("recommendations", recommendations, 0, min(MOST, self.diseases))
+        self.advice = Advice(recommended, self.table.names, table, self.terse)
         for what, count in (("diseases", self.diseases), ("symptoms", self.symptoms)):
             if self.terse and count > len(LETTERS):
                 raise ValueError(f"{what} must be at most {len(LETTERS)} in a terse clinic, not {count}")
@@ -135,6 +142,7 @@ class Clinic(PersonGame):
         self.tested: list[int] = []
         self.questions = self.tests = self.repeated = 0
         self.named: int | None = None
+        self.recommended: int | None = None
         self.informed = self._potential()
         if self.is_played:
             self.patient.template, self.agent_selection = self.patient.opening(), PATIENT
@@ -143,7 +151,9 @@ class Clinic(PersonGame):
 
     def rules(self) -> str:
         """Return the acts, their costs and all names; in terse mode only their codes."""
-        return acts.rules(self.table, self.terse, self.fees.in_words(), self.open_book)
+        return acts.rules(self.table, self.terse, self.fees.in_words(), self.open_book) + self.advice.rules(
+            self.fees.recommendation
+        )
 
     def public(self) -> dict[str, Any]:
         """Return the facts for all seats: {"left": remaining questions and tests together}."""
@@ -166,7 +176,12 @@ class Clinic(PersonGame):
         if self.left:
             open_acts += [("a", symptom) for symptom in range(self.symptoms) if not self.chart.knows(symptom)]
             open_acts += [("t", test) for test in range(len(self.table.tests)) if test not in self.tested]
-        return [acts.written(kind, which, self.table, self.terse) for kind, which in sorted(open_acts)]
+        ends = [self.advice.write(index) for index in range(self.advice.count)] or [""]
+        return [
+            acts.written(kind, which, self.table, self.terse) + end
+            for kind, which in sorted(open_acts)
+            for end in (ends if kind == "d" else [""])
+        ]
 
     def next_seat(self, seat: str) -> str:
         """Return the patient's seat while it must answer, else the doctor."""
@@ -179,16 +194,18 @@ class Clinic(PersonGame):
         """
         if seat == PATIENT:
             return self._listen(act)
-        kind, which = acts.read_act(act, self.table, self.terse)
+        plain, index = self.advice.split(act)
+        kind, which = acts.read_act(plain, self.table, self.terse)
+        self.advice.require(kind, index)
         if kind == "d":
-            self._diagnose(which)
+            self._diagnose(which, index)
         elif not self.left:
             self._overrun()
         elif kind == "a":
             self._ask(which)
         else:
             self._test(which)
-        return acts.written(kind, which, self.table, self.terse)
+        return acts.written(kind, which, self.table, self.terse) + self.advice.write(index)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return the outcome, its cost, and exact posteriors given the doctor's chart.
@@ -196,7 +213,7 @@ class Clinic(PersonGame):
         `score` is 1 for the right disease minus the cost of questions, tests, repetitions and illegal acts, at least 0,
         for every option `reward`. `posterior` is the probability of the true disease, `posterior_named` that of the
         named one, `posterior_best` the highest, and `regret` the difference of the last two; `entropy` is in bits.
-        `letter`, in terse mode, is the right letter after D.
+        `letter`, in terse mode, is the right letter after D, and `advised` whether the recommendation was right.
         """
         record, names, fees = self.patient.record, self.table.names, self.outcome
         chances = self.solver.posterior(self.chart, self.budget)
@@ -209,6 +226,7 @@ class Clinic(PersonGame):
             "answer": names[record.disease],
             **({"letter": acts.code("d")[record.disease]} if self.terse else {}),
             "diagnosis": "" if self.named is None else names[self.named],
+            **({"advised": self.recommended == self.advice.right[record.disease]} if self.advice.count else {}),
             "budget": self.budget,
             "questions": self.questions,
             "tests": self.tests,
@@ -247,10 +265,13 @@ class Clinic(PersonGame):
             self.pay(DOCTOR, "information", -self.informed)
         super().end(reason, announcement)
 
-    def _diagnose(self, disease: int) -> None:
-        self.named, record = disease, self.patient.record
+    def _diagnose(self, disease: int, recommended: int | None) -> None:
+        self.named, self.recommended, record = disease, recommended, self.patient.record
         right = disease == record.disease
         self.pay(DOCTOR, "diagnosis", self.fees.diagnosis * right)
+        if self.advice.count and self.fees.recommendation:
+            advised = recommended == self.advice.right[record.disease]
+            self.pay(DOCTOR, "recommendation", self.fees.recommendation * advised)
         if self.person == "free":
             self.pay(PATIENT, "diagnosis", float(right))
         self.end("diagnosis", f"{'Right' if right else 'Wrong'}: it is {self.table.names[record.disease]}.")

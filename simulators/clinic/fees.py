@@ -27,6 +27,8 @@ class Fees:
     """For a new question with an answer, as part `question`."""
     unsure: float = 0.0
     """For a new question without an answer."""
+    recommendation: float = 0.0
+    """For the right recommendation, if the clinic asks for one."""
     overrun: float = 0.0
     """For a question or test beyond the budget, which ends the match. At 0 it is an illegal act instead."""
 
@@ -49,12 +51,12 @@ def outcome(question_cost: float, test_cost: float) -> Fees:
 
 
 DOCTORAGENT = Fees(
-    diagnosis=5.0, question=0.0, test=0.0, repeat=-2.0, invalid=-2.0, answered=1.0, unsure=-1.0, overrun=-5.0
-)
+    diagnosis=5.0, question=0.0, test=0.0, repeat=-2.0, invalid=-2.0, answered=1.0, unsure=-1.0, recommendation=5.0,
+    overrun=-5.0,
+)  # fmt: skip
 """Rewards of DoctorAgent-RL (judge variant) per turn. Nine filler questions pay more than a diagnosis.
 
-The original also grants 0 to 5 for the recommendation and up to 5 for a diagnosis in words; here a disease is right or
-wrong.
+The original grants 0 to 5 each for how near diagnosis and recommendation come in words; here both are right or wrong.
 """
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.clinic import acts
+from simulators.clinic.advice import Advice
 from simulators.clinic.chart import Chart
 from simulators.clinic.patient import SHORT, Patient
 from simulators.clinic.posterior import Inference
@@ -32,6 +33,7 @@ class Visit(Protocol):
     terse: bool
     table: Table
     symptoms: int
+    advice: Advice
     patient: Patient
     chart: Chart
     budget: int
@@ -65,7 +67,7 @@ def oracle(game: Visit, seed: int) -> Answer:
     def answer(view: View) -> str:
         if view.seat != game.seats[0]:
             return str(view.private["template"])
-        return acts.written("d", game.patient.record.disease, game.table, game.terse)
+        return _written(game, "d", game.patient.record.disease)
 
     return answer
 
@@ -113,9 +115,15 @@ def _diagnoser(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | No
         chosen = choose() if game.left else None
         if chosen is None:
             chosen = "d", int(game.solver.posterior(game.chart, game.budget).argmax())
-        return acts.written(*chosen, game.table, game.terse)
+        return _written(game, *chosen)
 
     return answer
+
+
+def _written(game: Visit, kind: str, index: int) -> str:
+    """Return an act as text; a diagnosis with what that disease needs."""
+    end = game.advice.write(game.advice.right[index]) if kind == "d" else ""
+    return acts.written(kind, index, game.table, game.terse) + end
 
 
 PLAYERS: Mapping[str, Callable[[Visit, int], Answer]] = {

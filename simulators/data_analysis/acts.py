@@ -17,17 +17,17 @@ LONGEST_ANSWER = 200
 
 
 class Act(NamedTuple):
-    """An act: its verb and its text."""
+    """Parsed act: its verb and its text."""
 
     verb: Verb
     text: str
 
 
 def read_act(reply: str) -> Act | None:
-    """Return the first act in a reply, or None.
+    """Return the first act in a reply, or None if there is none.
 
-    Acts are fences (```` ```python ````, ```` ```sql ````) and tags (`<code>`, which may hold a fence, `<sql>`,
-    `<answer>`) anywhere. A reply without them may begin with the word `code`, `sql` or `answer`.
+    An act is a fence (```` ```python ````, ```` ```sql ````) or a tag (`<code>`, which may hold a fence, `<sql>`,
+    `<answer>`) anywhere in the reply; without these, a reply that begins with `code`, `sql` or `answer`.
     """
     if found := MARKED.search(reply):
         name, text = found["fence"] or found["tag"], found["block"] or found["inner"] or ""

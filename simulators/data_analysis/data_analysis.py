@@ -1,4 +1,4 @@
-"""Game of one analyst that answers a question about tables with Python and SQL over several turns (after DataMind)."""
+"""Game of one analyst who answers a question about tables with Python and SQL over several turns (after DataMind)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from simulators.base import Answer, Simulator, SimulatorFault
 from simulators.confine.code import available
 from simulators.data_analysis import packaged, players, tables
 from simulators.data_analysis.acts import read_act
-from simulators.data_analysis.questions import TOLERANCE, Question, ask, joined
+from simulators.data_analysis.questions import TOLERANCE, Question, ask, joined_frame
 from simulators.data_analysis.session import DATABASE, ERROR, Session
 from simulators.data_analysis.tables import KINDS, Data, Kind
 
 ANALYST = "analyst"
 RIGHT, WRONG = "right", "wrong"
 TABLES, QUESTIONS = 100, 20
-"""Most tables that are tried for a match, and questions for each."""
+"""Maximum number of tables drawn for a match, and of questions drawn for each table."""
 USAGE = "write code, sql or answer, and then the code, the statement or the answer"
 
 
 class DataAnalysis(Simulator):
     """Game of one analyst. Acts: `code` (a cell of Python), `sql` (a statement that reads) and `answer`, which ends it.
 
-    Cells share their names, as in a notebook. Options besides Simulator's: depth 1 to 3, up to so many operations are
-    composed to a question; tables "csv", "json", "sqlite" or "mixed" (drawn for each match), what the tables are: SQL
-    needs a database; source "generated" or "packaged" (parts of tables of scikit-learn and statsmodels); terse, for
-    tiny models: five to eight rows, one-letter names, short questions and results; max_turns.
+    Cells share variables, as in a notebook. Options besides Simulator's: depth 1 to 3, the maximum number of operations
+    in a question; tables, their format: "csv", "json", "sqlite" (which SQL needs) or "mixed" (drawn for each match);
+    source, "generated" or "packaged" (parts of tables from scikit-learn and statsmodels); terse, for tiny models: five
+    to eight rows, one-letter names, short questions and results; max_turns.
 
-    Reward part `right`: 1 for the right answer, numbers within 0.01. The split divides tables.
+    Reward part `right`: 1 for the right answer, with numbers within 0.01. The split is by table.
     """
 
     name = "data_analysis"
@@ -69,7 +69,7 @@ class DataAnalysis(Simulator):
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a table of the split, its kind and a question about it."""
+        """Draw a table of the split, its format and a question about it."""
         depth = int(rng.integers(1, self.depth + 1))
         self.data, self.question = self._deal(rng, depth)
         kinds = KINDS if self.tables == "mixed" else (self.tables,)
@@ -85,11 +85,11 @@ class DataAnalysis(Simulator):
         return known[int(rng.integers(len(known)))]
 
     def _deal(self, rng: np.random.Generator, depth: int) -> tuple[Data, Question]:
-        """Draw tables of the split and a question of this depth. Tables that allow none in 20 draws are replaced."""
+        """Draw tables of the split and a question of this depth. Tables without a question in 20 draws are replaced."""
         for _ in range(TABLES):
             identity = self.draw_entity(lambda: self._identity(rng), str)
             data = tables.draw(int(identity), self.terse) if self.source == "generated" else packaged.load(identity)
-            frame = joined(data)
+            frame = joined_frame(data)
             for _ in range(QUESTIONS):
                 if question := ask(data, frame, rng, depth, self.terse):
                     return data, question
@@ -101,7 +101,7 @@ class DataAnalysis(Simulator):
         return self.max_turns - self.turns
 
     def rules(self) -> str:
-        """Return the acts, where tables are, and how answers are judged."""
+        """Return the rules: the acts, the place of the tables, and how answers are judged."""
         return (
             "Answer a question about tables. Write one act a turn: CODE and a cell of Python, SQL and a statement "
             "that reads (or either in a fence, ```python or ```sql), finally ANSWER number or ANSWER word. Tables "
@@ -130,7 +130,7 @@ class DataAnalysis(Simulator):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return {"answer": …} until code has run; {} for an answer of one or two characters, or that all can read."""
+        """Return the answer until code has run, unless it is public or has at most two characters."""
         answer = str(self.question.answer)
         is_known = self._runs > 0 or fold(answer) in fold(f"{self.public()} {self.rules()}")
         return {} if is_known or len(answer) <= 2 else {"answer": (answer,)}
@@ -165,8 +165,8 @@ class DataAnalysis(Simulator):
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report.
 
-        `score` is 1 and `success` True for a right answer. Also `depth`, the number of operations, and their
-        names, `operations`; `tables`, their kind; `runs` of code; `errors`, those that failed; `question` and `answer`.
+        `score` is 1 and `success` True for a right answer. Also `depth`, the number of operations, and `operations`,
+        their names; `tables`, their format; `runs` of code, and `errors`, the failed runs; `question` and `answer`.
         """
         return {
             "score": float(self._right), "success": self._right, "depth": self.question.depth,

@@ -1,4 +1,4 @@
-"""Parts of real tables that installed libraries bring: scikit-learn (extra `recommender`), statsmodels (`clinic`)."""
+"""Parts of real tables from installed libraries: scikit-learn (extra `recommender`), statsmodels (extra `clinic`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from simulators.data_analysis.tables import Data, Table, Value
 
 PARTS = 5
-"""Parts of a packaged table without common rows, each of which is a table of its own."""
+"""Number of disjoint parts of a packaged table. Each part is a table for the split."""
 
 
 class Packaged(NamedTuple):
-    """A packaged table: its library and file there, the column of groups, numeric columns, and the column of years."""
+    """Packaged table: its library, its file there, and its columns: groups, numbers and years."""
 
     library: str
     file: str
@@ -48,25 +48,25 @@ def identities() -> list[str]:
 
 
 def load(identity: str) -> Data:
-    """Return a part of a packaged table by its identity: every fifth row."""
+    """Return the part of a packaged table with this identity. It has every fifth row."""
     name, _, part = identity.partition(" ")
     packaged, path = PACKAGED[name], dict(_installed())[name]
     header, *lines = csv.reader(io.StringIO(path.read_text("utf-8")))
     lines = lines[int(part) :: PARTS]
     if packaged.library == "sklearn":  # the header holds counts, then the names of the classes, which come last
-        table = Table(name, (packaged.group, *packaged.numbers), tuple(_classified(header[2:], packaged, lines)))
+        table = Table(name, (packaged.group, *packaged.numbers), tuple(_sklearn_rows(header[2:], packaged, lines)))
     else:
         columns = (packaged.group, *packaged.numbers, packaged.date)
-        table = Table(name, columns, tuple(_placed(header, packaged, lines)))
+        table = Table(name, columns, tuple(_statsmodels_rows(header, packaged, lines)))
     return Data(table, (packaged.group,), packaged.numbers, packaged.date)
 
 
-def _classified(labels: list[str], packaged: Packaged, lines: list[list[str]]) -> Iterator[tuple[Value, ...]]:
+def _sklearn_rows(labels: list[str], packaged: Packaged, lines: list[list[str]]) -> Iterator[tuple[Value, ...]]:
     for line in lines:
         yield (labels[int(line[-1])], *map(float, line[: len(packaged.numbers)]))
 
 
-def _placed(header: list[str], packaged: Packaged, lines: list[list[str]]) -> Iterator[tuple[Value, ...]]:
+def _statsmodels_rows(header: list[str], packaged: Packaged, lines: list[list[str]]) -> Iterator[tuple[Value, ...]]:
     for line in lines:
         given = dict(zip(header, line, strict=True))
         group = given[packaged.group]
@@ -75,7 +75,7 @@ def _placed(header: list[str], packaged: Packaged, lines: list[list[str]]) -> It
 
 
 def _installed() -> Iterator[tuple[str, Path]]:
-    """Yield the name and path of each packaged table whose library is there, which is not imported."""
+    """Yield the name and path of each packaged table whose library is installed, without importing the library."""
     for name, packaged in PACKAGED.items():
         found = importlib.util.find_spec(packaged.library)
         if found and found.origin and (path := Path(found.origin).parent / packaged.file).is_file():

@@ -24,10 +24,10 @@ class Match(Protocol):
 
 
 def _analyst(game: Match, seed: int, flawed: bool) -> Answer:
-    """Return a player that runs SQL, or Python where there is no database, and answers what was returned.
+    """Return a player that runs the right code, SQL if there is a database and else Python, and answers its result.
 
-    With `flawed` it leaves out the last condition or takes another measure half of the time, and three times in ten
-    first runs code that fails.
+    With `flawed`, half of the time the code omits the last condition or computes another measure, and three times in
+    ten the player first runs code that fails.
     """
     rng = np.random.default_rng([seed, 1])
     fails, errs = flawed and rng.random() < 0.3, flawed and rng.random() < 0.5
@@ -37,7 +37,7 @@ def _analyst(game: Match, seed: int, flawed: bool) -> Answer:
         shown = [message.text for message in seen.messages if message.sender == TOOL]
         if shown and not shown[-1].startswith(ERROR):
             return f"answer {_value(shown[-1])}"
-        code = game.question.mistaken if errs else game.question.code
+        code = game.question.wrong_code if errs else game.question.code
         text = f"sql {code.sql}" if code.sql and game.kind == "sqlite" else f"code\n{code.python}"
         broken, fails = fails, False
         return f"{text} )" if broken else text
@@ -46,7 +46,7 @@ def _analyst(game: Match, seed: int, flawed: bool) -> Answer:
 
 
 def _value(text: str) -> str:
-    """Return the only value in a result: JSON of SQL, or what Python printed."""
+    """Return the only value in a result, which is JSON from SQL or text from Python."""
     try:
         return str(json.loads(text)["rows"][0][0])
     except (ValueError, KeyError, TypeError, IndexError):
@@ -54,7 +54,7 @@ def _value(text: str) -> str:
 
 
 def _random(game: Match, seed: int) -> Answer:
-    """Return a player that answers one of the group's values, or a whole number below 10."""
+    """Return a player that answers a random label of a group column or a whole number below 10."""
     rng = np.random.default_rng([seed, 1])
 
     def act(seen: View) -> str:

@@ -1,4 +1,4 @@
-"""Questions about tables: a measure of rows that up to two conditions leave, in words, SQL, Python and pandas.
+"""Questions about tables: a measure of the rows that meet up to two conditions, in words, SQL, Python and pandas.
 
 Taxonomy: conditions are filter (a value or a bound), since (a date), join (an attribute in the side table) and nested
 (a bound that is itself a mean); measures are aggregate (count, sum, mean, min, max), group (the group with the largest
@@ -19,16 +19,16 @@ from simulators.data_analysis.tables import Data, Value, literal
 
 Element = TypeVar("Element")
 TOLERANCE = 0.01
-"""Largest difference of a right number, which is thus right with two decimals."""
+"""Maximum error of a right number, so that two decimals are enough."""
 LEAST_ROWS = {False: 5, True: 2}
-"""Rows that conditions must leave, by `terse`."""
+"""Minimum number of rows that meet the conditions, by `terse`."""
 MARGIN = 0.05
-"""Least lead of the largest sum over the second largest, so that rounding decides nothing."""
+"""Minimum lead of the largest sum over the second largest, so that rounding does not decide the answer."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on rows: its kind, its words, the same in few tokens, and code for SQL and Python (a row is `r`)."""
+    """Condition on rows: kind, words, short form for tiny models, and expressions in SQL and Python (a row is `r`)."""
 
     kind: str
     words: str
@@ -36,14 +36,14 @@ class Condition:
     sql: str
     python: str
     mask: Callable[[pd.DataFrame], pd.Series]
-    """Mask of the joined frame."""
+    """Function that returns the mask of the rows of a joined frame."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What is asked of the rows: its kind, words, short words, SQL (select list, and what follows the conditions).
+    """Measure of rows: kind, words, short form, SQL (select list, and the clauses after the conditions) and Python.
 
-    `python` is an expression over `rows`. `sql` is ("", "") if SQLite has no function for it.
+    `python` is an expression over `rows`. `sql` is ("", "") if SQLite has no function for the measure.
     """
 
     kind: str
@@ -52,11 +52,11 @@ class Measure:
     sql: tuple[str, str]
     python: str
     value: Callable[[pd.DataFrame], Value | None]
-    """Right answer, None if it is undefined or nearly tied."""
+    """Function that returns the right answer; None if it is undefined or nearly tied."""
 
 
 class Code(NamedTuple):
-    """Code that answers a question: an SQL statement, "" if SQLite cannot, and Python over lists of dicts by name."""
+    """Code that answers a question: an SQL statement ("" if SQLite cannot), and Python over lists of dicts by name."""
 
     sql: str
     python: str
@@ -64,16 +64,16 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its right answer and code that finds it."""
+    """Question with its right answer and the code that computes it."""
 
     words: str
     short: str
     kinds: tuple[str, ...]
     answer: Value
     code: Code
-    """Code that finds the answer."""
-    mistaken: Code
-    """Code without the last condition or, if there is none, with another measure."""
+    """Code that computes the answer."""
+    wrong_code: Code
+    """Code without the last condition or, if there is no condition, with another measure."""
 
     @property
     def depth(self) -> int:
@@ -92,7 +92,10 @@ class Question:
 
 
 def ask(data: Data, frame: pd.DataFrame, rng: np.random.Generator, depth: int, terse: bool) -> Question | None:
-    """Compose a question of this depth about tables and their frame. Returns None if it has no defined answer."""
+    """Draw a question of this depth about the tables, whose joined frame is `frame`.
+
+    Returns None if its answer is undefined, or if a condition does not change it.
+    """
     measures = list(_measures(data, rng, terse))
     measure = _pick(rng, measures)
     others = [one for one in measures if one.short != measure.short]
@@ -115,12 +118,12 @@ def ask(data: Data, frame: pd.DataFrame, rng: np.random.Generator, depth: int, t
         kinds=(*(one.kind for one in conditions), measure.kind),
         answer=answer,
         code=_code(data, measure, conditions),
-        mistaken=_code(data, measure if conditions else _pick(rng, others), conditions[:-1]),
+        wrong_code=_code(data, measure if conditions else _pick(rng, others), conditions[:-1]),
     )
 
 
 def _all(frame: pd.DataFrame, masks: list[pd.Series]) -> pd.DataFrame:
-    """Return the rows on which all masks agree."""
+    """Return the rows that all masks select."""
     for mask in masks:
         frame = frame[mask.loc[frame.index]]
     return frame
@@ -133,7 +136,7 @@ def _alike(answer: Value, other: Value | None) -> bool:
 
 
 def _code(data: Data, measure: Measure, conditions: list[Condition]) -> Code:
-    """Return the code for a measure of the rows that the conditions leave."""
+    """Return the code for a measure of the rows that meet the conditions."""
     source, look_up = data.main.name, ""
     if data.side is not None and any(one.kind == "join" for one in conditions):
         key, column = data.side.columns
@@ -149,8 +152,8 @@ def _code(data: Data, measure: Measure, conditions: list[Condition]) -> Code:
     )
 
 
-def joined(data: Data) -> pd.DataFrame:
-    """Return the main table as a frame, with the side table's attribute."""
+def joined_frame(data: Data) -> pd.DataFrame:
+    """Return the main table joined with the side table's attribute, as a frame."""
     columns: dict[str, list[Value]] = {name: data.main.values(name) for name in data.main.columns}
     if data.side is not None:
         key, name = data.side.columns
@@ -215,7 +218,7 @@ def _joins(data: Data, frame: pd.DataFrame, rng: np.random.Generator) -> Conditi
 
 
 def _measures(data: Data, rng: np.random.Generator, terse: bool) -> Iterator[Measure]:
-    """Yield a measure of each kind that the tables allow; aggregates come twice, as they are of five kinds."""
+    """Yield a measure of each kind that the tables allow, and two aggregates, because there are five functions."""
     number, group, name = _pick(rng, list(data.numbers)), _pick(rng, list(data.groups)), data.main.name
     for _ in range(2):
         yield _aggregate(str(_pick(rng, ["count", "sum", "min", "max"] + ["mean"] * (not terse))), number, name)
@@ -261,12 +264,12 @@ def _aggregate(function: str, number: str, name: str) -> Measure:
 
 
 def _largest(key: str, number: str) -> str:
-    """Return Python for the key of the rows with the largest sum of `number`."""
+    """Return a Python expression for the key whose rows have the largest sum of `number`."""
     return f"max({{{key} for r in rows}}, key=lambda k: sum(r[{number!r}] for r in rows if {key} == k))"
 
 
 def _top(sums: pd.Series) -> Value | None:
-    """Return the label of the largest sum, or None if it is the only one or leads by less than `MARGIN`."""
+    """Return the label with the largest sum; None if it is the only label or leads by less than `MARGIN`."""
     ordered = sums.sort_values(ascending=False)
     if len(ordered) < 2 or ordered.iloc[0] - ordered.iloc[1] < MARGIN:
         return None
@@ -275,7 +278,7 @@ def _top(sums: pd.Series) -> Value | None:
 
 
 def _defined(value: float) -> Value | None:
-    """Return a number as Python's own, None if it is undefined."""
+    """Return a number as an int or float of Python; None for NaN."""
     value = float(value)
     return None if math.isnan(value) else int(value) if value.is_integer() else value
 

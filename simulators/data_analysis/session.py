@@ -1,6 +1,6 @@
-"""Python and SQL of a match. State is kept as code: a cell runs after the earlier ones, in a new confined process.
+"""Python and SQL sessions of a match. The state is the code: each cell runs after all earlier ones in a new process.
 
-So a match holds texts alone, however long it lasts, and can be cloned. There is no pandas in the cell.
+A match therefore holds only texts and can be cloned. Cells run confined and have no pandas.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from simulators.data_analysis.tables import Data, Kind
 SECONDS = 2.0
 """CPU seconds of a cell and all earlier ones."""
 OUTPUT = 1_500
-"""Maximum number of bytes that a cell prints."""
+"""Maximum number of bytes of a cell's output."""
 MOST_CODE = 30_000
-"""Maximum number of characters of all cells that are kept."""
+"""Maximum number of characters of all cells together."""
 ERROR = "Error: "
 DATABASE = "data.db"
 
@@ -51,22 +51,22 @@ except BaseException as error:
     sys.stdout.flush()
     print(f"{ERROR}{{type(error).__name__}}: {{error}}", file=sys.stderr)
 """
-"""Program of every run. It writes the files, names each table as a list of dicts, and runs the cells in one namespace;
-the value of a last expression is printed. What earlier cells print is not shown again."""
+"""Program of every run. It writes the files, defines each table as a list of dicts, and runs the cells in one
+namespace. It prints the value of a last expression; the output of earlier cells is dropped."""
 
 
 @dataclass
 class Session:
-    """Tables and the cells that ran without an error."""
+    """Python and SQL session over tables. `cells` are the cells that ran without an error."""
 
     data: Data
     kind: Kind
     cells: list[str] = field(default_factory=list)
 
     def python(self, cell: str) -> str:
-        """Run a cell after all earlier ones and return what it prints, or a text with an error.
+        """Run a cell after all earlier ones and return its output, or an error text.
 
-        A cell with an error leaves no trace.
+        A cell with an error is not kept.
         """
         if sum(map(len, self.cells)) + len(cell) > MOST_CODE:
             return f"{ERROR}all cells may have {MOST_CODE:,} characters"
@@ -83,21 +83,21 @@ class Session:
         return text if text.startswith(ERROR) else f"{ERROR}{text}"
 
     def sql(self, statement: str, terse: bool) -> str:
-        """Run one SQL statement that reads and return its rows, or a text with an error. Nothing is kept.
+        """Run one read-only SQL statement and return its rows, or an error text. Nothing is kept.
 
-        The result is JSON; with `terse`, values alone, rows separated by `;`.
+        The rows are JSON; with `terse`, only values, with `;` between rows.
         """
         text = slowly(query, self.data.script(), statement)
         return _values(text) if terse and not text.startswith(ERROR) else text
 
 
 def query(script: str, statement: str) -> str:
-    """Fill a new database by the script and run a model's statement on it."""
+    """Create a database by the script, run a model-written statement on it, and return the result."""
     return Database(script, Limits(characters=OUTPUT)).query(statement)
 
 
 def _values(text: str) -> str:
-    """Return the values of a result in JSON; the text itself if it was cut."""
+    """Return the values of a JSON result; the text itself if it was cut."""
     try:
         rows = json.loads(text)["rows"]
     except (ValueError, KeyError, TypeError):

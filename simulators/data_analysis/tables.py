@@ -1,4 +1,4 @@
-"""Tables to ask about, drawn from a seed; as CSV, JSON or SQL."""
+"""Generated tables, as CSV, JSON or SQL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TERSE_VALUES = tuple("abcde")
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its name, columns and rows."""
+    """Table with its name, columns and rows."""
 
     name: str
     columns: tuple[str, ...]
@@ -43,22 +43,22 @@ class Table:
         return [row[index] for row in self.rows]
 
     def dicts(self) -> list[dict[str, Value]]:
-        """Return the rows by column name."""
+        """Return the rows as dicts by column name."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
 @dataclass(frozen=True)
 class Data:
-    """Tables of a match: the main one and the kinds of its columns, and a side table to join it with, if any."""
+    """Tables of a match: the main table with the kinds of its columns, and a side table to join, if any."""
 
     main: Table
     groups: tuple[str, ...]
-    """Columns of texts with few values."""
+    """Categorical columns."""
     numbers: tuple[str, ...]
     date: str = ""
     """Column of dates (ISO texts) or years; "" if there is none."""
     side: Table | None = None
-    """Table of one row per value of the first group: that value, and an attribute."""
+    """Table with one row per value of the first categorical column: that value, and an attribute."""
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -70,7 +70,7 @@ class Data:
         return "\n".join(line for table in self.tables for line in _statements(table))
 
     def files(self, kind: Kind) -> dict[str, str]:
-        """Return the tables as texts of CSV or JSON files by name; {} for a database."""
+        """Return the tables as CSV or JSON texts by file name; {} for a database."""
         if kind == "sqlite":
             return {}
         return {
@@ -79,9 +79,9 @@ class Data:
 
 
 def draw(identity: int, terse: bool) -> Data:
-    """Return the tables of an identity, a whole number: names, columns and values all follow from it.
+    """Generate the tables of an identity, a whole number that determines names, columns and values.
 
-    With `terse` they have five to eight rows, no dates, and names and texts of one letter.
+    With `terse`, they have five to eight rows, no dates, and names and texts of one letter.
     """
     rng = np.random.default_rng([identity, terse])
     names = list("gh") if terse else [str(one) for one in rng.permutation(list(GROUPS))[:2]]
@@ -130,5 +130,5 @@ def _type(values: Sequence[Value]) -> str:
 
 
 def literal(value: Value) -> str:
-    """Return a value as SQL."""
+    """Return a value as an SQL literal."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)

@@ -1,4 +1,4 @@
-"""A prover of theorems: rewriting of equations."""
+"""Theorem proving simulator: equations by rewriting, or lemmas in Coq."""
 
 from simulators.prover.prover import Prover
 

@@ -1,4 +1,4 @@
-"""The kind `coq` of the prover: lemmas of Coq's standard library, to be proved again tactic by tactic."""
+"""Kind `coq` of the prover: lemmas of Coq's standard library, proved tactic by tactic."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from simulators.prover.coqtop import CoqFault, attempt
 from simulators.prover.proof import Step
 
 MOST_SHOWN = 2000
-"""Characters of goals that are shown."""
+"""Maximum number of characters of the goals that are shown."""
 GUESSES = (
     "intros.", "auto.", "lia.", "reflexivity.", "simpl.", "destruct n.", "induction n.", "induction l.", "destruct b.",
     "split.", "tauto.", "congruence.", "symmetry.", "constructor.", "discriminate.", "rewrite IHn.", "rewrite IHl.",
     "unfold not.", "apply H.", "inversion H.",
 )  # fmt: skip
-"""Tactics that fit no goal in particular."""
+"""Tactics that the random player chooses from, whatever the goal."""
 
 
-def opening(lemma: str) -> str:
-    """Return the sentence that states a lemma of the library anew, without printing and parsing it."""
+def statement(lemma: str) -> str:
+    """Return the sentence that states a library lemma as a new goal, by its type instead of its printed text."""
     return f"Goal ltac:(let t := type of (@Coq.{lemma}) in exact t)."
 
 
 class CoqProof:
-    """Proof of a library lemma: the sentences that Coq accepted, and the goals after them."""
+    """Proof of a library lemma in progress: the sentences that Coq accepted, and the goals after them."""
 
     def __init__(self, lemma: str, hidden_proof: Sequence[str]) -> None:
         self.lemma, self.hidden_proof, self.family = lemma, hidden_proof, lemma.rpartition(".")[0]
         self.said: tuple[str, ...] = ()
-        self.goal = _attempt((), opening(lemma))[0]
+        self.goal = _attempt((), statement(lemma))[0]
         if not self.goal:
             raise SimulatorFault(f"prover: this Coq cannot state {lemma}")
 
     @property
     def proved(self) -> bool:
-        """Whether no goal is left and the kernel has checked the proof."""
+        """True if no goal is left and the kernel has checked the proof."""
         return not self.goal
 
     def facts(self) -> dict[str, Any]:
-        """Return `numbered` and `lemmas`, which are empty, and the number of `open` goals."""
+        """Return `open`, the number of open goals, and `numbered` and `lemmas`, which are empty for this kind."""
         return {"numbered": "", "lemmas": {}, "open": int(self.goal.split(maxsplit=1)[0]) if self.goal else 0}
 
     def situation(self) -> str:
@@ -53,22 +53,22 @@ class CoqProof:
         return self.goal
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CoqProof:
-        """Return an independent copy; it shares Coq's processes, which depend on nothing but the sentences."""
+        """Return an independent copy. The state is the list of sentences, so copies can share Coq's processes."""
         copied = CoqProof.__new__(CoqProof)
         copied.__dict__ = dict(self.__dict__)
         return copied
 
     def apply(self, act: str) -> Step:
-        """Say one tactic to Coq. Raises ValueError for text that is no tactic from the list."""
+        """Send one tactic to Coq. Raises ValueError for a text that is not an allowed tactic."""
         sentence = read_sentence(act, self.lemma)
-        goal, error = _attempt((opening(self.lemma), *self.said), sentence)
+        goal, error = _attempt((statement(self.lemma), *self.said), sentence)
         if error:
             return Step(sentence, error)
         self.said, self.goal = (*self.said, sentence), goal
         return Step(sentence, "")
 
     def hint(self) -> str:
-        """Return the next sentence of the hidden proof, if those before it were said; else ""."""
+        """Return the next sentence of the hidden proof; "" if the proof so far differs from it."""
         done = len(self.said)
         return self.hidden_proof[done] if self.said == tuple(self.hidden_proof[:done]) else ""
 
@@ -80,7 +80,7 @@ class CoqProof:
 
 
 def _attempt(before: Sequence[str], sentence: str) -> tuple[str, str]:
-    """Return the goals after a sentence as text to show, and the error if it was refused."""
+    """Return the goals after a sentence as text, and Coq's error if it refused the sentence."""
     try:
         goals, error = slowly(attempt, before, sentence)
     except CoqFault as fault:
@@ -90,7 +90,7 @@ def _attempt(before: Sequence[str], sentence: str) -> tuple[str, str]:
 
 
 class CoqLibrary:
-    """Source of library lemmas whose hidden proofs have `shortest` to `longest` tactics; the module is the family."""
+    """Source of library lemmas with hidden proofs of `depth` tactics, a range. A lemma's module is its family."""
 
     def __init__(self, depth: tuple[int, int]) -> None:
         shortest, longest = depth
@@ -99,7 +99,7 @@ class CoqLibrary:
             raise ValueError(f"depth: no lemma of kind coq has a hidden proof of {shortest} to {longest} tactics")
 
     def rules(self, terse: bool) -> str:
-        """Return the acts as text, in few words if `terse`."""
+        """Return the rules as text, in few words if `terse`."""
         if terse:
             return "Prove the goal in Coq: one tactic a turn, such as INTROS or induction n."
         return (
@@ -109,7 +109,7 @@ class CoqLibrary:
         )
 
     def deal(self, game: Simulator, rng: np.random.Generator) -> CoqProof:
-        """Draw a lemma whose module is in the game's split, and return its proof, not begun."""
+        """Draw a lemma whose module is in the game's split, and return its empty proof."""
 
         def draw() -> tuple[str, tuple[str, ...]]:
             return self.lemmas[int(rng.integers(len(self.lemmas)))]

@@ -1,4 +1,4 @@
-"""Which sentences a prover may say to Coq: one tactic from a list, with arguments that can run nothing else."""
+"""Guard of the sentences sent to Coq: one tactic from a list, with arguments that cannot run anything else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEADS = (
     "revert", "rewrite", "right", "ring", "simpl", "specialize", "split", "subst", "symmetry", "tauto",
     "transitivity", "trivial", "unfold",
 )  # fmt: skip
-"""Tactics with which a sentence may begin. None defines, loads, prints or writes anything."""
+"""Tactics with which a sentence may begin. None of them defines, loads, prints or writes anything."""
 FORBIDDEN = frozenset(
     {"ltac", "ltac2", "admit", "give_up", "abstract", "Admitted", "Abort", "Axiom", "Set", "Unset", "Require", "Load",
      "Drop", "Redirect", "Extraction", "Eval", "Compute", "Goal", "Qed", "Defined", "by", "external", "native_compute",
@@ -24,10 +24,10 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_']*")
 
 
 def read_sentence(text: str, own_name: str) -> str:
-    """Return a tactic sentence in normal form: single blanks, the tactic in small letters, one full stop at the end.
+    """Return a tactic sentence in normal form: single blanks, the tactic in lower case, one full stop at the end.
 
-    Raises ValueError, with the reason, for more than one sentence, a tactic that is not listed, a character or word
-    that could run something else, and `own_name`, the name of the lemma to prove (its last part counts).
+    Raises ValueError, with the reason, for more than one sentence, a tactic that is not listed, a forbidden character
+    or word, and for the last part of `own_name`, the lemma to prove.
     """
     sentence = " ".join(text.split())
     if not sentence or len(sentence) > LONGEST:
@@ -37,7 +37,7 @@ def read_sentence(text: str, own_name: str) -> str:
         raise ValueError("letters, digits, blanks and _'().,:=+*<>/\\-~|&[]@ only")
     if re.search(r"\.( |$)|\(\*|\*\)|\|\||<:", body):  # the last is a cast that compiles
         raise ValueError("one tactic at a time, without comments, || and <:")
-    if re.search(r"[0-9]{4}", body):  # a number is as many constructors
+    if re.search(r"[0-9]{4}", body):  # Coq expands a number to as many constructors
         raise ValueError("numbers have at most three digits")
     words = _WORD.findall(body)
     if unfit := [word for word in words if word in FORBIDDEN]:

@@ -1,8 +1,8 @@
-"""Lemmas of Coq's standard library with a proof that Coq 8.16.1 accepts.
+"""Lemmas of Coq's standard library, each with a proof that Coq 8.16.1 accepts.
 
-Searched breadth first, with at most 700 tries per lemma, among the lemmas of modules that Arith, List, Lia and Bool
-load. Tried were about 20 tactics and, for each hypothesis, `rewrite`, `apply`, `destruct`, `inversion` or `induction`.
-At most 15 lemmas of a module have a proof of one sentence.
+The lemmas are from modules that Arith, List, Lia and Bool load. The proofs were found by breadth-first search with at
+most 700 attempts per lemma, over about 20 tactics and, for each hypothesis, `rewrite`, `apply`, `destruct`, `inversion`
+and `induction`. Of each module, at most 15 lemmas with a proof of one sentence are kept.
 """
 
 import re
@@ -247,4 +247,4 @@ LEMMAS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
     (lemma, tuple(re.split(r"(?<=\.) ", proof)))
     for lemma, _, proof in (line.partition(": ") for line in _TABLE.split("\n")[1:-1])
 )
-"""Pairs of a lemma's name, without `Coq.`, and the sentences of a proof."""
+"""Pairs of a lemma's name, without `Coq.`, and the sentences of its proof."""

@@ -1,8 +1,8 @@
-"""Coq through its toplevel: a child process that is driven one sentence at a time.
+"""Client of Coq's toplevel, a child process that gets one sentence at a time.
 
-A proof is the list of its accepted sentences, so `attempt` depends on its arguments alone, and a copy of a proof costs
-nothing. Processes are kept for the next attempt, of any match: one whose sentences begin alike goes back to where they
-part (`BackTo`) and replays the rest. They have limits of memory and CPU time, and end with this process.
+A proof is the list of its accepted sentences, so `attempt` depends on its arguments alone and proofs are cheap to copy.
+Processes are reused by all matches: the process with the longest common prefix of sentences goes back to its end
+(`BackTo`) and replays the rest. Processes have limits of memory and CPU time and end with this process.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import NamedTuple
 
 COMMAND = "coqtop"
 SETTINGS = ("From Coq Require Import Arith List Lia Bool.", "Unset Lia Cache.", "Unset Nia Cache.")
-"""First sentences of a process. Caches of `lia` would be files."""
+"""First sentences of a process. `lia` would keep its caches in files."""
 SECONDS = 3
 """Seconds after which Coq itself stops a sentence."""
 PATIENCE = 20.0
 """Seconds of wall-clock time after which a process that does not answer is killed."""
 MEMORY = 2 << 30
-"""Bytes of address space of a process; 0.5 GB are in use after the imports."""
+"""Bytes of address space of a process. It uses 0.5 GB after the imports."""
 CPU_SECONDS = 600
-"""CPU seconds of a process in all; it is replaced before."""
+"""CPU seconds after which the system kills a process."""
 MOST_SENTENCES = 2000
-"""Sentences after which a process is replaced, because it keeps all states."""
+"""Number of sentences after which a process is replaced, because it keeps all states in memory."""
 MOST = min(4, os.cpu_count() or 1)
-"""Processes of this process at a time; more attempts wait."""
+"""Maximum number of concurrent coqtop processes; further attempts wait."""
 LONGEST_OUTPUT = 1 << 20
 _PROMPT = re.compile(rb"<prompt>[^<>]*< (\d+) \|[^|]*\| \d+ < </prompt>$")
 _INFO = re.compile(r"<infomsg>.*?</infomsg>", re.DOTALL)
@@ -42,20 +42,20 @@ _NUMBER = re.compile(r" \(ID \d+\)")
 
 
 class CoqFault(Exception):
-    """Raised if a coqtop process ends, hangs or answers what cannot be read."""
+    """Raised if a coqtop process ends, hangs or gives an unreadable answer."""
 
 
 class Attempt(NamedTuple):
     """Result of a sentence."""
 
     goals: str
-    """Goals after it as text, without Coq's numbers; "" if none is left."""
+    """Goals after the sentence as text, without Coq's numbers; "" if none is left."""
     error: str
     """Coq's error message; "" if the sentence was accepted."""
 
 
 def unavailable() -> str:
-    """Return "" if coqtop is installed, else what to do."""
+    """Return how to install coqtop if it is missing; "" if it is installed."""
     if shutil.which(COMMAND):
         return ""
     return (
@@ -64,7 +64,7 @@ def unavailable() -> str:
 
 
 class Coqtop:
-    """A coqtop process, with its sentences since the imports and the number of the state after each."""
+    """Coqtop process, with its accepted sentences since the imports and Coq's state number after each."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -84,12 +84,12 @@ class Coqtop:
         self.states.append(self._send(f"Set Default Timeout {SECONDS}.")[0])
 
     def common(self, sentences: Sequence[str]) -> int:
-        """Return the number of sentences with which this process could begin."""
+        """Return the length of the common prefix of these sentences and the process's own."""
         pairs = zip(self.said, sentences, strict=False)
         return next((n for n, (own, other) in enumerate(pairs) if own != other), min(len(self.said), len(sentences)))
 
     def go_to(self, sentences: Sequence[str]) -> None:
-        """Bring the process to the state after these sentences. Raises CoqFault if one that it accepted is refused."""
+        """Bring the process to the state after these sentences. Raises CoqFault if one of them is refused."""
         kept = self.common(sentences)
         if kept < len(self.said):
             self._send(f"BackTo {self.states[kept]}.")
@@ -99,12 +99,12 @@ class Coqtop:
                 raise CoqFault(f"coqtop refused what it had accepted: {sentence[:80]}: {error[:200]}")
 
     def say(self, sentence: str) -> Attempt:
-        """Say a sentence and return the goals after it. A refused one changes nothing."""
+        """Send a sentence and return the goals after it. A refused sentence changes nothing."""
         state, text = self._send(sentence)
         if state == self.states[-1]:
             return Attempt("", _error_in(text))
         found = _GOALS.search(text)
-        if not found and sentence != "Qed.":  # Coq shows only goals that it thinks are new
+        if not found and sentence != "Qed.":  # Coq prints the goals only if it considers them changed
             state, text = self._send("Show.")
             found = _GOALS.search(text)
         self.said.append(sentence)
@@ -112,7 +112,7 @@ class Coqtop:
         return Attempt(_NUMBER.sub("", found[0]) if found else "", "")
 
     def _send(self, sentence: str) -> tuple[int, str]:
-        """Send a sentence and return (state, answer without notes). Raises CoqFault without an answer in time."""
+        """Send a sentence; return Coq's state number and answer. Raises CoqFault without an answer in time."""
         self.sent += 1
         assert self._process.stdin is not None
         try:
@@ -157,13 +157,13 @@ _OWNER = os.getpid()
 
 
 def attempt(before: Sequence[str], sentence: str) -> Attempt:
-    """Say a sentence after those that were accepted before, the theorem's opening first, and return the result.
+    """Send a sentence after the accepted ones in `before`, the theorem's statement first, and return the result.
 
-    A sentence that ends the proof is checked by Coq's kernel (`Qed`); if that fails, it is refused. So is one during
-    which the process ends or hangs. Raises CoqFault if the earlier sentences cannot be repeated.
+    If a sentence completes the proof, Coq's kernel checks it (`Qed`); if that fails, the sentence counts as refused. It
+    also does if the process ends or hangs. Raises CoqFault if the earlier sentences cannot be repeated.
     """
     with _ROOM:
-        coqtop, in_order = _taken(before), False
+        coqtop, is_intact = _take_process(before), False
         try:
             try:
                 coqtop.go_to(before)
@@ -171,15 +171,15 @@ def attempt(before: Sequence[str], sentence: str) -> Attempt:
                 coqtop.end()
                 coqtop = Coqtop()
                 coqtop.go_to(before)
-            result = _said(coqtop, before, sentence)
-            in_order = result is not None
+            result = _send_last(coqtop, before, sentence)
+            is_intact = result is not None
             return result or Attempt("", "coqtop ended or gave no answer in time")
         finally:  # also if the step is interrupted
-            _give_back(coqtop, in_order)
+            _give_back(coqtop, is_intact)
 
 
-def _said(coqtop: Coqtop, before: Sequence[str], sentence: str) -> Attempt | None:
-    """Say the sentence to a process that is at its place and return the result; None if the process is lost by it."""
+def _send_last(coqtop: Coqtop, before: Sequence[str], sentence: str) -> Attempt | None:
+    """Send a sentence to a process that is in the state after `before`. Returns None if the process is lost."""
     try:
         result = coqtop.say(sentence)
         if before and not (result.error or result.goals) and (error := coqtop.say("Qed.").error):
@@ -189,11 +189,11 @@ def _said(coqtop: Coqtop, before: Sequence[str], sentence: str) -> Attempt | Non
     return result
 
 
-def _taken(before: Sequence[str]) -> Coqtop:
-    """Return an idle process whose sentences begin most alike, or a new one."""
+def _take_process(before: Sequence[str]) -> Coqtop:
+    """Return the idle process with the longest common prefix with `before`, or a new process."""
     global _OWNER
     with _LOCK:
-        if os.getpid() != _OWNER:  # the parent's processes are not ours to talk to
+        if os.getpid() != _OWNER:  # after a fork: these are the parent's processes
             _OWNER = os.getpid()
             _IDLE.clear()
         if _IDLE:
@@ -202,9 +202,9 @@ def _taken(before: Sequence[str]) -> Coqtop:
     return Coqtop()
 
 
-def _give_back(coqtop: Coqtop, in_order: bool) -> None:
-    """Keep a process for later attempts, or kill it if it is not in order or has said enough."""
-    if in_order and coqtop.sent < MOST_SENTENCES:
+def _give_back(coqtop: Coqtop, is_intact: bool) -> None:
+    """Keep a process for later attempts, or kill it if it is lost or has had too many sentences."""
+    if is_intact and coqtop.sent < MOST_SENTENCES:
         with _LOCK:
             _IDLE.append(coqtop)
     else:

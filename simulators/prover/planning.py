@@ -1,9 +1,9 @@
-"""Planner of the rewriting prover: subgoals between the theorem's sides, each searched by itself.
+"""Planner of the rewriting prover: it divides a proof into subgoals and searches each of them separately.
 
-The subgoals are states on the hidden proof, as a perfect planner would name them. A search tries every tactic that
-applies to the left side, in random order and breadth first, and counts what it tries: about b**d tactics for a proof
-of d steps with b choices each, and k * b**(d/k) for k equal pieces. If a piece is not found within the budget, the plan
-is made again with twice as many pieces; proved pieces stay in a cache. Source: the planner of BFS-Prover-V2 (Xin et al.
+The subgoals are states of the hidden proof, as a perfect planner would name them. The search is breadth first over the
+tactics that apply to the left side, in random order, and counts the tactics it tries: about b**d for a proof of d steps
+with b choices each, and k * b**(d/k) for k equal pieces. If a piece is not found within the budget, the planner starts
+again with twice as many pieces; proved pieces stay in a cache. Source: the planner of BFS-Prover-V2 (Xin et al.
 2025), whose subgoals a model writes.
 """
 
@@ -22,20 +22,20 @@ from simulators.prover.rules import rewritten, successors
 from simulators.prover.terms import Equation, equation_text
 
 BUDGET = 300
-"""Tactics that the search for one piece may try."""
+"""Maximum number of tactics that the search for one piece tries."""
 
 
 class Search(NamedTuple):
     """Result of a search."""
 
     proof: tuple[str, ...] | None
-    """Tactics that rewrite the left side into the right side; None if none were found."""
+    """Tactics that rewrite the left side into the right side; None if no proof was found."""
     nodes: int
     """Number of tactics tried."""
 
 
 def search(goal: Equation, budget: int, rng: np.random.Generator) -> Search:
-    """Search a proof of an equation breadth first, trying at most `budget` tactics."""
+    """Search for a proof of an equation, breadth first, with at most `budget` tactics."""
     if goal[0] == goal[1]:
         return Search((), 0)
     queue, met, nodes = deque([(goal, tuple[str, ...]())]), {goal[0]}, 0
@@ -56,7 +56,7 @@ def search(goal: Equation, budget: int, rng: np.random.Generator) -> Search:
 
 
 def pieces(proof: RewriteProof, count: int) -> list[Equation]:
-    """Cut the hidden proof into at most `count` pieces of nearly equal length; return what each rewrites into what."""
+    """Cut the hidden proof into at most `count` pieces of nearly equal length and return their equations."""
     terms = [state[0] for state, _ in proof.states()] + [proof.theorem[1]]
     steps = len(terms) - 1
     cuts = sorted({round(n * steps / count) for n in range(count + 1)})
@@ -65,7 +65,7 @@ def pieces(proof: RewriteProof, count: int) -> list[Equation]:
 
 @dataclass
 class Planner:
-    """Planner with a cache of proved pieces, which its plans share. `nodes` counts all tactics that it tried."""
+    """Planner with a cache of proved pieces. `nodes` counts all tactics that it tried."""
 
     rng: np.random.Generator
     budget: int = BUDGET
@@ -73,21 +73,21 @@ class Planner:
     nodes: int = 0
 
     def prove(self, proof: RewriteProof, first: int = 1) -> list[str]:
-        """Return the acts that prove a theorem, with its hidden proof cut into `first` pieces, or twice as many, etc.
+        """Return the acts that prove a theorem by subgoals; [] if even single steps are not found.
 
-        Returns [] if even single steps are not found.
+        The hidden proof is cut into `first` pieces, then into twice as many, and so on.
         """
         count, longest = first, len(proof.hidden_proof)
         while True:
             plan = pieces(proof, min(count, longest))
-            if all([self._prove(piece) for piece in plan]):  # a list: every piece found now is one for the next plan
+            if all([self._prove(piece) for piece in plan]):  # a list, so that all pieces are searched and cached
                 return self._acts(plan)
             if count >= longest:
                 return []
             count *= 2
 
     def _prove(self, piece: Equation) -> bool:
-        """Return True if the piece is in the cache and its proof is valid, or if a search finds one."""
+        """Return True if the cache has a valid proof of the piece or the search finds one."""
         if piece in self.cache and is_proof(piece, self.cache[piece]):
             return True
         found = search(piece, self.budget, self.rng)
@@ -104,7 +104,7 @@ class Planner:
 
 
 def is_proof(goal: Equation, tactics: Sequence[str]) -> bool:
-    """Return True if the tactics rewrite one side of the equation until both are the same."""
+    """Return True if the tactics make both sides of the equation equal."""
     here: Equation | None = goal
     for tactic in tactics:
         rule, number = tactic.split()

@@ -1,4 +1,4 @@
-"""Interface of a proof in progress, which the kinds of the prover implement."""
+"""Interfaces that the kinds of the prover implement: a proof in progress, and a source of theorems."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Step(NamedTuple):
     """Effect of an act on a proof."""
 
     act: str
-    """The act in normal form."""
+    """Normal form of the act."""
     refusal: str
     """Reason why the act changed nothing; "" if it changed the proof."""
 
 
 class Proof(Protocol):
-    """A theorem and its proof in progress. `copy.deepcopy` returns an independent one."""
+    """Theorem with its proof in progress. `copy.deepcopy` returns an independent copy."""
 
     family: str
     """Entity of the split."""
@@ -45,20 +45,20 @@ class Proof(Protocol):
         """Play an act, which may change nothing. Raises ValueError, with the reason, for text that is no act."""
 
     def hint(self) -> str:
-        """Return an act on a way to the end of the hidden proof; "" if none is known."""
+        """Return an act that leads along the hidden proof or back to it; "" if none is known."""
 
     def wild_act(self, rng: np.random.Generator) -> str:
-        """Return a readable act drawn without regard to the goal."""
+        """Return a random well-formed act, regardless of the goal."""
 
     def likely_act(self, rng: np.random.Generator) -> str:
         """Return a random act that often changes this proof."""
 
 
 class Kind(Protocol):
-    """A kind of prover: the source of its theorems."""
+    """Kind of prover: a source of theorems with its rules."""
 
     def rules(self, terse: bool) -> str:
-        """Return the acts as text, in few words if `terse`."""
+        """Return the rules as text, in few words if `terse`."""
 
     def deal(self, game: Simulator, rng: np.random.Generator) -> Proof:
-        """Draw a theorem of the game's split and return its proof, not begun."""
+        """Draw a theorem of the game's split and return its empty proof."""

@@ -1,4 +1,4 @@
-"""A game of proving theorems tactic by tactic; after BFS-Prover-V2 (Xin et al. 2025)."""
+"""Game of proving theorems tactic by tactic, after BFS-Prover-V2 (Xin et al. 2025)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ SEAT = "prover"
 PROVED = "proved"
 SPARE_TURNS = 4
 FLOOR_MATCHES = {"rewrite": 2000, "coq": 200}
-"""Matches of the player `random` by which the floor is measured."""
+"""Number of matches of the player `random` by which the floor is measured."""
 
 
 class Prover(Simulator):
     """Game of one prover, who writes one tactic per turn until the theorem is proved or no turn is left.
 
-    Options besides Simulator's: kind, `rewrite` (equations and a few rewrite rules) or `coq` (lemmas of Coq's library,
-    by the coqtop that is installed; ValueError without one); depth, the length of the hidden proof, or its range as
-    [shortest, longest]; operators, the number on the left side of an equation, or its range; terse, whether rules and
-    refusals are short; max_turns, by default the longest hidden proof and 4 more. A tactic that does not apply costs a
-    turn and is told so; only text that is no tactic is an illegal act. Nobody can talk: a "|" belongs to the act.
+    Options besides Simulator's: kind, `rewrite` (equations and a few rewrite rules) or `coq` (lemmas of Coq's library;
+    raises ValueError if coqtop is not installed); depth, the length of the hidden proof or its range as [shortest,
+    longest]; operators, the number of operators on an equation's left side, or its range; terse, short rules and
+    refusals; max_turns, by default the longest hidden proof and 4 more. A tactic that does not apply costs a turn and
+    is reported; only text that is not a tactic is an illegal act. There is no talk: a "|" belongs to the act.
 
-    Nothing that the seat cannot see decides what an act does, so a player may search ahead on clones.
+    The effect of an act depends only on what the seat sees, so players may search ahead on clones.
 
     Reward part "proved": 1 when the theorem is proved.
     """
@@ -81,7 +81,7 @@ class Prover(Simulator):
         return self.max_turns - self.turns
 
     def rules(self) -> str:
-        """Return the acts, the goal and the number of turns, as text."""
+        """Return the rules as text: the acts, the aim and the number of turns."""
         return f"{self.source.rules(self.terse)} {self.max_turns} turns in all."
 
     def public(self) -> dict[str, Any]:
@@ -97,17 +97,17 @@ class Prover(Simulator):
         return self.proof.situation()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the hidden proof as one text, if it has several tactics."""
+        """Return the hidden proof as one text if it has several tactics, else {}."""
         proof = self.proof.hidden_proof
         return {"the proof": (" ; ".join(proof),)} if len(proof) > 1 else {}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options of the same theorem with two different texts as its hidden proof."""
+        """Return reset options for the same theorem with two different hidden proofs."""
         one, two = self.proof.wild_act(rng), self.proof.wild_act(rng)
         return {"proof": [one]}, {"proof": [one, two]}
 
     def play(self, seat: str, act: str) -> str:
-        """Apply a tactic to the goal in focus and tell the new goal. Raises IllegalAct for text that is none."""
+        """Apply a tactic to the goal in focus and show the new goal. Raises IllegalAct for text that is no tactic."""
         try:
             step = self.proof.apply(act)
         except ValueError as why:
@@ -127,7 +127,7 @@ class Prover(Simulator):
         return step.act
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, `tactics` that changed the proof, `refused` ones, and the hidden `depth`."""
+        """Return `score`, `success`, counts of applied `tactics` and `refused` ones, and the hidden proof's `depth`."""
         done = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
         return {"score": float(self.proof.proved), "success": self.proof.proved, **done}
 
@@ -164,8 +164,8 @@ def _measured_floor(split: Any, kind: Any, depth: tuple[int, int], operators: tu
 
 
 def _random(game: Prover, seed: int) -> Answer:
-    """Return a player of random tactics, drawn without regard to the goal."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    """Return a player of random tactics, regardless of the goal."""
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     return lambda seen: game.proof.wild_act(rng)
 
 
@@ -175,9 +175,9 @@ def _oracle(game: Prover, seed: int) -> Answer:
 
 
 def _flawed(game: Prover, seed: int) -> Answer:
-    """Return a player that writes, with even chance, a random tactic that applies, else one of the hidden proof.
+    """Return a player that writes a random tactic that applies or, half of the time, the next one of the hidden proof.
 
-    Off the hidden proof it steps back to it if it can.
+    If it has left the hidden proof, it steps back to it if it can.
     """
     rng = np.random.default_rng([seed, 3])
 
@@ -189,9 +189,9 @@ def _flawed(game: Prover, seed: int) -> Answer:
 
 
 def _planner(game: Prover, seed: int) -> Answer:
-    """Return a player that proves subgoals from the hidden proof by search, and then writes all that as acts.
+    """Return a player that finds a proof with subgoals from the hidden proof (`Planner`) and writes it.
 
-    Without an act that it knows, and with kind coq, it plays as `random` does.
+    Without a proof, and with kind coq, it plays like `random`.
     """
     acts = list[str]()
 

@@ -1,4 +1,4 @@
-"""The kind `rewrite` of the prover: equations to be shown by rewriting either side with a few rules."""
+"""Kind `rewrite` of the prover: equations, to be proved by rewriting either side with a few rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulators.prover.terms import Equation, equation_text, numbered, read_equa
 from simulators.prover.theorems import SHAPES, Theorem, draw_shape, draw_theorem
 
 MOST_GOALS = 3
-"""Largest number of goals open at once, the theorem included."""
+"""Maximum number of open goals, including the theorem."""
 MOST_LEMMAS = 9
 _TACTIC = re.compile(rf"({'|'.join(RULES)})\s+([1-9][0-9]?)", re.ASCII)
 _LEMMA = re.compile(r"h([1-9])", re.ASCII)
@@ -23,14 +23,14 @@ _HAVE = re.compile(r"have\b(.*)", re.ASCII | re.DOTALL)
 
 
 class Goal(NamedTuple):
-    """An open goal: what is left to show, and the equation that it was opened with."""
+    """Open goal: the equation that is left to prove, and the equation that was stated."""
 
     left: Equation
     stated: Equation
 
 
 class RewriteProof:
-    """Proof of an equation: a stack of open goals, the last one in focus, and the proved subgoals as lemmas."""
+    """Proof of an equation in progress: a stack of open goals, the last one in focus, and proved subgoals as lemmas."""
 
     def __init__(self, theorem: Theorem, family: str) -> None:
         self.family = family
@@ -41,7 +41,7 @@ class RewriteProof:
 
     @property
     def proved(self) -> bool:
-        """Whether no goal is left."""
+        """True if no goal is left."""
         return not self.goals
 
     @property
@@ -50,7 +50,7 @@ class RewriteProof:
         return equation_text(self.goals[-1].left) if self.goals else ""
 
     def facts(self) -> dict[str, Any]:
-        """Return `numbered`, the goal with its operators' numbers, `lemmas` as text by name, and `open` goals."""
+        """Return `numbered` (goal with operator numbers), `lemmas` as texts by name, and the number of `open` goals."""
         named = {f"h{number}": equation_text(lemma) for number, lemma in enumerate(self.lemmas, 1)}
         return {
             "numbered": numbered(self.goals[-1].left) if self.goals else "",
@@ -70,7 +70,7 @@ class RewriteProof:
         return copied
 
     def apply(self, act: str) -> Step:
-        """Rewrite the goal, use a lemma, open a subgoal or drop one. Raises ValueError for text that is no act."""
+        """Rewrite the goal, use a lemma, open a subgoal or drop one. Raises ValueError for text that is not an act."""
         act = act.strip().casefold()
         if tactic := _TACTIC.fullmatch(act):
             name, number = tactic[1], int(tactic[2])
@@ -91,7 +91,7 @@ class RewriteProof:
         return Step(act, "")
 
     def _rewrite(self, act: str, after: Equation | None, refusal: str) -> Step:
-        """Replace the goal in focus by `after`, or refuse if that is None. A goal of two equal sides is proved."""
+        """Replace the goal in focus by `after`, or refuse if that is None. A goal with equal sides is proved."""
         if after is None:
             return Step(act, refusal)
         goal = self.goals.pop()
@@ -111,7 +111,7 @@ class RewriteProof:
         return Step(act, "")
 
     def hint(self) -> str:
-        """Return an act on a way along the hidden proof, or back to it by at most two tactics; "" if none is found."""
+        """Return an act along the hidden proof, or back to it within two tactics; "" if none is found."""
         if len(self.goals) > 1:
             return "drop"
         here, way = self.goals[0].left, dict(self.states())
@@ -124,7 +124,7 @@ class RewriteProof:
         return next((act for act, after in near for _, second in successors(after) if second in way), "")
 
     def states(self) -> list[tuple[Equation, str]]:
-        """Return the theorem's states along the hidden proof, each with the act that leads on from it."""
+        """Return the theorem's states along the hidden proof, each with the next act."""
         equation, states = self.theorem, []
         for act in self.hidden_proof:
             states.append((equation, act))
@@ -145,13 +145,13 @@ class RewriteProof:
 
 
 class Rewriting:
-    """Source of equations by ranges of their hidden proofs' tactics and of their left sides' operators."""
+    """Source of equations, by the length of their hidden proofs and their left sides' number of operators."""
 
     def __init__(self, depth: tuple[int, int], operators: tuple[int, int]) -> None:
         self.depth, self.operators = depth, operators
 
     def rules(self, terse: bool) -> str:
-        """Return the acts as text, in few words if `terse`."""
+        """Return the rules as text, in few words if `terse`."""
         names = [name.upper() for name in RULES]
         if terse:
             return f"Prove the equation. {', '.join(f'{name} n' for name in names)}, HAVE TERM = TERM, h1, DROP."
@@ -164,10 +164,10 @@ class Rewriting:
         )
 
     def deal(self, game: Simulator, rng: np.random.Generator) -> RewriteProof:
-        """Draw a theorem whose shape is in the game's split, and return its proof, not begun."""
+        """Draw a theorem whose shape is in the game's split, and return its empty proof."""
         length = int(rng.integers(self.depth[0], self.depth[1] + 1))
         for _ in range(SHAPES):
             shape = game.draw_entity(lambda: draw_shape(rng, self.operators), term_text)
             if theorem := draw_theorem(rng, shape, length):
                 return RewriteProof(theorem, term_text(shape))
-        raise SimulatorFault(f"prover: no theorem of {length} tactics was found: more operators have longer proofs")
+        raise SimulatorFault(f"prover: no theorem of {length} tactics was found: allow more operators")

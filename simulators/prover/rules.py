@@ -1,4 +1,4 @@
-"""Rewrite rules of the prover: equations of a commutative semiring, each read in one direction."""
+"""Rewrite rules of the prover: the laws of a commutative semiring, each in one direction."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SAYS: Mapping[str, str] = {
 
 
 def rewritten(equation: Equation, rule: str, number: int) -> Equation | None:
-    """Return the equation after a rule at the operator with this number, or None if it does not apply there."""
+    """Apply a rule at the operator with this number and return the equation; None if it does not apply there."""
     left, right = equation
     count = size(left)
     if not 1 <= number <= count + size(right):
@@ -83,7 +83,7 @@ def _on_side(equation: Equation, side: int, rule: str, path: Path) -> Equation |
 
 
 def successors(equation: Equation, sides: tuple[int, ...] = (0, 1)) -> Iterator[tuple[str, Equation]]:
-    """Yield each tactic `RULE NUMBER` that applies to these sides of the equation, with the equation after it."""
+    """Yield each tactic `RULE NUMBER` that applies to these sides of the equation, with the resulting equation."""
     number = 0
     for side in (0, 1):
         for path in operator_paths(equation[side]):
@@ -94,7 +94,7 @@ def successors(equation: Equation, sides: tuple[int, ...] = (0, 1)) -> Iterator[
 
 
 def with_lemma(equation: Equation, lemma: Equation) -> Equation | None:
-    """Return the equation with the first occurrence of the lemma's left side replaced by its right side, or None.
+    """Replace the first occurrence of the lemma's left side by its right side and return the equation, or None.
 
     Occurrences are searched in the left side first, and each term before its parts.
     """

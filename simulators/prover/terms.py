@@ -1,7 +1,7 @@
 """Terms and equations of the rewriting prover, as text and as trees.
 
-A term is a leaf (`a` to `d`, `0`, `1`) or `left+right`, `left*right` with parentheses around every operand that is no
-leaf. Operators are numbered by their order in the text of the equation, from 1; tactics name them by number.
+A term is a leaf (`a` to `d`, `0`, `1`), or `left+right` or `left*right` with parentheses around every operand that is
+not a leaf. Tactics refer to operators by number: their order in the text of the equation, from 1.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Iterator
 LEAVES = ("a", "b", "c", "d", "0", "1")
 OPERATORS = ("+", "*")
 MOST_OPERATORS = 12
-"""Largest number of operators in a term; rules that would exceed it do not apply."""
+"""Maximum number of operators in a term. Rules that would exceed it do not apply."""
 LONGEST = 200
-"""Maximum characters of an equation."""
+"""Maximum number of characters of an equation."""
 _TOKEN = re.compile(r"\s*([abcd01+*()])")
 
 Term = str | tuple[str, "Term", "Term"]
 """Leaf, or (operator, left operand, right operand)."""
 Path = tuple[int, ...]
-"""Way from a term's root to a part of it: 1 for each left operand, 2 for each right one."""
+"""Path from a term's root to a subterm: 1 for each left operand, 2 for each right one."""
 Equation = tuple[Term, Term]
 
 
 def term_text(term: Term) -> str:
-    """Return a term as text, without parentheses around the whole."""
+    """Return a term as text, without outer parentheses."""
     if isinstance(term, str):
         return term
     operator, left, right = term
@@ -79,7 +79,7 @@ def _read_term(text: str) -> Term:
 
 
 def _read_operation(tokens: list[str]) -> tuple[Term, list[str]]:
-    """Read an operand and, if an operator follows, that and another operand. Returns (term, remaining tokens)."""
+    """Parse an operand and, if an operator follows, another operand. Returns (term, remaining tokens)."""
     left, rest = _read_operand(tokens)
     if not rest or rest[0] not in OPERATORS:
         return left, rest
@@ -113,7 +113,7 @@ def operator_paths(term: Term, path: Path = ()) -> Iterator[Path]:
 
 
 def part(term: Term, path: Path) -> Term:
-    """Return the part of a term at a path, which must exist."""
+    """Return the subterm at a path, which must exist."""
     for step in path:
         assert not isinstance(term, str)
         term = term[step]
@@ -121,7 +121,7 @@ def part(term: Term, path: Path) -> Term:
 
 
 def replaced(term: Term, path: Path, new: Term) -> Term:
-    """Return the term with the part at a path replaced."""
+    """Return the term with the subterm at a path replaced by `new`."""
     if not path:
         return new
     assert not isinstance(term, str)

@@ -1,4 +1,4 @@
-"""Theorems of the rewriting prover: drawn equations with a proof of known length."""
+"""Random theorems of the rewriting prover: equations with a proof of known length."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from simulators.prover.terms import LEAVES, OPERATORS, Equation, Term
 
 LONGEST_PROOF = 8
 WALKS = 20
+"""Maximum number of random walks for a theorem of one shape."""
 SHAPES = 1000
-"""Shapes that are tried for a theorem of one length."""
+"""Maximum number of shapes drawn for a theorem."""
 CONSTANT = 0.3
 """Probability that a leaf is 0 or 1."""
 
 
 class Theorem(NamedTuple):
-    """An equation and a proof of it: tactics that rewrite its left side into its right side."""
+    """Equation with a proof: tactics that rewrite its left side into its right side."""
 
     equation: Equation
     proof: tuple[str, ...]
 
 
 def draw_shape(rng: np.random.Generator, operators: tuple[int, int]) -> Term:
-    """Draw a family of theorems: a term of so many random operators (fewest, most) whose leaves are all `a`."""
+    """Draw a family of theorems: a term of random operators, as many as the range allows, whose leaves are all `a`."""
     return _shape(rng, int(rng.integers(operators[0], operators[1] + 1)))
 
 
@@ -38,10 +39,10 @@ def _shape(rng: np.random.Generator, operators: int) -> Term:
 
 
 def draw_theorem(rng: np.random.Generator, shape: Term, length: int) -> Theorem | None:
-    """Draw leaves for a shape and a walk of `length` tactics from it that meets no term twice.
+    """Draw leaves for a shape, and a walk of `length` tactics from that term which visits no term twice.
 
-    The right side is the walk's end. A shorter proof may exist. Returns None if 20 walks end early: from small terms
-    few others can be reached.
+    The last term is the right side; a shorter proof may exist. Returns None if `WALKS` walks end early, as they do for
+    small terms, from which few terms can be reached.
     """
     for _ in range(WALKS):
         term = start = _with_leaves(rng, shape)

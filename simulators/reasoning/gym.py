@@ -58,6 +58,8 @@ HUGE = re.compile(r"[eE][+-]?\d{4}|\d{400}")
 """Numbers whose size alone keeps a scorer busy for hours; a reply with one is wrong."""
 BLANKS = ("?", "nan")
 """Empty answers, which must not score 1."""
+READS_FILE = ("spell_backward",)
+"""Families whose dataset reads a long file when created and draws each task from its `seed` alone."""
 DRAWS = 100
 """Failed draws in a row after which a family counts as unusable."""
 SAMPLES = 100
@@ -140,6 +142,8 @@ def isolated(seed: int) -> Iterator[None]:
 
 _ALONE = threading.RLock()
 _KEPT: dict[tuple[str, str, int], Task | None] = {}
+_SHARED: dict[tuple[str, str], Any] = {}
+"""Datasets of families in READS_FILE, by family and settings."""
 
 
 class _Hushed(io.TextIOBase):
@@ -205,7 +209,11 @@ def _cached_task(family: str, settings: Mapping[str, Any], seed: int) -> Task | 
         dataset_class, config_class = _library()[0][family]
         try:
             with isolated(seed):
-                dataset = dataset_class(config=config_class(**settings, seed=seed, size=1))
+                if (dataset := _SHARED.get(key[:2])) is None:
+                    dataset = dataset_class(config=config_class(**settings, seed=seed, size=1))
+                if family in READS_FILE:
+                    _SHARED[key[:2]] = dataset
+                    dataset.seed = seed
                 entry = dataset[0]
         except Exception as error:
             raise SimulatorFault(f"{family} makes no task: {type(error).__name__}: {error}") from error

@@ -51,7 +51,7 @@ def final_answer(text: str, form: str) -> str | None:
 
 
 def canonical(answer: str) -> str:
-    """Return an answer without case, extra blanks and final full stops; a number without zeros and signs it can lack.
+    """Return the canonical form of an answer: lower case, single blanks, no final full stops, numbers normalised.
 
     Equal numbers give equal texts: `+07`, `7.0` and `7.` give `7`, `1,000` gives `1000`.
     """

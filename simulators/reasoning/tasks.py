@@ -185,7 +185,7 @@ class Reasoning(Asked):
             self.end(RIGHT if solved else WRONG, "That is right." if solved else "That is wrong.")
 
     def final_answer(self, seat: str) -> str:
-        """Return the solver's answer that ended the match, in canonical form; "" if none did."""
+        """Return the solver's final answer in canonical form; "" if no answer ended the match."""
         return replies.canonical(self._said) if seat == SOLVER and self.ended in (RIGHT, WRONG) else ""
 
     def python(self, code: str) -> str:
@@ -291,6 +291,21 @@ def _rethinker(game: Reasoning, seed: int) -> Answer:
     return act
 
 
+def _swapper(game: Reasoning, seed: int) -> Answer:
+    """Return a player that knows the answers, but swaps the last two characters of every second one, at random.
+
+    Imitation learns the task and the slip, and reward the difference.
+    """
+    rng = np.random.default_rng([seed, 3])
+
+    def act(seen: View) -> str:
+        right = game.task.answer
+        given = right[:-2] + right[:-3:-1] if rng.random() < 0.5 else right
+        return replies.write_answer(given, game.answer)
+
+    return act
+
+
 def _totals(task: gym.Task) -> list[str]:
     """Return a chain sum's running totals as text lines such as `8 + 3 = 11`; [] for other tasks."""
     terse = bare(task.family, task.question).split()
@@ -312,4 +327,4 @@ def one_of(name: str, value: object, known: Sequence[str]) -> str:
     return str(value)
 
 
-Reasoning.players = {**PLAYERS, "coder": _coder, "reckoner": _reckoner, "rethinker": _rethinker}
+Reasoning.players = {**PLAYERS, "coder": _coder, "reckoner": _reckoner, "rethinker": _rethinker, "swapper": _swapper}

@@ -225,6 +225,10 @@ class Lcm(Numbers):
 FAMILIES: Mapping[str, type[Family]] = {kind.name: kind for kind in (ChainSum, Products, BasicArithmetic, Gcd, Lcm)}
 
 
+SPELL_BACKWARD = ("Spell this word backward (example: sun -> nus): ", "")
+"""Words of a question of reasoning-gym's family `spell_backward` around the word: its answers are no integers."""
+
+
 def families_of(option: object) -> dict[str, Family]:
     """Create families by name from the option `families`: a name, a list of names, or names with settings.
 
@@ -247,7 +251,8 @@ def families_of(option: object) -> dict[str, Family]:
 
 def bare(family: str, question: str) -> str:
     """Return the task in a reasoning-gym question without the words around it; the whole question if these differ."""
-    before, after = FAMILIES[family].asks if family in FAMILIES else ("", "")
+    asks = {name: kind.asks for name, kind in FAMILIES.items()} | {"spell_backward": SPELL_BACKWARD}
+    before, after = asks.get(family, ("", ""))
     if not (question.startswith(before) and question.endswith(after)):
         return question
     return question[len(before) : len(question) - len(after)]

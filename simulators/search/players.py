@@ -13,7 +13,7 @@ from simulators.search.acts import write_answer, write_call
 from simulators.search.base import LibraryGame
 from simulators.search.pages import Notes
 from simulators.search.programs import Chain, Program, answers, parse_terse
-from simulators.search.questions import NONE, read_question
+from simulators.search.questions import NONE, find_question, read_question
 from simulators.search.relations import DIGITS, NUMBERS, RELATIONS
 from simulators.search.session import Session
 
@@ -30,7 +30,10 @@ def read_asked(text: str, terse: bool) -> Program | None:
 
 def answer_from(text: str, texts: list[str], terse: bool) -> str:
     """Return the answer that these texts give to a question, or "none" if they give none or several."""
-    program = read_asked(text, terse)
+    return _answer_to(read_asked(text, terse), texts)
+
+
+def _answer_to(program: Program | None, texts: list[str]) -> str:
     found = answers(program, Notes.of(texts)) if program else frozenset()
     return next(iter(found)) if len(found) == 1 else NONE
 
@@ -129,14 +132,19 @@ def _plausible_answers(program: Program | None, game: LibraryGame) -> tuple[str,
 
 
 def _reader(game: LibraryGame, seed: int) -> Answer:
-    """Return a player that searches step by step along the question's program and answers from the pages read."""
+    """Return a player that searches step by step along the question's program and answers from the pages read.
+
+    If an asker words the question, the player reads those words, and answers "none" if it cannot parse them.
+    """
 
     def act(seen: View) -> str:
-        program = read_asked(game.question.text, game.terse)
+        asked = str(seen.public.get("question") or game.question.text)
+        as_dealt = asked == game.question.text
+        program = read_asked(asked, game.terse) if as_dealt else find_question(asked)
         call = next_call(program, game.work, game.terse) if program else None
         if call is not None:
             return write_call(*call, game.terse)
-        return write_answer(answer_from(game.question.text, game.work.texts, game.terse), game.terse)
+        return write_answer(_answer_to(program, game.work.texts), game.terse)
 
     return act
 

@@ -19,6 +19,8 @@ NONE = "none"
 """Right answer to an unanswerable question."""
 MOST_HOPS = 4
 TRIES = 2_000
+LONGEST_REQUEST = 60
+"""Words of a freely worded question that are read."""
 
 
 class Question(NamedTuple):
@@ -85,6 +87,21 @@ def read_question(text: str) -> Program | None:
         form: Form = "larger" if asked[1] == "larger" else "smaller"
         if one is not None and two is not None and number is not None and number in NUMBERS:
             return Program(form, (one, two), number)
+    return None
+
+
+def find_question(text: str) -> Program | None:
+    """Parse a question in free words: one in standard words, else the longest noun phrase that is a chain, or None."""
+    if (program := read_question(text)) is not None:
+        return program
+    words = text.rstrip(" .?!").split()[:LONGEST_REQUEST]
+    starts = [place for place, word in enumerate(words) if word == "the"]
+    spans = [(start, end) for start in starts for end in range(start + 4, len(words) + 1)]
+    for start, end in sorted(spans, key=lambda span: span[0] - span[1]):
+        chain = _read_noun(" ".join(words[start:end]))
+        # A name is capitalised, so "the mentor of Ada Lom is" is no chain from a thing called "Ada Lom is".
+        if chain is not None and chain.steps and chain.start.split()[-1][0].isupper():
+            return Program("chain", (chain,))
     return None
 
 

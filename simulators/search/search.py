@@ -156,7 +156,7 @@ class Search(PersonGame, LibraryGame):
         self.end("answered", "Right." if exact(text, self.question.answers) else "Wrong.")
 
     def final_answer(self, seat: str) -> str:
-        """Return the solver's answer as exact match compares it, "" without one."""
+        """Return the solver's answer as normalised for exact match; "" if it gave none."""
         return normalise(self.said or "") if seat == self.seats[0] else ""
 
     def figures(self) -> dict[str, float | bool | str]:

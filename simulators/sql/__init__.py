@@ -1,4 +1,4 @@
-"""Questions to generated databases, answered in SQL."""
+"""Text-to-SQL simulator: questions about generated databases, answered in SQL."""
 
 from simulators.sql.sql import Sql
 

@@ -1,6 +1,6 @@
-"""Parse the acts of the three seats, and format results of queries as observations.
+"""Acts of the three seats, and query results as observations.
 
-writer:   <sql>SELECT …</sql> or query(sql="…") runs a query, <solution>SELECT …</solution> ends; terse: ?sql, =sql
+writer:   <sql>SELECT …</sql> or query(sql="…") runs a query, <solution>SELECT …</solution> is final; terse: ?sql, =sql
 grounder: <schema>table.column, table</schema>; terse: each column followed by its table
 judge:    yes or no, the first of these words
 """
@@ -16,7 +16,7 @@ from simulators.sql.schemas import Cell, Rows, Schema, read_result, result_set
 from simulators.tools import read_calls
 
 OBSERVATION, SHOWN_ROWS, CELL = 2_000, 10, 200
-"""Longest observation in characters; the rows that are left of a longer one; characters of a cell."""
+"""Maximum characters of an observation; rows that a longer one is cut to; maximum characters of a cell."""
 REASONING = 1_000
 """Maximum number of characters of reasoning that the judge reads."""
 MOST_NAMES = 200
@@ -32,21 +32,21 @@ GROUNDER_USAGE = "name tables and columns of the schema in <schema>…</schema>,
 TERSE_WRITER_USAGE, TERSE_GROUNDER_USAGE = "?sql or =sql", "name tables and columns"
 
 
-class Written(NamedTuple):
-    """A writer's parsed act: a query or the solution, its SQL, and the reasoning beside it."""
+class WriterAct(NamedTuple):
+    """Parsed act of the writer: a query or the solution, and the reasoning around it."""
 
     kind: Literal["query", "solution"]
     sql: str
     reasoning: str
 
 
-def read_sql(act: str, terse: bool) -> Written:
+def read_sql(act: str, terse: bool) -> WriterAct:
     """Parse a writer's act. Raises IllegalAct unless it holds exactly one query or one solution."""
     if terse:
         kind, sql = act.strip()[:1], act.strip()[1:].strip()
         if kind not in ("?", "=") or not sql:
             raise IllegalAct(TERSE_WRITER_USAGE)
-        return Written("query" if kind == "?" else "solution", sql, "")
+        return WriterAct("query" if kind == "?" else "solution", sql, "")
     rest = THOUGHT.sub(" ", act)
     thoughts = " ".join(THOUGHT.findall(act))
     blocks = BLOCK.findall(rest)
@@ -56,12 +56,12 @@ def read_sql(act: str, terse: bool) -> Written:
         sql = (fenced[1] if fenced else sql).strip()
         reasoning = one_line(f"{thoughts} {BLOCK.sub(' ', rest)}", REASONING)
         if sql:
-            return Written("query" if tag.lower() == "sql" else "solution", sql, reasoning)
+            return WriterAct("query" if tag.lower() == "sql" else "solution", sql, reasoning)
     elif not blocks:
         calls = read_calls(rest, limit=2)
         given = calls[0].arguments.get("sql") if len(calls) == 1 and calls[0].name == "query" else None
         if isinstance(given, str) and given.strip():
-            return Written("query", given.strip(), one_line(thoughts, REASONING))
+            return WriterAct("query", given.strip(), one_line(thoughts, REASONING))
     raise IllegalAct(WRITER_USAGE)
 
 
@@ -74,9 +74,9 @@ def write_sql(sql: str, terse: bool, final: bool) -> str:
 
 
 def read_names(act: str, schema: Schema) -> tuple[frozenset[str], int]:
-    """Parse a grounder's act: the schema's names in it, with the tables of its columns, and the count of other names.
+    """Parse a grounder's act. Returns the schema's names in it, tables of columns included, and the number of others.
 
-    Raises IllegalAct if it names nothing of the schema.
+    Raises IllegalAct if it has no name of the schema.
     """
     if schema.terse:
         named, unknown = _read_terse_names(act, schema)
@@ -105,16 +105,16 @@ def _read_terse_names(act: str, schema: Schema) -> tuple[set[str], int]:
 
 
 def write_names(names: Sequence[str], terse: bool) -> str:
-    """Format names of the schema as a grounder's act, in their order. Tables are left out where a column tells them."""
-    told = {name.partition(".")[0] for name in names if "." in name}
-    words = [name for name in names if name not in told]
+    """Format names of the schema as a grounder's act, in order. Tables that a column implies are left out."""
+    implied = {name.partition(".")[0] for name in names if "." in name}
+    words = [name for name in names if name not in implied]
     if terse:
         return " ".join(["|", *(" ".join(reversed(word.split("."))) for word in words)])
     return f"<schema>{', '.join(words)}</schema>"
 
 
 def read_verdict(act: str) -> bool:
-    """Parse a judge's act: True for yes. Raises IllegalAct without either word."""
+    """Parse a judge's act: True for yes. Raises IllegalAct if it has neither yes nor no."""
     verdict = VERDICT.search(THOUGHT.sub(" ", act))
     if not verdict:
         raise IllegalAct("yes or no")
@@ -122,14 +122,14 @@ def read_verdict(act: str) -> bool:
 
 
 class Result(NamedTuple):
-    """Result of a query: its text for models, and its rows as a set, None if it failed or has too many."""
+    """Result of a query: its text for models, and its set of rows (None if the query failed or has too many rows)."""
 
     text: str
     rows: Rows | None
 
 
 def read_answer(text: str, terse: bool) -> Result:
-    """Read what `run_sql` returned as an observation and as a set of rows."""
+    """Parse the text that `run_sql` returned into an observation and a set of rows."""
     if text.startswith("Error"):
         missing = NO_COLUMN.search(text)
         if terse:
@@ -144,7 +144,7 @@ def read_answer(text: str, terse: bool) -> Result:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_whole: bool) -> str:
-    """Return a result as lines of cells; one of over 2,000 characters is cut to ten rows."""
+    """Return a result as lines of cells; a result over 2,000 characters is cut to ten rows."""
     lines = [" | ".join(map(_shown, columns)), *(" | ".join(map(_shown, row)) for row in rows)]
     if len("\n".join(lines)) > OBSERVATION or not is_whole:
         count = f"{len(rows):,}" if is_whole else f"over {len(rows):,}"

@@ -14,13 +14,13 @@ from simulators.sql.questions import Question, draw_question
 from simulators.sql.schemas import World
 
 SLIPS = 0.5
-"""Probability that the flawed writer ends with a wrong solution; it then answers another question."""
+"""Probability that the flawed writer gives a wrong solution, the true query with one mistake."""
 OMITS, ADDS, MISJUDGES = 0.2, 0.25, 0.25
-"""Probabilities that the flawed grounder leaves a name out or adds one, and that the flawed judge is wrong."""
+"""Probabilities that the flawed grounder omits a name, that it adds one, and that the flawed judge is wrong."""
 
 
-class Played(Protocol):
-    """Part of a match of `sql` that its players read."""
+class Match(Protocol):
+    """Attributes of a match that its players use."""
 
     question: Question
     named: frozenset[str]
@@ -34,14 +34,14 @@ class Played(Protocol):
     def turns_left(self) -> int: ...
 
 
-def _noop(game: Played, seed: int) -> Answer:
+def _noop(game: Match, seed: int) -> Answer:
     """Return a player that writes nothing."""
     return lambda seen: ""
 
 
-def _random(game: Played, seed: int) -> Answer:
-    """Return a player that plays for a random question of the same level to the same database, and judges by a coin."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+def _random(game: Match, seed: int) -> Answer:
+    """Return a player that answers a random other question of the level and database, and judges by a coin flip."""
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
     def act(seen: View) -> str:
         other = draw_question(game.world, game.question.level, rng)
@@ -52,10 +52,10 @@ def _random(game: Played, seed: int) -> Answer:
     return act
 
 
-def _oracle(game: Played, seed: int) -> Answer:
-    """Return a player that names what the true query uses, writes that query at once, and judges rightly.
+def _oracle(game: Match, seed: int) -> Answer:
+    """Return a player that names what the true query uses, writes the query at once, and judges correctly.
 
-    As the writer it writes a wrong query if the grounder has left out a name that the true one uses.
+    If the grounder has omitted a name of the true query, the writer writes a wrong query.
     """
 
     def act(seen: View) -> str:
@@ -68,8 +68,8 @@ def _oracle(game: Played, seed: int) -> Answer:
     return act
 
 
-def _lister(game: Played, seed: int) -> Answer:
-    """Return a player that names the whole schema as the grounder, and plays the other seats as the oracle does."""
+def _lister(game: Match, seed: int) -> Answer:
+    """Return a grounder that names the whole schema; at the other seats it plays like the oracle."""
     oracle = _oracle(game, seed)
     return lambda seen: write_names(game.world.schema.names(), game.terse) if _grounds(seen) else oracle(seen)
 
@@ -78,12 +78,11 @@ def _grounds(seen: View) -> bool:
     return seen.seat == "grounder"
 
 
-def _flawed(game: Played, seed: int) -> Answer:
+def _flawed(game: Match, seed: int) -> Answer:
     """Return a player that is right about half of the time, for imitation.
 
-    As the writer it solves at once, or first runs its query, or first runs one that fails, and then repairs that. As
-    the grounder it leaves a name out or adds one in under half of the matches; as the judge it is right in three of
-    four.
+    The writer gives its solution at once, after running it as a query, or after running a query that fails. The
+    grounder omits or adds a name in just under half of the matches. The judge is right in three of four.
     """
     rng = np.random.default_rng([seed, 1])
     start = ("solve", "check", "fail")[int(rng.integers(3))]
@@ -107,12 +106,12 @@ def _flawed(game: Played, seed: int) -> Answer:
     return act
 
 
-def _best(game: Played) -> str:
-    """Return the true query, or a wrong one if the writer is not shown all names that it uses."""
+def _best(game: Match) -> str:
+    """Return the true query, or a wrong one if the writer does not see all names of the true query."""
     return game.question.sql if game.named.issuperset(game.question.names) else game.question.wrong[0]
 
 
-def _flawed_names(game: Played, rng: np.random.Generator) -> tuple[str, ...]:
+def _flawed_names(game: Match, rng: np.random.Generator) -> tuple[str, ...]:
     names, draw = game.question.names, rng.random()
     columns = [name for name in names if "." in name]
     if draw < OMITS:
@@ -127,7 +126,7 @@ def _verdict(is_right: bool) -> str:
     return "yes" if is_right else "no"
 
 
-PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "noop": _noop,
     "random": _random,
     "oracle": _oracle,

@@ -1,4 +1,4 @@
-"""Queries as their parts, from which come their SQL, the question in words, and queries that are nearly right."""
+"""Structured queries, which generate SQL, the question in words, and nearly right queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INSTEAD = {"max": "min", "min": "max", "sum": "avg", "avg": "sum"}
 FLIPPED: dict[Operator, Operator] = {"=": ">", ">": "<", "<": ">"}
 IS = {"=": "", ">": "above ", "<": "below "}
 TIGHT, OPENED = re.compile(r" ([=<>]) |(?<=\w) (\()"), re.compile(r"\((?=[a-z])")
-"""What loses its blanks in terse SQL, and what gets one: tiny models read a word with and without it as two tokens."""
+"""Blanks to remove in terse SQL, and where to add one, so that tiny models read a word as the same token everywhere."""
 TERSE_IS = {"=": "", ">": "over ", "<": "less "}
 
 
@@ -30,19 +30,19 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """A query as its parts, from which come its SQL, its question, its names, and queries that are nearly right."""
+    """Structured query. Its methods give its SQL, the question, the names that it uses, and nearly right queries."""
 
     schema: Schema
     table: Table
     target: Column | None
-    """None counts rows."""
+    """Selected column; None counts rows."""
     aggregate: str = ""
     joined: Table | None = None
     where: tuple[Condition, ...] = ()
     order: tuple[Column, bool] | None = None
-    """The one row with the highest (True) or lowest value of this column."""
+    """Column by which the row with the highest (True) or lowest value is selected."""
     having: int | None = None
-    """Groups of more than this many joined rows."""
+    """Number of joined rows that a group must exceed."""
 
     @property
     def key(self) -> str:
@@ -77,7 +77,7 @@ class Query:
         return f"{self._name(table, column)} {operator} {right}"
 
     def names(self) -> tuple[str, ...]:
-        """Return the columns (`table.column`) that the query uses, in the order of the question, and their tables."""
+        """Return the columns (`table.column`) that the query uses, in the question's order, and then their tables."""
         columns = [(self.table, self.target.name)] if self.target else []
         columns += [(condition.table, condition.column.name) for condition in self.where]
         columns += [(self.table, self.order[0].name)] if self.order else []
@@ -86,7 +86,7 @@ class Query:
         return tuple(dict.fromkeys([*names, self.table.name, *(table.name for table, _ in columns)]))
 
     def text(self) -> str:
-        """Return the question in words; a few words if the schema is terse."""
+        """Return the question in words, in few words if the schema is terse."""
         return self._terse_text() if self.schema.terse else self._full_text()
 
     def _terse_text(self) -> str:
@@ -126,7 +126,7 @@ class Query:
         return f"that has a {table.noun} with {says}"
 
     def nearly_right(self) -> Iterator[Query]:
-        """Yield queries with one mistake: a condition left out or turned round, another column, aggregate or order."""
+        """Yield queries with one mistake: a condition omitted or reversed, another column, aggregate, order, bound."""
         for n, condition in enumerate(self.where):
             yield replace(self, where=self.where[:n] + self.where[n + 1 :])
             turned = condition._replace(operator=FLIPPED[condition.operator])
@@ -143,7 +143,7 @@ class Query:
             yield replace(self, having=self.having + 1)
 
     def failing(self) -> Iterator[Query]:
-        """Yield queries that look alike and may fail: without the join, or with another table or another's column."""
+        """Yield similar queries that may fail: without the join, from another table, or with another table's column."""
         if self.joined:
             yield replace(self, joined=None, having=None)
         for other in self.schema.tables:

@@ -1,4 +1,4 @@
-"""Questions at four levels, drawn with the query that answers them and with queries that are nearly right."""
+"""Questions of four levels, with the query that answers them and nearly right queries."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from simulators.sql.schemas import Column, Rows, Table, World
 LEVELS = (1, 2, 3, 4)
 """1: rows with a condition; 2: an aggregate or an extreme; 3: a join; 4: a join with an aggregate, groups, nesting."""
 TRIES = 400
+"""Maximum number of queries drawn for one question."""
 
 
 class Question(NamedTuple):
-    """A question, its level, the SQL that answers it, and the result as a set of rows.
+    """Question with its level, the true query, and that query's result as a set of rows.
 
-    `names` are the tables and columns that the SQL uses, `wrong` are queries with other results, and `failing` are some
-    that only give errors.
+    `names` are the tables and columns of the true query. `wrong` are nearly right queries with other results, `failing`
+    are queries that give errors.
     """
 
     level: int
@@ -34,22 +35,23 @@ class Question(NamedTuple):
 
 
 def draw_question(world: World, level: int, rng: np.random.Generator) -> Question:
-    """Draw a question of this level. Its result is not empty, and differs from those of all nearly right queries."""
+    """Draw a question of this level whose result is not empty and differs from the results of nearly right queries."""
     for _ in range(TRIES):
         query = _draw_query(world, level, rng)
-        question = _checked(world, level, query) if query else None
+        question = _question(world, level, query) if query else None
         if question:
             return question
     raise SimulatorFault(f"sql: no question of level {level} in {TRIES} tries, database {world.schema.number}")
 
 
-def _checked(world: World, level: int, query: Query) -> Question | None:
+def _question(world: World, level: int, query: Query) -> Question | None:
+    """Return the question of a query, or None if its result is empty, ambiguous or that of a nearly right query."""
     rows = world.rows(query.sql())
     if rows <= {(None,), (0,)}:
         return None
     wrong = tuple(dict.fromkeys(other.sql() for other in query.nearly_right()))
     if any(world.rows(sql) == rows for sql in wrong):
-        return None  # too easily right
+        return None  # a wrong query would count as right
     if query.order and _is_tied(world.values(query.table.name, query.order[0].name), highest=query.order[1]):
         return None
     failing = tuple(sql for sql in (other.sql() for other in query.failing()) if _fails(world, sql))
@@ -69,7 +71,7 @@ def _fails(world: World, sql: str) -> bool:
 
 
 def _draw_query(world: World, level: int, rng: np.random.Generator) -> Query | None:
-    """Draw a query of this level, or None if the drawn tables allow none."""
+    """Draw a query of this level. Returns None if the drawn table or column does not allow one."""
     schema = world.schema
     table = schema.tables[int(rng.integers(len(schema.tables)))]
     target, other = (table.columns[int(n)] for n in rng.choice(len(table.columns), size=2, replace=False))
@@ -112,7 +114,7 @@ def _operator(rng: np.random.Generator, ordered: bool) -> Operator:
 
 
 def _condition(world: World, table: Table, column: Column, rng: np.random.Generator) -> Condition:
-    """Draw a condition with a value that the column has."""
+    """Draw a condition on a column, with one of the column's values."""
     values = world.values(table.name, column.name)
     value = values[int(rng.integers(len(values)))]
     return Condition(table, column, "=" if column.is_text else _operator(rng, False), value)

@@ -1,4 +1,4 @@
-"""Generated databases: three to six tables with keys and rows, each a function of its number alone."""
+"""Generated databases of three to six tables with keys and rows. A database depends on its number alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulators.confine.sql import Database, Limits
 from simulators.sql.words import COLUMNS, NOUNS, Attribute, Entity, read_domains
 
 ROWS, TERSE_ROWS, DIGITS = (12, 24), 8, 10
-"""Rows of a table, from and below; rows of a terse table, and the number of their values, 0 to 9."""
+"""Range of a table's number of rows (end excluded); rows of a terse table, and its number of values (0 to 9)."""
 TERSE_TABLES, TERSE_COLUMNS = 3, 2
 LIMITS = Limits(seconds=2.0, steps=2_000_000, rows=500, characters=100_000)
 """Limits of one query. A correct result is far smaller."""
@@ -23,26 +23,26 @@ Rows = frozenset[tuple[Cell, ...]]
 
 
 class Column(NamedTuple):
-    """Column of a table: its name and its attribute."""
+    """Column of a table: its name and its entity's attribute."""
 
     name: str
     attribute: Attribute
 
     @property
     def phrase(self) -> str:
-        """Its name in questions."""
+        """Name of the column in questions."""
         return self.attribute.phrase
 
     @property
     def is_text(self) -> bool:
-        """True if its values are texts, else they are whole numbers."""
+        """True if the values are texts, False if they are whole numbers."""
         return bool(self.attribute.texts)
 
 
 class Table(NamedTuple):
-    """Table: its name, noun and plural in questions, key, columns without keys, and the tables that it refers to.
+    """Table: its name, its noun and plural in questions, its primary key, its columns without keys, and its parents.
 
-    The key has the same name where another table refers to it, so that `JOIN … USING (key)` joins any two.
+    A foreign key has the name of the parent's primary key, so `JOIN … USING (key)` joins a table and its parent.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Table(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """Database without its rows: the tables, referred ones first."""
+    """Schema of a database. Parents come before the tables that refer to them."""
 
     number: int
     terse: bool
@@ -65,7 +65,7 @@ class Schema(NamedTuple):
         return next(table for table in self.tables if table.name == name)
 
     def all_columns(self, table: Table) -> list[str]:
-        """Return the names of a table's columns: its key, its attributes, and the keys that it refers to."""
+        """Return the names of a table's columns: its primary key, its attributes, and its foreign keys."""
         return [table.key, *(c.name for c in table.columns), *(self.table(parent).key for parent in table.parents)]
 
     def names(self) -> tuple[str, ...]:
@@ -74,9 +74,9 @@ class Schema(NamedTuple):
         return (*columns, *(table.name for table in self.tables))
 
     def text(self, named: Collection[str] | None = None) -> str:
-        """Return the schema for a prompt, with the `named` tables and columns alone unless that is None.
+        """Return the schema for a prompt, reduced to the tables and columns in `named` unless that is None.
 
-        One table a line with types and references. If terse, all in one line: each column with its table.
+        Each line is a table with types and references. A terse schema is one line of columns with their tables.
         """
         shown = []
         for table in self.tables:
@@ -97,22 +97,22 @@ class Schema(NamedTuple):
 
 
 class World(NamedTuple):
-    """A schema with its database."""
+    """Generated database with its schema."""
 
     schema: Schema
     database: Database
 
     def rows(self, sql: str) -> Rows:
-        """Return the result of a query of ours as a set of rows. Never use it for model-written SQL."""
+        """Return the result of a trusted query as a set of rows. Never use it for model-written SQL."""
         return result_set(self.database.connection.execute(sql).fetchall())
 
     def values(self, table: str, column: str) -> list[Cell]:
-        """Return a column's values in the order of the rows."""
+        """Return a column's values in row order."""
         return [value for (value,) in self.database.connection.execute(f"SELECT {column} FROM {table}")]
 
 
 def result_set(rows: Collection[Collection[Cell]]) -> Rows:
-    """Return a result as a set: order and duplicates of rows do not count, the order of columns does.
+    """Return a result as a set of rows: the order of columns counts, the order and duplicates of rows do not.
 
     Numbers are rounded to six decimals, and 2.0 equals 2.
     """
@@ -120,12 +120,12 @@ def result_set(rows: Collection[Collection[Cell]]) -> Rows:
 
 
 def run_sql(terse: bool, index: int, sql: str) -> str:
-    """Run model-written SQL on a database, which it can only read, and return JSON or `Error: …` (`Database.query`)."""
+    """Run model-written SQL read-only on a database and return JSON or `Error: …` (`Database.query`)."""
     return world(terse, index).database.query(sql)
 
 
 def world(terse: bool, index: int) -> World:
-    """Return the database of this number. The matches of a thread share it, as nobody can change it."""
+    """Return the database with this number. A thread's matches share it, because queries cannot change it."""
     return _WORLDS.build(terse, index)
 
 
@@ -136,7 +136,7 @@ def _build(terse: bool, index: int) -> World:
 
 
 class _Worlds(threading.local):
-    """Databases of one thread: a failed query on a connection disturbs queries that other threads run on it."""
+    """Cache of databases for each thread: a failed query disturbs other threads' queries on the same connection."""
 
     def __init__(self) -> None:
         self.build = lru_cache(maxsize=128)(_build)
@@ -151,7 +151,7 @@ def _domains() -> dict[str, tuple[Entity, ...]]:
 
 
 def _schema(index: int, rng: np.random.Generator) -> Schema:
-    """Draw three to six entities of one domain, each with what it refers to, and names for tables and columns."""
+    """Draw three to six entities of one domain, closed under references, and the names of tables and columns."""
     domains = _domains()
     entities = domains[list(domains)[index % len(domains)]]
     by_noun, most = {entity.noun: entity for entity in entities}, int(rng.integers(3, 7))
@@ -186,7 +186,7 @@ def _column(attribute: Attribute, rng: np.random.Generator) -> Column:
 
 
 def _terse_schema(index: int, rng: np.random.Generator) -> Schema:
-    """Draw three tables of two columns each; the second and third refer to an earlier one."""
+    """Draw three tables of two columns each; the second and third each refer to an earlier table."""
     keys = rng.choice(NOUNS.split(), size=TERSE_TABLES, replace=False).tolist()
     columns = rng.choice(COLUMNS.split(), size=TERSE_TABLES * TERSE_COLUMNS, replace=False).tolist()
     tables: list[Table] = []
@@ -223,6 +223,6 @@ def _value(attribute: Attribute, rng: np.random.Generator) -> Cell:
 
 
 def read_result(text: str) -> tuple[list[str], list[list[Cell]], bool]:
-    """Return columns, rows and whether all rows are there, of a result that `run_sql` returned as JSON."""
+    """Parse a result of `run_sql`. Returns columns, rows, and whether the rows are complete."""
     found, end = json.JSONDecoder().raw_decode(text)
     return found.get("columns", []), found.get("rows", []), end == len(text)

@@ -1,4 +1,4 @@
-"""Text-to-SQL game (MARS-SQL): find tables and columns, write SQL with a database at hand, judge the result."""
+"""Text-to-SQL game (MARS-SQL): select tables and columns, write SQL interactively, judge the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from games.contracts import TOOL
 from games.families.book import fold
 from games.slow import slowly
 from simulators.base import Answer, Simulator
-from simulators.sql.acts import Result, Written, read_answer, read_names, read_sql, read_verdict, write_names, write_sql
+from simulators.sql.acts import (
+    Result,
+    WriterAct,
+    read_answer,
+    read_names,
+    read_sql,
+    read_verdict,
+    write_names,
+    write_sql,
+)
 from simulators.sql.players import PLAYERS
 from simulators.sql.questions import LEVELS, Question, draw_question
 from simulators.sql.schemas import Schema, World, run_sql, world
@@ -22,27 +31,27 @@ GROUNDER, WRITER, JUDGE = "grounder", "writer", "judge"
 RIGHT, LINKED, JUDGED = "right", "linked", "judged"
 TURNS, MOST_SCHEMAS, LISTED = 5, 10_000, 12
 TELLING = 10
-"""Fewest characters of a result that would be noticed as leaked."""
+"""Minimum characters of a result for leak probes; shorter texts occur by chance."""
 DEALS, OTHERS = 500, 8
-"""Questions from which the floor is measured, and others that each of them is compared with."""
+"""Number of questions by which the floor is measured, and of other questions that each is compared with."""
 
 
 class Sql(Simulator):
-    """Game of a writer, or of a grounder, a writer and a judge, about a question to a generated database (MARS-SQL).
+    """Text-to-SQL game of a writer, or of a grounder, a writer and a judge (MARS-SQL).
 
-    The grounder names the tables and columns that the question needs; the writer sees these alone. It runs queries,
-    whose results it is shown, and ends with a solution; it has `turns` acts in all. Then the judge, who is shown the
-    question, the writer's reasoning, solution and result, says whether it is right.
+    The question is about a generated database. The grounder names the tables and columns that it needs, and the writer
+    sees only these. The writer runs queries, reads their results, and ends with a solution, in at most `turns` acts.
+    Then the judge reads the question, the writer's reasoning, solution and result, and says whether it is right.
 
-    Options besides Simulator's: seats "writer" (it sees the whole schema) or "all"; schemas, how many databases there
-    are (a database is the entity of the split); levels, from which questions are drawn: a number from 1 to 4 or a list;
-    turns 1 to 5 (1: only the solution); team: whether all seats are paid `right`, and nothing else; terse: databases of
-    three tables and acts of few tokens, for tiny models.
+    Options besides Simulator's: seats, "writer" (alone, with the whole schema) or "all"; schemas, the number of
+    databases (a database is the entity of the split); levels of the questions, a number from 1 to 4 or a list; turns 1
+    to 5 (1: only the solution); team, whether all seats are paid `right` and nothing else; terse, databases of three
+    tables and acts of few tokens, for tiny models.
 
-    Reward parts: `right`, 1 to the writer if the solution has the right result; `linked`, the grounder's F1 of tables
-    and columns against those of the true query; `judged`, 1 to the judge if its verdict is right. `right` and `judged`
-    are paid at the end, and nobody is told earlier what is right. Results are compared as sets of rows: order and
-    duplicates of rows do not count, the order of columns does, their names do not.
+    Reward parts: `right`, 1 to the writer for the right result; `linked`, the grounder's F1 of tables and columns
+    against the true query's; `judged`, 1 to the judge for a right verdict. `right` and `judged` are paid at the end;
+    until then no seat learns what is right. Results are compared as sets of rows: the order of columns counts, but not
+    their names, nor the order and duplicates of rows.
     """
 
     name = "sql"
@@ -90,7 +99,7 @@ class Sql(Simulator):
         self.named = frozenset(self.schema.names())
         self._unknown = self._queries = self._errors = self._acts = 0
         self._was_answered = False
-        self.solution: Written | None = None
+        self.solution: WriterAct | None = None
         self.result = Result("", None)
         self.verdict: bool | None = None
 
@@ -115,7 +124,7 @@ class Sql(Simulator):
         return self.most_turns - self._acts
 
     def rules(self) -> str:
-        """Return the acts of each seat as text."""
+        """Return the rules: the acts of each seat."""
         if self.terse:
             return "?sql asks, =sql answers."
         asks = "" if self.most_turns == 1 else "Before that you may run queries: write <sql>SELECT …</sql>. "
@@ -132,7 +141,7 @@ class Sql(Simulator):
         )
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
-        """Return the definition of `query` for the writer, if it has turns for queries and acts are not terse."""
+        """Return the writer's tool `query`, unless it has one turn only or acts are terse."""
         return [Tool.of(self.query).definition] if seat == WRITER and self.most_turns > 1 and not self.terse else ()
 
     def public(self) -> dict[str, Any]:
@@ -140,18 +149,18 @@ class Sql(Simulator):
         return {"question": self.question.text, "turns_left": self.turns_left}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the `schema` that the seat sees; for the judge also the writer's `reasoning`, `sql` and `result`."""
+        """Return the seat's `schema`; for the judge also the writer's `reasoning`, `sql` and `result`."""
         if seat == GROUNDER:
             return {"schema": self.schema.text()}
         shown = {"schema": self.schema.text(self.named)}
         if seat == WRITER:
             return shown
-        solved = self.solution or Written("solution", "", "")
-        result = self.result.text.replace("\n", "\n  ")  # no cell of the writer's begins a line
+        solved = self.solution or WriterAct("solution", "", "")
+        result = self.result.text.replace("\n", "\n  ")  # no cell can begin a line and pass for another fact
         return {**shown, "reasoning": solved.reasoning, "sql": one_line(solved.sql, ACTION_LENGTH), "result": result}
 
     def legal(self, seat: str) -> list[str]:
-        """Return some simple acts; many others are legal too."""
+        """Return some simple legal acts; there are many others."""
         if seat == JUDGE:
             return ["yes", "no"]
         if seat == GROUNDER:
@@ -162,14 +171,14 @@ class Sql(Simulator):
         return [write_sql(sql, self.terse, final) for sql in plain for final in (True, False)[: self.turns_left]]
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the true query and, until a query was answered, its result as rows, unless that is too short."""
+        """Return the true query and, until a query has been answered, its result, unless that is too short."""
         rows = fold(" ".join(str(cell) for row in sorted(self.question.rows, key=str) for cell in row))
         telling = len(rows) >= TELLING and not self._was_answered
         secrets: dict[str, tuple[str, ...]] = {"query": (self.question.sql,)}
         return secrets | ({"result": (rows,)} if telling else {})
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options of the same question with two different queries as the true one."""
+        """Return reset options for the same question with two different true queries."""
         one, two = rng.choice(len(self.question.wrong), size=2, replace=False).tolist()
         return {"truth": self.question.wrong[one]}, {"truth": self.question.wrong[two]}
 
@@ -197,8 +206,8 @@ class Sql(Simulator):
     def _ask(self, sql: str) -> Result:
         return read_answer(slowly(run_sql, self.terse, self.index, sql), self.terse)
 
-    def _write(self, written: Written) -> None:
-        """Run a query and show its result, or take the solution. Raises IllegalAct for a query on the last turn."""
+    def _write(self, written: WriterAct) -> None:
+        """Run a query and show its result, or accept the solution. Raises IllegalAct for a query on the last turn."""
         if written.kind == "query" and self.turns_left == 1:
             raise IllegalAct("=sql" if self.terse else "this is the last turn: write <solution>…</solution>")
         self._acts += 1
@@ -222,11 +231,11 @@ class Sql(Simulator):
         self.end("solved", "The solution is right." if self.is_right else "The solution is wrong.")
 
     def final_answer(self, seat: str) -> str:
-        """Return the result of the writer's solution as text, its rows sorted; "" if it gave none."""
+        """Return the sorted rows of the writer's result as text; "" if there is no result."""
         return repr(sorted(self.result.rows, key=repr)) if seat == WRITER and self.result.rows is not None else ""
 
     def _linked(self) -> dict[str, float]:
-        """Return precision, recall and F1 of the named tables and columns against those of the true query."""
+        """Return precision, recall and F1 of the named tables and columns against the true query's."""
         wanted = frozenset(self.question.names)
         found = len(self.named & wanted)
         precision, recall = found / (len(self.named) + self._unknown), found / len(wanted)
@@ -249,9 +258,9 @@ class Sql(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player `random`, measured on pairs of questions of one level to one database.
+        """Success rate of the player `random`, measured on pairs of questions of one level and database.
 
-        With all seats it is that of a random grounder with an oracle as the writer, who needs all names.
+        With all seats it is that of a random grounder with the oracle as the writer, which needs all names.
         """
         game, hits = self.clone(), 0
         for seed in range(DEALS):

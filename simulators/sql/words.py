@@ -1,8 +1,8 @@
 """Word lists of generated databases: domains of entities with attributes, and words of one token for tiny models.
 
 An entry of `DOMAINS` is an entity, the entities that it refers to, and its attributes, each as
-`phrase=column=column:values`. Questions say the phrase; the column has one of the names. Values are a range of whole
-numbers, the name of a pool, or words with a slash between them.
+`phrase=column=column:values`. Questions use the phrase; the column has one of the names. Values are a range of whole
+numbers, the name of a pool, or words separated by slashes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ concert > artist |
     city=town=place:city visitors=audience=guests:50-9000 price=ticket=entry:5-150
     year=played_in=season:2000-2025
 """
-"""A domain's name stands alone in its first line, and a blank line ends it. Indented lines continue an entity."""
+"""A domain's first line is its name, and a blank line ends it. Indented lines continue an entity."""
 
 POOLS = {
     "person": "Ada Bruno Carla Dario Elena Felix Greta Hugo Ines Jonas Kira Leo Mona Nils Olga Paul Rosa Sami Tess Uwe",
@@ -106,7 +106,7 @@ POOLS = {
 """Values of text columns, by pool."""
 
 NOUNS = "book hat ball card item round turn move offer rule point kind act win"
-"""Keys of terse databases, whose tables are named by the plurals. All words are tokens of nano policies."""
+"""Keys of terse databases; the tables have their plurals as names. Each word is one token of nano policies."""
 COLUMNS = """
 price cost budget score worth total share value deal split pool board buyer seller king queen jack player opener
 penalty reward

@@ -12,7 +12,7 @@ from simulators.confine.code import run_python
 LONGEST = 400
 """Maximum number of characters of an expression."""
 MOST_DIGITS = 300
-"""Limit on the digits of integer results, so that powers stay cheap."""
+"""Maximum number of digits of an integer result, so that powers stay cheap."""
 
 OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -32,7 +32,7 @@ def calculator(expression: str) -> str:
     try:
         return str(_value(ast.parse(expression.strip(), mode="eval").body))
     except (SyntaxError, RecursionError, MemoryError):
-        raise ValueError("this is no arithmetic expression") from None
+        raise ValueError("this is not an arithmetic expression") from None
     except ZeroDivisionError:
         raise ValueError("division by zero") from None
     except OverflowError:
@@ -59,7 +59,7 @@ def _apply(op: ast.operator, left: float, right: float) -> float:
         raise OverflowError
     result = OPERATORS[type(op)](left, right)
     if isinstance(result, complex):
-        raise ValueError("the result is no real number")
+        raise ValueError("the result is not a real number")
     if isinstance(result, int) and result.bit_length() * 0.302 > MOST_DIGITS:
         raise OverflowError
     return result

@@ -21,62 +21,68 @@ from games.abilities import Pictures
 from games.base import IllegalAct, TextGame
 from games.contracts import TOOL, Image
 from games.pictures import read_header
-from simulators.toolbox.sources import Opening, Toolset, may_show_images, opening
+from simulators.toolbox.sources import Toolset, ToolsetFactory, may_show_images, toolset_factory
 from simulators.tools import Call, Content, Tool, describe, read_calls, run_with_pictures
 
 CALL_TURNS = 8
-"""Maximum replies with calls in a row. A further one is an illegal act, so that no seat can call tools forever."""
-ENTRY = "tools"
-"""Private fact that describes a seat's tools."""
+"""Maximum number of consecutive replies with calls. A further one is an illegal act, so no seat can call forever."""
+FACT = "tools"
+"""Name of the private fact that describes a seat's tools."""
 
 
 def equip(game: TextGame, tools: Mapping[str, Sequence[Any]]) -> TextGame:
-    """Give seats of a game tools, by seat, and return the game. Call it before the game's first reset.
+    """Give seats of a game the tools of these sources, by seat, and return the game. Call it before the first reset.
 
-    Raises ValueError, with the reason in one line, for an unknown seat, a source that is not usable, and two tools of
-    one name.
+    Raises ValueError, with the reason in one line, for an unknown seat, an unusable source, and two tools of one name.
+    A tool named like one of the game's own is refused at the first reset, because games define their tools there.
     """
     for seat, sources in tools.items():
         if seat not in game.possible_agents:
             raise ValueError(f"tools: there is no seat '{seat}': there are {', '.join(game.possible_agents)}")
         if not isinstance(sources, list | tuple):
             raise ValueError(f"tools: give the tools of {seat} as a list")
-    sees = any(may_show_images(source) for sources in tools.values() for source in sources)
-    game.__class__ = _equipped(cast(Any, type(game)), sees or isinstance(game, Pictures))
-    cast(Equipped, game).openings = {seat: [opening(one) for one in sources] for seat, sources in tools.items()}
+    factories = {seat: [toolset_factory(source) for source in sources] for seat, sources in tools.items()}
+    for seat, given in factories.items():
+        _require_distinct(seat, [name for factory in given for name in factory.names])
+    shows_images = any(may_show_images(source) for sources in tools.values() for source in sources)
+    game.__class__ = _equipped_class(cast(Any, type(game)), shows_images or isinstance(game, Pictures))
+    cast(EquippedGame, game).factories = factories
     return game
 
 
+def _require_distinct(seat: str, names: Sequence[str]) -> None:
+    if duplicate := next((name for name in names if names.count(name) > 1), ""):
+        raise ValueError(f"tools: {seat} has two tools called {duplicate}")
+
+
 @functools.cache
-def _equipped(kind: Any, shows_images: bool) -> type[TextGame]:
+def _equipped_class(kind: Any, shows_images: bool) -> type[TextGame]:
     """Return the subclass of a game's class whose seats may have tools."""
-    mixin = EquippedWithPictures if shows_images else Equipped
+    mixin = EquippedGameWithPictures if shows_images else EquippedGame
     return type(kind.__name__, (mixin, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})
 
 
-class Equipped(TextGame):
-    """Mixin of a game whose seats have tools; `equip` puts it before the game's class."""
+class EquippedGame(TextGame):
+    """Mixin for games whose seats have tools; `equip` puts it before the game's class."""
 
     blocks = True  # while tools run
-    openings: Mapping[str, Sequence[Opening]]
-    """Sources of tools by seat."""
+    factories: Mapping[str, Sequence[ToolsetFactory]]
+    """Factories of the seats' tools."""
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Start a match with new tools, without the state of the last match."""
         self.close()
-        self._toolsets = {seat: [opened() for opened in openings] for seat, openings in self.openings.items()}
+        self._toolsets = {seat: [each.open() for each in given] for seat, given in self.factories.items()}
         self._closing = weakref.finalize(self, _close, self._toolsets)
         self._in_a_row, self._calls, self._errors = dict.fromkeys(self.seats, 0), 0, 0
         self._has_own: dict[str, bool] = {}
         self._pictures: dict[str, bytes] = {}
         super().reset(seed, options)
         for seat in self._toolsets:
-            names = [tool["function"]["name"] for tool in self._definitions[seat]]
-            if twice := next((name for name in names if names.count(name) > 1), ""):
-                raise ValueError(f"tools: {seat} has two tools called {twice}")
+            _require_distinct(seat, [tool["function"]["name"] for tool in self._definitions[seat]])
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
-        """Return the definitions of the game's own tools and of the given ones."""
+        """Return the definitions of the game's own tools and of those that `equip` gave."""
         own = super().definitions(seat)
         self._has_own[seat] = bool(own)
         return [*own, *(tool.definition for tool in self._tools(seat))]
@@ -84,10 +90,10 @@ class Equipped(TextGame):
     def private(self, seat: str) -> dict[str, Any]:
         """Return the game's private facts and, for a seat with tools, `tools`, which describes them."""
         facts, tools = super().private(seat), self._tools(seat)
-        return {**facts, ENTRY: describe(tools)} if tools else facts
+        return {**facts, FACT: describe(tools)} if tools else facts
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the game's statistics and the counts of given tools' calls, `seat_tool_calls`, and of failed ones."""
+        """Return the game's statistics, and as `seat_tool_calls` and `seat_tool_errors` all calls and failed calls."""
         return {**super().figures(), "seat_tool_calls": self._calls, "seat_tool_errors": self._errors}
 
     def close(self) -> None:
@@ -113,7 +119,7 @@ class Equipped(TextGame):
             self._in_a_row[seat] = 0
             return
         if self._in_a_row[seat] == CALL_TURNS:
-            raise IllegalAct(f"after {CALL_TURNS} replies with calls of tools, an act is due")
+            raise IllegalAct(f"after {CALL_TURNS} replies with tool calls, an act is due")
         self._in_a_row[seat] += 1
         self._valid[seat], self._retried = True, False
         for call, content in zip(calls, self._run(seat, calls), strict=True):
@@ -123,7 +129,7 @@ class Equipped(TextGame):
             self._show(seat, content)
 
     def _calls_in(self, seat: str, action: str | None) -> list[Call]:
-        """Return the calls of given tools in an act; [] for an act of the game's own, and for calls of its tools."""
+        """Return an act's calls of tools that `equip` gave; [] for acts and calls that the game itself handles."""
         tools = self._tools(seat)
         if not tools or not isinstance(action, str):
             return []
@@ -134,7 +140,7 @@ class Equipped(TextGame):
         return calls
 
     def _run(self, seat: str, calls: Sequence[Call]) -> list[Content]:
-        """Run calls and return their results in order. Calls run at the same time if no tool of theirs has state."""
+        """Run calls and return their results in order. Calls run concurrently unless one of their tools has state."""
         tools, names = self._tools(seat), {call.name for call in calls}
         stateful = {tool.name for one in self._toolsets[seat] if one.is_stateful for tool in one.tools}
         if len(calls) == 1 or names & stateful:
@@ -144,7 +150,7 @@ class Equipped(TextGame):
             return [one.result() for one in running]
 
     def _show(self, seat: str, content: Content) -> None:
-        """Tell the seat a result with its images. Files that are no readable pictures become an error text."""
+        """Tell the seat a result with its images. An unreadable picture file becomes an error text."""
         images, text = [], content.text
         for data in content.pictures:
             try:
@@ -158,11 +164,11 @@ class Equipped(TextGame):
         self.tell(text or ("" if images else "(no result)"), seat, sender=TOOL, images=images)
 
 
-class EquippedWithPictures(Equipped):
-    """Mixin of a game whose seats have tools that may show images."""
+class EquippedGameWithPictures(EquippedGame):
+    """Mixin for games whose seats have tools that may show images, or that show images themselves."""
 
     def picture(self, hash: str) -> bytes:
-        """Return the bytes of an image of a tool or of the game. Raises KeyError if it is unknown."""
+        """Return the bytes of an image that a tool or the game showed. Raises KeyError for an unknown hash."""
         if hash in self._pictures or not hasattr(super(), "picture"):
             return self._pictures[hash]
         return bytes(super().picture(hash))

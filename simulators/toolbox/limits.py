@@ -1,4 +1,4 @@
-"""Limits of tool calls: timeout, retries and concurrency. A call that hangs is abandoned in its thread."""
+"""Limits of tool calls: timeout, retries and concurrency. A call that hangs is left behind in its thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulators.base import SimulatorFault
 from simulators.tools import Tool
 
 MOST_HANGING = 100
-"""Number of abandoned calls beyond which matches fail instead of starting more threads."""
+"""Number of hanging calls beyond which matches fail instead of starting more threads."""
 _HANGING: list[threading.Thread] = []
 
 
@@ -34,8 +34,8 @@ class Limits:
     def apply(self, tool: Tool) -> Tool:
         """Return the tool under these limits.
 
-        A call that takes too long, or whose server ends, is tried again up to `retries` times. Then it fails with
-        TimeoutError, or with ValueError for the model.
+        A call that takes too long, or whose server ends, is retried up to `retries` times. Then it raises TimeoutError,
+        or ValueError with a text for the model.
         """
 
         def limited(**arguments: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Connection to an MCP server over stdio, or over HTTP on loopback, by the official client library.
+"""Connection to an MCP server over stdio, or over HTTP on loopback, through the official client library.
 
-The library is asynchronous; each connection runs it in a thread of its own, which also starts and ends the server.
+The library is asynchronous. Each connection runs it in its own thread, which also starts and stops the server.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ CLOSED, TIMED_OUT = -32000, -32001
 """Error codes of the library for a closed connection and for an expired timeout."""
 
 REFUSED: dict[str, str] = {}
-"""Reason by address of a server that must not be asked, because an untrusted run folder names it."""
+"""Addresses of servers that an untrusted run folder names and that must not be used, each with the reason."""
 Result = TypeVar("Result")
 _LIVE: WeakSet[McpServer]
 
 
 class McpServer:
-    """MCP server at an address, a command or a URL. It starts at the first request, and again if it has ended.
+    """Client of an MCP server, given as a command or a URL. A command is started at the first request after its end.
 
-    Raises ValueError for an address that is neither or in `REFUSED`, or if the library is missing.
+    Raises ValueError for an invalid address, for one in `REFUSED`, and if the library is missing.
     """
 
     def __init__(self, address: str) -> None:
         try:
-            import mcp  # noqa: F401 whether it is there
+            import mcp  # noqa: F401 checks that it is installed
         except ImportError:
             raise ValueError("mcp is not installed: pip install 'arena-selfplay[tools]'") from None
         if address in REFUSED:
@@ -67,11 +67,11 @@ class McpServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
         self._last_words = ""
-        """Last line of standard error of the server that ended last."""
+        """Last line of the standard error of the last server process."""
         logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it logs a traceback for each unreadable line
 
     def tools(self) -> list[mcp_types.Tool]:
-        """Return the server's tools. Raises ServerEnded if it does not answer, ValueError for a malformed list."""
+        """Return the server's tools. Raises ServerEnded if the request fails, ValueError for a malformed list."""
         from mcp import MCPError
         from pydantic import ValidationError
 
@@ -126,7 +126,7 @@ class McpServer:
             connected = self._connected
         try:
             return connected.result(START)
-        except Exception as error:  # noqa: BLE001 of the library, which is an argument of ours
+        except Exception as error:  # noqa: BLE001 the library raises errors of many kinds
             self.close()
             why = self._last_words or _reason(error)
             raise ServerEnded(f"its server does not start: {one_line(why, 200)}") from None
@@ -136,7 +136,7 @@ class McpServer:
         connected = self._connected
         try:
             asyncio.run(self._serve(connected))
-        except BaseException as error:  # noqa: BLE001 it ends this connection only
+        except BaseException as error:  # noqa: BLE001 it affects this connection only
             if not connected.done():
                 connected.set_exception(ConnectionError(_reason(error)))
 
@@ -157,7 +157,7 @@ class McpServer:
                 self._last_words = errors.read()[-2000:].strip().rpartition("\n")[2]
 
     def _target(self, errors: TextIO) -> Any:
-        """Return what the library connects to. A command's standard error goes to the file `errors`."""
+        """Return the transport for the library. A command's standard error goes to the file `errors`."""
         from mcp import StdioServerParameters, stdio_client
 
         if "://" in self.address:
@@ -166,7 +166,10 @@ class McpServer:
         return stdio_client(StdioServerParameters(command=command, args=arguments), errlog=errors)
 
     def _ask(self, request: Coroutine[Any, Any, Result], seconds: float) -> concurrent.futures.Future[Result]:
-        """Run a request in the connection's thread and wait for its end. Raises ServerEnded if the connection ends."""
+        """Run a request in the connection's thread and wait for it.
+
+        Raises ServerEnded if the connection ends, TimeoutError after `seconds`.
+        """
         assert self._loop
         try:
             asked = asyncio.run_coroutine_threadsafe(request, self._loop)
@@ -214,7 +217,7 @@ def _check(address: str) -> None:
 
 
 def _content(result: mcp_types.CallToolResult) -> Content:
-    """Return texts and pictures of a result. Raises ValueError for a picture that is too large or no base64."""
+    """Return a result's texts and pictures. Raises ValueError for a picture that is too large or not base64."""
     texts: list[str] = []
     pictures: list[bytes] = []
     for part in result.content:
@@ -233,7 +236,7 @@ def _content(result: mcp_types.CallToolResult) -> Content:
 
 
 def _reason(error: BaseException) -> str:
-    """Return an error's message in one line; that of the first error of a group."""
+    """Return an error's message in one line; for a group, the message of its first error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):

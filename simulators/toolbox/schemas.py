@@ -1,4 +1,4 @@
-"""Shapes of tools from the JSON schemas that MCP servers state. Names, texts and schemas are untrusted."""
+"""Tool shapes from the JSON schemas of MCP servers. Names, descriptions and schemas are untrusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 DESCRIPTION = 300
 """Maximum number of characters of a tool's description."""
 LARGEST = 8_000
-"""Maximum number of characters of a schema, which prompts contain."""
+"""Maximum number of characters of a schema, because schemas become part of prompts."""
 TYPES: Mapping[str, tuple[type, str]] = {
     "string": (str, "str"), "integer": (int, "int"), "number": (float, "float"), "boolean": (bool, "bool"),
     "array": (list, "list"), "object": (dict, "dict"), "null": (type(None), "null"),
@@ -26,15 +26,15 @@ TYPES: Mapping[str, tuple[type, str]] = {
 
 
 def shape_of(name: str, description: str, schema: Any) -> Shape:
-    """Return the shape of a tool with this JSON schema of its arguments.
+    """Return the shape of a tool whose arguments have this JSON schema.
 
-    Arguments are checked by type and enumeration; the server checks the rest of the schema. Raises ValueError for an
+    Arguments are validated by type and enumeration here; the server validates the rest. Raises ValueError for an
     invalid name or schema.
     """
     if not NAME.fullmatch(name):
         raise ValueError(f"a tool's name has up to 64 letters, digits, _ and -, not {one_line(name, 80)!r}")
     if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
-        raise ValueError(f"the schema of tool {name} describes no object")
+        raise ValueError(f"the schema of tool {name} is not an object schema")
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, Mapping) or not isinstance(required, list):
         raise ValueError(f"the schema of tool {name} has no valid properties")
@@ -63,7 +63,7 @@ def _model(name: str, properties: Mapping[str, Any], required: list[Any]) -> typ
 
 
 def _hint(part: Any) -> Any:
-    """Return the Python type of a property; `Any` if the schema states no simple one."""
+    """Return the Python type of a property; `Any` if its schema has no simple type."""
     if not isinstance(part, Mapping):
         return Any
     options = part.get("enum")
@@ -84,7 +84,7 @@ def _signature(key: str, part: Any, is_required: bool) -> str:
 
 
 def _types(part: Any) -> list[tuple[type, str]]:
-    """Return the entries of `TYPES` that a property states, in order."""
+    """Return the entries of `TYPES` for a property's types, in order."""
     kinds = part.get("type") if isinstance(part, Mapping) else None
     named = kinds if isinstance(kinds, list) else [kinds]
     return [TYPES[kind] for kind in named if isinstance(kind, str) and kind in TYPES]

@@ -1,9 +1,9 @@
-"""Sources of tools, as written in roles and recipes.
+"""Sources of tools, as configured in roles and recipes.
 
     tools: [calculator, tools.py:price, tools.py:Notebook, {mcp: python server.py, timeout: 5}]
 
-A function is one tool. A class is created for each match, and its public methods are tools with that match's state. An
-MCP server is started for each match, at its first call, unless it is `shared`.
+A function is one tool. A class is instantiated for each match, and its public methods are tools with that match's
+state. An MCP server is started for each match at its first call, unless it is `shared`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self, get_type_hints
+from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -34,7 +34,7 @@ MOST_TOOLS = 64
 
 
 class ToolSource(BaseModel):
-    """Source of tools for a seat: a `function`, or an `mcp` server, with limits of its calls."""
+    """Source of tools for a seat: a `function` or an `mcp` server, and limits on its calls."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -86,8 +86,8 @@ class Toolset:
         return self
 
 
-class _Instance(Toolset):
-    """Tools that are the methods of an object, which holds the match's state."""
+class _Methods(Toolset):
+    """Methods of an object that holds the match's state."""
 
     is_stateful = True
 
@@ -95,22 +95,24 @@ class _Instance(Toolset):
         self._state, self._source = state, source
         super().__init__(_methods(state, source), limits)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Instance:
-        return _Instance(copy.deepcopy(self._state, memo), self._source, self.limits)
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Methods:
+        return _Methods(copy.deepcopy(self._state, memo), self._source, self.limits)
 
 
 class _OwnServer(Toolset):
-    """Tools of an MCP server that this match alone asks, started at the first call.
+    """Tools of an MCP server that only this match uses, started at the first call.
 
-    A copy, and a server that was started again after a fault, first gets all earlier calls.
+    The server of a copy, and one that is restarted after a fault, first gets all earlier calls again.
     """
 
     is_stateful = True
 
-    def __init__(self, shapes: Sequence[Shape], source: ToolSource, limits: Limits, made: Sequence[Made] = ()) -> None:
+    def __init__(
+        self, shapes: Sequence[Shape], source: ToolSource, limits: Limits, calls: Sequence[CallRecord] = ()
+    ) -> None:
         self._shapes, self._source = shapes, source
         self._server = McpServer(str(source.mcp))
-        self._made, self._to_repeat = list(made), list(made)
+        self._calls, self._to_repeat = list(calls), list(calls)
         super().__init__([Tool(shape, functools.partial(self._call, shape.name)) for shape in shapes], limits)
 
     def _call(self, name: str, **arguments: Any) -> Any:
@@ -118,33 +120,39 @@ class _OwnServer(Toolset):
             try:
                 self._server.call(*self._to_repeat.pop(0), self._source.timeout)
             except (ValueError, TimeoutError):
-                continue  # the call failed in the match, too
+                continue  # it failed in the match, too
         try:
             result = self._server.call(name, arguments, self._source.timeout)
         except ServerEnded:
-            self._to_repeat = list(self._made)
+            self._to_repeat = list(self._calls)
             raise
         except (ValueError, TimeoutError):
-            self._made.append((name, arguments))
+            self._calls.append((name, arguments))
             raise
-        self._made.append((name, arguments))
+        self._calls.append((name, arguments))
         return result
 
     def close(self) -> None:
         self._server.close()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _OwnServer:
-        return _OwnServer(self._shapes, self._source, self.limits, self._made)
+        return _OwnServer(self._shapes, self._source, self.limits, self._calls)
 
 
-Made = tuple[str, dict[str, Any]]
+CallRecord = tuple[str, dict[str, Any]]
 """Name and arguments of a call."""
-Opening = Callable[[], Toolset]
-"""Function that opens a source's tools for a match."""
+
+
+class ToolsetFactory(NamedTuple):
+    """Factory of a source's tools, which are opened for each match."""
+
+    names: tuple[str, ...]
+    """Names of the tools."""
+    open: Callable[[], Toolset]
 
 
 def parse(value: Any) -> ToolSource:
-    """Return the source that a role or recipe writes. Raises ValueError with the reason in one line."""
+    """Validate a source from a role or recipe and return it. Raises ValueError with the reason in one line."""
     try:
         return ToolSource.model_validate(value)
     except ValidationError as error:
@@ -153,41 +161,49 @@ def parse(value: Any) -> ToolSource:
         raise ValueError(f"tools: {name + ': ' if name else ''}{one_line(first['msg'])}") from None
 
 
-def opening(value: Any) -> Opening:
-    """Return the function that opens a source for a match. Raises ValueError if the source is not usable.
+def toolset_factory(value: Any) -> ToolsetFactory:
+    """Return the factory of a source's tools. Raises ValueError if the source is not usable.
 
-    Cached by source, so that concurrency limits hold for all matches of the process, and an MCP server that is shared
-    is started once.
+    Factories are cached, so concurrency limits hold for all matches of the process, and a shared MCP server is started
+    once.
     """
     source = parse(value)
     if source.mcp in REFUSED:
         raise ValueError(REFUSED[source.mcp])
-    return _opening(source.model_dump_json())
+    return _factory(source.model_dump_json())
 
 
 def may_show_images(value: Any) -> bool:
-    """Return True for an MCP server, and for a function that is annotated to return `Content`."""
+    """Return True for an MCP server, and for a function or a class's method that is annotated to return `Content`."""
     source = parse(value)
-    return source.mcp is not None or get_type_hints(_find(source)).get("return") is Content
+    if source.mcp is not None:
+        return True
+    found = _find(source)
+    functions = _public_methods(found).values() if inspect.isclass(found) else [found]
+    return any(get_type_hints(function).get("return") is Content for function in functions)
 
 
 @functools.cache
-def _opening(text: str) -> Opening:
+def _factory(text: str) -> ToolsetFactory:
     source = ToolSource.model_validate_json(text)
     gate = threading.Semaphore(source.at_once)
     if source.mcp is not None:
-        return _opening_of_server(source, Limits(None, source.retries, gate))
+        return _server_factory(source, Limits(None, source.retries, gate))
     limits = Limits(source.timeout, source.retries, gate)
     found = _find(source)
     if inspect.isclass(found):
-        _methods(found(), source)  # a method without types is an error now
-        return lambda: _Instance(found(), source, limits)
+        methods = _methods(found(), source)  # raises for a method without types
+        return _named_factory(methods, lambda: _Methods(found(), source, limits))
     tool = Tool.of(found)
     toolset = Toolset(_choose([_confine(tool, source) if source.confined else tool], source), limits)
-    return lambda: toolset
+    return _named_factory(toolset.tools, lambda: toolset)
 
 
-def _opening_of_server(source: ToolSource, limits: Limits) -> Opening:
+def _named_factory(tools: Sequence[Tool], open: Callable[[], Toolset]) -> ToolsetFactory:
+    return ToolsetFactory(tuple(tool.name for tool in tools), open)
+
+
+def _server_factory(source: ToolSource, limits: Limits) -> ToolsetFactory:
     address = one_line(str(source.mcp), 80)
     server = McpServer(str(source.mcp))
     try:
@@ -207,8 +223,8 @@ def _opening_of_server(source: ToolSource, limits: Limits) -> Opening:
     tools = _choose([Tool(shape, functools.partial(ask, shape.name)) for shape in shapes], source)
     if source.shared:
         shared = Toolset(tools, limits)
-        return lambda: shared
-    return lambda: _OwnServer([tool.shape for tool in tools], source, limits)
+        return _named_factory(tools, lambda: shared)
+    return _named_factory(tools, lambda: _OwnServer([tool.shape for tool in tools], source, limits))
 
 
 def _find(source: ToolSource) -> Any:
@@ -229,14 +245,18 @@ def _is_tool(thing: Any) -> bool:
 
 def _methods(state: Any, source: ToolSource) -> list[Tool]:
     """Return the public methods of an object as tools. Raises ValueError if there are none, or one is not typed."""
-    named = [name for name, _ in inspect.getmembers(type(state), inspect.isfunction) if not name.startswith("_")]
-    if not named:
+    names = _public_methods(type(state))
+    if not names:
         raise ValueError(f"tools: {source.function} has no public methods")
-    return _choose([Tool.of(getattr(state, name)) for name in named], source)
+    return _choose([Tool.of(getattr(state, name)) for name in names], source)
+
+
+def _public_methods(kind: type) -> dict[str, Callable[..., Any]]:
+    return {name: method for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
 
 
 def _choose(tools: list[Tool], source: ToolSource) -> list[Tool]:
-    """Return the tools that `only` names. Raises ValueError for a name that no tool has."""
+    """Return the tools that `only` names, by default all. Raises ValueError for a name that no tool has."""
     if source.only is None:
         return tools
     by_name = {tool.name: tool for tool in tools}

@@ -71,6 +71,11 @@ def as_letters(lengths: Iterable[int]) -> str:
     return " ".join(chr(ord("A") + min(max(-(-length // STEP), 0), 25)) for length in lengths)
 
 
+def in_letters(task: Task, places: Places) -> str:
+    """Return a layout as letters, which `read_letters` reads."""
+    return as_letters(axis for name, _ in task.sizes for axis in places[name])
+
+
 def told_briefly(task: Task) -> str:
     """Return the things with their width and depth as letters, and the wishes, in words and numbers of things."""
     numbers = {name: str(number) for number, (name, _) in enumerate(task.sizes, 1)}

@@ -30,7 +30,8 @@ class Reach(Seeing):
     bins, 4 is no movement and each from there 3/2 of a pixel. Task "reach": put the hand down on the named block;
     putting it down elsewhere fails. Task "push": bring the named block into the white ring; a hand that
     is down pushes blocks, one that is lifted passes over them. Options besides Simulator's: task "reach", "push" or
-    "mixed"; bins 5 to 32 (for pushes 32); max_turns 4 to 64; progress, see below.
+    "mixed"; bins 5 to 32 (for pushes 32); max_turns 4 to 64; camera "table", or "hand" for
+    pictures that are centred on the hand and show what is at most half a table away; progress, see below.
 
     Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the starting
     distance that an act gains, as the world knows it: a process reward, measured and no part of the payoff. Set
@@ -50,6 +51,7 @@ class Reach(Seeing):
         task: Literal["reach", "push", "mixed"] = "reach",
         bins: int = BINS,
         max_turns: int = 32,
+        camera: Literal["table", "hand"] = "table",
         progress: bool = False,
         **options: Any,
     ) -> None:
@@ -58,6 +60,7 @@ class Reach(Seeing):
         if self.bins < BINS and self.task != "reach":
             raise ValueError(f"bins {bins}: pushes need {BINS}: leave `bins` out, or set task to reach")
         self.max_turns = whole_number("max_turns", max_turns, least=4, most=64)
+        self.follows = choice("camera", camera, "table", "hand") == "hand"
         self.progress = flag("progress", progress)
         if self.progress:
             self.reward_parts = {**self.reward_parts, PROGRESS: "share of the starting distance that was gained"}
@@ -72,7 +75,7 @@ class Reach(Seeing):
         """Draw a table and show it."""
         pushes = bool(rng.integers(2)) if self.task == "mixed" else self.task == "push"
         layout = self.draw_layout(rng)
-        self.table, self.wanted = Table(layout, pushes), int(options.get(JUDGED, layout.wanted))
+        self.table, self.wanted = Table(layout, pushes, follows=self.follows), int(options.get(JUDGED, layout.wanted))
         self.instruction = instruction(layout, pushes)
         self.start, self.right = self._left(), False
         self.show(self.instruction, self.table.paint())
@@ -84,8 +87,9 @@ class Reach(Seeing):
     def rules(self) -> str:
         """Return the task and the acts, as text."""
         still = self.bins // 2
+        centre = "The pictures' centre is always the hand. " * self.follows
         return (
-            f"Move the hand, a white cross, over the table. {self._usage.capitalize()}. {still} stays, "
+            f"Move the hand, a white cross, over the table. {centre}{self._usage.capitalize()}. {still} stays, "
             f"more is right or down, less left or up; from a grip of {still} the hand is down. Reach: put the hand "
             f"down on the block, once. Push: a hand that is down pushes blocks. {self.max_turns} turns in all."
         )

@@ -6,7 +6,8 @@ half of the lessons.
 `segment`: after the words `go red`, a table with the hand on its way to some block; `yes` if the next act of an expert
 puts the hand down on the red one, in about half of the lessons. It teaches a process reward model (VLA-RL).
 `where`: after the words `where red`, or `where white` for the hand; the answer is its column and row, as bins.
-`way`: after the words `move red blue`; the answer is the movement of an expert with its hand on red to blue, as bins.
+`way`: after the words `go red`, the hand anywhere, half of the time near the red block; the answer is the act of an
+expert on its way there, as bins. It is for tables without pushes, and teaches other policies than `segment`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import numpy as np
 from games.abilities import GroundingLesson, Labels
 from games.png import Album
 from simulators.vision.drawing import pick
-from simulators.vision.reach_players import expert_act, towards
-from simulators.vision.reach_table import BLOCKS, HAND, SIDE, UNIT, Layout, Point, Table, as_coarse
+from simulators.vision.reach_players import expert_act, written
+from simulators.vision.reach_table import BLOCKS, HAND, SIDE, UNIT, Layout, Point, Table, as_coarse, as_fine
 
 KINDS = ("colours", "completed", "segment", "spots", "where", "way")
 GRID, COARSE = 6, 3
 HAND_COLOUR = "white"
+CLOSE = 6 * UNIT
+"""Largest distance of a hand from a block, along each axis, that is near it."""
 LONGEST = 64
 """Maximum acts of an expert's match."""
 
@@ -35,6 +38,7 @@ class TableGame(Protocol):
 
     task: str
     bins: int
+    follows: bool
 
     def draw_layout(self, rng: np.random.Generator) -> Layout: ...
 
@@ -44,15 +48,15 @@ def draw_lesson(game: TableGame, rng: np.random.Generator, kind: str) -> Groundi
     if kind not in KINDS:
         raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
     pushes = bool(rng.integers(2)) if game.task == "mixed" else game.task == "push"
-    table = Table(game.draw_layout(rng), pushes)
-    if kind in ("where", "way"):
-        return _where(table, rng, game.bins) if kind == "where" else _way(table, rng, game.bins)
-    return {"colours": _colours, "completed": _completed, "segment": _segment, "spots": _spots}[kind](table, rng)
+    table = Table(game.draw_layout(rng), pushes, follows=game.follows)
+    if kind in ("segment", "where", "way"):
+        return {"segment": _segment, "where": _where, "way": _way}[kind](table, rng, game.bins)
+    return {"colours": _colours, "completed": _completed, "spots": _spots}[kind](table, rng)
 
 
 def _colours(table: Table, rng: np.random.Generator) -> GroundingLesson:
     album, cell = Album(), SIDE * UNIT // GRID
-    places = {(y // cell, x // cell): colour for (x, y), colour in zip(table.blocks, table.layout.colours, strict=True)}
+    places = {(y // cell, x // cell): name for name, (x, y) in _named(table).items() if name != HAND_COLOUR}
     labels: Labels = tuple(tuple((places.get((row, column), "none"),) for column in range(GRID)) for row in range(GRID))
     return GroundingLesson(("colours", album.add(table.paint())), album.pictures, (labels,))
 
@@ -69,12 +73,12 @@ def _completed(table: Table, rng: np.random.Generator) -> GroundingLesson:
     return GroundingLesson((text, album.add(shown)), album.pictures, ((((),),),), "yes" if is_done else "no")
 
 
-def _segment(table: Table, rng: np.random.Generator) -> GroundingLesson:
+def _segment(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
     wanted, is_near = table.layout.wanted, bool(rng.integers(4))
     block = wanted if rng.integers(3) else pick(rng, [other for other in range(BLOCKS) if other != wanted])
     tables = [deepcopy(table)]
     while not table.is_done(block) and len(tables) < LONGEST:
-        table.move(*expert_act(table, block))
+        table.move(*(as_fine(as_coarse(number, bins), bins) for number in expert_act(table, block, bins)))
         tables.append(deepcopy(table))
     shown = tables[-2] if is_near else tables[int(rng.integers(len(tables) - 1))]
     answer = "yes" if block == wanted and shown is tables[-2] else "no"
@@ -96,15 +100,21 @@ def _where(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson
 
 
 def _way(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
-    start, end = (table.layout.colours[number] for number in rng.permutation(BLOCKS)[:2].tolist())
-    dx, dy, _ = towards(_named(table)[start], _named(table)[end], 0)
-    answer = f"{as_coarse(dx, bins)} {as_coarse(dy, bins)}"
-    return _asked(f"move {start} {end}", table, {start: "start", end: "end"}, answer)
+    table.pushes, block = False, pick(rng, range(BLOCKS))
+    x, y = rng.integers(HAND * UNIT, (SIDE - HAND) * UNIT, 2).tolist()
+    if rng.integers(2):
+        x, y = (axis + int(rng.integers(-CLOSE, CLOSE + 1)) for axis in table.blocks[block])
+    table.hand = (x, y)
+    named = table.layout.colours[block]
+    return _asked(
+        f"go {named}", table, {HAND_COLOUR: "start", named: "target"}, written(expert_act(table, block, bins), bins)
+    )
 
 
 def _named(table: Table) -> dict[str, Point]:
-    """Return the places of blocks by colour, and of the hand."""
-    return {HAND_COLOUR: table.hand, **dict(zip(table.layout.colours, table.blocks, strict=True))}
+    """Return the places in the picture of the hand and of blocks that are shown, by colour."""
+    named = {HAND_COLOUR: table.hand, **dict(zip(table.layout.colours, table.blocks, strict=True))}
+    return {name: place for name, point in named.items() if (place := table.in_picture(point))}
 
 
 def _asked(text: str, table: Table, words: Mapping[str, str], answer: str = "") -> GroundingLesson:

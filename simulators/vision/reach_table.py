@@ -81,6 +81,8 @@ class Table:
     hand: Point = field(init=False)
     blocks: list[Point] = field(init=False)
     is_down: bool = False
+    follows: bool = False
+    """Whether pictures are centred on the hand, instead of showing the whole table."""
 
     def __post_init__(self) -> None:
         self.hand, self.blocks = self.layout.hand, [*self.layout.blocks]
@@ -116,7 +118,10 @@ class Table:
         return self.is_down and distance(self.hand, self.blocks[block]) <= NEAR
 
     def paint(self) -> Pixels:
-        """Draw the table from above, [48, 48, 3]. The hand is a white cross, and a white square while it is down."""
+        """Draw the table from above, [48, 48, 3]. The hand is a white cross, and a white square while it is down.
+
+        A picture that `follows` the hand is black beyond the table's edges.
+        """
         rng = np.random.default_rng(self.layout.seed)
         pixels = ground(rng, SIDE, SIDE)
         if self.pushes:
@@ -129,7 +134,17 @@ class Table:
         row, column = _pixel(self.hand)
         area = pixels[row - HAND : row + HAND + 1, column - HAND : column + HAND + 1]
         area[mask("square" if self.is_down else "cross", HAND)] = INK
-        return pixels
+        if not self.follows:
+            return pixels
+        padded = np.pad(pixels, ((SIDE // 2, SIDE // 2), (SIDE // 2, SIDE // 2), (0, 0)))
+        return padded[row : row + SIDE, column : column + SIDE]
+
+    def in_picture(self, point: Point) -> Point | None:
+        """Return the place of a point, in units from the picture's upper left corner; None if it is not shown."""
+        if not self.follows:
+            return point
+        x, y = (axis - hand // UNIT * UNIT + SIDE // 2 * UNIT for axis, hand in zip(point, self.hand, strict=True))
+        return (x, y) if 0 <= min(x, y) <= max(x, y) < SIDE * UNIT else None
 
 
 def _on_table(point: Point, radius: int) -> Point:

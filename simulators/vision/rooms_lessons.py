@@ -4,6 +4,8 @@
 sides, and `none` elsewhere.
 `wall`: an empty room after the words `where red`; the label of the cell at that wall is `target`, the others' `none`,
 and the answer is `left`, `top`, `right` or `bottom`.
+`layout`: an empty room after sizes and wishes of its first one to three things, as the fact `brief` tells them; the
+answer is a layout of these things in letters that meets the wishes.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from games.abilities import GroundingLesson
 from games.png import Album
 from simulators.vision.drawing import pick
 from simulators.vision.furniture import SIDES, Task
-from simulators.vision.layouts import draw_layout
+from simulators.vision.layouts import STEP, draw_layout, in_letters, told_briefly
 
-KINDS = ("walls", "wall")
+KINDS = ("walls", "wall", "layout")
+MOST = 3
+"""Largest number of things in a lesson `layout`."""
 CELLS = {"left": (1, 0), "top": (0, 1), "right": (1, 2), "bottom": (2, 1)}
 """Row and column of each side's middle in a grid of 3 x 3."""
 
@@ -35,6 +39,8 @@ def draw_lesson(game: RoomGame, rng: np.random.Generator, kind: str) -> Groundin
     if kind not in KINDS:
         raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
     task, album = game.draw_task(rng), Album()
+    if kind == "layout":
+        return _layout(task, album, rng)
     side = pick(rng, SIDES)
     wall = task.walls[SIDES.index(side)]
     words: Mapping[str, str] = dict(zip(SIDES, task.walls, strict=True)) if kind == "walls" else {side: "target"}
@@ -43,3 +49,13 @@ def draw_lesson(game: RoomGame, rng: np.random.Generator, kind: str) -> Groundin
     text, answer = ("colour", "") if kind == "walls" else (f"where {wall}", side)
     picture = album.add(draw_layout(task, {}, int(rng.integers(2**31))))
     return GroundingLesson((text, picture), album.pictures, (labels,), answer)
+
+
+def _layout(task: Task, album: Album, rng: np.random.Generator) -> GroundingLesson:
+    sizes = task.sizes[: 1 + int(rng.integers(MOST))]
+    known = {name for name, _ in sizes}
+    wishes = tuple(wish for wish in task.wishes if wish.thing in known)
+    few = task._replace(sizes=sizes, wishes=wishes, step=STEP)
+    picture = album.add(draw_layout(few, {}, int(rng.integers(2**31))))
+    answer = in_letters(few, few.arrange(rng, few.walls))
+    return GroundingLesson((told_briefly(few), picture), album.pictures, ((((),),),), answer)

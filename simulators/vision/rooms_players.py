@@ -12,7 +12,7 @@ from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.drawing import COLOURS, pick
 from simulators.vision.furniture import DEPTH, WIDTH, Places, Task
-from simulators.vision.layouts import as_letters
+from simulators.vision.layouts import in_letters
 
 DONE = "done"
 ALIKE: Sequence[tuple[str, str]] = (("red", "purple"), ("blue", "cyan"), ("green", "yellow"))
@@ -64,9 +64,7 @@ def written(places: Places) -> str:
 
 def _act(task: Task, places: Places) -> str:
     """Return a layout as the task's world reads it: as letters if places are in steps, else as JSON."""
-    if task.step == 1:
-        return written(places)
-    return as_letters(axis for name, _ in task.sizes for axis in places[name])
+    return written(places) if task.step == 1 else in_letters(task, places)
 
 
 def _weak(task: Task, rng: np.random.Generator) -> Sequence[str]:

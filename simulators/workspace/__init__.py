@@ -1,4 +1,4 @@
-"""Workspace simulator: an agent changes files, tickets and a calendar by typed tools until they are as a task wants."""
+"""Workspace simulator: an agent does tasks over files, tickets and a calendar by typed tools."""
 
 from simulators.workspace.workspace import Workspace
 

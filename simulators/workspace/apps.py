@@ -1,4 +1,4 @@
-"""The three apps of a workspace as typed tools. A tool returns data, and refuses by ValueError."""
+"""The three apps of a workspace as typed tools. A tool returns data, or raises ValueError to refuse a call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulators.workspace.state import HOURS, Day, Meeting, State, Ticket
 
 PATH = re.compile(r"[\w-][\w.-]{0,39}(/[\w-][\w.-]{0,39}){0,2}")
 MOST_RECORDS = 60
-"""Maximum number of files, of tickets and of meetings."""
+"""Maximum number of files, and of tickets; also of a ticket's comments."""
 TEXT_LENGTH, TITLE_LENGTH = 400, 60
 SHORT: Mapping[str, str] = {
     "list_files": "ls", "read_file": "read", "write_file": "write", "move_file": "mv", "delete_file": "rm",
@@ -27,7 +27,7 @@ READS = ("list_files", "read_file", "find_tickets", "show_ticket", "list_meeting
 
 
 class Apps:
-    """Tools over a state: files, tickets, calendar. `shown` holds all numbers, paths and texts that they returned."""
+    """Tools that read and change a state. `shown` collects the numbers, paths and texts that they returned."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -195,7 +195,7 @@ class Apps:
 
 
 def tools(apps: Apps, terse: bool = False) -> list[Tool]:
-    """Return the tools of the apps. With `terse` they have short names and results: words, records separated by `;`."""
+    """Return the tools of the apps. With `terse` they have short names and brief results (`brief`)."""
     full = [Tool.of(getattr(apps, name)) for name in SHORT]
     return [_shortened(tool) for tool in full] if terse else full
 

@@ -25,7 +25,7 @@ class Match(Protocol):
     solution: Sequence[Call]
 
 
-def written(call: Call, terse: bool) -> str:
+def call_text(call: Call, terse: bool) -> str:
     """Return a call as text: `close_ticket(ticket=7)`, in terse mode `end(7)`."""
     if terse:
         return f"{SHORT[call.tool]}({','.join(json.dumps(value) for value in call.arguments.values())})"
@@ -34,7 +34,7 @@ def written(call: Call, terse: bool) -> str:
 
 
 def _player(acts: Callable[[Match, np.random.Generator], Iterator[str]]) -> Callable[[Match, int], Answer]:
-    """Return a factory of players that write these acts, and then that they are done."""
+    """Return a factory of players that play these acts and then `done`."""
 
     def make(game: Match, seed: int) -> Answer:
         plan: Iterator[str] | None = None
@@ -50,34 +50,34 @@ def _player(acts: Callable[[Match, np.random.Generator], Iterator[str]]) -> Call
 
 
 def _oracle(game: Match, rng: np.random.Generator) -> Iterator[str]:
-    return (written(call, game.terse) for call in game.solution)
+    return (call_text(call, game.terse) for call in game.solution)
 
 
 def _flawed(game: Match, rng: np.random.Generator) -> Iterator[str]:
-    """Yield the oracle's calls. Half of the time one write is left out or is about another number or hour.
+    """Yield the oracle's calls. Half of the time one write is left out or made on another ticket or meeting.
 
-    Three times in ten a write is first tried with a wrong argument, refused, and repaired.
+    Three times in ten a write is first made with an invalid argument, refused, and then repaired.
     """
     writes = [index for index, call in enumerate(game.solution) if call.writes]
     wrong = int(rng.choice(writes)) if rng.random() < 0.5 else -1
     fumbled = int(rng.choice(writes)) if rng.random() < 0.3 else -1
     for index, call in enumerate(game.solution):
         if index == fumbled:
-            yield written(_invalid(call), game.terse)
+            yield call_text(_invalid(call), game.terse)
         if index != wrong:
-            yield written(call, game.terse)
-        elif other := _otherwise(game, call, rng):
-            yield written(other, game.terse)
+            yield call_text(call, game.terse)
+        elif other := _misdirect(game, call, rng):
+            yield call_text(other, game.terse)
 
 
 def _invalid(call: Call) -> Call:
-    """Return the call with a first argument that exists nowhere: number 0, or a text that is no path and no name."""
+    """Return the call with an invalid first argument: the number 0, or a text that is neither a path nor a name."""
     name, value = next(iter(call.arguments.items()))
     return Call(call.tool, {**call.arguments, name: 0 if isinstance(value, int) else "?"})
 
 
-def _otherwise(game: Match, call: Call, rng: np.random.Generator) -> Call | None:
-    """Return the call about another ticket or meeting half of the time, and otherwise None."""
+def _misdirect(game: Match, call: Call, rng: np.random.Generator) -> Call | None:
+    """Return the call on another ticket or meeting; None half of the time, and if there is no other."""
     known: Mapping[str, Mapping[int, object]] = {"ticket": game.start.tickets, "meeting": game.start.meetings}
     for name, records in known.items():
         others = [number for number in records if number != call.arguments.get(name)]
@@ -87,7 +87,7 @@ def _otherwise(game: Match, call: Call, rng: np.random.Generator) -> Call | None
 
 
 def _random(game: Match, seed: int) -> Answer:
-    """Return a player of random listed acts."""
+    """Return a player that chooses among the listed acts at random."""
     rng = np.random.default_rng([seed, 1])
     return lambda seen: str(seen.legal[int(rng.integers(len(seen.legal)))]) if seen.legal else DONE
 

@@ -1,4 +1,4 @@
-"""State of a workspace (files, tickets, meetings), and the score of a difference between two states."""
+"""State of a workspace (files, tickets, meetings), and the comparison of two states."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Literal
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri"]
 DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri")
 HOURS = range(9, 17)
-"""Full hours at which a meeting can begin; each takes one."""
+"""Hours at which a meeting can begin; each lasts one hour."""
 Key = tuple[str, str | int]
-"""Kind of a record (`file`, `ticket`, `meeting`), and its path, number or, if it is new, content."""
+"""Kind of a record (`file`, `ticket`, `meeting`) and its path, its number or, for a new record, its content."""
 
 
 @dataclass
 class Ticket:
-    """A ticket: whose it is, its title and its age in days."""
+    """Ticket with its owner, its title and its age in days."""
 
     owner: str
     title: str
@@ -29,7 +29,7 @@ class Ticket:
 
 @dataclass
 class Meeting:
-    """A meeting of one hour with a person."""
+    """Meeting of one hour with a person."""
 
     person: str
     day: Day
@@ -38,7 +38,7 @@ class Meeting:
 
 @dataclass
 class State:
-    """All records of a workspace: texts by path, tickets and meetings by number, and the known people."""
+    """State of a workspace: texts of files by path, tickets and meetings by number, and the known people."""
 
     people: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
@@ -46,10 +46,10 @@ class State:
     meetings: dict[int, Meeting] = field(default_factory=dict)
 
     def records(self, known: State) -> dict[Key, object]:
-        """Return the content of each record.
+        """Return the contents of all records by key.
 
-        Tickets and meetings that the state `known` lacks are named by their content, so that their numbers, which
-        depend on the order of calls, make no difference.
+        Tickets and meetings that the state `known` does not have are keyed by their content instead of their number,
+        because numbers depend on the order of calls.
         """
         found: dict[Key, object] = {("file", path): text for path, text in self.files.items()}
         kinds: Mapping[str, tuple[Mapping[int, object], Mapping[int, object]]] = {
@@ -70,28 +70,28 @@ class State:
 
 @dataclass(frozen=True)
 class Difference:
-    """Comparison of an end state with the wanted one, in records."""
+    """Difference between a final state and the wanted one, in numbers of records."""
 
     needed: int
-    """Records that had to change, appear or go."""
+    """Records that had to be changed, created or deleted."""
     right: int
-    """Those of them that are as wanted."""
+    """Needed records that are as wanted."""
     collateral: int
-    """Other records that changed, too."""
+    """Other records that changed."""
 
     @property
     def share(self) -> float:
-        """Right records less collateral ones, as a share of those needed, at least 0. 1 if the states are equal."""
+        """(right − collateral) / needed, at least 0; 1 if no record had to change."""
         return max(0.0, (self.right - self.collateral) / self.needed) if self.needed else 0.0
 
     @property
     def is_equal(self) -> bool:
-        """Whether both states are equal."""
+        """True if the final state is the wanted one."""
         return self.right == self.needed and not self.collateral
 
 
 def compare(start: State, wanted: State, end: State) -> Difference:
-    """Compare the state `end`, which was reached from `start`, with the wanted state."""
+    """Compare the final state `end`, reached from `start`, with the wanted state."""
     before, due, after = (state.records(start) for state in (start, wanted, end))
     needed = {key for key in before.keys() | due.keys() if before.get(key) != due.get(key)}
     others = (before.keys() | after.keys()) - needed

@@ -1,6 +1,6 @@
-"""Tasks of a workspace: templates of steps, each about one person, and the calls that do them.
+"""Tasks of a workspace: templates of steps, each about one person, and the calls that carry them out.
 
-A step's plan is a function that makes calls and reads their data, so it is right in whatever state earlier steps left.
+A step's plan is a function that makes calls and reads their results, so it works in any state that earlier steps leave.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from simulators.workspace.apps import READS, Apps
 from simulators.workspace.state import DAYS, HOURS, Day, State
 
 Do = Callable[..., Any]
-"""Make a call, `do(tool, **arguments)`, and return its data."""
+"""Function `do(tool, **arguments)` that makes a call and returns its result."""
 TITLES = ("printer", "login", "invoice", "keyboard", "phone", "licence", "backup", "screen")
 TITLES_TERSE = ("p", "l", "i", "k")
 REMARKS = ("seen", "waiting", "urgent", "call back")
 
 
 class Call(NamedTuple):
-    """A call of a plan: a tool's full name and its arguments."""
+    """Call of a plan: a tool's full name and its arguments."""
 
     tool: str
     arguments: Mapping[str, Any]
 
     @property
     def writes(self) -> bool:
-        """Whether the call changes the state."""
+        """True if the call changes the state."""
         return self.tool not in READS
 
 
 class Step(NamedTuple):
-    """A step of a task: its words, the same in few tokens, and the plan that does it."""
+    """Step of a task: its description, a short form for tiny models, and the plan that carries it out."""
 
     words: str
     short: str
@@ -53,7 +53,7 @@ TERSE_FOLDERS = Folders("i", "o", "n")
 
 
 class Draft(NamedTuple):
-    """What a template may use: the match's chance, its start state, and whether texts are terse."""
+    """Context of a template: the match's random generator, its start state, and whether texts are terse."""
 
     rng: np.random.Generator
     state: State
@@ -152,7 +152,7 @@ def _meeting(do: Do, person: str) -> int:
 
 
 def _move(draft: Draft, person: str) -> Step:
-    """Return the step that moves a meeting to an hour, or else to the next one: half of the time another is there."""
+    """Return the step that moves a meeting to an hour, or to the next hour if that one is taken (half of the time)."""
     day, hour = draft.day(), int(draft.rng.integers(HOURS[0], HOURS[-1]))
     taken = [one for one in draft.state.meetings.values() if one.person != person and one.hour < HOURS[-1]]
     if taken and draft.rng.random() < 0.5:
@@ -192,7 +192,7 @@ TEMPLATES: Mapping[str, Callable[[Draft, str], Step]] = {
 
 
 def solve(steps: list[Step], apps: Apps) -> list[Call]:
-    """Do the steps on these apps and return the calls. Raises ValueError for a step that fails or changes nothing."""
+    """Carry out the steps and return their calls. Raises ValueError for a step that fails or changes nothing."""
     calls: list[Call] = []
 
     def do(tool: str, **arguments: Any) -> Any:
@@ -208,5 +208,5 @@ def solve(steps: list[Step], apps: Apps) -> list[Call]:
 
 
 def numbers(rng: np.random.Generator, low: int, high: int) -> Iterator[int]:
-    """Yield different whole numbers from `low` to below `high`, in random order."""
+    """Yield the whole numbers from `low` to below `high` in random order."""
     return iter(int(one) for one in rng.permutation(np.arange(low, high)))

@@ -1,4 +1,4 @@
-"""Game of one agent that changes the state of three apps by tool calls until a task in words is done (after ARTIST)."""
+"""Game of one agent that carries out a task in words by tool calls to three apps (after ARTIST)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from simulators.workspace.world import LETTERS, NAMES, draw_state
 AGENT = "agent"
 STATE, CALLS, INVALID = "state", "calls", "invalid"
 WEIGHTS: Mapping[str, float] = {STATE: 0.8, CALLS: 0.2}
-"""Payoff of a state as wanted, and of having called all required functions."""
+"""Payoff for the wanted state, and for having called all required functions."""
 COST, MOST_COST = 0.05, 0.25
-"""Cost of an invalid call, and of all of them in a match."""
+"""Cost of an invalid call, and the maximum for a match."""
 ERROR = "Error: "
 
 
 class Workspace(Simulator):
     """Game of one agent with tools over files, tickets and a calendar. Acts: up to four tool calls, or `done`.
 
-    A task is 1 to `steps` steps in words, each a template about a person. `done`, also as a call, or the act number
-    `max_turns` ends the match. Options besides Simulator's: steps 1 to 3; terse, for tiny models: short tool names,
-    texts and results, people called by letters; max_turns.
+    A task has 1 to `steps` steps in words, each from a template about a person. `done`, also as a call, or the last of
+    `max_turns` acts ends the match. Options besides Simulator's: steps 1 to 3; terse, for tiny models: short names of
+    tools, texts and results, letters as people; max_turns.
 
     Reward parts, at the end: `state`, 0.8 × (records that had to change and are as wanted, less others that changed) /
     (records that had to change), at least 0; `calls`, 0.2 × the share of required functions that were called without an
@@ -68,7 +68,7 @@ class Workspace(Simulator):
             wanted = Apps(copy.deepcopy(start))
             try:
                 self.solution = tasks.solve(steps, wanted)
-            except ValueError:  # the steps do not go together here
+            except ValueError:  # these steps cannot be combined in this state
                 continue
             break
         self.templates = [template for template, _ in pairs]
@@ -94,7 +94,7 @@ class Workspace(Simulator):
         return found
 
     def rules(self) -> str:
-        """Return the tools and how to call them. In terse mode it is one sentence."""
+        """Return the rules: the tools and how to call them; one sentence in terse mode."""
         if self.terse:
             return f"Call {' '.join(SHORT.values())}."
         return (
@@ -112,7 +112,7 @@ class Workspace(Simulator):
         return () if self.terse else [tool.definition for tool in self._tools()]
 
     def public(self) -> dict[str, Any]:
-        """Return the `task` in words and `left`, the remaining acts."""
+        """Return the `task` in words and `left`, the number of remaining acts."""
         return {"task": self.task, "left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Workspace(Simulator):
         return {}
 
     def legal(self, seat: str) -> list[str]:
-        """Return some acts: `done`, reads, and calls about numbers and paths that were shown. Others are legal too."""
+        """Return some legal acts: `done`, reads, and calls on shown numbers and paths. There are many others."""
         calls = [tasks.Call(name, {}) for name in ("list_files", "find_tickets", "list_meetings")]
         for one in sorted(self.apps.shown, key=str):
             if isinstance(one, int):
@@ -128,10 +128,10 @@ class Workspace(Simulator):
                 calls += [tasks.Call("cancel_meeting", {"meeting": one})] * (one in self.apps.state.meetings)
             elif one in self.apps.state.files:
                 calls += [tasks.Call(name, {"path": one}) for name in ("read_file", "delete_file")]
-        return [players.DONE, *(players.written(call, self.terse) for call in calls)]
+        return [players.DONE, *(players.call_text(call, self.terse) for call in calls)]
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the texts of files that were not read yet, by path."""
+        """Return the texts of unread files, by path."""
         return {path: (text,) for path, text in self.start.files.items() if text not in self.apps.shown}
 
     def play(self, seat: str, act: str) -> str:
@@ -172,7 +172,7 @@ class Workspace(Simulator):
 
     @property
     def difference(self) -> Difference:
-        """The present state compared with the wanted one."""
+        """Difference between the current state and the wanted one."""
         return compare(self.start, self.wanted, self.apps.state)
 
     @property
@@ -183,9 +183,9 @@ class Workspace(Simulator):
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report.
 
-        `score` is the payoff, at least 0; `success` is True if the state is as wanted in a match that did not end by an
-        illegal act. Also `state` (the share of records), `functions` (of required functions), `collateral` records,
-        counts of `tool_calls` and `invalid_calls`, the number of `steps`, and `templates`.
+        `score` is the payoff, at least 0; `success` is True if the state is the wanted one and the match did not end by
+        an illegal act. Also `state` (share of right records), `functions` (share of required functions), the number of
+        `collateral` records, of `tool_calls`, `invalid_calls` and `steps`, and the `templates`.
         """
         difference, ended = self.difference, self.ended in ("done", "turns")
         return {
@@ -207,6 +207,6 @@ class Workspace(Simulator):
 
 
 def _sentence(steps: list[str]) -> str:
-    """Join steps to one sentence."""
+    """Join the steps into one sentence."""
     text = ", then ".join(steps)
     return f"{text[0].upper()}{text[1:]}."

@@ -1,4 +1,4 @@
-"""Drawing of a workspace: its people, and the files, tickets and meetings of each."""
+"""Generation of workspaces: people with their files, tickets and meetings."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ NAMES = (
     "Omar", "Otto", "Pia", "Rami", "Rosa", "Sol", "Tara", "Uma", "Vera", "Yara",
 )  # fmt: skip
 LETTERS = tuple("ABCDEFGH")
-"""Names in terse mode, one token each; few, so that a tiny model soon learns to copy them."""
+"""Names in terse mode: few, and one token each, so that a tiny model learns quickly to copy them."""
 SUBJECTS = ("budget", "travel", "contract", "survey", "minutes", "layout")
 LONGEST_AGE = {False: 30, True: 10}
-"""Ages of tickets are below this number of days, by `terse`."""
+"""Upper bound (excluded) of tickets' ages in days, by `terse`."""
 
 
 def draw_state(rng: np.random.Generator, people: Sequence[str], terse: bool) -> State:
-    """Draw the records of these people; each has an open ticket at least, a file in the inbox, and a meeting.
+    """Draw the records of these people. Each has at least one open ticket, a file in the inbox and a meeting.
 
-    With `terse` numbers have one digit, texts one letter and a few digits, and all meetings are on two days.
+    With `terse`, numbers have one digit, texts a letter and a few digits, and all meetings are on two days.
     """
     state = State(people=tuple(people))
     folders = TERSE_FOLDERS if terse else Folders()

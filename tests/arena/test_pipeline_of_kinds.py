@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,7 +35,12 @@ from tests.factories.labs import Quiet
 from tests.factories.pipelines import KINDS, results
 from tests.factories.thorough import THOROUGH, cases
 
-STAGES = ("01-play", "02-sft", "03-reward_model", "04-dpo", "05-rl", "06-offline", "07-distil")
+STAGES = (
+    "01-play", "02-sft", "03-reward_model", "04-dpo", "05-rl", "06-offline", "07-distil", "08-average",
+    "09-expert_iteration",
+)  # fmt: skip
+KILLS = 5
+"""SIGKILLs from outside in each stage."""
 
 
 def read(text: str = KINDS) -> Pipeline:
@@ -67,7 +73,8 @@ def copy(whole: tuple[Path, int], tmp_path: Path) -> Path:
 def test_each_stage_learns_from_earlier_ones(whole: tuple[Path, int]) -> None:
     folder = whole[0]
     assert tuple(stage.name for stage in begun(folder)) == STAGES
-    about = {stage.name[3:]: RunReader(stage).environment()["experiment"] for stage in begun(folder)}
+    stages = [stage for stage in begun(folder) if stage.name != "08-average"]
+    about = {stage.name[3:]: RunReader(stage).environment()["experiment"] for stage in stages}
     weights = {stage.name[3:]: {n: str(p) for n, p in ended(stage).weights.items()} for stage in begun(folder)}  # type: ignore[union-attr]
     assert about["rl"]["policies"]["player"]["reference"] == weights["sft"]["player"]
     assert about["rl"]["policies"]["player"]["model"] == weights["dpo"]["player"]
@@ -78,7 +85,8 @@ def test_each_stage_learns_from_earlier_ones(whole: tuple[Path, int]) -> None:
     assert about["reward_model"]["reward_model"]["policy"] == "player", "as it was written"
     assert RunReader(folder / "stages" / "03-reward_model").environment()["commands"]
     learned = [len(metrics) for _, metrics, _ in results(folder).values()]
-    assert learned[2] == 2 and min(learned) > 0
+    assert learned[2] == 2 and learned[7] == 0 and min(learned[:7] + learned[8:]) > 0
+    assert about["expert_iteration"]["policies"]["player"]["model"] == weights["average"]["player"]
     files = [files[0] for _, _, files in results(folder).values()]
     assert len(set(files)) == len(STAGES), "all learn"
 
@@ -99,6 +107,44 @@ def test_killed_at_any_step_it_resumes_bit_by_bit(
         told = arena_child(tmp_path / "again", *arguments, hurt=again)
     assert told.code == 0, told
     assert results(tmp_path / "run") == results(folder)
+
+
+@pytest.mark.slow
+def test_killed_from_outside_in_each_stage_it_resumes_bit_by_bit(
+    whole: tuple[Path, int], config: Path, tmp_path: Path
+) -> None:
+    """The kills come at random times after a stage's folder was there, or after the resumed process began.
+
+    After each one, the weights of every stage that has ended are those of the undisturbed pipeline, and only stages
+    after an ended one have begun.
+    """
+    folder, draw, kills = tmp_path / "run", random.Random(65), 0
+    command: list[object] = ["run", "selfplay", "--config", config, "--out", folder, "--json"]
+    for name in STAGES:
+        for number in range(KILLS):
+            child = Child(tmp_path / "child", *command)
+            started = child.until((folder / "stages" / name).exists)
+            time.sleep(draw.uniform(0.0, 2.0 if number == 0 else 8.0))
+            child.signal(signal.SIGKILL)
+            told = child.end()
+            assert started or told.code == 0, told
+            kills += told.code == -9
+            assert_whole(folder, whole[0])
+            command = ["resume", folder, "--json"] if (folder / "config.yaml").exists() else command
+    told = arena_child(tmp_path / "child", *command)
+    assert told.code == 0 and results(folder) == results(whole[0]), told
+    assert kills >= 40
+
+
+def assert_whole(folder: Path, undisturbed: Path) -> None:
+    """Check that all stages but the newest have ended, with the weights that the undisturbed pipeline has."""
+    stages = begun(folder) if (folder / "stages").is_dir() else []
+    done = [ended(stage) for stage in stages]  # verifies every file
+    assert all(done[:-1])
+    for stage, end in zip(stages, done, strict=True):
+        for weights in end.weights.values() if end else ():
+            same = undisturbed / weights.relative_to(folder) / "model.safetensors"
+            assert (weights / "model.safetensors").read_bytes() == same.read_bytes(), stage.name
 
 
 @pytest.mark.slow

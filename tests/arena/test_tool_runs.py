@@ -157,7 +157,7 @@ def test_a_game_may_be_given_tools_by_its_options() -> None:
     game.reset(seed=0)
     game.step("calculator('1+1')")
     assert [message.text for message in game.messages("first")] == ["2"]
-    with pytest.raises(ConfigError, match=re.escape("give lists of tools by seat")):
+    with pytest.raises(ConfigError, match=re.escape("must be lists of tools by seat")):
         make_game(GameSpec(name="nim", options={SEAT_TOOLS: ["calculator"]}))
 
 

@@ -65,6 +65,19 @@ def picture(kind: Literal["png", "text"]) -> Content:
     return Content("", (encode(np.full((2, 3, 3), 7, np.uint8)) if kind == "png" else b"no picture",))
 
 
+def find_customer(email: str) -> str:
+    """Find a customer, under the name of a tool of the game desk."""
+    return email
+
+
+class Camera:
+    """A class whose method shows a picture."""
+
+    def shoot(self) -> Content:
+        """Show a picture."""
+        return picture("png")
+
+
 class Notebook:
     """Notes of one match."""
 

@@ -58,6 +58,8 @@ stages:
       credit: {stages: [{reward_model: {model: "stage:reward_model"}}]}
   - offline: {log: "stage:rl", iterations: 1}
   - distil: {teacher: "stage:sft", iterations: 1}
+  - average: {policy: player, models: ["stage:sft", "stage:distil"]}
+  - expert_iteration: {iterations: 1, best: 0.5, group: 4}
 """
 )
 """A pipeline in which stages learn from matches, rows, weights and a reward model of earlier ones."""
@@ -74,11 +76,17 @@ def finished(folder: Path, *assignments: str) -> Path:
 
 
 def results(folder: Path) -> dict[str, tuple[Any, Any, list[bytes]]]:
-    """The match log and metrics of each stage, without times, and the bytes of its newest weights and optimiser."""
-    found = {}
+    """Return each stage's match log, metrics without times, and bytes of its newest weights and optimiser.
+
+    A stage that averages weights has no log, metrics or optimiser.
+    """
+    found: dict[str, tuple[Any, Any, list[bytes]]] = {}
     for stage in begun(folder):
         newest = checkpoints.newest(stage)
         (policy,) = (path.name for path in (newest.folder / "policies").iterdir())
+        if not (newest.folder / "policies" / policy / "optimizer.safetensors").exists():
+            found[stage.name] = [], [], [(newest.folder / "policies" / policy / "model.safetensors").read_bytes()]
+            continue
         metrics = [{k: v for k, v in row.items() if k not in TIMES} for row in read_metrics(stage / METRICS)]
         found[stage.name] = log(stage), metrics, weight_files(stage, newest.iteration, policy)
     return found

@@ -387,3 +387,37 @@ def test_faults_have_their_own_reason_and_rate_and_are_no_defeats():
     assert len(failed) / len(heard) == 0.25
     assert all(record.payoffs == record.report == {} for record in failed)
     assert all(record.report["score"] == 0 for record in finished)
+
+
+def test_a_diagnosis_comes_with_a_recommendation_that_diseases_share() -> None:
+    """DoctorAgent-RL: five points each for the right disease and the right recommendation."""
+    game = Clinic(terse=True, diseases=6, symptoms=12, budget=2, reward="doctoragent", recommendations=3)
+    game.reset(seed=1)
+    assert sorted(game.advice.right) == [0, 0, 1, 1, 2, 2]
+    disease = game.patient.record.disease
+    twin = next(i for i, right in enumerate(game.advice.right) if right == game.advice.right[disease] and i != disease)
+    paid = {}
+    for named, recommended in (disease, 0), (disease, 1), (disease, 2), (twin, game.advice.right[disease]):
+        game.reset(seed=1)
+        game.step(f"D{'abcdef'[named]}{recommended + 1}")
+        assert game.figures()["advised"] == (recommended == game.advice.right[disease])
+        paid[named, recommended] = game.payoffs()["doctor"]
+    right = game.advice.right[disease]
+    assert paid.pop((disease, right)) == 10.0 and {*paid.values()} == {5.0}
+
+
+@pytest.mark.parametrize("act", ["Da", "Da4", "Da0", "Aa1", "T11", "Da²", "Da11"])
+def test_an_act_without_its_recommendation_is_illegal(act: str) -> None:
+    game = Clinic(terse=True, diseases=6, symptoms=12, reward="doctoragent", recommendations=3)
+    game.reset(seed=1)
+    game.step(act)
+    assert game.invalid == 1 and game.named is None
+
+
+def test_listed_diagnoses_are_legal_in_words_and_the_rules_name_the_right_ones() -> None:
+    game = Clinic(diseases=6, symptoms=12, reward="doctoragent", recommendations=3)
+    game.reset(seed=1)
+    listed = [act for act in game.legal("doctor") or [] if act.startswith("DIAGNOSE")]
+    assert len(listed) == 18 and len({*listed}) == 18 and "the right one pays 5" in game.rules()
+    game.step(listed[0])
+    assert game.named is not None and not game.invalid

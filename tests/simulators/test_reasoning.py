@@ -386,3 +386,25 @@ def test_the_rethinker_writes_several_attempts_in_one_reply_and_is_right_at_last
         game.step(text)
         assert game.report()["success"]
     assert counts == {2, 3, 4}
+
+
+def test_a_swapper_is_right_every_second_time_and_else_swaps_two_letters() -> None:
+    game = Reasoning(task={"spell_backward": {"min_word_len": 4, "max_word_len": 5}}, protocol="retry", max_turns=3)
+    given = []
+    for seed in range(60):
+        game.reset(seed=seed)
+        word, right = game.public()["terse"], game.task.answer
+        assert right == word[::-1]
+        said = game.players["swapper"](game, seed)(conformance.view_of(game))
+        assert said in (right, right[:-2] + right[-1] + right[-2])
+        given.append(said == right)
+    assert 20 <= sum(given) <= 45  # slips that swap equal letters are right
+
+
+def test_words_are_the_same_whether_their_list_is_read_again_or_not() -> None:
+    settings = gym.configured({"spell_backward": {"min_word_len": 4, "max_word_len": 5}})["spell_backward"]
+    drawn = [gym.draw("spell_backward", settings, np.random.default_rng(seed)).question for seed in range(5)]
+    gym._KEPT.clear()
+    gym._SHARED.clear()
+    assert [gym.draw("spell_backward", settings, np.random.default_rng(seed)).question for seed in range(5)] == drawn
+    assert len({*drawn}) > 1

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.config.arms import check_arms, study_of, with_arm
+from arena.config.experiment import Experiment
 from arena.config.recipe import (
     R,
     Recipe,
     anchored_recipe,
     compose_recipe,
-    experiments_of,
     plain_of,
+    staged_experiments,
     with_study,
     yaml_of,
 )
@@ -21,9 +22,12 @@ from arena.config.sources import Layer, file_layer
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
 from arena.evaluate.study.record import RESULT, Record, RecordedRun, find_record, runs_by_key
+from arena.store.contents import METRICS
 from arena.store.files import make_folder, write_atomic
 from arena.store.locks import locked
 from arena.store.run import foreign_files
+from arena.store.stages import begun, is_pipeline
+from games.plain_files import read_plain
 
 EXPERIMENT = "experiment.yaml"
 """File in a study's folder with the settings that all its runs share."""
@@ -54,6 +58,8 @@ class Plan:
     """Runs of the folder's record by arm and seed; their own folders may be gone."""
     name: str = RESULT
     """File name of the record."""
+    _composed: dict[str, dict[str, Experiment]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Experiments by stage, composed once for each arm whose number of iterations differs."""
 
     @property
     def record(self) -> Path:
@@ -76,9 +82,23 @@ class Plan:
         return Run(arm, seed, self.folder / f"{arm}-{seed}")
 
     def iterations(self, arm: str) -> int:
-        """Return the number of iterations of the arm's runs, in all stages."""
-        recipe = with_arm(self.experiment, arm) if arm in self.spec.uneven else self.experiment
-        return sum(each.iterations for each in experiments_of(recipe))
+        """Return the number of iterations of the arm's runs, in all stages whose number is known before they start."""
+        return sum(each.iterations for each in self._experiments(arm).values())
+
+    def count_iterations(self, run: Run) -> int:
+        """Return how many of the iterations that `iterations` counts are in the run's metrics."""
+        places = [run.path]
+        if is_pipeline(run.path):
+            counted = self._experiments(run.arm)
+            places = [stage for stage in begun(run.path) if stage.name[len("NN-") :] in counted]
+        return sum(read_plain(path).count(b"\n") for place in places if (path := place / METRICS).exists())
+
+    def _experiments(self, arm: str) -> dict[str, Experiment]:
+        varied = arm if arm in self.spec.uneven else ""
+        if varied not in self._composed:
+            recipe = with_arm(self.experiment, arm) if varied else self.experiment
+            self._composed[varied] = staged_experiments(recipe)
+        return self._composed[varied]
 
 
 def plan(

@@ -21,10 +21,9 @@ from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run
 from arena.process import command_line, end_with, environment_of_children
 from arena.store import checkpoints
-from arena.store.contents import METRICS
 from arena.store.files import CONFIG
 from arena.store.locks import in_use
-from arena.store.stages import begun, is_pipeline, stage_folder
+from arena.store.stages import stage_folder
 from games.plain_files import read_plain
 
 POLL = 0.2
@@ -69,12 +68,12 @@ class Runner:
         """Find the unfinished runs. At most `jobs` of them run at once; `begin` starts one run."""
         self.plan, self.jobs, self._start = plan, jobs, begin
         self.due = [run for run in plan.runs if not is_done(plan, run)]
-        self.left = sum(plan.iterations(run.arm) - count_iterations(run) for run in self.due)
+        self.left = sum(plan.iterations(run.arm) - plan.count_iterations(run) for run in self.due)
         """Remaining iterations at the start."""
         self.failures: list[str] = []
         """One message per failed run."""
         self._running: dict[Run, Task] = {}
-        self._counted = {run: count_iterations(run) for run in self.due}
+        self._counted = {run: plan.count_iterations(run) for run in self.due}
 
     @property
     def running(self) -> list[Run]:
@@ -132,7 +131,7 @@ class Runner:
         return self.plan.run(next((arm for arm in arms if arm in spec.warm), spec.arm), run.seed)
 
     def _report(self, run: Run, step: Callable[[Run, int], None]) -> None:
-        now = count_iterations(run)
+        now = self.plan.count_iterations(run)
         if now > self._counted[run]:  # iterations that a killed run repeats count once
             step(run, now - self._counted[run])
             self._counted[run] = now
@@ -203,12 +202,6 @@ def result_folder(plan: Plan, run: Run) -> Path | None:
     last = plan.experiment.stages[-1]
     place = stage_folder(run.path, last.number, last.name)
     return place if (place / CONFIG).exists() else None
-
-
-def count_iterations(run: Run) -> int:
-    """Return the number of iterations in the run's metrics, in all stages; 0 if it has not started."""
-    places = [stage / METRICS for stage in (begun(run.path) if is_pipeline(run.path) else [run.path])]
-    return sum(read_plain(place).count(b"\n") for place in places if place.exists())
 
 
 def _has_weights(run: Run) -> bool:

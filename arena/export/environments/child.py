@@ -1,7 +1,8 @@
-"""Matches for another program over stdin and stdout, a JSON object per line: for programs that cannot import Arena.
+"""Server of matches over stdin and stdout, one JSON object per line, for programs that cannot import Arena.
 
 verifiers needs openai-agents, whose package has the name of Arena's `agents`, so the two live in different virtual
-environments. Start this with Arena's: `python -m arena.export.environments.child`. The first line is a task.
+environments. Start this module with Arena's Python: `python -m arena.export.environments.child`. The first line is a
+task, each further line a request.
 
 {"game": "kuhn_poker", "options": {}, "seat": "first", "against": "random"}
 {"deal": 7, "match": "a"}          deals the seed for match a
@@ -23,10 +24,10 @@ from arena.export.environments.episode import Episode, Task, deal
 
 
 def answers(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield the answer to each line. A request that cannot be served is answered with its error."""
+    """Yield the answer to each line. An invalid task or request is answered with an error."""
     requests = iter(lines)
     try:
-        task = Task(**json.loads(next(requests))).checked()
+        task = Task(**json.loads(next(requests))).resolve()
     except (ConfigError, StopIteration, TypeError, ValueError) as error:
         yield {"error": f"no task: {error}"}
         return
@@ -57,6 +58,6 @@ def _answer(task: Task, matches: dict[str, Episode], request: Mapping[str, Any])
 
 
 if __name__ == "__main__":
-    out, sys.stdout = sys.stdout, sys.stderr  # what games print must not mix with the answers
+    out, sys.stdout = sys.stdout, sys.stderr  # output of games must not mix with the answers
     for answer in answers(sys.stdin):
         print(json.dumps(answer), file=out, flush=True)

@@ -1,4 +1,4 @@
-"""One seat of a match as an episode of text: the learner acts there, and scripted policies play all other seats.
+"""Single-agent episodes of text: the learner plays one seat of a match, and scripted policies play all other seats.
 
 The environments of other libraries in this package are thin layers over `Episode`.
 """
@@ -16,7 +16,7 @@ from agents.names import nearest
 from agents.players.scripted import make_scripted
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import make_game
-from arena.export.environments.sight import Sight, listed, said
+from arena.export.environments.observation import FactMemory, legal_lines, message_text
 from arena.plain import clean_text
 from arena.play.contenders import ScriptedContender, chance, number
 from arena.play.match import MatchPlan
@@ -27,14 +27,14 @@ from games.abilities import Blocks, Pictures, Stoppable
 from games.contracts import ILLEGAL, MOST_TURNS, Game, MatchId
 
 MOST_DEALS = 100
-"""Matches dealt at most until the learner is to move in one."""
-_PLAYING = threading.RLock()
-"""Held while a game is made or steps: some borrow the global random state, and servers step in threads."""
+"""Maximum number of matches dealt to find one in which the learner has a turn."""
+_GAME_LOCK = threading.RLock()
+"""Held while a game is created or steps: some games use the global random state, and servers step in threads."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Game, options, the learner's seat and the scripted policy of all other seats."""
+    """Specification of an environment: game, options, the learner's seat and the scripted policy of all other seats."""
 
     game: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -47,10 +47,11 @@ class Task:
         """Create the game, not yet reset. Raises ConfigError for an unknown game or option."""
         return make_game(GameSpec(name=self.game, options=dict(self.options)))
 
-    def checked(self) -> Task:
-        """Return the task with its seat by name.
+    def resolve(self) -> Task:
+        """Validate the task and return it with the seat's name.
 
-        Raises ConfigError, with the nearest name, for what there is not, and if `against` cannot play a seat.
+        Raises ConfigError, with the nearest known name, for an unknown game, option, seat or policy, and if `against`
+        cannot play one of the other seats.
         """
         game = self.make()
         seats = list(game.possible_agents)
@@ -65,27 +66,27 @@ class Task:
         return replace(self, seat=seat)
 
 
-class Shown(NamedTuple):
-    """Picture of an observation: media type and bytes."""
+class EncodedImage(NamedTuple):
+    """Image of an observation as a file: media type and bytes."""
 
     media: str
     data: bytes
 
     @property
     def url(self) -> str:
-        """The picture as a data URL, as chat messages have it."""
+        """Data URL of the image, as in chat messages."""
         return f"data:{self.media};base64,{b64encode(self.data).decode()}"
 
 
 class Episode:
-    """A match in which the learner plays one seat; after `act` all other seats have moved up to its next turn.
+    """Match in which the learner plays one seat. `act` also plays the other seats, up to the learner's next turn.
 
-    Deal and scripted policies draw from `seed` as `arena play --seed` does, so equal acts give the same match there.
-    Create it from a checked task. `text` is what the seat newly observes.
+    Create it from a resolved task. The deal and the scripted policies are seeded as by `arena play --seed`, so equal
+    acts give the same match there. `text` is the current observation: what is new to the seat since its last act.
     """
 
     def __init__(self, task: Task, seed: int) -> None:
-        with _PLAYING:
+        with _GAME_LOCK:
             self.game, self.seat = task.make(), task.seat
         names = list(self.game.possible_agents)
         seats = dict.fromkeys(names, Seating.of("brain", task.against, None))
@@ -95,11 +96,11 @@ class Episode:
             for seat in names
             if seat != self.seat
         }
-        self._sight = Sight()
+        self._facts = FactMemory()
         self.seed, self.turns, self.penalty, self.text = seed, 0, 0.0, ""
-        self.images: tuple[Shown, ...] = ()
-        """Pictures of the observation, in the order of their placeholders in `text`."""
-        with self._alone():
+        self.images: tuple[EncodedImage, ...] = ()
+        """Images of the observation, in the order of their placeholders in `text`."""
+        with self._lock():
             self.game.reset(seed=seed)
             self._advance()
 
@@ -126,29 +127,30 @@ class Episode:
 
     @property
     def payoff(self) -> float:
-        """The seat's payoff so far, as matches are logged with."""
+        """The seat's payoff so far, as in match logs."""
         return self.game.payoffs()[self.seat]
 
     @property
     def reward(self) -> float:
-        """Sum of the rewards so far: the payoff and, as `penalty`, what illegal acts cost."""
+        """Sum of the rewards so far: `payoff` and `penalty`, the penalties for illegal acts (0 or less)."""
         return self.payoff + self.penalty
 
     def act(self, text: str) -> float:
-        """Play the learner's act, then the other seats until its next turn, and return the rewards meanwhile.
+        """Play the learner's act and the other seats' acts up to its next turn, and return the reward.
 
-        An unreadable or illegal act never raises; it costs what the game says. Raises RuntimeError after the end.
+        An unreadable or illegal act never raises; the game's rules say what it costs. Raises RuntimeError after the
+        end of the match.
         """
         if self.done:
             raise RuntimeError("the match is over: reset first")
         before = self.reward
-        with self._alone():
+        with self._lock():
             self._step(clean_text(text))
             self._advance()
         return self.reward - before
 
     def abandon(self) -> None:
-        """Stop an unfinished match. The seat loses its stake, so that giving up never pays."""
+        """Stop an unfinished match. The seat loses its stake, so giving up never pays."""
         if not self.done and isinstance(self.game, Stoppable):
             self.game.stop("stopped")
             self._observe()
@@ -164,16 +166,16 @@ class Episode:
         return {"seed": self.seed, "legal": self.legal, "valid": valid, "payoff": self.payoff, "report": report}
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Exclude other matches while this one steps, unless its game may wait for something outside the process."""
+    def _lock(self) -> Iterator[None]:
+        """Exclude other matches while this one steps, unless its game may wait for another process."""
         if isinstance(self.game, Blocks) and self.game.blocks:
             yield
             return
-        with _PLAYING:
+        with _GAME_LOCK:
             yield
 
     def _advance(self) -> None:
-        """Play until it is the learner's turn, or to the end, and describe what its seat sees then."""
+        """Play the other seats up to the learner's turn or the end of the match, then update the observation."""
         while not self.done:
             seat = self.game.agent_selection
             if self.game.terminations[seat] or self.game.truncations[seat]:
@@ -190,34 +192,31 @@ class Episode:
     def _step(self, act: str) -> None:
         self.game.step(act)
         self.turns += 1
-        self._fine()
-
-    def _fine(self) -> None:
         self.penalty += self.game.infos[self.seat].get("rewards", {}).get(ILLEGAL, 0.0)
 
     def _observe(self) -> None:
-        """Write `text` and `images`: rules at first, new and changed facts, new messages, and legal acts or the end."""
+        """Set `text` (at first the rules, then new facts and messages, and legal acts or the end) and `images`."""
         game, messages, before, after = self.game, self.game.messages(self.seat), [], ["The match is over."]
         if not self.done:
             view = view_of(game, self.seat, self.turns)
-            messages, before, after = view.messages, self._sight.lines(view), listed(view.legal)
-        self.text = "\n".join([*before, *map(said, messages), *after])
+            messages, before, after = view.messages, self._facts.lines(view), legal_lines(view.legal)
+        self.text = "\n".join([*before, *map(message_text, messages), *after])
         self.images = (
-            tuple(Shown(image.media, game.picture(image.hash)) for message in messages for image in message.images)
+            tuple(EncodedImage(each.media, game.picture(each.hash)) for message in messages for each in message.images)
             if isinstance(game, Pictures)
             else ()
         )
 
 
 def deal(task: Task, seed: int) -> Episode:
-    """Deal a match of a checked task and return it at the learner's first turn.
+    """Deal a match of a resolved task and return it at the learner's first turn.
 
-    If the other seats end the match before, deal again with a seed drawn from this one; `Episode.seed` tells which.
-    Raises ConfigError after `MOST_DEALS` such matches.
+    If the match ends before the learner has a turn, another is dealt with a seed derived from `seed`; `Episode.seed` is
+    the seed that was used. Raises ConfigError after `MOST_DEALS` such matches.
     """
     for attempt in range(MOST_DEALS):
         episode = Episode(task, number((seed, attempt)) if attempt else seed)
         if not episode.done:
             return episode
         episode.close()
-    raise ConfigError(f"{task.game}: {MOST_DEALS} matches from seed {seed} on ended before {task.seat} was to move")
+    raise ConfigError(f"{task.game}: {MOST_DEALS} matches, from seed {seed}, ended before {task.seat} had a turn")

@@ -1,4 +1,4 @@
-"""One seat of a game as a Gymnasium environment of texts."""
+"""Gymnasium environment of one seat of a game, with texts as observations and actions."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from arena.export.environments.names import slug
 from games.base import ACTION_LENGTH, UnicodeText
 
 LONGEST = 10**7
-"""Characters of an observation."""
-MOST_SEED = 2**31
+"""Maximum number of characters of an observation."""
+SEEDS = 2**31
+"""Number of seeds from which a reset without a seed draws."""
 
 
 class GameEnv(gymnasium.Env[str, str]):  # type: ignore[misc]  # gymnasium is untyped here
-    """Environment of the learner's seat in a game; scripted policies play the other seats.
+    """Gymnasium environment in which the agent plays one seat of a game, and scripted policies play the others.
 
-    An observation is what is new to the seat as text: at first the rules, then facts, messages and legal acts. Rewards
-    sum to the payoff less penalties for illegal acts. `reset(seed=N)` deals as `arena play --seed N` does; without a
-    seed the deal is drawn from the environment's generator. Infos hold `legal`, `valid`, `payoff`, `images`
-    (the bytes of the observation's pictures) and, at the end, the game's `report`.
+    An observation is a text of what is new to the seat: at first the rules, then facts, messages and legal acts. The
+    rewards add up to the payoff less penalties for illegal acts. `reset(seed=N)` deals as `arena play --seed N` does;
+    without a seed the deal is drawn from the environment's generator. Infos hold `legal`, `valid`, `payoff`, `images`
+    (the bytes of the observation's images) and, at the end, the game's `report`.
     """
 
     metadata: Mapping[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}
@@ -35,7 +36,7 @@ class GameEnv(gymnasium.Env[str, str]):  # type: ignore[misc]  # gymnasium is un
         against: str = "random",
         render_mode: str | None = None,
     ) -> None:
-        self.task = Task(game, options or {}, seat, against).checked()
+        self.task = Task(game, options or {}, seat, against).resolve()
         self.observation_space, self.action_space = UnicodeText(LONGEST), UnicodeText(ACTION_LENGTH)
         self.render_mode = render_mode
         self.episode: Episode | None = None
@@ -44,11 +45,11 @@ class GameEnv(gymnasium.Env[str, str]):  # type: ignore[misc]  # gymnasium is un
         """Deal a new match and return the seat's first observation and infos. `options` are ignored."""
         super().reset(seed=seed)
         self.close()
-        self.episode = deal(self.task, int(self.np_random.integers(MOST_SEED)) if seed is None else seed)
+        self.episode = deal(self.task, int(self.np_random.integers(SEEDS)) if seed is None else seed)
         return self._observation(self.episode)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play the act and return observation, reward, terminated, truncated and infos. Never raises for an act."""
+        """Play an act and return observation, reward, terminated, truncated and infos. An illegal act never raises."""
         if self.episode is None:
             raise RuntimeError("reset the environment first")
         reward = self.episode.act(action)
@@ -56,7 +57,7 @@ class GameEnv(gymnasium.Env[str, str]):  # type: ignore[misc]  # gymnasium is un
         return text, reward, self.episode.terminated, self.episode.truncated, infos
 
     def render(self) -> str | None:
-        """Return the transcript of all seats if the render mode is ansi, for people; it may show hidden facts."""
+        """Return the transcript of all seats in render mode ansi. It is for people and may show hidden facts."""
         return self.episode.game.render() if self.episode and self.render_mode == "ansi" else None
 
     def close(self) -> None:

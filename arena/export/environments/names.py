@@ -6,7 +6,7 @@ from games.adapters.loading import file_of
 
 
 def slug(game: str) -> str:
-    """Return a game's name in small letters, digits and underscores, which module names and registries accept.
+    """Return a game's name in lower-case letters, digits and underscores, as module names and registries need it.
 
     >>> slug("openspiel:oh_hell(players=3)"), slug("games/my.py:MyGame")
     ('openspiel_oh_hell_players_3', 'mygame')

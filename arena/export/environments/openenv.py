@@ -1,4 +1,4 @@
-"""One seat of a game as an OpenEnv server: a session of the WebSocket `/ws` is a player, and a reset deals a match."""
+"""OpenEnv server of one seat of a game: each session of the WebSocket `/ws` is a player, and a reset deals a match."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arena.export.environments.episode import Episode, Task, deal
 from games.base import ACTION_LENGTH
 
 SESSIONS = 64
-"""Matches at a time."""
+"""Maximum number of concurrent sessions."""
 NO_MATCH = "There is no match: reset first, over the WebSocket /ws, because plain HTTP requests keep no state."
 
 
@@ -24,17 +24,17 @@ class GameAction(Action):  # type: ignore[misc]  # openenv is untyped here
 
 
 class GameObservation(Observation):  # type: ignore[misc]
-    """What is new to the seat, beside `reward` and `done`."""
+    """Observation of the seat: what is new to it since its last act, with the inherited `reward` and `done`."""
 
     text: str
     legal: list[str] | None
     """Legal acts, if they can be listed."""
     images: list[str]
-    """Pictures as data URLs, in the order of their placeholders in the text."""
+    """Images as data URLs, in the order of their placeholders in the text."""
 
 
 class GameEnvironment(Environment):  # type: ignore[misc]
-    """Server side of one player: `reset(seed=…)` deals, `step` plays an act. Rewards sum to payoff less penalties."""
+    """OpenEnv environment of one session. Its rewards add up to the payoff less penalties for illegal acts."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -46,14 +46,14 @@ class GameEnvironment(Environment):  # type: ignore[misc]
         self._acts = 0
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> GameObservation:
-        """Deal a new match as `arena play --seed` does, by default a random one; return the first observation."""
+        """Deal the match of `arena play --seed`, or a random one without a seed, and return the first observation."""
         self.close()
         self.episode = deal(self.task, secrets.randbelow(2**31) if seed is None else seed)
         self.episode_id, self._acts = episode_id, 0
         return self._observation(self.episode, 0.0)
 
     def step(self, action: GameAction, timeout_s: float | None = None, **kwargs: Any) -> GameObservation:
-        """Play an act. Raises RuntimeError after the end. Before a reset it says so in an observation."""
+        """Play an act and return the observation. Before a reset it asks for one; RuntimeError after the end."""
         if self.episode is None:  # plain HTTP makes a new environment for each request
             return GameObservation(text=NO_MATCH, legal=None, images=[], done=True)
         reward = self.episode.act(action.act[: ACTION_LENGTH + 1])
@@ -62,13 +62,13 @@ class GameEnvironment(Environment):  # type: ignore[misc]
 
     @property
     def state(self) -> State:
-        """The session's id of the episode and number of acts; nothing of the match, which would tell secrets."""
+        """Episode id and number of acts. The state of the match stays out, because it holds secrets."""
         return State(episode_id=self.episode_id, step_count=self._acts)
 
     def get_metadata(self) -> EnvironmentMetadata:
         """Return the environment's name and description."""
-        what = f"The seat {self.task.seat} of the game {self.task.game}, by Arena"
-        return EnvironmentMetadata(name=self.task.game, description=what)
+        description = f"The seat {self.task.seat} of the game {self.task.game}, by Arena"
+        return EnvironmentMetadata(name=self.task.game, description=description)
 
     def close(self) -> None:
         """Release the resources of the last match."""
@@ -83,8 +83,8 @@ class GameEnvironment(Environment):  # type: ignore[misc]
 
 def app(task: Task) -> Any:
     """Return the ASGI application of the server."""
-    made = partial(GameEnvironment, task.checked())
-    return create_app(made, GameAction, GameObservation, env_name=task.game, max_concurrent_envs=SESSIONS)
+    make = partial(GameEnvironment, task.resolve())
+    return create_app(make, GameAction, GameObservation, env_name=task.game, max_concurrent_envs=SESSIONS)
 
 
 def serve(task: Task, host: str = "127.0.0.1", port: int = 8000) -> None:

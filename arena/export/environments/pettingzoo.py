@@ -1,4 +1,4 @@
-"""All seats of a game as PettingZoo environments: games are AEC environments already."""
+"""PettingZoo environments of a game with all seats as agents. Games are AEC environments already."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arena.export.environments.episode import Task
 
 
 def env(task: Task) -> Any:
-    """Return the game as an AEC environment, which refuses to step before a reset.
+    """Return the game as an AEC environment that refuses to step before a reset.
 
     Observations are the messages that are new to a seat as dicts of `sender` and `text`; acts are texts. Infos of the
     seat to move hold `rules`, `public` and `private` facts and `legal` acts.
@@ -20,5 +20,5 @@ def env(task: Task) -> Any:
 
 
 def parallel_env(task: Task) -> Any:
-    """Return the game as a parallel environment, of whose acts only that of the seat to move counts."""
+    """Return the game as a parallel environment, in which only the act of the seat to move counts."""
     return turn_based_aec_to_parallel(env(task))

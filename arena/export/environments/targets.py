@@ -1,4 +1,4 @@
-"""Table of the libraries for which a game is written out as an environment, and the writer."""
+"""Libraries to which games can be exported as environments, and the writer of the exported project."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from games.adapters.loading import file_of
 
 @dataclass(frozen=True)
 class Target:
-    """Library that runs the environment."""
+    """Library to which environments are exported."""
 
     needs: str
-    """Its requirement for pip."""
+    """Requirement specifier for pip."""
     is_for_all_seats: bool = False
-    """Whether all seats are the library's to play, not the learner's alone."""
+    """Whether the library plays all seats, instead of the learner's alone."""
     is_in_process: bool = True
-    """Whether the environment imports Arena; else it starts Arena's own Python."""
+    """Whether the environment imports Arena. If not, it runs Arena in a child process."""
 
 
 TARGETS: Mapping[str, Target] = {
@@ -36,13 +36,13 @@ TARGETS: Mapping[str, Target] = {
     "trl": Target("trl>=1.16"),
     "verifiers": Target("verifiers>=0.1.14,<0.2", is_in_process=False),
 }
-"""By name, which is also that of the target's module beside this one and of its template."""
+"""Targets by name, which is also the name of the template."""
 
 
 def write_environment(task: Task, target: str, to: Path) -> str:
-    """Write a Python project with one module, which makes the task an environment there, and return the module's name.
+    """Write a Python project whose only module defines the environment, and return the module's name.
 
-    The task must be checked. Raises StoreError if the folder `to` holds something already.
+    The task must be resolved. Raises StoreError if the folder `to` is not empty.
     """
     module = f"arena_{slug(task.game)}"
     texts = {f"{module}.py": f"{target}.py.txt", "pyproject.toml": "pyproject.toml.txt"}
@@ -50,24 +50,24 @@ def write_environment(task: Task, target: str, to: Path) -> str:
         folder.mkdir(parents=True)
         for name, template in texts.items():
             text = (files(__package__) / "templates" / template).read_text("utf-8")
-            (folder / name).write_text(_filled(text, task, target, module), encoding="utf-8")
+            (folder / name).write_text(_fill(text, task, target, module), encoding="utf-8")
     return module
 
 
-def _filled(template: str, task: Task, target: str, module: str) -> str:
-    """Replace the words in capitals of a template. Values are Python literals, so no text of theirs can end one."""
-    known = TARGETS[target]
+def _fill(template: str, task: Task, target: str, module: str) -> str:
+    """Replace the placeholders in capitals of a template. The task's values are written as Python literals."""
+    library = TARGETS[target]
     if file := file_of(task.game):
         task = replace(task, game=f"{file.resolve()}:{task.game.rpartition(':')[2]}")
-    seats = {} if known.is_for_all_seats else {"seat": task.seat, "against": task.against}
+    seats = {} if library.is_for_all_seats else {"seat": task.seat, "against": task.against}
     fields = {"game": task.game, "options": dict(task.options), **seats}
-    called = f"Task({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
-    words = {
-        "TASK": called if known.is_in_process else repr(fields),
+    call = f"Task({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+    values = {
+        "TASK": call if library.is_in_process else repr(fields),
         "INTERPRETER": repr(sys.executable),
         "MODULE": module,
         "SLUG": slug(task.game),
         "PROJECT": module.replace("_", "-"),
-        "NEEDS": json.dumps((["arena-selfplay"] if known.is_in_process else []) + [known.needs]),
+        "NEEDS": json.dumps((["arena-selfplay"] if library.is_in_process else []) + [library.needs]),
     }
-    return re.sub(r"\b(?:TASK|INTERPRETER|MODULE|SLUG|PROJECT|NEEDS)\b", lambda found: words[found[0]], template)
+    return re.sub(r"\b(?:TASK|INTERPRETER|MODULE|SLUG|PROJECT|NEEDS)\b", lambda match: values[match[0]], template)

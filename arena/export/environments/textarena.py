@@ -1,4 +1,4 @@
-"""All seats of a game as players of a TextArena environment."""
+"""TextArena environment of a game with all seats as players."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import textarena
 
 from arena.export.environments.episode import Task
 from arena.export.environments.names import slug
-from arena.export.environments.sight import Sight, indented, listed
+from arena.export.environments.observation import FactMemory, indent, legal_lines
 from arena.plain import clean_text
 from arena.play.texts import view_of
 from games.contracts import ILLEGAL, Game
@@ -18,11 +18,11 @@ KIND = textarena.ObservationType
 
 
 class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
-    """Environment whose player N is the game's seat N. Acts are texts without brackets.
+    """TextArena environment whose player N has the game's seat N. Acts are texts without brackets.
 
-    A seat's prompt holds the rules and its first facts; later come other seats' acts, messages of the game, changed
-    facts and legal acts. A player's reward is its payoff less penalties for illegal acts; `close` returns rewards and,
-    by player, the reason of the end.
+    A player's prompt holds the rules and its first facts. Later observations are other players' acts, messages of the
+    game, changed facts and legal acts. A player's reward is its payoff less penalties for illegal acts. `close` returns
+    the rewards and, as infos, why the match ended.
     """
 
     def __init__(self, game: str, options: Mapping[str, Any] | None = None) -> None:
@@ -30,34 +30,34 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
         self.seats = list(self.game.possible_agents)
 
     def reset(self, num_players: int, seed: int | None = None) -> None:
-        """Deal a new match, with this seed as in `arena play --seed`. Raises ValueError for another number of players.
+        """Deal a new match; the seed is that of `arena play --seed`.
 
-        `num_players` is the number of the game's seats.
+        Raises ValueError if `num_players` is not the number of the game's seats.
         """
         if num_players != len(self.seats):
             raise ValueError(f"{self.game.name} has {len(self.seats)} players, not {num_players}")
         self.state = textarena.State(num_players=num_players)
         names = dict(enumerate(self.seats))
         self.state.standard_resets(game_state={}, role_mapping=dict(names), secret_roles=names)
-        self._sights = {seat: Sight() for seat in self.seats}
-        self._fines = dict.fromkeys(self.seats, 0.0)
+        self._facts = {seat: FactMemory() for seat in self.seats}
+        self._penalties = dict.fromkeys(self.seats, 0.0)
         self.game.reset(seed=seed)
-        self._pass_on()
+        self._observe_next()
 
     def step(self, action: str) -> tuple[bool, dict[str, Any]]:
-        """Play the current player's act; return whether the match is over, and the act's validity. Never raises."""
+        """Play the current player's act and return whether the match is over, and the act's validity. Never raises."""
         if self.state.done:
             return True, {}
         player = self.state.current_player_id
         seat = self.seats[player]
         self.game.step(clean_text(action))
         for name in self.seats:
-            self._fines[name] += self.game.infos[name].get("rewards", {}).get(ILLEGAL, 0.0)
+            self._penalties[name] += self.game.infos[name].get("rewards", {}).get(ILLEGAL, 0.0)
         valid = bool(self.game.infos[seat].get("valid"))
         self.state.game_info[player]["turn_count"] += 1
         self.state.game_info[player]["invalid_move"] |= not valid
         self.state.step_info = {"valid": valid}
-        self._pass_on()
+        self._observe_next()
         done, info = self.state.step()
         return done, info
 
@@ -67,47 +67,49 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
         rewards, infos = self.state.close()
         return rewards, infos
 
-    def _pass_on(self) -> None:
-        """Give the next player its observation, or all players the end."""
+    def _observe_next(self) -> None:
+        """Add the next player's observation or, at the end of the match, all players' last ones and rewards."""
         game = self.game
-        while not _over(game) and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
+        while not _is_over(game) and (
+            game.terminations[game.agent_selection] or game.truncations[game.agent_selection]
+        ):
             game.step(None)
-        if not _over(game):
+        if not _is_over(game):
             self.state.current_player_id = self.seats.index(game.agent_selection)
             return self._observe(game.agent_selection)
         for player, seat in enumerate(self.seats):
             self._tell(player, seat)
             self.state.game_info[player]["reason"] = game.ended
         payoffs = game.payoffs()
-        self.state.rewards = {player: payoffs[seat] + self._fines[seat] for player, seat in enumerate(self.seats)}
+        self.state.rewards = {player: payoffs[seat] + self._penalties[seat] for player, seat in enumerate(self.seats)}
         self.state.done = True
 
     def _observe(self, seat: str) -> None:
-        player, view, sight = self.seats.index(seat), view_of(self.game, seat), self._sights[seat]
-        is_first, facts = not sight.begun, sight.lines(view)
+        player, view, memory = self.seats.index(seat), view_of(self.game, seat), self._facts[seat]
+        is_first, facts = not memory.has_shown_rules, memory.lines(view)
         if is_first:
             self.state.add_observation("\n".join(facts), KIND.PROMPT, to_id=player)
             facts = []
         self._tell(player, seat)
-        if board := "\n".join([*facts, *listed(view.legal)]):
+        if board := "\n".join([*facts, *legal_lines(view.legal)]):
             self.state.add_observation(board, KIND.GAME_BOARD, to_id=player)
 
     def _tell(self, player: int, seat: str) -> None:
-        """Add the seat's new messages to the player's observations, each under its sender's number."""
+        """Add the seat's new messages to the player's observations, each with its sender's number."""
         for message in self.game.messages(seat):
             sender = self.seats.index(message.sender) if message.sender in self.seats else textarena.GAME_ID
             kind = KIND.GAME_MESSAGE if sender == textarena.GAME_ID else KIND.PLAYER_ACTION
-            self.state.add_observation(indented(clean_text(message.text)), kind, from_id=sender, to_id=player)
+            self.state.add_observation(indent(clean_text(message.text)), kind, from_id=sender, to_id=player)
 
 
-def _over(game: Game) -> bool:
+def _is_over(game: Game) -> bool:
     return not game.agents or all(game.terminations.values()) or all(game.truncations.values())
 
 
 def register(task: Task) -> str:
     """Register the task for `textarena.make` and return its id, such as `arena/kuhn_poker-v0`.
 
-    The id with `-raw` gives observations as lists; the other joins everything that a player observed to one text.
+    The id with `-raw` gives observations as lists; the other joins all of a player's observations to one text.
     """
     name = f"arena/{slug(task.game)}-v0"
     given = {"game": task.game, "options": dict(task.options)}

@@ -1,4 +1,4 @@
-"""One seat of a game as an environment for TRL's GRPOTrainer: its model plays by calling the tool `act`."""
+"""Environment for TRL's GRPOTrainer: the model plays one seat of a game by calling the tool `act`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ INSTRUCTIONS = (
 
 
 class GameEnvironment:
-    """Environment whose public method is a tool; give GRPOTrainer `environment_factory=partial(GameEnvironment, task)`.
+    """TRL environment of one seat. Its method `act` is a tool; TRL calls `reset` and `get_reward` itself.
 
-    Every rollout of a row plays the row's seed, so that a group shares its deal. The reward is the payoff less
-    penalties for illegal acts; a match that the model does not finish is abandoned, which costs the seat its stake.
+    Use it as `GRPOTrainer(environment_factory=partial(GameEnvironment, task))`. Every rollout of a row plays the row's
+    seed, so a group shares its deal. The reward is the payoff less penalties for illegal acts; a match that the model
+    does not finish is abandoned, which costs the seat its stake.
     """
 
     def __init__(self, task: Task) -> None:
-        self._task = task.checked()
+        self._task = task.resolve()
         self._episode: Episode | None = None
 
     def reset(self, seed: int, **row: Any) -> str | list[dict[str, Any]]:
@@ -47,7 +48,7 @@ class GameEnvironment:
         return _content(self._episode)
 
     def get_reward(self) -> float:
-        """Return the rewards of the match, after abandoning it if it has not ended."""
+        """Return the sum of the match's rewards. An unfinished match is abandoned first."""
         if self._episode is None:
             raise RuntimeError("no match was dealt yet")
         self._episode.abandon()
@@ -55,15 +56,15 @@ class GameEnvironment:
 
 
 def rows(seeds: Iterable[int]) -> list[dict[str, Any]]:
-    """Return a row per seed for `datasets.Dataset.from_list`: a prompt, which a reset completes, and the seed."""
+    """Return one row per seed for `datasets.Dataset.from_list`: the seed, and a prompt that `reset` completes."""
     return [{"prompt": [{"role": "user", "content": INSTRUCTIONS}], "seed": seed} for seed in seeds]
 
 
 def _content(episode: Episode) -> str | list[dict[str, Any]]:
-    """Return the observation as a text, or as parts of a message if there are pictures."""
+    """Return the observation as a text, or as parts of a message if it has images."""
     if not episode.images:
         return episode.text
     from PIL import Image
 
-    pictures = [{"type": "image", "image": Image.open(BytesIO(image.data))} for image in episode.images]
-    return [{"type": "text", "text": episode.text}, *pictures]
+    images = [{"type": "image", "image": Image.open(BytesIO(image.data))} for image in episode.images]
+    return [{"type": "text", "text": episode.text}, *images]

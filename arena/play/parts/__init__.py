@@ -10,10 +10,11 @@ from arena.play.parts.horizon import horizon
 from arena.play.parts.instructions import instructions
 from arena.play.parts.patch import patch
 from arena.play.parts.resample import resample
+from arena.play.parts.screened import screened
 from arena.play.parts.stop import stop
 from arena.play.parts.trees import trees
 
 ROLLOUT_PARTS: Mapping[str, Callable[..., RolloutPart]] = {
-    part.__name__: part for part in (adaptive, branches, horizon, instructions, patch, resample, stop, trees)
+    part.__name__: part for part in (adaptive, branches, horizon, instructions, patch, resample, screened, stop, trees)
 }
 ROLLOUT_PART = Kind("part", ROLLOUT_PARTS)

@@ -2,7 +2,8 @@
 
 Each deal draws one instruction per role with probability p_i = softmax(w / temperature), where w_i is a running mean of
 (payoff - mean) / deviation over an iteration's matches of a game. Running means forget, because the best instruction
-changes as the policy learns. At intervals a new text, by crossover or by a policy's reflection, replaces the worst.
+changes as the policy learns. At intervals a new text, by crossover or by a policy's reflection, replaces the worst;
+with `verify` only if it earned more than that one in a trial.
 Source: INSPO (Zhou et al. 2025), whose exact rule of attribution is not public.
 """
 
@@ -15,25 +16,17 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from agents.engines.base import Engine, Request
 from agents.names import nearest
-from agents.policy import Policy
 from agents.reply import one_line
-from arena.parts.chance import generator, number
+from arena.parts.chance import generator
 from arena.parts.spec import Name, Spec
 from arena.play.match import MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, Setup, declare
+from arena.play.parts.reflection import last_turn, write_instruction
 from arena.records import MatchRecord
 
 CROSSINGS = 16
 """Attempts to get a new instruction from a crossover."""
-WRITER_PROMPT = (
-    "You improve the instruction of a player. Write one better instruction in one sentence, and nothing else."
-)
-WRITER_TOKENS, WRITER_EXAMPLES = 60, 4
-"""Maximum tokens that a writer samples, and number of instructions that it reads."""
-
-
 LONGEST_INSTRUCTION = 500
 """Maximum characters of an instruction."""
 Instruction = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTRUCTION)]
@@ -54,6 +47,10 @@ class InstructionsOfRole(Spec):
     """Maximum number of instructions. A new one replaces the worst."""
     writer: Name | None = None
     """Policy that writes new instructions by reflection; null crosses two existing ones."""
+    replay: Annotated[int, Field(ge=1, le=16)] = 1
+    """Iterations whose worst match the writer reads, the latest ones."""
+    verify: Annotated[int, Field(ge=0, le=10**6)] = 0
+    """Deals of an iteration that try a new instruction before it may replace the worst; 0 replaces it at once."""
 
     @model_validator(mode="after")
     def _are_different(self) -> Self:
@@ -107,32 +104,37 @@ class Instructions(RolloutPart):
     def __init__(self, context: PartContext, rules: Mapping[str, InstructionsOfRole]) -> None:
         self.context, self.rules, self.seed = context, rules, context.seed
         self.tried = {role: [Tried(text) for text in rule.texts] for role, rule in rules.items()}
-        self.failed: dict[str, str] = {}
-        """Last turn of each role in the match of the latest iteration with its lowest payoff."""
+        self.failed: dict[str, list[str]] = {}
+        """Last turn of each role in the match with its lowest payoff, of the latest iterations, oldest first."""
+        self.candidates: dict[str, str] = {}
+        """New instruction of each role on trial in the current iteration."""
         self.renewed = 0
         """Latest iteration before which new instructions were added."""
 
     def state(self) -> dict[str, Any]:
-        """Return {"tried": populations by role, "failed": last turn of the worst match by role} as JSON."""
+        """Return {"tried": populations by role, "failed": last turns of the worst matches by role} as JSON."""
         tried = {role: [one._asdict() for one in each] for role, each in self.tried.items()}
-        return {"tried": tried, "failed": dict(self.failed)}
+        return {"tried": tried, "failed": {role: [*each] for role, each in self.failed.items()}}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore the populations and the worst matches. A role that the state lacks starts with its own texts."""
         for role, rows in state["tried"].items():
             if role in self.rules:
                 self.tried[role] = [Tried(**row) for row in rows]
-        self.failed = dict(state["failed"])
+        self.failed = {role: [*each] for role, each in state["failed"].items()}
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
         """Draw an instruction for each deal, after adding a new one to each role's population if it is due."""
         if self.renewed < k:
             self.renewed = k
             for role in self.due(k):
-                writer, written = self.rules[role].writer, ""
-                if writer is not None:
-                    written = await write_instruction(self.context.policies[writer], self.context.engine, self, k, role)
-                if text := self.add(k, role, written):
+                rule, written = self.rules[role], ""
+                if rule.writer is not None:
+                    ranked = sorted(self.tried[role], key=lambda one: -one.weight)
+                    scored = [(one.weight, one.text) for one in ranked]
+                    policy, engine, seed = self.context.policies[rule.writer], self.context.engine, (self.seed, k)
+                    written = await write_instruction(policy, engine, seed, role, scored, self.failed.get(role, ()))
+                if text := self.candidate(k, role, written) if rule.verify else self.add(k, role, written):
                     self.context.note(f"iteration {k}: {role} tries the instruction {text!r}")
         return self.assign(k, plans)
 
@@ -145,9 +147,13 @@ class Instructions(RolloutPart):
     def assign(self, k: int, plans: Iterable[MatchPlan]) -> list[MatchPlan]:
         """Return the plans of iteration `k` with instructions at models' seats, drawn once per role and deal."""
         drawn: dict[tuple[str, int], str] = {}
+        trials = {role: self.rules[role].verify for role in self.candidates}
 
         def text(role: str, deal: int) -> str:
-            if (role, deal) not in drawn:
+            if (role, deal) not in drawn and trials.get(role):
+                trials[role] -= 1
+                drawn[role, deal] = self.candidates[role]
+            elif (role, deal) not in drawn:
                 rng = generator(self.seed, k, "instruct", role, f"{deal}")
                 place = int(rng.choice(len(self.tried[role]), p=self.chances(role)))
                 drawn[role, deal] = self.tried[role][place].text
@@ -166,7 +172,8 @@ class Instructions(RolloutPart):
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
         """Update the running means and the worst matches from an iteration's finished matches.
 
-        An instruction that was not played keeps its mean.
+        An instruction that was not played keeps its mean. A candidate that scored more than the worst instruction
+        replaces it, and any other one is dropped.
         """
         for role, rule in self.rules.items():
             scores, worst = _scores(role, records)
@@ -175,28 +182,48 @@ class Instructions(RolloutPart):
                     step = max(rule.rate, 1 / (one.iterations + 1))
                     weight = one.weight + step * (float(np.mean(gains)) - one.weight)
                     self.tried[role][place] = Tried(one.text, weight, one.iterations + 1)
+            trial = self.candidates.pop(role, "")
+            score = float(np.mean(scores.get(trial, [-np.inf])))
+            if trial and score > min(one.weight for one in self.tried[role]):
+                self._admit(role, Tried(trial, score, 1))
             if worst:
-                self.failed[role] = worst
+                self.failed[role] = [*self.failed.get(role, ()), worst][-rule.replay :]
+
+    def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
+        """Return the number of different instructions in an iteration's matches, as `instructions.used`."""
+        used = {(held.role, held.instruction) for record in records for held in record.seats.values()}
+        return {"instructions": {"used": float(sum(bool(text) for _, text in used))}}
 
     def due(self, k: int) -> list[str]:
         """Return the roles that get a new instruction before iteration `k`: every `rule.every` iterations."""
         return [role for role, rule in self.rules.items() if rule.every and k > 1 and (k - 1) % rule.every == 0]
 
     def add(self, k: int, role: str, text: str = "") -> str:
-        """Add a new instruction to a role's population and return it; "" if none was found.
+        """Add a new instruction (see `candidate`) to a role's population and return it; "" if none was found.
 
-        It is `text` or, if that is empty or known, a crossover of two instructions. It starts with the best score, and
-        replaces the worst one in a full population.
+        It starts with the best score, and replaces the worst one in a full population.
+        """
+        if text := self.candidate(k, role, text):
+            del self.candidates[role]
+            self._admit(role, Tried(text, max(one.weight for one in self.tried[role])))
+        return text
+
+    def candidate(self, k: int, role: str, text: str = "") -> str:
+        """Put a new instruction of a role on trial and return it; "" if none was found.
+
+        It is `text` or, if that is empty or known, a crossover of two instructions.
         """
         known, rng = {"", *(one.text for one in self.tried[role])}, generator(self.seed, k, "crossover", role)
         written = one_line(text, LONGEST_INSTRUCTION)
         crossed = (self._crossover(role, rng) for _ in range(CROSSINGS))
-        if not (text := next((one for one in (written, *crossed) if one not in known), "")):
-            return ""
-        ranked = sorted(self.tried[role], key=lambda one: -one.weight)
-        best = ranked[: self.rules[role].size - 1]
-        self.tried[role] = [*best, Tried(text, ranked[0].weight)]
+        if text := next((one for one in (written, *crossed) if one not in known), ""):
+            self.candidates[role] = text
         return text
+
+    def _admit(self, role: str, new: Tried) -> None:
+        """Add an instruction to a role's population, in place of the worst if it is full."""
+        best = sorted(self.tried[role], key=lambda one: -one.weight)[: self.rules[role].size - 1]
+        self.tried[role] = [*best, new]
 
     def _crossover(self, role: str, rng: np.random.Generator) -> str:
         """Return the first words of one instruction and the last words of another, both drawn by `chances`.
@@ -226,42 +253,4 @@ def _scores(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[f
         for record, seat, each in rows:
             if record.game == game:
                 scores.setdefault(record.seats[seat].instruction, []).append((each - float(paid.mean())) / spread)
-    return scores, _last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""
-
-
-def _last_turn(record: MatchRecord, seat: str) -> str:
-    """Return messages and reply of the seat's last turn, shortened to one line; "" if it took none."""
-    turns = [turn for turn in record.turns if turn.seat == seat]
-    read = " ".join(message.text for message in turns[-1].messages) if turns else ""
-    return f"It read: {one_line(read, 300)} It wrote: {one_line(turns[-1].raw, 300)}" if turns else ""
-
-
-async def write_instruction(policy: Policy, engine: Engine, instructions: Instructions, k: int, role: str) -> str:
-    """Sample a new instruction for `role` from `policy` and return it in one line; "" if its context has no room."""
-    key, frame = f"instruct-{k}-{role}", policy.frame
-    prompt = (*frame.open(WRITER_PROMPT, []), *frame.ask(writer_question(instructions, role)))
-    if len(prompt) + WRITER_TOKENS > min(policy.positions, engine.max_context):
-        return ""
-    request = Request(
-        policy=policy.name,
-        ids=prompt,
-        key=key,
-        max_tokens=WRITER_TOKENS,
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        stop_ids=frame.stop_ids,
-        seed=(instructions.seed, k, number("reflect"), number(role)),
-    )
-    (completion,) = await engine.generate([request])
-    engine.forget(key)
-    return one_line(frame.decode(completion.ids), 10**4)
-
-
-def writer_question(instructions: Instructions, role: str) -> str:
-    """Return the prompt for a new instruction: the best instructions with their scores, and the role's worst match."""
-    ranked = sorted(instructions.tried[role], key=lambda one: -one.weight)[:WRITER_EXAMPLES]
-    scores = [f"{one.weight:+.2f}: {one.text}" for one in ranked]
-    failed = instructions.failed.get(role, "")
-    bad = [f"A bad match. {failed}"] if failed else []
-    return "\n".join(["Instructions so far, with how good they were:", *scores, *bad])
+    return scores, last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from agents.chat import ChatFrame
 from agents.chat_images import ImageToken, as_text, images_of, keep_newest
+from agents.conversation import Conversation
 from agents.engines.base import Completion, Request
-from agents.errors import ContextFull
+from agents.errors import ContextFull, RoleError
 from agents.memory import ImageMemory
 from agents.nano import nano_tokenizer
 from agents.players.model import ChatPlayer
@@ -159,10 +160,30 @@ def test_images_that_do_not_fit_end_the_context_with_its_reason() -> None:
     assert len(player.streams[-1].media) == 1
 
 
-def test_the_limit_is_a_number_of_images() -> None:
-    assert ImageMemory(keep=1).keep == 1
+def test_the_limit_is_a_number_of_images_or_of_their_tokens() -> None:
+    for limits, kept in (({"keep": 2}, 2), ({"tokens": 12}, 2), ({"tokens": 13}, 3), ({"keep": 1, "tokens": 13}, 1)):
+        assert ImageMemory(**limits).kept([5, 1, 7, 5]) == kept
+    assert ImageMemory(tokens=4).kept([1, 5]) == 0 and ImageMemory(tokens=99).kept([1, 5]) == 2
     with pytest.raises(ValueError, match="greater than or equal to 1"):
         role(images={"keep": 0})
+    with pytest.raises(ValueError, match="images needs a limit"):
+        role(images={})
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=8), st.integers(TOKENS, 5 * TOKENS))
+def test_no_context_has_more_image_tokens_than_its_budget(counts: list[int], budget: int) -> None:
+    player, writer, turns = play(role(images={"tokens": budget}), counts)
+    for turn, request, _ in writer.asked:
+        shown = [image.hash for images in turns[: turn + 1] for image in images]
+        assert [span.hash for span in request.media] == shown[max(0, len(shown) - budget // TOKENS) :]
+    assert all(sum(span.length for span in stream.media) <= budget for stream in player.streams)
+
+
+def test_a_budget_without_room_for_one_image_is_refused() -> None:
+    with pytest.raises(RoleError, match=r"images\.tokens: 3 tokens have no room for an image of 4"):
+        play(role(images={"tokens": 3}), [0, 1])
+    with pytest.raises(RoleError, match=r"images\.tokens: an endpoint"):
+        Conversation(role(images={"tokens": 3}), picture=BYTES.__getitem__)
 
 
 @pytest.mark.parametrize("family", TOOL_FAMILIES)

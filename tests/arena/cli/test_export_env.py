@@ -21,7 +21,7 @@ CASES = {
     ("kuhn_poker", "--as", "pettingzoo", "--against", "cfr"): "all seats as players",
     ("wordle", "--as", "trl", "--against", "random"): "wordle has one seat",
     ("word_clue", "--as", "trl", "--seat", "1"): "random picks among the legal acts",
-    ("search_selfplay", "--as", "trl", "--seat", "1"): "ended before solver_1 was to move",
+    ("search_selfplay", "--as", "trl", "--seat", "1"): "ended before solver_1 had a turn",
 }
 
 

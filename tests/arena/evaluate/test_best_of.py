@@ -16,7 +16,7 @@ from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.errors import ConfigError
 from arena.evaluate import sampled
-from arena.evaluate.best_of import BestOf, answering_seat, best_of, seated
+from arena.evaluate.best_of import BestOf, answering_seat, best_of, seat_contenders
 from arena.evaluate.specs import Contenders
 from arena.evaluate.verifier import ASK, Verifier, seat_of_judge
 from arena.play.contenders import Contender, ModelContender, ScriptedContender, play_one
@@ -94,11 +94,11 @@ def answers(game: str, who: str, **options: Any) -> list[str]:
 def test_who_has_no_single_answer_is_refused() -> None:
     script = ScriptedContender("random")
     assert answering_seat(script, WITH_JUDGE) == "solver"
-    for game, says in (("kuhn_poker", "reports no success"), ("debate", "has 3 in debate")):
+    for game, says in (("kuhn_poker", "reports no `success`"), ("debate", "has 3 in debate")):
         with pytest.raises(ConfigError, match=says):
             answering_seat(script, GameSpec(name=game))
     with pytest.raises(ConfigError, match="who plays judge"):
-        seated(model(), WITH_JUDGE, "solver", None, None, "")
+        seat_contenders(model(), WITH_JUDGE, "solver", None, None, "")
 
 
 # -- models whose replies are known ------------------------------------------------------------------------------------
@@ -147,8 +147,8 @@ def judged_by(judge: ModelContender, spec: GameSpec, seat: str, others: Contende
         found.append(await verifier(record))
         return found[-1]
 
-    lineup = seated(who, spec, "solver", others, judge if seat else None, seat)
-    wait(best_of(lineup, "solver", spec, n=2, deals=2, seed=0, rules=["p_yes"], readers={"p_yes": read}))
+    lineup = seat_contenders(who, spec, "solver", others, judge if seat else None, seat)
+    wait(best_of(lineup, "solver", spec, n=2, deals=2, seed=0, rules=["p_yes"], scorers={"p_yes": read}))
     return found
 
 
@@ -178,7 +178,7 @@ def test_a_judge_that_cannot_read_is_told_from_one_that_says_no() -> None:
     judge.engine.max_context = 8
     assert judged_by(judge, SPEC, "") == [-math.inf] * 4
     script = ScriptedContender("random")
-    for who, contender, says in ((script, model(), "tells no probability"), (model(), script, "no tokens for a judge")):
+    for who, contender, says in ((script, model(), "has no probability"), (model(), script, "no tokens for a judge")):
         with pytest.raises(ConfigError, match=says):
             Verifier(who, contender, SPEC, "solver", "")
 
@@ -189,19 +189,28 @@ def test_tokens_of_decoding_are_all_that_were_sampled() -> None:
     reply = len(who.engine.frame.encode("7")) + 1
     found = wait(
         best_of(
-            {"solver": who}, "solver", SPEC, n=4, deals=3, seed=0, rules=["oracle"], decodings=["cautious", "votes"]
+            {"solver": who},
+            "solver",
+            SPEC,
+            n=4,
+            deals=3,
+            seed=0,
+            rules=["oracle"],
+            decodings=["greedy", "cautious", "votes"],
         )
     )
     costs = {row.name: (row.matches, row.tokens) for row in found.rows}
-    assert costs == {"mean": (1, reply), "oracle": (4, 4 * reply), "cautious": (1, reply), "votes": (1, 4 * reply)}
+    assert costs == {"mean": (1, reply), "oracle": (4, 4 * reply), "greedy": (1, reply), "cautious": (1, reply),
+                     "votes": (1, 4 * reply)}  # fmt: skip
+    assert sampled.with_decoding(who, "greedy", 4).cast("g", "s")[1].sampling.temperature == 0.0
 
 
 def test_an_option_of_the_role_keeps_its_settings() -> None:
-    who = sampled.decoded(model(), "votes", 4)
+    who = sampled.with_decoding(model(), "votes", 4)
     assert who.cast("g", "s")[1].sampling.votes == Votes(samples=4)
-    assert sampled.decoded(who, "votes", 9).cast("g", "s")[1].sampling.votes == Votes(samples=4)
-    other = sampled.decoded(who, "cautious", 9).cast("g", "s")[1].sampling
+    assert sampled.with_decoding(who, "votes", 9).cast("g", "s")[1].sampling.votes == Votes(samples=4)
+    other = sampled.with_decoding(who, "cautious", 9).cast("g", "s")[1].sampling
     assert other.votes is None and other.cautious is not None
     no_entropy = replace(who, engine=ToyEngine())
     with pytest.raises(ConfigError, match="entropies"):
-        sampled.decoded(no_entropy, "cautious", 4)
+        sampled.with_decoding(no_entropy, "cautious", 4)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -269,10 +270,11 @@ def test_a_person_plays_one_fork_after_the_other(tmp_path: Path, monkeypatch: py
 
     at_once: list[int] = []
 
-    async def play_none(plans: Any, one: Any, note: Any, most: int) -> None:
+    async def play_none(plans: Any, one: Any, ended: Any, most: int) -> Counter[str]:
         at_once.append(most)
+        return Counter()
 
-    monkeypatch.setattr("arena.evaluate.fork.play_all", play_none)
+    monkeypatch.setattr("arena.evaluate.fork.play_counting_failures", play_none)
     record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
     run = logged(tmp_path / "run", record)
     for who in ("human", "random"):

@@ -197,6 +197,7 @@ def test_faults_of_the_simulator_are_a_rate_of_their_own(tmp_path: Path) -> None
         (["asker", "--game", "clinic", "--trials", "2", "--k", "3"], "--k 3 needs"),
         (["asker", "--game", "clinic", "--option", "persona=terse"], "--persons"),
         (["random", "--game", "reasoning", "--persons", "terse"], "reasoning has no personas: leave it out"),
+        (["oracle", "--game", "search", "--persons", "script=nano"], "write default=nano"),
         (["random", "--game", "kuhn_poker"], "kuhn_poker is no simulator: use arena eval"),
     ],
 )
@@ -233,7 +234,7 @@ def test_a_simulator_without_personas_has_one_column() -> None:
     told = arena("matrix", "oracle", "noop", "--game", "reasoning", "--tasks", "3", "--trials", "1", "--json")
     assert told.code == 0, told.err
     cells = {cell["agent"]: cell for cell in json.loads(told.out)["cells"]}
-    assert {cell["person"] for cell in cells.values()} == {"as it is"}
+    assert {cell["person"] for cell in cells.values()} == {"default"}
     assert cells["oracle"]["successes"] == [1, 1, 1] and cells["noop"]["successes"] == [0, 0, 0]
 
 

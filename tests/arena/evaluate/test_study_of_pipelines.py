@@ -11,6 +11,7 @@ from arena.config.recipe import compose_recipe, last_experiment, plain_of
 from arena.config.sources import text_layer
 from arena.errors import ConfigError
 from arena.evaluate.study.grid import build_grid, read_axes, sweep_experiment
+from arena.evaluate.study.plan import Plan
 from tests.factories.commands import arena, refused
 from tests.factories.pipelines import CONFIG, STAGES
 
@@ -45,6 +46,20 @@ def test_an_arm_changes_a_stage() -> None:
     assert last_experiment(slow).learn.lr == 1e-9 and last_experiment(whole).learn.lr == 1e-3
     assert plain_of(slow)["policies"]["player"]["model"] == "nano-5"
     assert budget(slow) == ((2, 8), (2, 8), (2, 8))
+
+
+def test_progress_counts_the_stages_whose_iterations_are_known(tmp_path: Path) -> None:
+    """The steps of a stage such as `sft`, whose number depends on its data, do not count."""
+    planned = Plan(folder=tmp_path, experiment=recipe(), arms=["all"], seeds=1)
+    (run,) = planned.runs
+    assert planned.iterations("all") == 6 and planned.count_iterations(run) == 0
+    for stage, lines in {"01-first": 2, "02-lessons": 61, "04-last": 1}.items():
+        folder = run.path / "stages" / stage
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").touch()
+        (folder / "metrics.jsonl").write_text("{}\n" * lines)
+    (run.path / "config.yaml").touch()
+    assert planned.count_iterations(run) == 3
 
 
 @pytest.mark.parametrize(

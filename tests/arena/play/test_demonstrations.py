@@ -27,11 +27,12 @@ OPTIONS: dict[str, dict[str, Any]] = {"nano_desk_agent": {"terse": True}, "desk_
            "nano_sql_grounder": {"seats": "all", "terse": True}, "sql_grounder": {"seats": "all"},
            "nano_sql_writer": {"seats": "all", "terse": True}, "sql_writer": {"seats": "all"},
            "nano_sql_judge": {"seats": "all", "terse": True}, "sql_judge": {"seats": "all"},
+           "page_reader": {"reader": "seat", "searches": 1}, "nano_page_reader": {"reader": "seat", "terse": True},
            "nano_strategist": {"strategist": True}, "nano_walker": {"strategist": True}}  # fmt: skip
 SEATS = {name: name.rpartition("_")[2] for name in (*OPTIONS, "doctor", "nano_doctor", "desk_agent", "nano_desk_agent",
                                                     "proposer", "nano_proposer")}  # fmt: skip
 SEATS |= {"desk_clerk": "agent", "desk_phone_clerk": "agent", "page_reader": "reader", "nano_page_reader": "reader",
-          "critic": "critic"}  # fmt: skip
+          "critic": "critic", "nano_maze": "walker"}  # fmt: skip
 PLAYED = {"desk_customer_played": "customer", "desk_caller_played": "customer",
           "patient_played": "patient", "nano_patient_played": "patient",
           "recommender_user_played": "user",
@@ -99,6 +100,7 @@ def test_published_prompts_stay_as_they_are(name: str) -> None:
 def test_shipped_roles_tell_who_speaks(name: str) -> None:
     game = load_role(name).game or GAMES.get(name, ["kuhn_poker"])[0]
     seats = [v for v in views(game, hostile=False, **OPTIONS.get(name, {})) if v.seat == SEATS.get(name, v.seat)]
+    assert seats, f"no match reaches the seat of {name}: this would check nothing"
     assert not [finding for finding in check_role(name, seats[:2]).findings if "by whom" in finding]
 
 

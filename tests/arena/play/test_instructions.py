@@ -14,7 +14,8 @@ from arena.lab import Lab
 from arena.play.lineup import instructed
 from arena.play.match import MatchPlan
 from arena.play.parts.instructions import Instructions
-from arena.records import MatchRecord, Seating
+from arena.play.parts.reflection import question
+from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.contracts import MatchId, View
 from tests.factories.commands import TINY, arena
@@ -120,6 +121,38 @@ def test_the_worst_goes_and_a_new_one_is_tried_at_once() -> None:
     assert again.tried == tried.tried
 
 
+def test_a_new_instruction_is_verified_before_the_worst_goes() -> None:
+    tried = population(size=4, every=2, verify=5)
+
+    def play(k: int, good: set[str]) -> list[str]:
+        played = tried.assign(k, plans(k, 40, group=2))
+        tried.observe(k, [record(plan, float(plan.seats["solver"].instruction in good)) for plan in played])
+        return [plan.seats["solver"].instruction for plan in played]
+
+    play(1, {TEXTS[1]})
+    before = [one.text for one in tried.tried[ROLE]]
+    assert tried.candidate(3, ROLE, "Look for trouble.") and "Look for trouble." not in before
+    played = play(3, set(TEXTS))
+    assert played[:10] == ["Look for trouble."] * 10 and "Look for trouble." not in played[10:]
+    assert [one.text for one in tried.tried[ROLE]] == before and not tried.candidates, "it earned less than the worst"
+    tried.candidate(5, ROLE, "Look for a name.")
+    play(5, {TEXTS[1], "Look for a name."})
+    assert "Look for a name." in [one.text for one in tried.tried[ROLE]] and len(tried.tried[ROLE]) == 4
+
+
+def test_the_writer_reads_the_worst_matches_of_the_latest_iterations() -> None:
+    tried = population(replay=2)
+    for k in (1, 2, 3):
+        turn = Turn(
+            index=0, seat="solver", role=ROLE, policy="learner", version=0, messages=(), raw=f"try {k}", public="",
+            private="", action="", valid=True, rewards={}, finish="stop", tokens=1, seconds=0.0,
+        )  # fmt: skip
+        (plan,) = tried.assign(k, plans(k, 1))
+        tried.observe(k, [replace(record(plan, 0.0), turns=(turn,))])
+    assert [text.rpartition("It wrote: ")[2] for text in tried.failed[ROLE]] == ["try 2", "try 3"]
+    assert question([(0.5, "Guess.")], tried.failed[ROLE]).count("A bad match.") == 2
+
+
 def test_an_instruction_is_text_and_no_template() -> None:
     role = instructed(Role(role="solver", system="You search."), "{{ rules }} {% for x in y %}")
     view = View("solver", 0, (), "the rules", {}, {}, None)
@@ -155,4 +188,4 @@ def test_a_run_logs_its_instructions_and_resumes_to_the_bit(warm: str, tmp_path:
     state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), setting, Quiet())).parts.play.state(3)["parts"][0]
     tried = state["tried"]["nano_opener"]
     assert len(tried) == 3 and {one["text"] for one in tried} - {"take more", "share all"}, "what it wrote is tried"
-    assert sum(one["iterations"] for one in tried) > 0 and state["failed"]["nano_opener"].startswith("It read: ")
+    assert sum(one["iterations"] for one in tried) > 0 and state["failed"]["nano_opener"][0].startswith("It read: ")

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from safetensors.numpy import load_file
 
+import agents
 from arena.learn.trainer import local_trainer
 from tests.factories.labs import run_by
 from tests.factories.scaled import worst
@@ -22,6 +24,7 @@ from arena.scale.trainer import ScaledTrainer  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
+ROLES = Path(agents.__file__).parent / "roles"
 IMITATE = "{scripted: [random], matches: 4, epochs: 2, minibatches: 2, lr: 1e-5}"
 CONFIG = f"""\
 name: scaled
@@ -30,8 +33,8 @@ threads: 1
 game: {{name: negotiation, options: {{illegal: retry, max_turns: 4, talk: false}}}}
 policies: {{shared: {{model: nano, imitate: {IMITATE}}}}}
 seats:
-  opener: {{role: nano_opener, policy: shared}}
-  responder: {{role: nano_responder, policy: shared}}
+  opener: {{role: strict_opener, policy: shared}}
+  responder: {{role: strict_responder, policy: shared}}
 play: {{matches: 4, in_flight: 4}}
 learn: {{lr: 2e-5, minibatches: 2, warmup_steps: 3, grad_clip: 0, regularisers: {{kl: {{}}, entropy_band: {{}}}}}}
 credit: {{estimator: {{gae_turn: {{}}}}, critic: value_head}}
@@ -41,8 +44,18 @@ SEPARATE = [
     "policies={"
     + ", ".join(f"{name}: {{model: nano, adapter: {{rank: 4}}, imitate: {IMITATE}}}" for name in ("buyer", "seller"))
     + "}",
-    "seats={opener: {role: nano_opener, policy: buyer}, responder: {role: nano_responder, policy: seller}}",
+    "seats={opener: {role: strict_opener, policy: buyer}, responder: {role: strict_responder, policy: seller}}",
 ]
+
+
+def roles_that_learn_from_cut_replies(folder: Path) -> Path:
+    """Write the seats' roles so that a reply without an end, as untrained weights write, is illegal and not excused."""
+    folder.mkdir()
+    for seat in ("opener", "responder"):
+        role = yaml.safe_load((ROLES / f"nano_{seat}.yaml").read_text("utf-8"))
+        role |= {"role": f"strict_{seat}", "sampling": {**role["sampling"], "truncated": "illegal"}}
+        (folder / f"strict_{seat}.yaml").write_text(yaml.safe_dump(role))
+    return folder
 
 
 def committed(folder: Path, k: int) -> dict[str, np.ndarray]:
@@ -58,6 +71,7 @@ def committed(folder: Path, k: int) -> dict[str, np.ndarray]:
 def test_two_ranks_commit_what_one_does(tmp_path: Path, ranks: Ranks, stage: int, changes: list[str]) -> None:
     """One rank all the way, and layouts 2 → 1 → 2, the one without ZeRO, that go on from each other's checkpoints."""
     on_two, zero = partial(ScaledTrainer, ranks), [f"learn.zero_stage={stage}"]
+    changes = [f"roles={roles_that_learn_from_cut_replies(tmp_path / 'roles')}", *changes]
     run_by(CONFIG, tmp_path / "one", local_trainer, "iterations=3", *changes)
     for last, by, more in ((1, on_two, zero), (2, local_trainer, []), (3, on_two, zero)):
         run_by(CONFIG, tmp_path / "many", by, f"iterations={last}", *more, *changes)

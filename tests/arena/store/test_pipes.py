@@ -9,9 +9,11 @@ from time import monotonic
 import pytest
 
 from arena.config import own_files
+from arena.config.recipe import compose_recipe
+from arena.config.sources import recipe_layer
 from arena.errors import StoreError
-from arena.evaluate.study import results, runs
-from arena.evaluate.study.plan import Run
+from arena.evaluate.study import results
+from arena.evaluate.study.plan import Plan, Run
 from arena.evaluate.study.record import read_record
 from arena.league.pool import past_weights
 from arena.store import checkpoints, warm_start
@@ -27,6 +29,13 @@ from arena.store.run import MetricsLog, RunFolder
 from arena.store.state import read_state
 from tests.factories.hostile import at_most
 
+
+def _study(run: Path) -> Plan:
+    return Plan(
+        folder=run.parent, experiment=compose_recipe([recipe_layer("negotiation-nano")]), arms=["mars"], seeds=1
+    )
+
+
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "config": (CONFIG, lambda run: RunReader(run).config()),
     "environment": ("environment.json", lambda run: RunReader(run).environment()),
@@ -35,7 +44,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "lock": ("run.lock", in_use),
     "metrics": ("metrics.jsonl", lambda run: RunReader(run).metrics()),
     "metrics cut": ("metrics.jsonl", lambda run: MetricsLog(run / "metrics.jsonl").discard_after(1, 1)),
-    "metrics counted": ("metrics.jsonl", lambda run: runs.count_iterations(Run("mars", 1, run))),
+    "metrics counted": ("metrics.jsonl", lambda run: _study(run).count_iterations(Run("mars", 1, run))),
     "evaluations": ("panel.jsonl", read_evaluations),
     "evaluation": ("evaluation.json", lambda run: results.read_evaluated(run, 1, "deal")),
     "record": ("study.json", lambda run: read_record(run / "study.json")),

@@ -12,8 +12,8 @@ import pytest
 
 import games
 from games.adapters import textworld_games
-from games.adapters.textworld import TextWorld, held_out, spoken
-from games.adapters.textworld_games import Kind, build, compiled
+from games.adapters.textworld import TextWorld, clean_feedback, is_held_out
+from games.adapters.textworld_games import Kind, build, compiled_path
 from games.conformance.kit import check
 from games.contracts import View
 
@@ -81,10 +81,12 @@ def test_the_seed_decides_and_the_kept_file_is_the_one_that_is_made(cache: Path)
     told = {seed: finished(started("textworld:w2-o3-q4", seed), "expert").render() for seed in (0, 1)}
     assert told[0] == told[1], "one game"
     asked = Kind("coin_collector", (("level", 2),)).ask(0, False)
-    kept = compiled(Kind("coin_collector", (("level", 2),)), 0, False)
+    kept = compiled_path(Kind("coin_collector", (("level", 2),)), 0, False)
     assert kept.parent == cache and build(asked)[1] == kept.read_bytes()
     made = kept.stat().st_ino
-    assert compiled(Kind("coin_collector", (("level", 2),)), 0, False) == kept and kept.stat().st_ino == made, "once"
+    assert compiled_path(Kind("coin_collector", (("level", 2),)), 0, False) == kept and kept.stat().st_ino == made, (
+        "once"
+    )
 
 
 @pytest.mark.slow
@@ -94,14 +96,14 @@ def test_other_seeds_give_other_games_and_the_splits_share_none() -> None:
         played = [started("textworld:w2-o3-q4", seed, games=10, split=split) for seed in range(6)]
         by_split[split] = {game.number for game in played}
         assert len({game.private("agent")["room"] for game in played}) == len(by_split[split]) > 1
-        assert {held_out(game.number) for game in played} == {split == "test"}
+        assert {is_held_out(game.number) for game in played} == {split == "test"}
     assert not by_split["train"] & by_split["test"]
 
 
 def test_cooking_that_is_held_out_has_other_food() -> None:
     kind = Kind("cooking", (("recipe", 1),))
     assert '"split": "train"' in kind.ask(3, False) and '"split": "test"' in kind.ask(4, True)
-    assert [n for n in range(12) if held_out(n)] == [4, 9]
+    assert [n for n in range(12) if is_held_out(n)] == [4, 9]
 
 
 @pytest.mark.slow
@@ -149,8 +151,11 @@ def test_what_the_interpreter_appends_is_not_told() -> None:
     said = (
         "\nYou take the coin.\x07\n\n\n\n*** The End ***\n\nWould you like to RESTART, RESTORE a saved game, QUIT?\n>"
     )
-    assert spoken(said + " " * 40 + "-= Studio =-0/4") == "You take the coin.\n*** The End ***"
-    assert spoken("-= Studio =-\nYou are in a studio.\n\n>   -= Studio =-0/1") == "-= Studio =-\nYou are in a studio."
+    assert clean_feedback(said + " " * 40 + "-= Studio =-0/4") == "You take the coin.\n*** The End ***"
+    assert (
+        clean_feedback("-= Studio =-\nYou are in a studio.\n\n>   -= Studio =-0/1")
+        == "-= Studio =-\nYou are in a studio."
+    )
 
 
 def test_compiled_games_are_bounded_and_those_in_use_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

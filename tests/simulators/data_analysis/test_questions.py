@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from simulators.data_analysis import packaged
-from simulators.data_analysis.questions import TOLERANCE, Question, ask, joined
+from simulators.data_analysis.questions import TOLERANCE, Question, ask, joined_frame
 from simulators.data_analysis.tables import Data, Table, draw
 
 SALES = Data(
@@ -37,7 +37,7 @@ SALES = Data(
 def by_words(depth: int) -> dict[str, Question]:
     """Questions about the table above, by their words."""
     rng = np.random.default_rng(5)
-    asked = (ask(SALES, joined(SALES), rng, depth, terse=False) for _ in range(500))
+    asked = (ask(SALES, joined_frame(SALES), rng, depth, terse=False) for _ in range(500))
     return {question.words: question for question in asked if question}
 
 
@@ -96,7 +96,7 @@ def test_sql_and_python_find_what_pandas_found(terse: bool) -> None:
     for identity in range(70):
         data = draw(identity, terse)
         for depth in (1, 2, 3):
-            question = ask(data, joined(data), rng, depth, terse)
+            question = ask(data, joined_frame(data), rng, depth, terse)
             if question is None:
                 continue
             asked += 1
@@ -115,7 +115,7 @@ def test_packaged_tables_have_parts_without_common_rows() -> None:
         assert 25 <= len(data.main.rows) <= 50 and data.side is None
         assert data.script() and all(len(row) == len(data.main.columns) for row in data.main.rows)
         for _ in range(3):
-            if question := ask(data, joined(data), rng, 2, terse=False):
+            if question := ask(data, joined_frame(data), rng, 2, terse=False):
                 assert all(question.is_right(str(value)) for value in executed(question, data)), question
     rows = [len(packaged.load(f"iris {part}").main.rows) for part in range(packaged.PARTS)]
     assert sum(rows) == 150 and set(packaged.load("iris 0").main.values("species")) == {
@@ -130,11 +130,11 @@ def test_each_condition_changes_the_answer_so_that_a_mistake_is_usually_wrong() 
     pairs = [
         (data, question)
         for n in range(60)
-        if (question := ask(data := draw(n, True), joined(data), rng, 1 + n % 2, True))
+        if (question := ask(data := draw(n, True), joined_frame(data), rng, 1 + n % 2, True))
     ]
     wrong = 0
     for data, question in pairs:
-        mistaken = Question(**{**vars(question), "code": question.mistaken})
+        mistaken = Question(**{**vars(question), "code": question.wrong_code})
         is_right = all(question.is_right(str(value)) for value in executed(mistaken, data))
         assert question.depth == 1 or not is_right
         wrong += not is_right

@@ -15,7 +15,7 @@ from games.slow import ELSEWHERE
 from simulators import conformance
 from simulators.base import held_out
 from simulators.prover import Prover, coqtop
-from simulators.prover.coq import GUESSES, CoqProof, opening
+from simulators.prover.coq import GUESSES, CoqProof, statement
 from simulators.prover.coq_guard import FORBIDDEN, HEADS, LONGEST, read_sentence
 from simulators.prover.coq_theorems import LEMMAS
 
@@ -214,7 +214,7 @@ def test_slow_calls_can_be_made_elsewhere() -> None:
 @pytest.mark.slow
 def test_every_hidden_proof_proves_its_lemma() -> None:
     for lemma, proof in LEMMAS:
-        said = [opening(lemma)]
+        said = [statement(lemma)]
         for sentence in proof:
             result = coqtop.attempt(said, sentence)
             assert not result.error, (lemma, sentence, result.error)

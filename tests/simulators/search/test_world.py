@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simulators.search.pages import Notes, read, render
 from simulators.search.programs import answers, evidence, parse, parse_terse
-from simulators.search.questions import NONE, SORTS, draw, in_words, read_question
+from simulators.search.questions import NONE, SORTS, draw, find_question, in_words, read_question
 from simulators.search.world import World
 from tests.factories.thorough import cases
 
@@ -129,3 +129,21 @@ def test_nested_words_are_read_up_to_a_depth() -> None:
     words = "What is the seat of the company with the mentor of Ada Lo as founder?"
     assert in_words(program) == words and read_question(words) == program
     assert read_question(f"What is {'the mentor of ' * 5000}Ada Lo?") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "standard"),
+    [
+        ("I want to know the employer of Ada Lo.", "What is the employer of Ada Lo?"),
+        (
+            "Can you tell me what the mentor of the author of The Old Sea is?",
+            "What is the mentor of the author of The Old Sea?",
+        ),
+        ("What is the mentor of Ada Lo?", "What is the mentor of Ada Lo?"),
+        ("the mentor", None),
+        ("I am not sure.", None),
+        ("the " * 5000, None),
+    ],
+)
+def test_a_question_in_free_words_is_found(text: str, standard: str | None) -> None:
+    assert find_question(text) == (standard and read_question(standard))

@@ -133,6 +133,13 @@ def test_pictures_of_tools_are_images_of_the_game() -> None:
     assert told(game) == ["Error: the image cannot be read: its format is unknown"]
 
 
+def test_a_method_may_show_an_image() -> None:
+    game = nim(f"{OWN}:Camera")
+    game.step("shoot()")
+    (image,) = game.messages("first")[0].images
+    assert game.picture(image.hash).startswith(b"\x89PNG")
+
+
 def test_tools_stand_beside_a_simulators_own() -> None:
     game = equip(games.make("desk", domain="shop"), {"agent": ["calculator"]})
     game.reset(seed=3)
@@ -156,6 +163,7 @@ def test_an_equipped_game_passes_the_games_checks() -> None:
         ({"third": ["calculator"]}, "there is no seat 'third': there are first, second"),
         ({"first": "calculator"}, "give the tools of first as a list"),
         ({"first": ["calculater"]}, "unknown tool 'calculater'"),
+        ({"first": ["calculator", {"function": "calculator"}]}, "first has two tools called calculator"),
     ],
 )
 def test_wrong_tools_are_refused_before_the_match(tools: Any, text: str) -> None:
@@ -163,9 +171,9 @@ def test_wrong_tools_are_refused_before_the_match(tools: Any, text: str) -> None
         equip(games.make("nim"), tools)
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
-    game = equip(games.make("nim"), {"first": ["calculator", "calculator"]})
-    with pytest.raises(ValueError, match="two tools called calculator"):
+def test_a_tool_named_like_one_of_the_games_own_is_refused() -> None:
+    game = equip(games.make("desk", domain="shop"), {"agent": [f"{OWN}:find_customer"]})
+    with pytest.raises(ValueError, match="two tools called find_customer"):
         game.reset(seed=1)
 
 

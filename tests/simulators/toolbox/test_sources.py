@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulators.toolbox.sources import Toolset, opening
+from simulators.toolbox.sources import Toolset, toolset_factory
 from simulators.tools import Call, run
 from tests.factories import own_tools
 
@@ -22,18 +22,18 @@ def ask(toolset: Toolset, name: str, **arguments: Any) -> str:
 
 
 def test_a_function_is_one_tool_for_all_matches() -> None:
-    opened = opening(f"{OWN}:double")
-    assert ask(opened(), "double", number=21) == "42"
-    assert opened() is copy.deepcopy(opened())
+    factory = toolset_factory(f"{OWN}:double")
+    assert ask(factory.open(), "double", number=21) == "42"
+    assert factory.open() is copy.deepcopy(factory.open())
 
 
 def test_an_async_function_is_awaited() -> None:
-    assert ask(opening(f"{OWN}:later")(), "later", text="now") == "now"
+    assert ask(toolset_factory(f"{OWN}:later").open(), "later", text="now") == "now"
 
 
 def test_a_class_has_the_state_of_one_match() -> None:
-    opened = opening(f"{OWN}:Notebook")
-    first, second = opened(), opened()
+    factory = toolset_factory(f"{OWN}:Notebook")
+    first, second = factory.open(), factory.open()
     assert ask(first, "note", text="a") == "1"
     twin = copy.deepcopy(first)
     assert [ask(first, "note", text="b"), ask(twin, "note", text="c"), ask(second, "read")] == ["2", "2", "[]"]
@@ -62,28 +62,28 @@ def _folder(tmp_path: Path) -> None:
 def _from(code: str, name: str, **settings: Any) -> Toolset:
     path = _FOLDER[0] / f"own{len(list(_FOLDER[0].iterdir()))}.py"
     path.write_text(code)
-    return opening({"function": f"{path}:{name}", **settings})()
+    return toolset_factory({"function": f"{path}:{name}", **settings}).open()
 
 
 def test_a_call_that_takes_too_long_is_tried_again() -> None:
     own_tools.attempts = 0
     patient, impatient = ({"function": f"{OWN}:flaky", "timeout": 0.3, "retries": retries} for retries in (1, 0))
-    assert ask(opening(patient)(), "flaky") == "at last"
-    assert ask(opening(impatient)(), "flaky") == "Error: flaky took too long."
+    assert ask(toolset_factory(patient).open(), "flaky") == "at last"
+    assert ask(toolset_factory(impatient).open(), "flaky") == "Error: flaky took too long."
 
 
 def test_concurrent_calls_are_limited_across_matches() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    opened = opening({"function": f"{OWN}:crowded", "at_once": 2})
+    factory = toolset_factory({"function": f"{OWN}:crowded", "at_once": 2})
     with ThreadPoolExecutor(6) as pool:
-        counts = list(pool.map(lambda _: int(ask(opened(), "crowded")), range(6)))
+        counts = list(pool.map(lambda _: int(ask(factory.open(), "crowded")), range(6)))
     assert max(counts) == 2
 
 
 def test_each_match_has_a_server_of_its_own() -> None:
-    opened = opening({"mcp": SERVER})
-    first, second = opened(), opened()
+    factory = toolset_factory({"mcp": SERVER})
+    first, second = factory.open(), factory.open()
     assert [ask(first, "count"), ask(first, "count"), ask(second, "count")] == ["1", "2", "1"]
     twin = copy.deepcopy(first)
     assert [ask(twin, "count"), ask(first, "count")] == ["3", "3"]
@@ -92,15 +92,15 @@ def test_each_match_has_a_server_of_its_own() -> None:
 
 
 def test_a_server_that_crashed_gets_the_earlier_calls_again() -> None:
-    toolset = opening({"mcp": f"{SERVER} crash"})()
+    toolset = toolset_factory({"mcp": f"{SERVER} crash"}).open()
     assert [ask(toolset, "count"), ask(toolset, "act")] == ["1", "Error: act failed: its server ended"]
     assert ask(toolset, "count") == "2"
     toolset.close()
 
 
 def test_a_shared_server_is_one_for_all_matches() -> None:
-    opened = opening({"mcp": SERVER, "shared": True, "only": ["count"]})
-    first, second = opened(), opened()
+    factory = toolset_factory({"mcp": SERVER, "shared": True, "only": ["count"]})
+    first, second = factory.open(), factory.open()
     assert [ask(first, "count"), ask(second, "count")] == ["1", "2"]
     assert [tool.name for tool in first.tools] == ["count"]
 
@@ -125,5 +125,5 @@ def test_a_shared_server_is_one_for_all_matches() -> None:
 )
 def test_wrong_sources_are_one_clear_line(source: Any, text: str) -> None:
     with pytest.raises(ValueError) as raised:
-        opening(source)
+        toolset_factory(source)
     assert text in str(raised.value) and "\n" not in str(raised.value)

@@ -45,7 +45,9 @@ def started(seed: int = 3, **options: Any) -> Reach:
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
-    "options", [{}, {"task": "mixed", "split": "test", "progress": True}, {"bins": 5, "max_turns": 8}], ids=str
+    "options",
+    [{}, {"task": "mixed", "split": "test", "progress": True}, {"bins": 5, "max_turns": 8, "camera": "hand"}],
+    ids=str,
 )
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
     assert broken(lambda: Reach(**options), seeds=3, acts=60) == []
@@ -101,6 +103,26 @@ def test_pictures_are_the_same_on_every_processor() -> None:
     pixels = Table(HAND_LAYOUT, True).paint()
     assert hashlib.sha256(pixels.tobytes()).hexdigest()[:16] == "0adec1eb0ad20b14"
     assert tuple(pixels[24, 10]) == (240, 240, 240) and pixels[24, 20, 0] > 180 > pixels[24, 20, 1]
+
+
+def test_a_picture_that_follows_the_hand_is_the_table_around_it() -> None:
+    table, whole = Table(HAND_LAYOUT, False, follows=True), Table(HAND_LAYOUT, False)
+    table.move(20, 12, 0)
+    whole.move(20, 12, 0)
+    column, row = (axis // UNIT for axis in whole.hand)
+    picture, seen = table.paint(), whole.paint()
+    assert (
+        picture[24 - row : 24 - row + SIDE, 24 - column :] == seen[:, : SIDE - 24 + column][: SIDE + row - 24]
+    ).all()
+    assert not picture[:, : 24 - column].any() and not picture[: 24 - row].any()
+    assert table.in_picture(table.hand) == (24 * UNIT + 32, 24 * UNIT + 32)
+    for colour, block in zip(HAND_LAYOUT.colours, HAND_LAYOUT.blocks, strict=True):
+        place = table.in_picture(block)
+        beyond = max(abs(block[0] // UNIT - column), abs(block[1] // UNIT - row)) > 24
+        assert (place is None) == beyond and (colour != "red" or place is not None)
+        if place:
+            x, y = (axis // UNIT for axis in place)
+            assert (picture[y, x] == seen[block[1] // UNIT, block[0] // UNIT]).all()
 
 
 def test_the_wanted_block_changes_no_pixel() -> None:
@@ -197,20 +219,34 @@ def cells(lesson: Any) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-def test_lessons_of_places_and_ways_by_hand() -> None:
+def test_lessons_of_places_by_hand() -> None:
     game, rng = Still(bins=9), random.Random(3)
     blocks = {"red": (1, 1), "green": (0, 1), "blue": (2, 1)}
     assert cells(game.lesson(rng, "spots")) == {"white": [(1, 0)]} | {name: [cell] for name, cell in blocks.items()}
     answers = {"red": "3 4", "green": "4 1", "blue": "4 7"}
-    ways = {"red green": "5 0", "green red": "3 8", "red blue": "5 8", "blue red": "3 0", "green blue": "4 8"}
-    ways["blue green"] = "4 0"
     for _ in range(40):
-        where, way = game.lesson(rng, "where"), game.lesson(rng, "way")
+        where = game.lesson(rng, "where")
         name = str(where.parts[0]).removeprefix("where ")
         assert name == "white" or (where.answer == answers[name] and cells(where) == {"target": [blocks[name]]})
-        pair = str(way.parts[0]).removeprefix("move ")
-        start, end = pair.split()
-        assert way.answer == ways[pair] and cells(way) == {"start": [blocks[start]], "end": [blocks[end]]}
+
+
+def test_lessons_of_ways_are_acts_that_lead_to_the_block() -> None:
+    game, rng, downs = Still(bins=5), random.Random(3), 0
+    blocks = dict(zip(HAND_LAYOUT.colours, HAND_LAYOUT.blocks, strict=True))
+    for _ in range(60):
+        lesson = game.lesson(rng, "way")
+        colour = str(lesson.parts[0]).removeprefix("go ")
+        picture = decoded(next(iter(lesson.pictures.values())))
+        rows, columns = np.nonzero((picture == 240).all(2))
+        table = Table(HAND_LAYOUT._replace(hand=(int(columns.mean()) * UNIT, int(rows.mean()) * UNIT)), False)
+        before = distance(table.hand, blocks[colour])
+        act = [as_fine(int(number), 5) for number in lesson.answer.split()]
+        table.move(*act)
+        assert distance(table.hand, blocks[colour]) < max(before, 4 * UNIT)
+        assert not table.is_down or distance(table.hand, blocks[colour]) <= 5 * UNIT
+        downs += table.is_down
+        assert {word for word in cells(lesson)} in ({"start", "target"}, {"target"})
+    assert 15 <= downs <= 45
 
 
 def test_a_segment_is_completed_where_the_next_act_puts_the_hand_down_on_the_named_block() -> None:

@@ -292,6 +292,27 @@ def test_yardsticks_of_letters() -> None:
     assert layouts["weak"] == 1 < 1.3 < layouts["reviser"] < 2
 
 
+class Noting(Rooms):
+    """Rooms that keep the newest task."""
+
+    def draw_task(self, rng: np.random.Generator) -> Task:
+        self.newest = super().draw_task(rng)
+        return self.newest
+
+
+def test_lessons_of_layouts_solve_their_first_things() -> None:
+    game, counts = Noting(acts="letters"), set()
+    for seed in range(20):
+        lesson = game.lesson(random.Random(seed), "layout")
+        task = game.newest
+        count = len(lesson.answer.split()) // 2
+        few = task._replace(sizes=task.sizes[:count], wishes=task.wishes[: min(count, 2)])
+        assert lesson.parts[0] == told_briefly(few) and lesson.labels == ((((),),),)
+        assert few.is_solved_by(read_letters(lesson.answer, [name for name, _ in few.sizes]))
+        counts.add(count)
+    assert counts == {1, 2, 3}
+
+
 def test_lessons_tell_walls_in_place() -> None:
     game, rng = Rooms(), random.Random(2)
     middles = {"left": (1, 0), "top": (0, 1), "right": (1, 2), "bottom": (2, 1)}

@@ -127,7 +127,7 @@ def test_a_written_module_plays_when_run(library: str, tmp_path: Path, capsys: p
 
 def test_textarena_with_one_seat(tmp_path: Path) -> None:
     textarena = pytest.importorskip("textarena")
-    task = Task("repair").checked()
+    task = Task("repair").resolve()
     module = written("repair", "textarena", tmp_path / "env")
     for match in matches(task, "oracle", 2):
         env = textarena.make(module.ID)

@@ -1,0 +1,99 @@
+"""Screening of deals by a baseline's success: practise only those that it solves sometimes.
+
+A deal that the policy never solves teaches it nothing, and nor does one that it always solves. So a run is played first
+whose policy learns nothing (estimator `zero`), such as an earlier stage of a pipeline, and its log says how often each
+deal is solved. Source: ARPO for computer use (Lu et al. 2025), which keeps 128 tasks that its baseline solves at times.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from arena.errors import StoreError
+from arena.parts.chance import generator
+from arena.parts.paths import Folder
+from arena.play.match import MatchPlan
+from arena.play.parts.base import PartContext, RolloutPart, Setup, declare
+from arena.store.reader import RunReader
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _check(setup: Setup, *, log: str, above: float, least: float, most: float) -> None:
+    """Raise ValueError unless a success rate can lie above `least` and be at most `most`."""
+    if least >= most:
+        raise ValueError(f"no success rate is above {least:g} and at most {most:g}: raise most")
+    if setup.play.pool:
+        raise ValueError("the deals are the baseline's: leave out play.pool, and set it in the baseline's run")
+
+
+@declare(check=_check)
+def screened(
+    context: PartContext,
+    *,
+    log: Folder,
+    above: Annotated[float, Field(ge=-1e9, le=1e9)] = 0.0,
+    least: Share = 0.0,
+    most: Share = 1.0,
+) -> RolloutPart:
+    """Play only deals that the run `log`, a folder or `stage:NAME`, solved in more than `least` and at most `most`.
+
+    A match is a success if the mean payoff of its trained seats is above `above`. Deals come in a new random order for
+    each pass.
+    """
+    return Screened(context, log, above, least, most)
+
+
+class Screened(RolloutPart):
+    """Deals of a baseline's run whose success rate lies within bounds."""
+
+    def __init__(self, context: PartContext, log: str, above: float, least: float, most: float) -> None:
+        self.context, self.folder, self.above, self.least, self.most = context, Path(log), above, least, most
+
+    @cached_property
+    def seeds(self) -> dict[str, list[int]]:
+        """Seeds of the deals to play, by game, ascending. Raises StoreError if there are none."""
+        outcomes: dict[tuple[str, int], list[bool]] = {}
+        for game, seed, success in self._matches():
+            outcomes.setdefault((game, seed), []).append(success)
+        seeds: dict[str, list[int]] = {}
+        for (game, seed), successes in sorted(outcomes.items()):
+            if self.least < sum(successes) / len(successes) <= self.most:
+                seeds.setdefault(game, []).append(seed)
+        if not seeds:
+            raise StoreError(f"{self.folder}: none of its {len(outcomes)} deals has a success rate within the bounds")
+        self.context.note(f"practises {sum(map(len, seeds.values()))} of {len(outcomes)} screened deals")
+        return seeds
+
+    def _matches(self) -> Iterator[tuple[str, int, bool]]:
+        """Yield game, seed and success of each finished match of the baseline's run."""
+        reader = RunReader(self.folder).log
+        for iteration in reader.iterations():
+            for row in reader.read(iteration, streams=False):
+                if row["status"] == "finished" and row.get("source", "played") == "played":
+                    trained = [seat for seat, held in row["seats"].items() if held["trained"]]
+                    mean = sum(row["payoffs"].get(seat, 0.0) for seat in trained) / max(1, len(trained))
+                    yield row["game"], row["seed"], mean > self.above
+
+    async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
+        """Replace the seed of each planned deal by that of a screened deal of its game."""
+        planned = list[MatchPlan]()
+        for place, (_, deal) in enumerate(groupby(plans, lambda plan: (plan.group, plan.seed))):
+            own = list(deal)
+            passed, seed = self._deal(own[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
+            planned += [replace(plan, seed=seed, draws=(*plan.draws, passed)) for plan in own]
+        return planned
+
+    def _deal(self, game: str, number: int) -> tuple[int, int]:
+        """Return pass and seed of the run's deal of this number, from 0. Repeated deals differ in their pass."""
+        if game not in self.seeds:
+            raise StoreError(f"{self.folder}: no deal of {game} has a success rate within the bounds")
+        seeds = self.seeds[game]
+        passed, place = divmod(number, len(seeds))
+        order = generator(self.context.seed, passed, "screened", game).permutation(len(seeds))
+        return passed, seeds[int(order[place])]

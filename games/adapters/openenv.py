@@ -1,0 +1,217 @@
+"""Environments that OpenEnv serves as games of one agent, over the WebSocket of a local server."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
+from games.adapters.modules import require_admitted
+from games.adapters.openenv_server import HERE, PYTHON, Refused, ServerError, Session, begin_session, is_url, server
+from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
+from games.untrusted_json import DECODER, is_too_deep
+
+REWARD = "reward"
+APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+LOCAL = re.compile(rf"(?:http|ws)://(?:{'|'.join(map(re.escape, HERE[:2]))}|\[::1\])(?::\d{{1,5}})?(?:/[\w./-]*)?")
+SKIPPED = ("metadata",)
+"""Fields of an action that an agent does not write."""
+MOST_LISTED = 100
+
+
+def check_name(name: str) -> str:
+    """Return the URL of a server on this machine, or an application as `module:name`.
+
+    Raises ValueError, in one line, for another form, or without what it needs.
+    """
+    if is_url(name):
+        if not LOCAL.fullmatch(name):
+            raise ValueError(f"openenv: plays http:// servers on this machine, not {one_line(name, 80)}")
+    elif not APP.fullmatch(name):
+        raise ValueError(f"'{one_line(name, 80)}' is no server: write openenv:http://127.0.0.1:8000 or MODULE:app")
+    require_admitted(f"openenv:{name}")
+    python = os.environ.get(PYTHON)
+    if python and not Path(python).is_file():
+        raise ValueError(f"{PYTHON} names no file: {one_line(python)}")
+    lacks = [module for module in ("websockets",) if importlib.util.find_spec(module) is None]
+    if not (is_url(name) or python) and importlib.util.find_spec("openenv") is None:
+        lacks.append("openenv-core")
+    if lacks:
+        raise ValueError(
+            f"openenv:{one_line(name, 80)} needs {' and '.join(lacks)}: pip install 'arena-selfplay[openenv]', or set "
+            f"{PYTHON} to a Python that has openenv-core"
+        )
+    return name
+
+
+class OpenEnv(ForeignGame):
+    """Game of one agent in an environment of OpenEnv: `env` is the URL of a local server, or `module:app` to serve.
+
+    An act is the action as a JSON object; if the action has one field, its value alone. The server checks it, and what
+    it refuses is an illegal act. The seed goes to the environment, which may ignore it. Options besides TextGame's:
+    max_turns (default 100), after which the match ends. Reward part "reward": what the environment pays.
+    """
+
+    name = "openenv"
+    library = "OpenEnv"
+    seats = ("agent",)
+    blocks = True
+    whole_acts = True
+    rivals = False
+    stakes = 0.0
+    metadata: ClassVar[dict[str, Any]] = {"name": "openenv_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {REWARD: "what the environment pays at the step"}
+
+    def __init__(self, env: str, *, max_turns: int = 100, **options: Any) -> None:
+        self.max_turns = whole_number("max_turns", max_turns, least=1, most=10_000)
+        if unknown := options.keys() - {*SHARED}:
+            raise ValueError(f"openenv:{env} has no option '{min(unknown)}'")
+        check_name(env)
+        super().__init__(env, self.seats, **options)
+        try:
+            schema = server(env).schema()
+        except ServerError as error:
+            raise ValueError(f"openenv:{env} cannot be played: {error}") from None
+        fields = schema.get("properties", {})
+        self._fields: dict[str, Any] = {name: about for name, about in fields.items() if name not in SKIPPED}
+        self._required = [name for name in schema.get("required", ()) if name in self._fields]
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Open a session, reset it with a seed from `rng`, and show the first observation."""
+        self.close()
+        self._seed, self._history, self.total = int(rng.integers(2**31)), list[dict[str, Any]](), 0.0
+        self.env = None
+        self.env, answer = self._begin()
+        self._show(answer)
+        if answer.get("done"):
+            self.end("over", "The match is over.")
+
+    def rules(self) -> str:
+        """Return how to act, with the fields of an action."""
+        fields = "; ".join(_field(name, about, name in self._required) for name, about in self._fields.items())
+        if len(self._fields) == 1:
+            return f"{self.title}, by the rules of OpenEnv. Each turn write {fields}."
+        return f"{self.title}, by the rules of OpenEnv. Each turn write a JSON object with {fields or 'any fields'}."
+
+    def public(self) -> dict[str, Any]:
+        """Return `turns_left`, the number of acts before the match is cut."""
+        return {"turns_left": self.max_turns - self.turns}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return {}: what the agent observes comes as messages."""
+        return {}
+
+    def legal(self, seat: str) -> list[str] | None:
+        """Return the values of an action's only field if the schema lists them, else None."""
+        if len(self._fields) != 1:
+            return None
+        (about,) = self._fields.values()
+        listed = ["true", "false"] if about.get("type") == "boolean" else about.get("enum")
+        if not isinstance(listed, list) or not 0 < len(listed) <= MOST_LISTED:
+            return None
+        return [value if isinstance(value, str) else json.dumps(value) for value in listed]
+
+    def hides_nothing(self) -> bool:
+        """Return False: what the agent does not observe is hidden, so search players may not look ahead."""
+        return False
+
+    def play(self, seat: str, act: str) -> str:
+        """Send an action. Raises IllegalAct for what cannot be read or what the server refuses."""
+        text = act.strip().encode("utf-8", "replace").decode("utf-8")
+        action = self._action(text)
+        try:
+            answer = self.env.ask("step", action)
+            reward = float(answer.get("reward") or 0.0)
+        except Refused as refused:
+            if refused.code != "VALIDATION_ERROR":  # the environment itself failed, maybe half-way
+                self.faults.append(one_line(f"{refused.code}: {refused}"))
+                self.env = self.copied()
+            raise IllegalAct(str(refused).rstrip(".") or "the environment refuses it") from None
+        self._history.append(action)
+        self.total += reward
+        if reward:
+            self.pay(seat, REWARD, reward)
+        self._show(answer)
+        if answer.get("done") or self.turns + 1 >= self.max_turns:
+            self.end("over" if answer.get("done") else "turns", "The match is over.")
+            self.close()
+        return one_line(text, ACTION_LENGTH)
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `faults`, and `reward`, the sum of the environment's rewards."""
+        return {**super().figures(), REWARD: self.total}
+
+    def copied(self) -> Any:
+        """Return another session in which the same actions were done; None if the match has ended."""
+        if self.env is None:
+            return None
+        session, _ = self._begin()
+        for action in self._history:
+            session.ask("step", action)
+        return session
+
+    def close(self) -> None:
+        """End the session."""
+        session, self.env = self.env, None
+        if session is not None:
+            session.close()
+
+    def _begin(self) -> tuple[Session, dict[str, Any]]:
+        try:
+            return begin_session(self.title, self._seed)
+        except Refused as refused:
+            raise ServerError(f"openenv:{self.title} cannot be reset: {refused}") from None
+
+    def _action(self, text: str) -> dict[str, Any]:
+        """Return the action that a text stands for. Raises IllegalAct if it is none."""
+        if not text:
+            raise IllegalAct("write an act")
+        if len(self._fields) == 1:
+            (name, about), *_ = self._fields.items()
+            return {
+                name: text
+                if about.get("type") == "string" or ("enum" in about and text in about["enum"])
+                else _value(text)
+            }
+        value = _value(text)
+        if not isinstance(value, dict):
+            raise IllegalAct("write a JSON object")
+        if unknown := value.keys() - self._fields.keys():
+            raise IllegalAct(f"an action has no field '{one_line(str(min(unknown)), 60)}'")
+        return value
+
+    def _show(self, answer: Mapping[str, Any]) -> None:
+        """Tell the agent what it observes: a text alone, or fields by name."""
+        seen = {str(name): value for name, value in answer["observation"].items() if value is not None}
+        told = "\n".join(
+            f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in seen.items()
+        )
+        if len(seen) == 1:
+            (only,) = seen.values()
+            told = only if isinstance(only, str) else json.dumps(only)
+        self.tell(shortened(harmless(told), ACTION_LENGTH) or "nothing")
+
+
+def _value(text: str) -> Any:
+    try:
+        value = DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise IllegalAct(f"no JSON: {one_line(str(error), 100)}") from None
+    if is_too_deep(value):
+        raise IllegalAct("the JSON is nested too deep")
+    return value
+
+
+def _field(name: str, about: Mapping[str, Any], is_required: bool) -> str:
+    """Return a field of an action as text, with its type and description."""
+    listed = about.get("enum")
+    kind = "one of " + ", ".join(map(str, listed[:MOST_LISTED])) if listed else str(about.get("type", "any"))
+    described = f", {one_line(str(about['description']).rstrip('.'))}" if about.get("description") else ""
+    return f"{one_line(name, 60)} ({one_line(kind, 1000)}{described}{'' if is_required else ', optional'})"

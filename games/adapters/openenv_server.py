@@ -1,0 +1,257 @@
+"""Servers of OpenEnv on this machine: running ones by URL, or an application served by a process of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import importlib
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from games.adapters.child import ROOT, end_process
+from games.base import one_line
+
+PYTHON = "ARENA_OPENENV_PYTHON"
+"""Environment variable with the Python that has openenv-core, if it is not Arena's own."""
+START_SECONDS, STEP_SECONDS = 120.0, 120.0
+LONGEST = 32 << 20
+"""Maximum bytes of a message."""
+MOST_PROCESSES = 8
+HERE = ("127.0.0.1", "localhost", "::1")
+FULL = "CAPACITY_REACHED"
+
+
+class ServerError(RuntimeError):
+    """Raised if a server cannot be started or reached, or does not answer; the message is one line."""
+
+
+class Refused(Exception):
+    """Raised if the server answers with an error; `code` is OpenEnv's."""
+
+    def __init__(self, code: str, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class Session:
+    """A session of a server over its WebSocket: an environment of its own."""
+
+    def __init__(self, server: Server) -> None:
+        client = importlib.import_module("websockets.sync.client")
+        self.server = server
+        try:
+            if server.path:
+                self._socket = client.unix_connect(
+                    server.path, "ws://localhost/ws", max_size=LONGEST, open_timeout=20, ping_interval=None
+                )
+            else:
+                self._socket = client.connect(
+                    server.socket_url, max_size=LONGEST, open_timeout=20, ping_interval=None, proxy=None
+                )
+        except Exception as error:  # noqa: BLE001 sockets and handshakes fail in many ways
+            raise ServerError(f"{server.name} cannot be reached: {one_line(str(error))}") from None
+
+    def ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a message. Raises Refused for an error, and ServerError if none comes in time."""
+        try:
+            with contextlib.suppress(_closed()):  # a full server says so and closes; what it said can still be read
+                self._socket.send(json.dumps({"type": kind, "data": data}))
+            answer = json.loads(self._socket.recv(timeout=STEP_SECONDS))
+            found = answer["data"]
+            if answer["type"] == "error":
+                raise Refused(str(found.get("code")), _reason(found))
+            if not isinstance(found["observation"], dict):
+                raise ValueError("an observation is no object")
+        except Refused:
+            raise
+        except TimeoutError:
+            self.server.close()
+            raise ServerError(f"{self.server.name} gave no answer within {STEP_SECONDS:g} s") from None
+        except Exception as error:  # noqa: BLE001 a server may end, or answer anything
+            raise ServerError(f"{self.server.name} failed: {one_line(f'{type(error).__name__}: {error}')}") from None
+        return dict(found)
+
+    def close(self) -> None:
+        """End the session, without waiting for the server."""
+        with contextlib.suppress(Exception):
+            self._socket.close_timeout = 0.5
+            self._socket.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_socket"):
+            self.close()
+
+
+class Server:
+    """A server at a URL, or of an application `module:name`, which a process serves on a socket of this machine."""
+
+    def __init__(self, env: str) -> None:
+        self.name = f"the server of openenv:{env}"
+        self.path, self.socket_url, self._process = "", "", None
+        if is_url(env):
+            parts = urlsplit(env)
+            self.host, self.port = str(parts.hostname), parts.port or 80
+            host = f"[{self.host}]" if ":" in self.host else self.host
+            self.socket_url = f"ws://{host}:{self.port}{parts.path.rstrip('/')}/ws"
+            self.base = parts.path.rstrip("/")
+            return
+        self.base = ""
+        self._folder = tempfile.TemporaryDirectory(prefix="arena-openenv-")
+        self.path = str(Path(self._folder.name, "socket"))
+        python = os.environ.get(PYTHON) or sys.executable
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        outside = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
+        command = [python, "-P", "-c", WATCHED, env, self.path]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 the process writes to it as long as it lives
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": outside},
+        )  # fmt: skip
+        self._end = end_process(self, self._process)
+        self._await()
+
+    @property
+    def is_alive(self) -> bool:
+        """Return False if the process has ended; True for a server at a URL."""
+        return self._process is None or self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Id of the process, or 0 for a server at a URL."""
+        return 0 if self._process is None else self._process.pid
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the environment's actions. Raises ServerError."""
+        try:
+            connection = _Unix(self.path) if self.path else http.client.HTTPConnection(self.host, self.port, timeout=20)
+            connection.request("GET", f"{self.base}/schema", headers={"Host": "localhost"})
+            text = connection.getresponse().read(LONGEST)
+            connection.close()
+            action = json.loads(text)["action"]
+            return dict(action)
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ServerError(
+                f"{self.name} does not describe its actions: {one_line(f'{type(error).__name__}: {error}')}"
+            ) from None
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._end()
+
+    def _await(self) -> None:
+        """Wait until the process listens. Raises ServerError, with the last line that it wrote, if it does not."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.is_alive:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as trial:
+                trial.connect(self.path)
+                return
+            time.sleep(0.05)
+        self.close()
+        self._errors.seek(max(0, self._errors.seek(0, 2) - 4000))
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        raise ServerError(f"{self.name} does not start: {one_line(lines[-1], 300) if lines else 'it says nothing'}")
+
+
+def _closed() -> type[Exception]:
+    """Return the exception of a closed WebSocket."""
+    closed: type[Exception] = importlib.import_module("websockets.exceptions").ConnectionClosed
+    return closed
+
+
+WATCHED = """
+import os, shutil, sys, threading
+def end():
+    sys.stdin.read()
+    shutil.rmtree(os.path.dirname(sys.argv[2]), ignore_errors=True)
+    os._exit(0)
+threading.Thread(target=end, daemon=True).start()
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+import uvicorn
+uvicorn.run(sys.argv[1], uds=sys.argv[2], log_level="error")
+"""
+"""Program that serves an application until its standard input ends, as it does with the parent; removes the socket."""
+
+
+class _Unix(http.client.HTTPConnection):
+    """HTTP connection to a socket file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=20)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the file."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(20)
+        self.sock.connect(self._path)
+
+
+_SERVERS: dict[tuple[int, str], list[Server]] = {}
+_STARTING = threading.Lock()
+
+
+def server(env: str) -> Server:
+    """Return the first living server of an environment, started now if there is none. Raises ServerError."""
+    with _STARTING:
+        return _living(env)[0]
+
+
+def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
+    """Return a new session after its reset with a seed, and the first observation.
+
+    A server of ours that takes no further session gets another beside it, up to `MOST_PROCESSES`. Raises ServerError
+    if a server at a URL is full, and Refused for other errors of the environment.
+    """
+    with _STARTING:
+        servers = list(_living(env))
+    for count in range(MOST_PROCESSES + 1):
+        if count == len(servers):
+            with _STARTING:
+                servers.append(Server(env))
+                _SERVERS[os.getpid(), env].append(servers[-1])
+        session = Session(servers[count])
+        try:
+            return session, session.ask("reset", {"seed": seed})
+        except Refused as refused:
+            session.close()
+            if refused.code != FULL:
+                raise
+            if is_url(env) or count + 1 >= MOST_PROCESSES:
+                raise ServerError(f"{servers[count].name} takes no further session: {refused}") from None
+    raise ServerError(f"openenv:{env} has too many sessions")
+
+
+def _living(env: str) -> list[Server]:
+    known = _SERVERS.setdefault((os.getpid(), env), [])
+    known[:] = [each for each in known if each.is_alive]
+    if not known:
+        known.append(Server(env))
+    return known
+
+
+def is_url(env: str) -> bool:
+    """Return True for the URL of a server."""
+    return env.startswith(("http://", "ws://", "https://", "wss://"))
+
+
+def _reason(found: dict[str, Any]) -> str:
+    """Return an error's message, with pydantic's first complaints."""
+    errors = found.get("errors")
+    details = [
+        f"{'.'.join(map(str, each.get('loc', ())))}: {each.get('msg')}"
+        for each in errors or []
+        if isinstance(each, dict)
+    ]
+    return one_line("; ".join([str(found.get("message")), *details[:3]]), 300)

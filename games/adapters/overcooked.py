@@ -1,0 +1,314 @@
+"""Overcooked-AI's kitchens as games of two cooks who share the reward, in text (Carroll et al. 2019)."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import importlib
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
+from games.base import IllegalAct, choice, one_line, whole_number
+from games.contracts import View
+
+SOUP, SHAPED = PARTS = ("soup", "shaped")
+ACTS = {"north": (0, -1), "south": (0, 1), "east": (1, 0), "west": (-1, 0), "stay": (0, 0), "interact": "interact"}
+"""Acts with their values in the library."""
+FACING = {move: word for word, move in ACTS.items()}
+THINGS = {"P": "pot", "O": "onions", "T": "tomatoes", "D": "dishes", "S": "serving hatch", "X": "counter"}
+ONIONS = ("onion",) * 3
+MODULE = "overcooked_ai_py"
+
+
+def find_kitchen(name: str) -> str:
+    """Return the name of a kitchen, such as `cramped_room`. Raises ValueError, in one line, if there is none.
+
+    Raises it, too, with the extra to install, if Overcooked-AI is not installed.
+    """
+    try:
+        with OwnRandom(np.random.default_rng(0)).lent():  # gym, which it imports, writes a warning
+            folder = importlib.import_module(f"{MODULE}.static").LAYOUTS_DIR
+    except ImportError as error:
+        why = f"overcooked:{one_line(name, 80)} needs Overcooked-AI ({one_line(str(error))})"
+        raise ValueError(f"{why}: pip install 'arena-selfplay[overcooked]'") from None
+    kitchens = sorted(path.stem for path in Path(folder).glob("*.layout"))
+    if name not in kitchens:
+        near = difflib.get_close_matches(name, kitchens, n=1)
+        hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(kitchens)} is {kitchens[0]})"
+        raise ValueError(f"Overcooked-AI has no kitchen '{one_line(name, 80)}'{hint}")
+    return name
+
+
+@functools.cache
+def kitchen(name: str) -> Any:
+    """Return the library's rules of a kitchen, which matches share, as they change only caches."""
+    module = _rules_module()
+    module.Recipe.ALL_RECIPES_CACHE.clear()  # else those of another kitchen would be orders in this one
+    with OwnRandom(np.random.default_rng(0)).lent():
+        rules = module.OvercookedGridworld.from_layout_name(name)
+    rules.start_all_orders.sort(key=lambda order: tuple(order["ingredients"]))  # they may come out of a set
+    return rules
+
+
+class Overcooked(ForeignGame):
+    """Game of cooks in one of Overcooked-AI's kitchens, `env`, who act at the same time and share the reward.
+
+    The seats write their acts in turn, hidden from each other; then all acts apply together. Options besides those of
+    TextGame: horizon, the steps of a match (default 400, as published); start "layout" or "random", where the cooks
+    begin; pays, the reward parts that are paid, of "soup" (by default alone) and "shaped", the library's own rewards
+    for subgoals, which go to the cook that reached them.
+    """
+
+    name = "overcooked"
+    library = "Overcooked-AI"
+    rivals = False
+    stakes = 0.0
+    metadata: ClassVar[dict[str, Any]] = {"name": "overcooked_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        SOUP: "to each cook, the points of a soup that was served",
+        SHAPED: "to the cook that did it: 3 points for filling a pot or taking a useful dish, 5 for taking a soup",
+    }
+
+    def __init__(
+        self,
+        env: str,
+        *,
+        horizon: int = 400,
+        start: Literal["layout", "random"] = "layout",
+        pays: Sequence[str] = (SOUP,),
+        **options: Any,
+    ) -> None:
+        self.horizon = whole_number("horizon", horizon, least=1, most=10_000)
+        self.start = choice("start", start, "layout", "random")
+        self.pays = tuple(choice("pays", part, *PARTS) for part in ([pays] if isinstance(pays, str) else pays))
+        self.cooperative = SHAPED not in self.pays
+        if unknown := options.keys() - {*SHARED}:
+            raise ValueError(f"overcooked:{env} has no option '{min(unknown)}'")
+        self.kitchen_name = find_kitchen(env)
+        cooks = range(1, kitchen(self.kitchen_name).num_players + 1)
+        super().__init__(env, tuple(f"cook_{number}" for number in cooks), **options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Place the cooks, by the layout or at random."""
+        self._acts: list[Any] = []
+        self.points, self.soups, self.shaped = 0.0, 0, dict.fromkeys(self.seats, 0.0)
+        with self._recipes() as rules, OwnRandom(rng).lent():
+            if self.start == "random":
+                self.env = rules.get_random_start_state_fn(random_start_pos=True)()
+            else:
+                self.env = rules.get_standard_start_state().deepcopy()
+        self._shown = self._facts()
+
+    def rules(self) -> str:
+        """Return how to act, what the letters of the drawing mean, and the orders."""
+        known = "".join(map("".join, kitchen(self.kitchen_name).terrain_mtx))
+        letters = ", ".join(f"{letter} {thing}" for letter, thing in THINGS.items() if letter in known)
+        return (
+            f"You are one of the cooks in a kitchen: {letters}. All act at the same time and share the points. Each "
+            f"turn write one of {', '.join(ACTS)}. A direction moves you there, or only turns you if the way is not "
+            "free. interact uses what you face: take an onion, tomato or dish; put something down on a counter or pick "
+            "it up; put an onion or tomato into a pot; with empty hands start the cooking; with a dish take a soup "
+            f"that is ready; serve a soup at the hatch. Orders: {self._orders('all_orders')}."
+        )
+
+    def public(self) -> dict[str, Any]:
+        """Return a drawing of the `kitchen`, `cooks`, what stands on `pots` and `counters`, points and steps left.
+
+        Places are columns and rows, from 0 at the upper left. Bonus orders, if any, count double.
+        """
+        return dict(self._shown)
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return {}: everything is public, except acts that are still to be done."""
+        return {}
+
+    def legal(self, seat: str) -> list[str]:
+        """Return the six acts, whether or not they have an effect now."""
+        return list(ACTS)
+
+    def hides_nothing(self) -> bool:
+        """Return False: cooks act at the same time, so search players may not look ahead."""
+        return False
+
+    def situation(self, seat: str) -> str:
+        """Return cooks and things, as text without the time."""
+        with self._recipes():
+            return repr({key: value for key, value in self.env.to_dict().items() if key != "timestep"})
+
+    def play(self, seat: str, act: str) -> str:
+        """Store an act until all cooks have one, then apply them together. Raises IllegalAct for an unknown act."""
+        word = act.strip().lower()
+        if word not in ACTS:
+            raise IllegalAct(f"write one of {', '.join(ACTS)}")
+        self._acts.append(ACTS[word])
+        if len(self._acts) < len(self.seats):
+            return ""
+        with self._recipes() as rules:
+            self.env, news = rules.get_state_transition(self.env, tuple(self._acts))
+        self._acts = []
+        self._pay(news)
+        self._shown = self._facts()
+        if self.env.timestep >= self.horizon:
+            self.end("turns", f"The match is over: {self.points:g} points.")
+        return ""
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `points` as the library counts them, the number of `soups` served, and each cook's `shaped_…`."""
+        shaped = {f"shaped_{seat}": points for seat, points in self.shaped.items()}
+        return {**super().figures(), "points": self.points, "soups": self.soups, **shaped}
+
+    def copied(self) -> Any:
+        """Return an independent copy of the kitchen's state."""
+        if self.env is None:
+            return None
+        with self._recipes():
+            return self.env.deepcopy()
+
+    def _pay(self, news: Mapping[str, Any]) -> None:
+        """Pay all cooks for soups, and each for its subgoals, if those are paid; announce soups."""
+        served = float(sum(news["sparse_reward_by_agent"]))
+        self.points += served
+        for seat, shaped, has_served in zip(
+            self.seats, news["shaped_reward_by_agent"], news["event_infos"]["soup_delivery"], strict=True
+        ):
+            self.shaped[seat] += float(shaped)
+            self.soups += bool(has_served)
+            if served and SOUP in self.pays:
+                self.pay(seat, SOUP, served)
+            if shaped and SHAPED in self.pays:
+                self.pay(seat, SHAPED, float(shaped))
+            if has_served:
+                self.tell(f"{seat} served a soup.")
+
+    def _facts(self) -> dict[str, Any]:
+        with self._recipes() as rules:
+            cooks = "; ".join(map(_cook, self.seats, self.env.players))
+            things = {place: _thing(thing) for place, thing in sorted(self.env.objects.items())}
+            pots = [f"{_place(at)}: {things.get(at, 'empty')}" for at in sorted(rules.get_pot_locations())]
+            counters = [f"{_place(at)}: {thing}" for at, thing in things.items() if at not in rules.get_pot_locations()]
+        bonus = self._orders("bonus_orders")
+        return {
+            "kitchen": self._drawing(),
+            "cooks": cooks,
+            "pots": "; ".join(pots),
+            **({"counters": "; ".join(counters)} if counters else {}),
+            **({"bonus_orders": bonus} if bonus else {}),
+            "points": self.points,
+            "steps_left": self.horizon - int(self.env.timestep),
+        }
+
+    def _drawing(self) -> str:
+        cells = [list(row) for row in kitchen(self.kitchen_name).terrain_mtx]
+        for number, cook in enumerate(self.env.players, 1):
+            cells[cook.position[1]][cook.position[0]] = str(number)
+        return "\n".join(" ".join(cell if cell != " " else "." for cell in row) for row in cells)
+
+    def _orders(self, kind: str) -> str:
+        """Return the state's orders of a kind as text, each with its points and cooking time."""
+        with self._recipes():
+            orders = sorted(getattr(self.env, kind), key=lambda recipe: recipe.ingredients)
+            return "; ".join(
+                f"{_counted(recipe.ingredients)} ({recipe.value} points, cooks {recipe.time} steps)"
+                for recipe in orders
+            )
+
+    @contextlib.contextmanager
+    def _recipes(self) -> Iterator[Any]:
+        """Set the library's recipes, which all kitchens of a process share, to this kitchen's, and return its rules."""
+        rules, recipes = kitchen(self.kitchen_name), _rules_module().Recipe
+        if recipes.configuration is not rules.recipe_config:
+            recipes.configure(rules.recipe_config)
+        yield rules
+
+
+@functools.cache
+def _rules_module() -> Any:
+    return importlib.import_module(f"{MODULE}.mdp.overcooked_mdp")
+
+
+def _place(place: tuple[int, int]) -> str:
+    return f"{place[0]},{place[1]}"
+
+
+def _counted(ingredients: Sequence[str]) -> str:
+    """Return ingredients as text, such as "2 onions, 1 tomato"."""
+    plurals = {"onion": "onions", "tomato": "tomatoes"}
+    counts = {name: list(ingredients).count(name) for name in plurals}
+    return ", ".join(f"{n} {plurals[name] if n > 1 else name}" for name, n in counts.items() if n) or "nothing"
+
+
+def _thing(thing: Any) -> str:
+    """Return a thing as text; for a soup, also its ingredients and whether it is ready."""
+    if thing.name != "soup":
+        return str(thing.name)
+    state = "not cooking" if thing.is_idle else "ready" if thing.is_ready else f"ready in {thing.cook_time_remaining}"
+    return f"soup of {_counted(thing.ingredients)}, {state}"
+
+
+def _cook(seat: str, cook: Any) -> str:
+    holds = f", holding {_thing(cook.held_object)}" if cook.held_object else ""
+    return f"{seat} at {_place(cook.position)} facing {FACING[cook.orientation]}{holds}"
+
+
+class _OldNumpy(types.ModuleType):
+    """numpy with a name of its first version, which the library's planners use."""
+
+    Inf = np.inf
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+@functools.cache
+def _planner(name: str) -> Any:
+    """Return the path planner of the library's greedy cook, computed once for a kitchen.
+
+    The library computes joint plans besides, in up to 15 s, and writes them into its own folder; the cook needs none.
+    """
+    planners: Any = importlib.import_module(f"{MODULE}.planning.planners")
+    agents: Any = importlib.import_module(f"{MODULE}.agents.agent")
+    planners.np = agents.np = _OldNumpy("numpy")
+    manager = object.__new__(planners.MediumLevelActionManager)
+    manager.mdp = kitchen(name)
+    manager.motion_planner = planners.MotionPlanner(kitchen(name), [])
+    manager.joint_motion_planner = types.SimpleNamespace(motion_planner=manager.motion_planner)
+    return manager
+
+
+class Greedy:
+    """Overcooked-AI's GreedyHumanModel as a player: each step goes for the nearest thing that is most wanted."""
+
+    def __init__(self, game: Overcooked, seed: int) -> None:
+        orders = kitchen(game.kitchen_name).start_all_orders
+        if [tuple(order["ingredients"]) for order in orders] != [ONIONS] or len(game.seats) != 2:
+            raise ValueError(f"the expert plays kitchens of two whose only order is three onions, not {game.title}")
+        self.game, self._chance = game, OwnRandom(np.random.default_rng(seed))
+        with self._chance.lent():
+            planner = _planner(game.kitchen_name)
+            self._cook = importlib.import_module(f"{MODULE}.agents.agent").GreedyHumanModel(planner)
+
+    def __call__(self, view: View) -> str:
+        """Return the next act; "stay" if the library fails, which counts among the game's faults."""
+        game = self.game
+        self._cook.set_agent_index(game.seats.index(view.seat))
+        try:
+            with game._recipes(), self._chance.lent():
+                act, _ = self._cook.action(game.env)
+        except Exception as error:  # noqa: BLE001 it asserts what some kitchens do not keep
+            game.faults.append(f"expert: {one_line(f'{type(error).__name__}: {error}')}")
+            return "stay"
+        return FACING[act]
+
+
+def _expert(game: Overcooked, seed: int) -> Callable[[View], str]:
+    """Return the library's greedy cook as a player. Raises ValueError for a kitchen that it cannot play."""
+    return Greedy(game, seed)
+
+
+Overcooked.players = {"noop": lambda game, seed: lambda view: "stay", "expert": _expert}

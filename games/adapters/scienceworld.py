@@ -1,0 +1,182 @@
+"""ScienceWorld's tasks as games of one agent (Wang et al. 2022), with the gold paths as the player `expert`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
+from games.adapters.scienceworld_worlds import World, find_tasks, gold_path, splits
+from games.base import ACTION_LENGTH, IllegalAct, choice, flag, one_line, whole_number
+from games.contracts import View
+
+SCORE, WIN = PARTS = ("score", "win")
+SIMPLIFICATIONS = (
+    "easy", "teleportAction", "selfWateringFlowerPots", "openContainers", "openDoors", "noElectricalAction",
+)  # fmt: skip
+WAIT = "look around"
+FULL = 100
+LONGEST_ACT = 200
+
+
+class ScienceWorld(ForeignGame):
+    """Game of one agent in a task of ScienceWorld, `env`, such as boil, or in any of its 30 tasks (`all`).
+
+    The seed draws the variation, of the split "train", "dev" or "test", or of "all" three. Options besides TextGame's:
+    simplify, names of simplifications separated by commas, or "" (default "easy", which sets all); listed, whether the
+    valid acts are listed (default true; that takes most of the time of a step, and others are understood, too);
+    max_turns (default 100); pays, the reward parts that are paid, of "score" (by default alone) and "win".
+    """
+
+    name = "scienceworld"
+    library = "ScienceWorld"
+    seats = ("agent",)
+    blocks = True
+    rivals = False
+    stakes = 0.0
+    metadata: ClassVar[dict[str, Any]] = {"name": "scienceworld_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {
+        SCORE: "the act's gain in score, as a share of 100, beyond that of the start; failing takes back what was paid",
+        WIN: "1 at the full score",
+    }
+
+    def __init__(
+        self,
+        env: str,
+        *,
+        split: Literal["train", "dev", "test", "all"] = "train",
+        simplify: str = "easy",
+        listed: bool = True,
+        max_turns: int = 100,
+        pays: Sequence[str] = (SCORE,),
+        **options: Any,
+    ) -> None:
+        self.split = choice("split", split, "train", "dev", "test", "all")
+        self.listed = flag("listed", listed)
+        self.simplify = ",".join(
+            choice("simplify", each, *SIMPLIFICATIONS) for each in str(simplify).split(",") if each
+        )
+        self.max_turns = whole_number("max_turns", max_turns, least=1, most=10_000)
+        self.pays = tuple(choice("pays", part, *PARTS) for part in ([pays] if isinstance(pays, str) else pays))
+        if unknown := options.keys() - {*SHARED}:
+            raise ValueError(f"scienceworld:{env} has no option '{min(unknown)}'")
+        self.tasks = find_tasks(env)
+        super().__init__(env, self.seats, **options)
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Load the variation that `rng` draws, and show the room."""
+        self.close()
+        self.task = str(rng.choice(self.tasks))
+        known = splits(self.task)
+        variations = (
+            sorted({*known["train"], *known["dev"], *known["test"]}) if self.split == "all" else known[self.split]
+        )
+        self.variation = int(rng.choice(variations))
+        simplify = self.simplify
+        if "conductivity" in self.task or "power-component" in self.task:  # those need electrical acts
+            simplify = ",".join(each for each in simplify.split(",") if each != "noElectricalAction")
+        self.env = World(self.task, self.variation, simplify, self.listed)
+        seen = self.env.load()
+        self._task = clean_text(str(seen["task"])).removeprefix("Task Description:\n")
+        self._read(seen)
+        self.start = self.score
+        self.tell(self._look)
+
+    def rules(self) -> str:
+        """Return how to act, as text."""
+        how = "one of the listed acts, just as written" if self.listed else "an act, such as open door to kitchen"
+        return f"You are in a text world and have a task. Each turn write {how}. Focus only on what the task names."
+
+    def public(self) -> dict[str, Any]:
+        """Return the `task`, the `score` and `steps_left`."""
+        return {"task": self._task, "score": self.score, "steps_left": self.max_turns - self.turns}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return what the agent sees in the `room` and its `inventory`, as of now."""
+        return {"room": self._look, "inventory": self._inventory}
+
+    def legal(self, seat: str) -> list[str] | None:
+        """Return ScienceWorld's valid acts, sorted; None with `listed: false`."""
+        return list(self._acts) if self.listed else None
+
+    def hides_nothing(self) -> bool:
+        """Return False: other rooms are hidden, so search players may not look ahead."""
+        return False
+
+    def play(self, seat: str, act: str) -> str:
+        """Do an act. Raises IllegalAct for one that is neither listed nor understood.
+
+        ScienceWorld does not understand a few acts that it lists; those have no effect.
+        """
+        word = one_line(act, LONGEST_ACT)
+        listed = next((listed for listed in self._acts if listed.lower() == word.lower()), None)
+        if not word:
+            raise IllegalAct("write an act")
+        word = listed or word
+        seen = self.env.step(word)
+        if listed is None and not self.env.understood(seen):
+            raise IllegalAct("no known action: write one of the listed acts" if self.listed else "no known action")
+        before = self.score
+        self._read(seen)
+        change = max(self.score, self.start) - max(before, self.start)
+        is_won = self.score >= FULL
+        for part, value in ((SCORE, change / FULL), (WIN, float(is_won))):
+            if value and part in self.pays:
+                self.pay(seat, part, value)
+        self.tell(clean_text(str(seen["text"])))
+        if is_won or self.score < 0 or seen["done"] or self.turns + 1 >= self.max_turns:
+            is_lost = self.score < 0 or (seen["done"] and not is_won)
+            self.end("won" if is_won else "lost" if is_lost else "turns", "The match is over.")
+            self.env.close()
+        return word
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return `success`, ScienceWorld's `score` (-100 to 100), `task` and `variation`, and `faults`."""
+        known = {"task": self.task, "variation": str(self.variation)}
+        return {**super().figures(), "success": self.score >= FULL, "score": self.score, **known}
+
+    def copied(self) -> Any:
+        """Return a world with the same acts, which is built when it is used."""
+        return None if self.env is None else self.env.twin()
+
+    def close(self) -> None:
+        """Give the world's Java machine back to the pool."""
+        if self.env is not None:
+            self.env.close()
+
+    def _read(self, seen: Mapping[str, Any]) -> None:
+        """Take score, texts and acts from an answer."""
+        self.score = int(seen["score"])
+        self._look = clean_text(str(seen["look"]))
+        self._inventory = clean_text(str(seen["inventory"]))
+        self._acts: list[str] = list(seen["acts"] or ())
+
+
+def clean_text(text: str) -> str:
+    """Return a text of ScienceWorld without empty lines and control characters, at most as long as a message."""
+    lines = (line.strip() for line in harmless(text).split("\n"))
+    return shortened("\n".join(line for line in lines if line), ACTION_LENGTH)
+
+
+class Expert:
+    """ScienceWorld's gold path, act by act, and "look around" after its end."""
+
+    def __init__(self, game: ScienceWorld) -> None:
+        self.game, self._done = game, 0
+
+    def __call__(self, view: View) -> str:
+        """Return the next act of the path."""
+        game = self.game
+        path = gold_path(game.task, game.variation, game.env.simplify)
+        self._done += 1
+        return path[self._done - 1] if self._done <= len(path) else WAIT
+
+
+def _expert(game: ScienceWorld, seed: int) -> Callable[[View], str]:
+    """Return the gold path as a player."""
+    return Expert(game)
+
+
+ScienceWorld.players = {"noop": lambda game, seed: lambda view: WAIT, "expert": _expert}

@@ -1,0 +1,298 @@
+"""Environments of Prime Intellect's verifiers as games of one agent, run with their rubric in a separate process."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import itertools
+import json
+import os
+import re
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from games.adapters import verifiers_child
+from games.adapters.child import Child, ChildError
+from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
+from games.adapters.modules import require_admitted
+from games.adapters.named import split_settings
+from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
+from games.contracts import REFEREE, TOOL
+from games.untrusted_json import DECODER, from_python, is_too_deep
+
+REWARD = "reward"
+PYTHON = "ARENA_VERIFIERS_PYTHON"
+"""Environment variable with the Python that has verifiers."""
+START_SECONDS, STEP_SECONDS = 300.0, 600.0
+PROMPT_LENGTH = 16_000
+MOST_CALLS = 8
+CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+ID = re.compile(r"[\w./-]+")
+MODULE = re.compile(r"[\w.]+:\w+")
+_CHILDREN: dict[tuple[Any, ...], Child] = {}
+_SIZES: dict[tuple[Any, ...], dict[str, int]] = {}
+_STARTING = threading.Lock()
+
+
+def parse_name(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the id and settings in `wordle(num_train_examples=50)`, or `module:callable` and settings.
+
+    Raises ValueError, in one line, for another form, or if there is no Python that has verifiers.
+    """
+    id, settings = split_settings(name)
+    if not (ID.fullmatch(id) or MODULE.fullmatch(id)):
+        raise ValueError(f"'{one_line(id, 80)}' is no environment: write verifiers:ID or verifiers:MODULE:CALLABLE")
+    require_admitted(f"verifiers:{id}")
+    python = os.environ.get(PYTHON)
+    if python and not Path(python).is_file():
+        raise ValueError(f"{PYTHON} names no file: {one_line(python)}")
+    if not python and importlib.util.find_spec("verifiers") is None:
+        raise ValueError(
+            f"verifiers:{one_line(id, 80)} needs verifiers, in a Python without Arena: python -m venv V; "
+            f"V/bin/pip install 'verifiers<0.2'; export {PYTHON}=$PWD/V/bin/python"
+        )
+    return id, settings
+
+
+def start_process(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str, int]]:
+    """Return the process of an environment, shared by its matches, and the numbers of rows by split.
+
+    Raises ChildError if the environment cannot be loaded.
+    """
+    python = os.environ.get(PYTHON) or sys.executable
+    key = (os.getpid(), python, id, json.dumps(settings, sort_keys=True, default=str))
+    with _STARTING:
+        child = _CHILDREN.get(key)
+        if child is None or not child.is_alive:
+            child = Child([python, "-P", str(Path(verifiers_child.__file__))], f"the process of verifiers:{id}")
+            _SIZES[key] = child.ask({"load": id, "settings": dict(settings)}, START_SECONDS)
+            _CHILDREN[key] = child
+        return child, _SIZES[key]
+
+
+class Rollout:
+    """Rollout in a child process, with its first request and the replies so far."""
+
+    numbers = itertools.count(1)
+
+    def __init__(self, child: Child, beginning: Mapping[str, Any]) -> None:
+        self.child, self.beginning = child, dict(beginning)
+        self.replies: list[dict[str, Any]] = []
+        self.number = next(self.numbers)
+        self.is_over = False
+
+    def begin(self) -> dict[str, Any]:
+        """Begin and return what the agent reads."""
+        return self._ask(self.beginning)
+
+    def reply(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """Give a reply and return what the agent reads then."""
+        answer = self._ask({"reply": reply})
+        self.replies.append(reply)
+        return answer
+
+    def replayed(self) -> Rollout:
+        """Return another rollout with the same beginning and replies."""
+        twin = Rollout(self.child, self.beginning)
+        if self.is_over:
+            twin.is_over = True
+            return twin
+        twin.begin()
+        for reply in self.replies:
+            twin.reply(reply)
+        return twin
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        answer = self.child.ask({"rollout": self.number, **request}, STEP_SECONDS)
+        self.is_over = bool(answer.get("done"))
+        return answer
+
+    def drop(self) -> None:
+        """Let the process forget the rollout."""
+        if not self.is_over and self.child.is_alive:
+            self.is_over = True
+            self.child.forget(self.number)
+
+    def __del__(self) -> None:
+        self.drop()
+
+
+class Verifiers(ForeignGame):
+    """Game of one agent in an environment of verifiers, `env`: its id, or `module:callable`, with settings.
+
+    The seed draws a row of the data set of the `split`, "train" or "test" (the evaluation set). The environment's own
+    rollout loop and rubric run in a process that has verifiers; an act takes the place of the model's reply. With tools
+    an act may be calls, as JSON, in <tool_call> marks, or as Python. Options besides TextGame's and the environment's:
+    max_turns (default 32), after which the rollout ends as one whose prompt is too long. Reward part "reward": the
+    rubric's weighted sum, at the end.
+    """
+
+    name = "verifiers"
+    library = "verifiers"
+    seats = ("agent",)
+    blocks = True
+    whole_acts = True
+    rivals = False
+    stakes = 0.0
+    metadata: ClassVar[dict[str, Any]] = {"name": "verifiers_v0", "render_modes": ["ansi"]}
+    reward_parts: Mapping[str, str] = {REWARD: "the rubric's weighted sum, at the end"}
+
+    def __init__(
+        self, env: str, *, split: Literal["train", "test"] = "train", max_turns: int = 32, **options: Any
+    ) -> None:
+        self.id, settings = parse_name(env)
+        self.settings = settings | {key: value for key, value in options.items() if key not in SHARED}
+        self.split = choice("split", split, "train", "test")
+        self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
+        super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
+        try:
+            _, sizes = start_process(self.id, self.settings)
+        except ChildError as error:
+            raise ValueError(f"verifiers:{one_line(self.id, 80)} cannot be loaded: {error}") from None
+        if not sizes[self.split]:
+            raise ValueError(f"verifiers:{self.id} has no rows in the split {self.split}")
+
+    def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        """Begin a rollout of a row that `rng` draws, and show its prompt."""
+        child, sizes = start_process(self.id, self.settings)
+        self.row = int(rng.integers(sizes[self.split]))
+        self.reward, self.metrics, self.stopped = 0.0, dict[str, float](), ""
+        self._prompt, self._calls = "", 0
+        self.env = Rollout(child, {"split": self.split, "row": self.row, "seed": int(rng.integers(2**32))})
+        self._read(self.env.begin())
+
+    def rules(self) -> str:
+        """Return how to act. The environment explains the task to the agent."""
+        how = " To call tools, write only the calls, as name(argument=value) or as JSON." if self._tools else ""
+        return f"{self.title}, by the rules of {self.library}.{how}"
+
+    def public(self) -> dict[str, Any]:
+        """Return `turns_left`, the number of acts before the match is cut."""
+        return {"turns_left": self.max_turns - self.turns}
+
+    def private(self, seat: str) -> dict[str, Any]:
+        """Return the environment's system prompt as `prompt`, and its `tools`, if there are such."""
+        tools = [f"{tool['name']}: {tool['description']}" for tool in self._tools]
+        signatures = [
+            f"{tool['name']}({', '.join(_parameters(tool))}): {one_line(tool['description'])}" for tool in self._tools
+        ]
+        told = {"prompt": self._prompt} if self._prompt else {}
+        return {**told, "tools": "\n".join(signatures)} if tools else told
+
+    def definitions(self, seat: str) -> list[dict[str, Any]]:
+        """Return the tools' definitions, as in OpenAI's API."""
+        return [
+            {"type": "function", "function": {key: tool[key] for key in ("name", "description", "parameters")}}
+            for tool in self._tools
+        ]
+
+    def hides_nothing(self) -> bool:
+        """Return False: answers are hidden, so search players may not look ahead."""
+        return False
+
+    def play(self, seat: str, act: str) -> str:
+        """Give the act as the model's reply. Raises IllegalAct for an empty one or for calls that cannot be read."""
+        text = harmless(act.encode("utf-8", "replace").decode("utf-8"))
+        if not text.strip():
+            raise IllegalAct("write a reply")
+        calls = [self._numbered(name, given) for name, given in read_calls(text)] if self._tools else []
+        self._read(self.env.reply({"text": "" if calls else text, "calls": calls}))
+        if not self.env.is_over and self.turns + 1 >= self.max_turns:
+            self._read(self.env.reply({"stop": True, "text": ""}))
+        if self.env.is_over:
+            self.pay(seat, REWARD, self.reward)
+            self.end("turns" if self.stopped == "prompt_too_long" else "over", "The match is over.")
+        return one_line(text, ACTION_LENGTH)
+
+    def figures(self) -> dict[str, float | bool | str]:
+        """Return the rubric's `reward`, each of its functions as `metric_…`, the `row`, and `stopped`, why it ended."""
+        metrics = {f"metric_{name}": value for name, value in self.metrics.items()}
+        told = {"row": str(self.row), "stopped": self.stopped}
+        return {**super().figures(), REWARD: self.reward, **metrics, **told}
+
+    def copied(self) -> Any:
+        """Return a rollout in which the same replies were given."""
+        return None if self.env is None else self.env.replayed()
+
+    def close(self) -> None:
+        """Let the process forget the rollout."""
+        if self.env is not None:
+            self.env.drop()
+
+    def _read(self, answer: Mapping[str, Any]) -> None:
+        """Take what the agent newly reads, and at the end what the rubric says."""
+        self._tools: list[dict[str, Any]] = [] if answer.get("done") else list(answer["tools"])
+        for message in answer["messages"]:
+            text = shortened(harmless(str(message["text"])), PROMPT_LENGTH)
+            if message["role"] == "system":
+                self._prompt = text
+            elif text and message["role"] != "assistant":
+                self.tell(text, sender=TOOL if message["role"] == "tool" else REFEREE)
+        if answer.get("done"):
+            self.reward, self.metrics = float(answer["reward"]), dict(answer["metrics"])
+            self.stopped = one_line(str(answer["stop"]))
+
+    def _numbered(self, name: str, given: Mapping[str, Any]) -> dict[str, str]:
+        self._calls += 1
+        return {"id": f"call_{self._calls}", "name": name, "arguments": json.dumps(given)}
+
+
+def _parameters(tool: Mapping[str, Any]) -> list[str]:
+    """Return a tool's parameters as text, with their types and a mark for optional ones."""
+    schema = tool["parameters"]
+    required = schema.get("required", ())
+    return [
+        f"{one_line(name, 64)}{'' if name in required else '?'}: {one_line(str(about.get('type', 'any')), 64)}"
+        for name, about in schema.get("properties", {}).items()
+    ]
+
+
+def read_calls(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the tool calls of a reply as names and arguments; [] if it is plain text.
+
+    Reads <tool_call>{"name": …, "arguments": {…}}</tool_call>, the same JSON without marks, and lines that are all
+    `name(argument=value)`. Raises IllegalAct, with the reason, for calls in marks or JSON that cannot be read.
+    """
+    marked = CALL.findall(text)
+    if marked or (text.lstrip()[:1] in "[{" and '"name"' in text):
+        parts = marked or [text]
+        try:
+            found = [call for part in parts for call in _from_json(DECODER.decode(part))]
+        except (ValueError, RecursionError) as error:
+            raise IllegalAct(f"the call cannot be read: {one_line(str(error))}") from None
+    else:
+        found = _from_lines(text)
+    if len(found) > MOST_CALLS:
+        raise IllegalAct(f"write at most {MOST_CALLS} calls")
+    return found
+
+
+def _from_json(value: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the calls of a decoded JSON object or list. Raises ValueError if it holds none."""
+    calls = []
+    for call in value if isinstance(value, list) else [value]:
+        given = call.get("arguments", call.get("parameters", {})) if isinstance(call, dict) else None
+        if not isinstance(given, dict) or not isinstance(call.get("name"), str) or is_too_deep(given):
+            raise ValueError('write {"name": …, "arguments": {…}}')
+        calls.append((call["name"][:64], given))
+    return calls
+
+
+def _from_lines(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the calls of lines in Python's form, or [] if there is any other text."""
+    calls = []
+    for line in text.strip().splitlines():
+        try:
+            node = ast.parse(line.strip(), mode="eval").body
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
+                return []
+            given = {str(keyword.arg): from_python(keyword.value) for keyword in node.keywords}
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return []
+        calls.append((node.func.id[:64], given))
+    return calls

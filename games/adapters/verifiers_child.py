@@ -1,0 +1,205 @@
+"""Child process that runs rollouts of one environment of verifiers 0.1, run by `games.adapters.verifiers`.
+
+Answers each line of JSON with one: {load, settings}, {begin, split, row, seed}, {reply, to}, {stop}, {drop}. The
+environment's own rollout loop runs; in place of a model it asks a client that waits for the next reply. Only one
+rollout advances at a time, with random numbers of its own. Imports no other module of Arena.
+"""
+
+import asyncio
+import importlib
+import json
+import os
+import random
+import resource
+import sys
+import threading
+from typing import Any
+
+MEMORY = 16 << 30
+SECONDS = 3600.0
+
+
+def plain(message: Any) -> dict[str, Any]:
+    """Return a message as its role, its text, in which other parts are placeholders, and the names of called tools."""
+    content = getattr(message, "content", "")
+    if isinstance(content, list):
+        parts = [part if isinstance(part, dict) else part.model_dump() for part in content]
+        content = "\n".join(str(part.get("text", f"[{part.get('type', 'part')}]")) for part in parts)
+    return {"role": str(message.role), "text": str(content or "")}
+
+
+class Rollout:
+    """A rollout of the environment that waits for replies."""
+
+    def __init__(self, env: Any, row: dict[str, Any], seed: int) -> None:
+        self.env, self.row, self.shown = env, row, 0
+        self.state: Any = None
+        self.tools: list[dict[str, Any]] = []
+        self.said: list[Any] = []
+        self.reply: asyncio.Future[dict[str, Any]] | None = None
+        self.changed = asyncio.Event()
+        self.random = random.Random(seed).getstate()
+        self.numpy = numpy_state(seed)
+        self.task: asyncio.Task[None] | None = None
+
+    async def advance(self, reply: dict[str, Any] | None) -> dict[str, Any]:
+        """Give a reply, or begin, and return what the agent newly reads, with rewards if the rollout has ended."""
+        random.setstate(self.random)
+        set_numpy_state(self.numpy)
+        self.changed.clear()
+        if self.task is None:
+            self.task = asyncio.create_task(self.run())
+        elif self.reply is not None:
+            self.reply.set_result(reply or {})
+        waiting = asyncio.create_task(self.changed.wait())
+        await asyncio.wait({waiting, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        self.random, self.numpy = random.getstate(), numpy_state(None)
+        if self.task.done():
+            self.task.result()
+            return self.ending()
+        news = self.said[self.shown :]
+        self.shown = len(self.said) + 1  # the next reply is the agent's own
+        return {"messages": [plain(message) for message in news], "tools": self.tools}
+
+    async def run(self) -> None:
+        """Run the environment's rollout and its rubric."""
+        env, rubric = self.env, self.env.rubric
+        state = self.state = await env.rollout(self.row, bridge(self), "arena", {})
+        if state.get("error") is not None:
+            raise RuntimeError(f"{type(state['error']).__name__}: {state['error']}")
+        if env.requires_group_rollouts:
+            await rubric.score_group([state])
+        else:
+            await rubric.score_rollout(state)
+        await rubric.cleanup(state)
+
+    def ending(self) -> dict[str, Any]:
+        """Return reward, metrics, why it ended, and the messages after the last reply."""
+        state = self.state
+        whole = [*state["prompt"], *(state.get("completion") or [])]
+        metrics = {str(name): float(value) for name, value in (state.get("metrics") or {}).items()}
+        return {
+            "messages": [plain(message) for message in whole[self.shown :]],
+            "done": True,
+            "reward": float(state.get("reward") or 0.0),
+            "metrics": metrics,
+            "stop": str(state.get("stop_condition") or "over"),
+        }
+
+    async def wait_for_reply(self, prompt: list[Any], tools: list[Any] | None) -> dict[str, Any]:
+        """Wait for the reply to a prompt of the environment."""
+        if len(prompt) < self.shown or prompt[: len(self.said)] != self.said:
+            self.shown = 0  # the environment rewrote the conversation
+        self.said, self.tools = list(prompt), [tool.model_dump(exclude_none=True) for tool in tools or ()]
+        self.reply = asyncio.get_running_loop().create_future()
+        self.changed.set()
+        return await self.reply
+
+
+def numpy_state(seed: int | None) -> Any:
+    """Return the state of numpy's global generator, or that of a seed; None if numpy is not loaded."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return None
+    return numpy.random.get_state() if seed is None else numpy.random.RandomState(seed).get_state()
+
+
+def set_numpy_state(state: Any) -> None:
+    """Set numpy's global generator, if there is a state."""
+    if state is not None:
+        sys.modules["numpy"].random.set_state(state)
+
+
+def bridge(rollout: Rollout) -> Any:
+    """Return a client of verifiers that takes the rollout's replies."""
+    clients, types = importlib.import_module("verifiers.clients"), importlib.import_module("verifiers.types")
+    vf = importlib.import_module("verifiers")
+
+    async def get_response(self: Any, prompt: Any, model: str, *_: Any, tools: Any = None, **__: Any) -> Any:
+        reply = await rollout.wait_for_reply(prompt, tools)
+        if reply.get("stop"):
+            raise vf.OverlongPromptError("Arena's limit of turns")
+        calls = [types.ToolCall(**call) for call in reply.get("calls", ())] or None
+        message = types.ResponseMessage(
+            content=reply["text"], tool_calls=calls, finish_reason="tool_calls" if calls else "stop", is_truncated=False
+        )
+        return types.Response(id="arena", created=0, model=model, usage=None, message=message)
+
+    methods: dict[str, Any] = dict.fromkeys(clients.Client.__abstractmethods__)
+    return type("Bridge", (clients.Client,), {**methods, "get_response": get_response})(None)
+
+
+def load(name: str, settings: dict[str, Any]) -> Any:
+    """Return the environment of an id, made by its `load_environment`, or of `module:callable`."""
+    vf = importlib.import_module("verifiers")
+    if not hasattr(vf, "load_environment") or not hasattr(vf, "MultiTurnEnv"):
+        raise RuntimeError("verifiers 0.2 and later have no MultiTurnEnv: pip install 'verifiers<0.2'")
+    module, colon, member = name.partition(":")
+    env = (
+        getattr(importlib.import_module(module), member)(**settings) if colon else vf.load_environment(name, **settings)
+    )
+    if not isinstance(env, vf.MultiTurnEnv):
+        raise RuntimeError(f"{name} is no MultiTurnEnv but a {type(env).__name__}")
+    return env
+
+
+class Server:
+    """Request handler: the environment, its rows by split, and the rollouts by number."""
+
+    def __init__(self) -> None:
+        self.env: Any = None
+        self.rows: dict[str, Any] = {}
+        self.rollouts: dict[int, Rollout] = {}
+
+    async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request."""
+        for number in request.get("drop", ()):
+            dropped = self.rollouts.pop(number, None)
+            if dropped is not None and dropped.task is not None:
+                dropped.task.cancel()
+        if "load" in request:
+            self.env = load(request["load"], request["settings"])
+            self.rows = {"train": self.env.get_dataset(), "test": self.env.get_eval_dataset()}
+            return {split: len(rows) for split, rows in self.rows.items()}
+        number = request["rollout"]
+        if "row" in request:
+            row = self.rows[request["split"]][request["row"]]
+            self.rollouts[number] = Rollout(self.env, row, request["seed"])
+        answer = await self.rollouts[number].advance(request.get("reply"))
+        if answer.get("done"):
+            del self.rollouts[number]
+        return answer
+
+
+async def serve(out: Any) -> None:
+    """Answer the lines of standard input until it ends, which ends the process."""
+    loop, requests, server = asyncio.get_running_loop(), asyncio.Queue[str](), Server()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            loop.call_soon_threadsafe(requests.put_nowait, line)
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        try:
+            answer = await server.answer(json.loads(await requests.get()))
+        except Exception as error:  # noqa: BLE001 environments of others fail in any way
+            cause = error.__cause__ or error
+            answer = {"error": f"{type(cause).__name__}: {cause}"}
+        print(json.dumps(answer), file=out, flush=True)
+
+
+def main() -> None:
+    """Serve requests, and discard what environments print."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    out = os.fdopen(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    asyncio.run(serve(out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Screened deals: practised are those that a baseline's run solved sometimes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config.seating import set_tables
+from arena.errors import ConfigError, StoreError
+from arena.play.parts.screened import Screened
+from arena.play.plans import iteration_plans
+from tests.factories.labs import experiment, finished, started_warm
+from tests.factories.rollout_parts import make_part, planned_by
+
+OUTCOMES = {11: [0, 0, 0, 0], 22: [1, 0, 0, 0], 33: [1, 1, 0, 1], 44: [1, 1, 1, 1]}
+
+
+def screened(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Screened:
+    rows = [("negotiation", seed, bool(each)) for seed, given in OUTCOMES.items() for each in given]
+    monkeypatch.setattr(Screened, "_matches", lambda self: iter(rows))
+    part: Screened = make_part("screened", log="somewhere", **settings)
+    return part
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [({}, [22, 33, 44]), ({"most": 0.75}, [22, 33]), ({"least": 0.25, "most": 0.9}, [33]), ({"least": 0.8}, [44])],
+)
+def test_bounds_keep_what_is_solved_sometimes(
+    settings: dict[str, float], kept: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert screened(monkeypatch, **settings).seeds == {"negotiation": kept}
+
+
+def test_each_pass_plays_every_kept_deal_once_and_no_match_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = experiment("play={matches: 8, group: 4}", "iterations=3")
+    part, seeds, seen = screened(monkeypatch, most=0.75), list[int](), set[Any]()
+    for k in (1, 2, 3):
+        plans = planned_by(part, iteration_plans(setting.play, 0, k, set_tables(setting), {}, None), k)
+        groups = [plans[:4], plans[4:]]
+        assert len(plans) == 8 and all(len({plan.seed for plan in group}) == 1 for group in groups)
+        seeds += [group[0].seed for group in groups]
+        seen |= {(plan.seed, plan.draws) for plan in plans}
+    assert [sorted(seeds[i : i + 2]) for i in (0, 2, 4)] == [[22, 33]] * 3 and len(seen) == 24
+
+
+def test_no_deal_within_the_bounds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StoreError, match="none of its 4 deals"):
+        _ = screened(monkeypatch, least=0.3, most=0.5).seeds
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("play={parts: [{screened: {log: a, least: 0.5, most: 0.5}}]}", "raise most"),
+        ("play={pool: 8, parts: [{screened: {log: a}}]}", "leave out play.pool"),
+    ],
+)
+def test_what_cannot_screen_is_refused(setting: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        experiment(setting)
+
+
+@pytest.mark.slow
+def test_a_baseline_s_log_is_read(warm: str, tmp_path: Path) -> None:
+    setting = started_warm(warm, "play={matches: 8, group: 4, pool: 2}", "iterations=1", "credit.estimator=zero")
+    finished(tmp_path / "baseline", setting)
+    part: Screened = make_part("screened", log=str(tmp_path / "baseline"), above=-1e9)
+    assert len(part.seeds["negotiation"]) == 2, "every match pays more than that"

@@ -1,0 +1,262 @@
+"""verifiers: environments of others in a process apart, tools, rubrics, replays, and processes that die or hang."""
+
+import functools
+import importlib.util
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import games
+from arena.config.own_files import _modules
+from games.adapters import child as children
+from games.adapters import verifiers as adapter
+from games.adapters.loading import forget, refuse
+from games.adapters.modules import run_apart
+from games.adapters.verifiers import Verifiers, read_calls
+from games.base import IllegalAct
+from games.conformance.kit import check
+
+has_verifiers = bool(os.environ.get(adapter.PYTHON)) or importlib.util.find_spec("verifiers") is not None
+needs_verifiers = pytest.mark.skipif(not has_verifiers, reason=f"set {adapter.PYTHON} to a Python that has verifiers")
+LEGS = "verifiers:verifiers.envs.integrations.reasoninggym_env:ReasoningGymEnv"
+SHOP = '''
+import os
+import random
+import time
+
+import verifiers as vf
+from datasets import Dataset
+
+
+def price(item: str) -> str:
+    """Price of an item.
+
+    Args:
+        item: what to buy.
+    """
+    if item == "bomb":
+        os._exit(3)
+    if item == "sleep":
+        time.sleep(60)
+    return f"{item} costs {random.randint(2, 9)}"
+
+
+def right(completion, answer):
+    return float(answer in str(completion[-1].content))
+
+
+def load_environment(rows=4):
+    table = [{"question": f"What do {n} apples cost? {'Say' if n else 'Tell'}.", "answer": "7"} for n in range(rows)]
+    rubric = vf.Rubric(funcs=[right], weights=[1.0])
+    rows = Dataset.from_list(table)
+    return vf.ToolEnv(tools=[price], max_turns=4, rubric=rubric, dataset=rows, system_prompt="Shop.")
+
+
+class Guess(vf.MultiTurnEnv):
+    async def env_response(self, messages, state, **kwargs):
+        if "7" in str(messages[-1].content):
+            state["final_env_response"] = [vf.UserMessage(content="Right!")]
+            return state["final_env_response"]
+        return [vf.UserMessage(content="No.")]
+
+
+def guess():
+    return Guess(rubric=vf.Rubric(funcs=[right]), dataset=Dataset.from_list([{"question": "Guess.", "answer": "7"}]))
+'''
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Folder with an environment's module, where the child finds it."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "apple_shop.py").write_text(SHOP, "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{children.ROOT}{os.pathsep}{folder}")
+        yield folder
+    adapter._CHILDREN.clear()
+
+
+def started(name: str = "verifiers:apple-shop", seed: int = 0, **options: Any) -> Verifiers:
+    game = games.make(name, **options)
+    assert isinstance(game, Verifiers)
+    game.reset(seed=seed)
+    return game
+
+
+@needs_verifiers
+def test_environments_of_verifiers_keep_our_promises(shop: Path) -> None:
+    for name in ("verifiers:apple-shop", "verifiers:apple_shop:guess"):
+        findings = check(functools.partial(games.make, name, max_turns=5), seeds=2, acts=60)
+        assert {finding.name for finding in findings if finding.ok is False} == set(), findings
+        assert {finding.name for finding in findings if finding.ok is None} <= {"secrets"}, findings
+
+
+@needs_verifiers
+def test_tools_answer_and_the_rubric_pays(shop: Path) -> None:
+    game = started()
+    assert game.private("agent") == {"prompt": "Shop.", "tools": "price(item: string): Price of an item."}
+    assert game.definitions("agent")[0]["function"]["name"] == "price"
+    assert game.messages("agent")[0].text.startswith("What do ")
+    game.step('<tool_call>{"name": "price", "arguments": {"item": "apple"}}</tool_call>')
+    (answer,) = game.messages("agent")
+    assert answer.sender == "tool" and answer.text.startswith("apple costs ")
+    game.step("price(item='pear')\nprice(item='fig')")
+    assert [message.text.split()[0] for message in game.messages("agent")] == ["pear", "fig"]
+    game.step('{"name": "price", "arguments": ["apple"]}')
+    assert game.infos["agent"]["valid"] is False and not game.ended
+    game.step("It costs 7.")
+    report = game.report()
+    assert report["ended"] == "over" and report["reward"] == 1.0 and report["metric_price_calls"] == 3.0
+    assert game._totals["agent"] == {"reward": 1.0, "illegal": -1.0} and report["stopped"] == "no_tools_called"
+
+
+@needs_verifiers
+def test_the_seed_decides_the_row_and_the_chance_of_tools_also_between_other_matches(shop: Path) -> None:
+    call = "price(item='apple')"
+    told = []
+    for _ in range(2):
+        game, other = started(seed=3), started(seed=4)
+        lines: list[object] = [game.row]
+        for _ in range(2):
+            other.step(call)
+            game.step(call)
+            lines.append(game.messages("agent")[-1].text)
+        told.append(lines)
+    assert told[0] == told[1] and len({started(seed=seed).row for seed in range(12)}) > 1
+
+
+@needs_verifiers
+def test_a_clone_replays_and_goes_on_alone(shop: Path) -> None:
+    game = started(seed=5)
+    game.step("price(item='apple')")
+    twin = game.clone()
+    for each in (game, twin):
+        each.step("price(item='pear')")
+    assert game.messages("agent") == twin.messages("agent")
+    twin.step("7")
+    assert twin.ended and not game.ended and game.clone().clone().env.replies == game.env.replies
+
+
+@needs_verifiers
+def test_a_limit_of_turns_ends_the_rollout_and_the_rubric_still_pays(shop: Path) -> None:
+    game = started("verifiers:apple_shop:guess", max_turns=2)
+    game.step("5")
+    assert game.messages("agent")[-1].text == "No."
+    game.step("6")
+    assert game.ended == "turns" and game.report()["stopped"] == "prompt_too_long" and game.payoffs() == {"agent": 0.0}
+    game = started("verifiers:apple_shop:guess")
+    game.step("7")
+    assert game.ended == "over" and game.messages("agent")[0].text == "Right!"
+
+
+@needs_verifiers
+@pytest.mark.parametrize(("item", "told"), [("bomb", "has ended"), ("sleep", "no answer in time")])
+def test_a_process_that_dies_or_hangs_fails_the_match_and_the_next_has_a_new_one(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, item: str, told: str
+) -> None:
+    game = started()
+    pid = game.env.child.pid
+    monkeypatch.setattr(adapter, "STEP_SECONDS", 0.5)
+    with pytest.raises(RuntimeError, match=told):
+        game.step(f"price(item='{item}')")
+    with pytest.raises(OSError):
+        os.kill(pid, 0)
+    monkeypatch.setattr(adapter, "STEP_SECONDS", 60.0)
+    assert started().env.child.pid != pid
+
+
+@needs_verifiers
+def test_killing_the_process_from_outside_is_told(shop: Path) -> None:
+    game = started()
+    os.kill(game.env.child.pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="has ended"):
+        game.step("hello")
+
+
+@needs_verifiers
+@pytest.mark.slow
+def test_an_environment_of_the_package_plays_unchanged() -> None:
+    game = started(LEGS, gym="leg_counting", num_train_examples=20, num_eval_examples=5, seed=1)
+    assert "how many legs" in game.messages("agent")[0].text and "<answer>" in game.private("agent")["prompt"]
+    twin = game.clone()
+    game.step("<answer>1</answer>")
+    assert game.reward < 1 and game.report()["metric_format_reward_func"] == 1.0
+    from reasoning_gym import create_dataset
+
+    answer = create_dataset("leg_counting", size=25, seed=0)[twin.row]["answer"]
+    twin.step(f"I count.\n<answer>{answer}</answer>")
+    assert twin.payoffs() == {"agent": 1.0}
+
+
+@needs_verifiers
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("verifiers:nothing_there", {}, "cannot be loaded: ModuleNotFoundError: No module named 'nothing_there'"),
+        ("verifiers:apple_shop:nobody", {}, "has no attribute 'nobody'"),
+        ("verifiers:apple-shop(colour=red)", {}, "unexpected keyword argument 'colour'"),
+        ("verifiers:apple-shop", {"max_turns": 0}, "max_turns must be"),
+        ("verifiers:a b", {}, "write verifiers:ID"),
+    ],
+)
+def test_what_cannot_be_had_is_told_in_a_line(shop: Path, name: str, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        games.make(name, **options)
+    assert told in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_without_verifiers_a_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(adapter.PYTHON, raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "pip install 'verifiers<0.2'" in (games.complaint("verifiers:wordle") or "")
+    monkeypatch.setenv(adapter.PYTHON, "/nowhere/python")
+    assert "names no file" in (games.complaint("verifiers:wordle") or "")
+
+
+def test_a_module_that_is_refused_is_not_run() -> None:
+    assert run_apart("verifiers:prime/apple-shop(rows=3)") == "apple_shop"
+    assert run_apart("verifiers:package.part:Name") == "package.part"
+    assert "apple_shop" in _modules([{"name": "verifiers: apple-shop(rows=3)"}])
+    refuse("apple_shop", "read it first")
+    try:
+        for name in (
+            "verifiers:apple-shop",
+            "verifiers: apple_shop",
+            "verifiers:a/apple-shop",
+            "verifiers:apple_shop:guess",
+        ):
+            assert "read it first" in (games.complaint(name) or "")
+    finally:
+        forget()
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("The answer is 7.", []),
+        ("price", []),
+        ("price(item='x') please", []),
+        ("price(item='x', n=-2)", [("price", {"item": "x", "n": -2})]),
+        ('{"name": "a", "parameters": {"b": [1]}}', [("a", {"b": [1]})]),
+        ('[{"name": "a", "arguments": {}}, {"name": "b"}]', [("a", {}), ("b", {})]),
+        ('I look.\n<tool_call>\n{"name": "a", "arguments": {"b": null}}', [("a", {"b": None})]),
+        ("a(*b)", []),
+        ("a(__import__('os'))", []),
+    ],
+)
+def test_calls_are_read_in_three_forms(text: str, calls: list[Any]) -> None:
+    assert read_calls(text) == calls
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<tool_call>price(7)</tool_call>", '{"name": "a", "arguments": 3}', '{"name": 3}', '[{"name": "a"}, 1]',
+     "<tool_call>" + "[" * 5000, '{"name": "a", "arguments": ' + '{"a":' * 40 + "1" + "}" * 41,
+     "\n".join(["a(b=1)"] * 9)],
+)  # fmt: skip
+def test_calls_that_cannot_be_read_are_illegal(text: str) -> None:
+    with pytest.raises(IllegalAct):
+        read_calls(text)
