@@ -198,12 +198,11 @@ async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIt
         return
     from arena.scale.cluster import placed
     from arena.scale.engines import ScaledEngine
+    from arena.scale.ranks import Ranks
+    from arena.scale.trainer import ScaledTrainer
     from arena.scale.worker import START
 
     async with placed(experiment.scale, note) as cluster:
-        from arena.scale.ranks import Ranks  # after `placed`, because importing Ray reads settings that it makes
-        from arena.scale.trainer import ScaledTrainer
-
         stepping_there = await _slow_steps(cluster)
         each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
         ranks = await Ranks.start(each, experiment.scale.deadline, START)

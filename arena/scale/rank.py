@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import ray
 import torch
 
 from agents.adapter import low_rank_layers
@@ -85,14 +84,14 @@ class Rank:
 
     def place(self) -> Place:
         """Return the node, address, process id and GPU of this rank. This is the first call to each rank."""
+        import ray
+
         node, address = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
         return Place(node, address, os.getpid(), gpu_of_this_process())
 
-    @ray.method(concurrency_group="signs")  # type: ignore[untyped-decorator]
     def ping(self) -> None:
         """Return at once, even during an update, to show that the process is alive."""
 
-    @ray.method(concurrency_group="signs")  # type: ignore[untyped-decorator]
     def meet(self, address: str) -> int:
         """Return the port on this address at which engines meet rank 0 for a broadcast."""
         if address not in self._meetings:

@@ -13,9 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-import ray
-from ray.exceptions import RayError, RayTaskError
-
 from arena.errors import DivergedError, GateError, RanksLost
 from arena.scale.rank import Place, Rank
 
@@ -42,6 +39,10 @@ class Ranks:
         `timeout`, in seconds, is the maximum time that a rank waits for others in a collective operation. Raises
         RanksLost if a rank has not started after `start_timeout` seconds.
         """
+        import ray
+
+        for method in Rank.ping, Rank.meet:  # they are answered during an update, too
+            ray.method(concurrency_group="signs")(method)
         made = ray.remote(concurrency_groups={"signs": 1})(Rank)
         actors = [made.options(max_restarts=0, **given).remote() for given in options]
         ranks = cls(actors, [], start_timeout)
@@ -108,6 +109,8 @@ class Ranks:
 
     def _reason(self, errors: Mapping[int, BaseException], label: str) -> BaseException:
         """Return the cause of a failure: first a rank's death, then a rank's own error, then silent ranks."""
+        from ray.exceptions import RayError
+
         for rank, error in errors.items():
             if isinstance(error, RayError):
                 return RanksLost(f"{label}: rank {rank} of {len(self)} died ({_first_line(error)})")
@@ -123,6 +126,8 @@ class Ranks:
 
     async def meet(self, address: str) -> int:
         """Return the port on this address at which rank 0 meets engines. Answers during an update, too."""
+        from ray.exceptions import RayError
+
         if self.lost:
             raise self.lost
         try:
@@ -132,6 +137,8 @@ class Ranks:
 
     def kill(self) -> None:
         """Kill all ranks at once, even stopped processes. Later calls raise RanksLost."""
+        import ray
+
         self.lost = self.lost or RanksLost("the ranks have been ended")
         for actor in self.actors:
             with suppress(Exception):  # it may be gone, or Ray may be
@@ -148,6 +155,8 @@ class Ranks:
 
 
 async def _answer(call: Any) -> Any:
+    from ray.exceptions import RayTaskError
+
     try:
         return await call
     except RayTaskError as error:

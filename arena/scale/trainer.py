@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
 
 from agents.policy import Policy
 from agents.scoring import StreamScores
@@ -48,6 +47,8 @@ class ScaledTrainer:
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Run a plan on all ranks and return metrics over all of them. Calls `stepped` once per step, at the end."""
+        import ray
+
         self._changes += 1
         parts = await asyncio.to_thread(lambda: [ray.put(pack(plan.for_rank(k))) for k in range(len(self._ranks))])
         given = [(self.name, part) for part in parts]
@@ -75,6 +76,8 @@ class ScaledTrainer:
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
         """Restore the optimiser from a checkpoint folder, which any number of ranks may have written, and the state."""
+        import ray
+
         path = folder / "optimizer.safetensors"
         layout, begin = Layout.in_file(path)
         self._state, *_ = await self._ask("loading", "resume", dict(state))
