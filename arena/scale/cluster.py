@@ -157,10 +157,23 @@ def connected(address: str | None, cpus: float) -> Iterator[None]:
     line, if it fails.
     """
     check_installed()
-    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
-        raise ConfigError("scale: this process uses Ray already: end that first (ray.shutdown()), or run in a new one")
+    if "ray" in sys.modules:
+        _check_imported(address)
     with _joined(address) if address else _started(cpus):
         yield
+
+
+def _check_imported(address: str | None) -> None:
+    """Raise ConfigError if Ray, which this process has imported, is in use, or read its settings before we made them."""
+    import ray
+
+    if ray.is_initialized():
+        raise ConfigError("scale: this process uses Ray already: end that first (ray.shutdown()), or run in a new one")
+    if address is None and ray._private.ray_constants.ENABLE_RAY_CLUSTER:  # read when it is imported
+        raise ConfigError(
+            "scale: this process imported Ray before Arena could make its settings, so Ray cannot be started here: "
+            "run in a process that does not import it first, or join a cluster with scale.address"
+        )
 
 
 @contextmanager
