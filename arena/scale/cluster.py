@@ -164,7 +164,7 @@ def connected(address: str | None, cpus: float) -> Iterator[None]:
 
 
 def _check_imported(address: str | None) -> None:
-    """Raise ConfigError if Ray, which this process has imported, is in use, or read its settings before we made them."""
+    """Raise ConfigError if Ray, which is imported already, is in use, or read its settings before we made them."""
     import ray
 
     if ray.is_initialized():
