@@ -68,7 +68,8 @@ class Broadcasts:
 
         async def prepare(place: Place) -> Layout:
             await place.idle()
-            layout: Layout = await place.ask("prepare", policy, incoming, what=f"preparing for {policy}")
+            own = incoming._replace(folder=await place.local(incoming.folder))
+            layout: Layout = await place.ask("prepare", policy, own, what=f"preparing for {policy}")
             return layout
 
         layouts, failed = await _each(places, prepare)

@@ -39,7 +39,8 @@ class ScaledEngine:
         self.capabilities, self.max_context = spec.capabilities, spec.max_context
         self._broadcasts = Broadcasts(cluster.spec.patience, cluster.spec.deadline, cluster.watchdog.note)
         count = cluster.spec.engines
-        self._places = [Place(index=index, make=self._worker, fetch=self._fetch) for index in range(count)]
+        send = cluster.shipping.to
+        self._places = [Place(index=i, make=self._worker, fetch=self._fetch, send=send) for i in range(count)]
         self._published: dict[str, Shipment] = {}
         self._matches: dict[str, Place] = {}
         """Engine of each match in progress."""

@@ -4,7 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents.engines.base import Completion, Request
@@ -36,6 +37,8 @@ class Place:
     make: Callable[["Place"], Worker]
     fetch: Callable[[str, Shipment, "Place"], Awaitable[None]]
     """Broadcast a version of a policy from the ranks to this engine. Raises WorkerDied or WeightsGone."""
+    send: Callable[[str, Path], Awaitable[Path]]
+    """(node, folder of the driver) -> the folder on that node, where it is sent if it is missing."""
     worker: Worker | None = None
     ready: bool = False
     """True if requests may be sent."""
@@ -96,8 +99,18 @@ class Place:
                     with suppress(WeightsGone):  # then it is no longer due
                         await self.fetch(policy, shipment, self)
                 else:
-                    await self.ask("publish", policy, *shipment, what=f"publish of {policy}")
+                    weights = replace(shipment.weights, folder=await self.local(shipment.weights.folder))
+                    await self.ask("publish", policy, shipment.version, weights, what=f"publish of {policy}")
                     self.has[policy] = shipment
+
+    async def local(self, folder: Path) -> Path:
+        """Return the path, on the engine's node, of a model folder of the driver. Raises WorkerDied."""
+        assert self.worker is not None and self.whereabouts is not None
+        try:
+            return await self.send(self.whereabouts.node, folder)
+        except WorkerDied as error:
+            self.worker.kill()
+            raise WorkerDied(f"{self.name} died: {error}") from None
 
     def serves(self, policy: str) -> bool:
         """Return True if requests for this policy may be sent now."""

@@ -15,6 +15,8 @@ from typing import Any, Self
 
 from arena.errors import DivergedError, GateError, RanksLost
 from arena.scale.rank import Place, Rank
+from arena.scale.shipping import Shipping
+from arena.scale.worker import WorkerDied
 
 GRACE = 3.0
 """Seconds to wait, after a rank's failure, for Ray's report of another rank's death, which would be the cause."""
@@ -27,6 +29,7 @@ class Ranks:
         self.actors, self.places, self.timeout = actors, places, timeout
         self.lost: RanksLost | None = None
         """Why the group has ended; None while it works."""
+        self._shipping = Shipping()
         self._asking = threading.Lock()
         """Held while calls are sent, because all ranks must get them in the same order."""
 
@@ -123,6 +126,16 @@ class Ranks:
             return RanksLost(f"{label}: {ranks} did not answer for {self.timeout:g} s")
         rank, error = next(iter(errors.items()))
         return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({_first_line(error)})")
+
+    async def local(self, label: str, folder: Path) -> list[Path]:
+        """Return each rank's path of a model folder of the driver, which is sent to nodes that lack it."""
+        try:
+            nodes = {place.node: await self._shipping.to(place.node, folder) for place in self.places}
+        except WorkerDied as error:
+            self.lost = RanksLost(f"{label}: {error}")
+            self.kill()
+            raise self.lost from None
+        return [nodes[place.node] for place in self.places]
 
     async def meet(self, address: str) -> int:
         """Return the port on this address at which rank 0 meets engines. Answers during an update, too."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,18 @@ class ScaledTrainer:
         self._changes = 0
         """Number of changes of the weights so far, begun or done."""
         policy.model = policy.base = None
-        self._form: Form = asyncio.run(ranks.ask(f"policy '{policy.name}', loading", "add", self._learner))[0]
+        self._form = asyncio.run(self._load())
         self._planner = Planner(policy.name, rule, self._form.costs)
+
+    async def _load(self) -> Form:
+        """Let every rank load the policy, from folders on its node."""
+        purpose, origin = f"policy '{self.name}', loading", self._learner.origin
+        paths = {path: await self._ranks.local(purpose, path) for path in {origin.source, origin.folder}}
+        each = zip(paths[origin.source], paths[origin.folder], strict=True)
+        origins = [replace(origin, source=source, folder=folder) for source, folder in each]
+        forms = await self._ranks.ask_each(purpose, "add", [(self._learner._replace(origin=one),) for one in origins])
+        form: Form = forms[0]
+        return form
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
         """Return the plan of an update on these samples, divided among all ranks."""
