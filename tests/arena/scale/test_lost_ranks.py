@@ -105,7 +105,7 @@ def test_an_error_of_one_rank_is_the_error_and_ends_the_group(two: Ranks) -> Non
     with pytest.raises(IndexError):
         asyncio.run(trainer.update(replace(plan, samples={**plan.samples, number: broken})))
     with pytest.raises(RanksLost, match="policy 'p', iteration 1, update"):
-        asyncio.run(trainer.weights())
+        asyncio.run(trainer.save())
     assert all(gone(place.pid) for place in two.places)
 
 
