@@ -10,7 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import arena
 from agents.model_config import first_line
 from agents.weights import home
 from arena.errors import ConfigError
@@ -72,7 +71,7 @@ def inspected() -> tuple[dict[str, str], str, str]:
 
 def _code() -> str:
     """Return the beginning of the hash of all modules of Arena's packages."""
-    root, found = Path(arena.__file__).parents[1], sha256()
+    root, found = Path(__file__).parents[2], sha256()
     for path in sorted(path for package in ARENA for path in (root / package).rglob("*.py")):
         found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return found.hexdigest()[:8]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.arena.scale.command_runs import LIMIT, Scaled, done, finished
 from tests.arena.scale.nodes import Nodes, can_hide
-from tests.arena.scale.test_run import LIMIT, Scaled, done, finished
 from tests.factories.commands import NO_IMITATION, TINY
 
 pytest.importorskip("ray")
