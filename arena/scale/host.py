@@ -184,8 +184,9 @@ class EngineHost:
         return scored, self._engine.figures()
 
     async def release(self, policy: str) -> None:
-        """Free what the policy's next version rebuilds."""
+        """Free what the policy's next version rebuilds, also for a rank on the same card."""
         await self._engine.release(policy)
+        await compute(torch.cuda.empty_cache)
 
     async def retire(self, policy: str) -> None:
         """Remove the policy and its module."""

@@ -103,13 +103,16 @@ class Rank:
         self._listener = socket.create_server((address, 0), family=_family(address))
         return int(self._listener.getsockname()[1])
 
-    def join(self, number: int, count: int, address: str, port: int, timeout: float, threads: int) -> None:
+    def join(
+        self, number: int, count: int, address: str, port: int, timeout: float, threads: int, shares: bool
+    ) -> None:
         """Join the process group as rank `number` of `count`, and return when all ranks have joined.
 
-        `timeout` is the maximum seconds of a collective operation; `threads` is torch's number of threads.
+        `timeout` is the maximum seconds of a collective operation; `threads` is torch's number of threads; `shares`
+        says that ranks share a GPU.
         """
         torch.set_num_threads(threads)
-        join_ranks(number, count, address, self._listener or port, timedelta(seconds=timeout))
+        join_ranks(number, count, address, self._listener or port, timedelta(seconds=timeout), shares)
 
     def add(self, learner: Learner) -> Form:
         """Load a policy, store its trainer and return its form."""
@@ -137,6 +140,7 @@ class Rank:
         """Run this rank's part of an update's plan; return metrics over all ranks and the trainer's new state."""
         trainer = self._trainers[policy]
         metrics = trainer.carry_out(unpack(parcel))
+        torch.cuda.empty_cache()  # an engine on the same card may need it
         return metrics, trainer.state()
 
     def score(

@@ -55,7 +55,9 @@ class Ranks:
             alone = len({place.node for place in ranks.places}) == 1
             address = "127.0.0.1" if alone else ranks.places[0].address
             port = await actors[0].listen.remote(address)
-            each = [(k, len(actors), address, port, timeout, own) for k, own in enumerate(threads)]
+            gpus = [place.gpu for place in ranks.places if place.gpu]
+            shares = len({*gpus}) < len(gpus)
+            each = [(k, len(actors), address, port, timeout, own, shares) for k, own in enumerate(threads)]
             await ranks.ask_each("meeting", "join", each, first=start_timeout)
         except BaseException:
             ranks.kill()

@@ -170,3 +170,16 @@ def test_an_adapter_that_does_not_arrive_leaves_the_old_one() -> None:
         assert await replies(host) == before
 
     hosted(work)
+
+
+def test_an_engine_makes_room_on_its_card_before_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the engine has freed is returned by torch, too: a rank on the same card is another process."""
+    host, done = EngineHost(EngineSpec(), Precision.FP32, 1, 1), list[str]()
+
+    async def release(policy: str) -> None:
+        done.append(f"released {policy}")
+
+    monkeypatch.setattr(host._engine, "release", release)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("returned"))
+    wait(host.release("p"))
+    assert done == ["released p", "returned"]
