@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,20 @@ def half(model: Any, packed: bool = True, moves: bool = False) -> Any:
                     sources[halved.get_submodule(name)] = layer
     _stack_siblings(halved, sources)
     return halved
+
+
+def halve_linears(model: Any) -> Any:
+    """Convert a frozen model's linear layers to bfloat16 in place and return it, for `half` to share or pack them.
+
+    Matrices that other layers share, such as an embedding's, stay as they are.
+    """
+    uses = Counter(id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False))
+    for layer in model.modules():
+        if type(layer) is torch.nn.Linear:
+            for parameter in layer.parameters(recurse=False):
+                if uses[id(parameter)] == 1:
+                    parameter.data = parameter.data.bfloat16()
+    return model
 
 
 def refresh(halved: Any, model: Any) -> None:

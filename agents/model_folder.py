@@ -196,6 +196,16 @@ def _check_safetensors(path: Path) -> None:
         raise WeightsError(f"{path} is torn or no safetensors file ({reason}): fetch it again") from error
 
 
+def save_settings(model: Any, folder: Path) -> None:
+    """Write what `save_pretrained` writes besides the weights: config.json, and how to generate if the model says."""
+    model.config.architectures = [type(model).__name__]
+    model.config.dtype = str(model.dtype).removeprefix("torch.")
+    with quietly():
+        model.config.save_pretrained(folder)
+        if model.can_generate():
+            model.generation_config.save_pretrained(folder)
+
+
 @contextmanager
 def as_weights_error(path: Path) -> Iterator[None]:
     """Convert any exception raised in the block into a one-line WeightsError that names `path`."""

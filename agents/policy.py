@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
@@ -47,6 +46,53 @@ class NewAdapter(NamedTuple):
     """Name of the base."""
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a trained policy's weights come from: what any process needs to load them."""
+
+    source: Path
+    """Folder of the initial weights."""
+    folder: Path
+    """Folder of the present weights, such as a checkpoint's."""
+    adapter: NewAdapter | None
+    """Adapter to create unless the folder has it."""
+    precision: Precision
+    frozen: bool
+    """True to exclude the vision tower from training."""
+
+    @property
+    def is_adapter(self) -> bool:
+        """Whether an adapter is trained, not a full model."""
+        return self.adapter is not None or is_adapter(self.source)
+
+    @property
+    def base_name(self) -> str:
+        """Name of an adapter's base, as in the adapter's folder."""
+        return self.adapter.base if self.adapter else read_adapter(self.source).base
+
+    def load(self, bases: Callable[[Path], Any]) -> tuple[Any, OnBase | None]:
+        """Load the model to train onto the device and, for an adapter, its base by `bases`.
+
+        Raises WeightsError for invalid weights.
+        """
+        if not self.is_adapter:
+            model = load_module(self.folder, bf16_weights=self.precision.bf16_weights)
+            if self.frozen:
+                freeze_tower(model)
+            return model, None
+        from agents.adapter import adapted, load_adapter
+        from agents.weights import base_folder
+
+        on = base_folder(self.source)
+        base = bases(on)
+        if is_adapter(self.folder):
+            model = load_adapter(base, self.folder)
+        else:
+            assert self.adapter is not None
+            model = adapted(base, self.adapter.spec, self.adapter.seed)
+        return model, OnBase(model, base, on, self.base_name)
+
+
 class Bases:
     """Cache of adapters' base models, called with a folder. Each is loaded once, frozen, in the run's precision."""
 
@@ -82,6 +128,10 @@ class Policy:
     sight: Sight = WHOLE
     base: OnBase | None = None
     """Base of a trained adapter."""
+    origin: Origin | None = None
+    """Origin of the trained weights; None for a frozen policy."""
+    bases: Callable[[Path], Any] | None = None
+    """Loads the base of an adapter."""
 
     @staticmethod
     def load(
@@ -100,8 +150,24 @@ class Policy:
         it. `bases` loads its base; `precision` sets the dtype of full weights; `sight` are the settings of its vision.
         Raises WeightsError or ChatError.
         """
+        policy = Policy.described(name, source, folder, train, adapter, bases, precision, sight)
+        policy.load_model()
+        return policy
+
+    @staticmethod
+    def described(
+        name: str,
+        source: Path,
+        folder: Path,
+        train: bool,
+        adapter: NewAdapter | None = None,
+        bases: Callable[[Path], Any] | None = None,
+        precision: Precision = Precision.FP32,
+        sight: Sight = WHOLE,
+    ) -> "Policy":
+        """Do what `load` does but for the weights, which `load_model` or another process loads."""
         tokenizer, frame = tokenizer_and_frame(source, sight.most_pixels)
-        policy = Policy(
+        return Policy(
             name=name,
             source=source,
             model=None,
@@ -110,26 +176,14 @@ class Policy:
             trained=train,
             positions=positions_of(source),
             sight=sight,
+            origin=Origin(source, folder, adapter, precision, sight.frozen) if train else None,
+            bases=bases,
         )
-        if not train:
-            return policy
-        if adapter is None and not is_adapter(source):
-            policy.model = load_module(folder, bf16_weights=precision.bf16_weights)
-            if sight.frozen:
-                freeze_tower(policy.model)
-            return policy
-        from agents.adapter import adapted, load_adapter
-        from agents.weights import base_folder
 
-        on = base_folder(source)
-        base = (bases or Bases())(on)
-        if is_adapter(folder):
-            policy.model = load_adapter(base, folder)
-        elif adapter is not None:
-            policy.model = adapted(base, adapter.spec, adapter.seed)
-        called = adapter.base if adapter else read_adapter(source).base
-        policy.base = OnBase(policy.model, base, on, called)
-        return policy
+    def load_model(self) -> None:
+        """Load the weights of a trained policy into this process, unless they are loaded."""
+        if self.origin and self.model is None:
+            self.model, self.base = self.origin.load(self.bases or Bases())
 
     def with_weights(self, weights: Any) -> "Policy":
         """Return a copy of the policy that holds these published weights, for saving, or itself if it holds them."""
@@ -142,18 +196,9 @@ class Policy:
 
     def past(self, name: str, version: int, folder: Path) -> "Policy":
         """Return a frozen past version of the policy under a new name. `folder` holds that version's weights."""
-        return replace(self, name=name, source=folder, model=None, base=None, trained=False, version=version)
-
-    def save_whole(self, folder: Path) -> None:
-        """Save a full model and its tokenizer in Hugging Face layout; an adapter is merged into its base."""
-        if self.base is None:
-            self.save(folder)
-            return
-        from agents.adapter import save_merged
-
-        with TemporaryDirectory(prefix="arena-adapter-") as adapter:
-            self.save(Path(adapter))
-            save_merged(Path(adapter), folder)
+        return replace(
+            self, name=name, source=folder, model=None, base=None, origin=None, trained=False, version=version
+        )
 
     def save(self, folder: Path) -> None:
         """Save weights and tokenizer in Hugging Face layout; of an adapter, only its matrices in peft's layout.
@@ -169,6 +214,10 @@ class Policy:
 
         with quietly():
             self.model.save_pretrained(folder)
+        self.save_companions(folder)
+
+    def save_companions(self, folder: Path) -> None:
+        """Save what belongs to a full model besides its weights and config: tokenizer and image settings."""
         self.tokenizer.save_pretrained(folder)
         for name in ("preprocessor_config.json", "processor_config.json"):  # of images, for other programs
             if (self.source / name).is_file():

@@ -5,10 +5,10 @@ with gradients, serve every row. Streams that share more become paths of a tree 
 to its own path. The results equal those of one forward pass per stream.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,10 @@ from agents.packing import ROWS, Costs, Pass, passes
 from agents.stream import Stream
 from agents.trees import checkpointed, paths_seen, prefix_cache, tree_of
 from agents.vision import Images, Seen, ban_placeholder, images_in, layered, text_body
+
+Item = TypeVar("Item")
+ByNumber = Mapping[int, Item] | Sequence[Item]
+"""Items that passes refer to by number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,7 +269,7 @@ def pack(
     return (batch_of(streams, temperatures, one) for one in passes(streams, token_budget, which, costs))
 
 
-def batch_of(streams: Sequence[Stream], temperatures: Sequence[float], one: Pass) -> StreamBatch:
+def batch_of(streams: ByNumber[Stream], temperatures: ByNumber[float], one: Pass) -> StreamBatch:
     """Build the tensors of one pass, on the CPU. `temperatures` are the streams' sampling temperatures.
 
     An empty pass gives two dummy tokens with one target, for a model that must be called on every rank.
@@ -351,7 +355,7 @@ def scan_streams(
 
 
 def scan(
-    scorer: torch.nn.Module, streams: Sequence[Stream], temperatures: Sequence[float], given: Iterable[Pass]
+    scorer: torch.nn.Module, streams: ByNumber[Stream], temperatures: ByNumber[float], given: Iterable[Pass]
 ) -> dict[int, StreamScores]:
     """Score the streams in the given passes, without gradients; return `StreamScores` by stream index."""
     device = next(scorer.parameters()).device

@@ -112,7 +112,8 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
     for node in nodes:
         wrong = node.trouble or "; ".join(node.differs(own))
         same = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
-        fix = "install the same there, and set PYTHONPATH where Arena is a checkout"
+        _, _, fix = node.trouble.rpartition(": ")
+        fix = fix or "install the same there, and set PYTHONPATH where Arena is a checkout"
         findings.append(Finding(f"node {node.address}", not wrong, f"{node.resources}; {wrong or same}", fix))
     shortage, _, fix = trouble.rpartition(": ")
     return [*findings, Finding("room", not trouble, shortage or f"there is, for {processes(spec)}", fix)]

@@ -160,7 +160,7 @@ async def _run(
         logged, again, reached = Logged(watcher, feed), 0, -1
         while True:
             try:
-                await _complete(run, experiment, logged, opened)
+                await _complete(run, experiment, logged, opened, again > 0)
                 break
             except RanksLost as error:
                 done = checkpoints.committed(run.path)
@@ -172,10 +172,10 @@ async def _run(
 
 
 async def _complete(
-    run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]]
+    run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]], again: bool
 ) -> None:
     """Run from the newest checkpoint to the end, on the cluster's processes if the experiment has `scale`."""
-    async with scaled(experiment, watcher.note) as makers:
+    async with scaled(experiment, watcher.note, again) as makers:
         lab = await Lab.open(run, experiment, watcher, examination(run, experiment), makers)
         try:
             _LOG.info("continuing from iteration %d of %d", lab.done, experiment.iterations)
@@ -188,22 +188,22 @@ async def _complete(
 
 
 @asynccontextmanager
-async def scaled(experiment: Experiment, note: Callable[[str], None]) -> AsyncIterator[Makers]:
+async def scaled(experiment: Experiment, note: Callable[[str], None], again: bool = False) -> AsyncIterator[Makers]:
     """Yield the experiment's factories: local ones, or with `scale` those of a cluster.
 
-    The cluster's trainer processes start before and end after the context. `note` gets messages to the user.
+    The cluster's trainer processes start before and end after the context. `note` gets messages to the user. A run that
+    starts `again` waits for nodes that replace lost ones.
     """
     if experiment.scale is None:
         yield Makers()
         return
     from arena.scale.cluster import placed
     from arena.scale.engines import ScaledEngine
+    from arena.scale.ranks import Ranks
+    from arena.scale.trainer import ScaledTrainer
     from arena.scale.worker import START
 
-    async with placed(experiment.scale, note) as cluster:
-        from arena.scale.ranks import Ranks  # after `placed`, because importing Ray reads settings that it makes
-        from arena.scale.trainer import ScaledTrainer
-
+    async with placed(experiment.scale, note, again) as cluster:
         stepping_there = await _slow_steps(cluster)
         each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
         ranks = await Ranks.start(each, experiment.scale.deadline, START)

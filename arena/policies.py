@@ -6,19 +6,22 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from agents.adapter import save_merged
+from agents.adapter_config import is_adapter
 from agents.computing import compute
 from agents.engines.base import Engine
 from agents.heap import trim_memory
 from agents.model_config import vocabulary_in
 from agents.policy import Bases, NewAdapter, Policy
 from agents.precision import Precision
-from agents.published import FolderWeights, ModuleWeights, Weights
+from agents.published import FolderWeights, ModuleWeights, RemoteTensors, RemoteWeights, Weights
 from agents.stream import Stream
 from agents.weights import base_folder, resolve
 from arena.errors import ConfigError, StoreError
@@ -184,18 +187,33 @@ class Policies(Mapping[str, Policy]):
         for name, (weights, moments, state) in kept.items():
             self.save_weights(name, folder / name, weights)
             metadata = {"steps": str(state["steps"])}
-            save_file(dict(moments), folder / name / "optimizer.safetensors", metadata=metadata)
+            file = folder / name / "optimizer.safetensors"
+            if isinstance(moments, RemoteTensors):
+                moments.write(file, metadata)
+            else:
+                save_file(dict(moments), file, metadata=metadata)
         return {name: one.state for name, one in kept.items()}
 
     def save_weights(self, name: str, folder: Path, weights: Weights) -> None:
         """Write a trained policy without its optimiser: in Hugging Face layout, or peft's for an adapter."""
+        if isinstance(weights, RemoteWeights):
+            weights.write(folder)
+            if not is_adapter(folder):
+                self[name].save_companions(folder)
+            return
         with weights.whole():
             self[name].with_weights(weights).save(folder)
 
     def save_whole(self, name: str, folder: Path, weights: Weights) -> None:
         """Write a trained policy in Hugging Face layout, with an adapter merged into its base."""
-        with weights.whole():
-            self[name].with_weights(weights).save_whole(folder)
+        origin = self[name].origin
+        if origin is None or not origin.is_adapter:
+            self.save_weights(name, folder, weights)
+            return
+        with TemporaryDirectory(prefix="arena-adapter-") as scratch:
+            adapter = Path(scratch) / "adapter"
+            self.save_weights(name, adapter, weights)
+            save_merged(adapter, folder)
 
     async def _load(
         self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, kept: Mapping[str, Any] | None
@@ -205,7 +223,7 @@ class Policies(Mapping[str, Policy]):
         seed = int(generator(self._seed, 0, "adapter", name).integers(2**63))
         new = NewAdapter(spec.adapter, seed, spec.model) if spec.adapter else None
         policy = await compute(
-            Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.sight
+            Policy.described, name, source, folder, spec.train, new, self._bases, self.precision, spec.sight
         )
         if spec.train:
             self.trainers[name] = await compute(self._make_trainer, policy, self.rule, self.precision.bf16_products)

@@ -54,16 +54,16 @@ EQUAL = ("autocast", "fp32")
 """TRL's settings with float32 weights and optimiser."""
 
 
-def experiment_of(seed: int, rows: int) -> Experiment:
+def experiment_of(seed: int, rows: int, group: int) -> Experiment:
     """GRPO on a negotiation of one turn; a reward for unlike words sees to it that advantages are not all zero.
 
-    All weights learn, and nothing is computed twice to save memory: as TRL has it.
+    All weights learn, and nothing is computed twice to save memory: as TRL has it. `group` replies share a prompt.
     """
     layers = [
         "learn.gradient_checkpointing=false",
         "learn.offload_reference=false",
         "game.options={illegal: end, max_turns: 1}",
-        f"play={{matches: {rows}, group: {rows}, in_flight: {rows}}}",
+        f"play={{matches: {rows}, group: {group}, in_flight: {rows}}}",
         "credit={estimator: grpo, stages: [{repetition: {weight: 0.2}}]}",
         "iterations=1000",
         "checkpoint.every=1000",
@@ -97,9 +97,14 @@ class FixedLength:
         return found
 
 
-def measure(seed: int, rows: int, tokens: int, rounds: int, settings: Sequence[str]) -> dict[str, Any]:
-    """Seconds of every step of ours and of TRL, in turns, for one of TRL's settings after the other."""
-    experiment = experiment_of(seed, rows)
+def measure(
+    seed: int, rows: int, tokens: int, rounds: int, settings: Sequence[str], group: int | None = None
+) -> dict[str, Any]:
+    """Seconds of every step of ours and of TRL, in turns, for one of TRL's settings after the other.
+
+    So many of our replies have a prompt in common: all, or a `group`.
+    """
+    experiment = experiment_of(seed, rows, group or rows)
     rule = experiment.learn
     asked = {"model": str(resolve(DEFAULT)), "rows": rows, "tokens": tokens, "steps": rounds + 1, "seed": seed}
     asked |= {"lr": rule.lr, "betas": rule.betas, "grad_clip": rule.grad_clip, "beta": 0.02}

@@ -66,15 +66,15 @@ SOURCES = {
     "learn": "MPT-7B in bf16, fully sharded, 8 H100, 2,048 tokens a sequence: 10,643 tokens/s and GPU "
     "(mosaicml/llm-foundry, scripts/train/benchmarking/README.md)",
     "driver": "benchmarks/results/throughput.json: ms_a_turn outside of the model, desk (clinic: 0.35)",
-    "ship": "7B in float32 are 26.6 GB; 0.6 to 1.1 GB/s into Ray's store and out of it were measured with 0.54 GB "
-    "here; a network of 100 Gbit/s, each copy passed on (a hop for every doubling of the nodes of 8 GPUs), and 5 GB/s "
-    "into the GPU are assumed",
+    "load": "7B are 13.3 GB in bfloat16, which rank 0 broadcasts to all engines in buckets; they stand still then. "
+    "0.5 GB/s by gloo: the fastest of four publishes of SmolLM2 (0.27 GB) in benchmarks/results/publish.json; by NCCL "
+    "a network of 100 Gbit/s is assumed, and nothing else to wait for",
 }
 STEP = (0.00638, 0.0000987)
 DRIVER = 0.00170
 LEARN = 10643.0
-BYTES, STORE, NETWORK, GPU = 26.6, 0.8, 12.5, 5.0
-"""GB of the weights, and GB a second."""
+BYTES, GLOO, NCCL = 13.3, 0.5, 12.5
+"""GB of the weights, and GB a second of a broadcast."""
 SIZES = (8, 16, 32, 64, 128, 256, 512)
 ARMS: dict[str, dict[str, Any]] = {
     "in turns": {},
@@ -82,7 +82,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "ahead 2": {"ahead": 2},
     "ahead 1, enough 0.95": {"ahead": 1, "enough": 0.95},
     "the same, 8 matches an engine": {"ahead": 1, "enough": 0.95, "each": 8},
-    "the same, weights there in 5 s": {"ahead": 1, "enough": 0.95, "each": 8, "ship": 5.0},
+    "the same, weights by NCCL": {"ahead": 1, "enough": 0.95, "each": 8, "rate": NCCL},
 }
 MATCHES, ITERATIONS = 1024, 9
 PANELS = {
@@ -173,15 +173,15 @@ def check(runs: dict[str, dict[str, Any]], of: Sequence[str]) -> dict[str, Any]:
     return {"step": step, "driver": driver, "play": rows}
 
 
-def machine_room(engines: int, each: int = 0, ship: float | None = None, **rule: Any) -> World:
-    """A run of a 7B model: as many ranks as engines, nodes of 8 GPUs, a third of the turns call a tool of a second."""
+def machine_room(engines: int, each: int = 0, rate: float = GLOO, **rule: Any) -> World:
+    """A run of a 7B model: as many ranks as engines, a third of the turns call a tool of a second.
+
+    Weights are broadcast at `rate` GB a second.
+    """
     matches = each * engines or MATCHES
-    nodes = math.ceil(engines / 8)
-    if ship is None:
-        ship = BYTES / STORE + BYTES / NETWORK * math.ceil(math.log2(nodes + 1))
     return World(
         engines=engines, ranks=engines, matches=matches, in_flight=matches * (1 + rule.get("ahead", 0)), step=STEP,
-        rows=256, driver=DRIVER, learn=LEARN, around=1.0, stream=2.0, ship=ship, load=BYTES / GPU, tools=(0.3, 1.0),
+        rows=256, driver=DRIVER, learn=LEARN, around=1.0, stream=2.0, load=BYTES / rate, tools=(0.3, 1.0),
         iterations=ITERATIONS, **rule,
     )  # fmt: skip
 
@@ -240,6 +240,7 @@ def main() -> None:
     if not options.engines:
         kept |= {"check": check(kept["real"], TOLD), "simulated": simulate()}
         times = {"step": STEP, "driver": DRIVER, "learn": LEARN, "gigabytes": BYTES}
+        times |= {"gigabytes_a_second": {"gloo": GLOO, "nccl": NCCL}}
         kept["assumed"] = {"sources": SOURCES, **times, "seed": 0}
         print(json.dumps(kept["check"], indent=1), flush=True)
         save_png(draw(kept["simulated"]), RESULTS / f"{NAME}.png")

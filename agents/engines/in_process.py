@@ -123,7 +123,8 @@ class InProcessEngine:
                 halved = before.halved
                 refresh(halved, module)
             elif self.precision.bf16_products:
-                halved = half(module)
+                # only a module that does not learn may be moved
+                halved = half(module, moves=not isinstance(weights, ModuleWeights))
         self._served[policy] = Served(
             weights=module,
             halved=halved,

@@ -81,7 +81,7 @@ class TokenBatch:
 def token_batch(
     batch: StreamBatch,
     scores: Scores,
-    samples: Sequence[Sample],
+    samples: Mapping[int, Sample] | Sequence[Sample],
     old: Mapping[int, Floats] | Sequence[Floats] | None,
     clock: Clock,
     memory: Mapping[str, Any],

@@ -28,15 +28,17 @@ def deepspeed() -> Any:
     logging.getLogger("deepspeed").setLevel(logging.ERROR)  # "DeepSpeed" is quiet already: arena/process.py
     # torch 2.13 deprecates the collectives that DeepSpeed 0.19 calls; the user can do nothing about it
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
-    deepspeed.init_distributed(dist_backend=_backend(), verbose=False)
+    deepspeed.init_distributed(dist_backend=distributed.get_backend(), verbose=False)
     return deepspeed
 
 
-def join_ranks(number: int, count: int, address: str, listener: socket.socket | int, timeout: timedelta) -> None:
+def join_ranks(
+    number: int, count: int, address: str, listener: socket.socket | int, timeout: timedelta, shares: bool = False
+) -> None:
     """Make this process rank `number` of `count`, before anything learns in it. Waits for the other ranks.
 
     They meet at `address`: rank 0 passes the bound socket `listener`, the others its port. `timeout` limits the
-    rendezvous and every later collective operation.
+    rendezvous and every later collective operation. Ranks that share a GPU (`shares`) use gloo: NCCL refuses them.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -46,7 +48,8 @@ def join_ranks(number: int, count: int, address: str, listener: socket.socket | 
     port, descriptor = (listener, None) if isinstance(listener, int) else (listener.getsockname()[1], listener.detach())
     os.environ["MASTER_PORT"] = str(port)
     store = TCPStore(address, port, count, number == 0, timeout, master_listen_fd=descriptor)
-    distributed.init_process_group(_backend(), store=store, rank=number, world_size=count, timeout=timeout)
+    backend = "gloo" if shares else _backend()
+    distributed.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
     become(Rank(number, count, distributed.new_group(backend="gloo", timeout=timeout)))
     deepspeed()
 

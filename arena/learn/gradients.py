@@ -74,6 +74,10 @@ class UpdateMetrics:
         both.sums = {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in self.sums | other.sums}
         both.counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in both.sums}
         both.skipped = self.skipped
+        for held in both.sums, both.counts:  # ranks take each step together
+            held.pop("grad_norm", None)
+        if "grad_norm" in self.sums:
+            both.sums["grad_norm"], both.counts["grad_norm"] = self.sums["grad_norm"], self.counts["grad_norm"]
         return both
 
     def means(self) -> dict[str, float]:
@@ -119,23 +123,25 @@ class Gradients:
         self._memories = memories(rule.regularisers)
         self.seen: dict[str, list[Any]] = {name: [] for name in self._memories}
         """Statistics for stateful regularisers, by name, one entry per micro-batch."""
-        self._streams = [s.stream for s in plan.samples]
-        self._temperatures = [s.temperature for s in plan.samples]
+        self._streams = {i: s.stream for i, s in plan.samples.items()}
+        self._temperatures = {i: s.temperature for i, s in plan.samples.items()}
         self.old: dict[int, Floats] | None = None
         """Log-probabilities at the start of the update, by sample."""
 
     def score_old(self) -> Tally:
         """Score the tokens under the weights before the first step, if the plan needs it, and keep the result in `old`.
 
-        Returns the absolute differences to the sampler's log-probabilities, for the gate; empty if nothing was scored.
+        Returns the absolute differences to the sampler's log-probabilities, over all ranks, for the gate; empty if
+        nothing was scored.
         """
         if self.plan.old is None:
             return Tally()
         scores = self._score(self.plan.old)
         self.old = {i: score.logprobs for i, score in scores.items()}
-        return Tally.of(
-            compared_gaps((s, self.old[i] - s.behaviour) for i, s in enumerate(self.plan.samples) if i in scores)
-        )
+        samples = self.plan.samples
+        own = sorted(i for one in self.plan.old[self.rank] for i in one.index)
+        gaps = compared_gaps((samples[i], self.old[i] - samples[i].behaviour) for i in own)
+        return over_ranks(Tally.of(gaps), Tally.plus)
 
     def add(self, step: Step) -> Generator[bool, None, Tally]:
         """Add a step's gradient, and yield False after every micro-batch, because the step is not taken yet.
@@ -213,7 +219,7 @@ class Gradients:
         if "pairs" in needs:
             return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
         estimate = max(0.0, float(np.mean([change.sum() for change in changes]))) if changes else 0.0
-        return {i: np.full(len(s.advantages), estimate, np.float32) for i, s in enumerate(samples)}
+        return {i: np.full(len(s.advantages), estimate, np.float32) for i, s in samples.items()}
 
     def _base(self, number: int) -> Floats:
         """Return a sample's log-probabilities under the weights with which the loss on pairs compares."""

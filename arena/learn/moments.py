@@ -28,10 +28,22 @@ class Moments:
 
         Under ZeRO all ranks must iterate together, because each of them holds a part.
         """
+        for name, _ in self.shapes():
+            yield name, self.get(name)
+
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield the name and shape of each tensor of `each`."""
         for name, parameter in trainable(self.model).items():
-            for key in _moment_names(parameter):
-                if (value := self._get(parameter, key)) is not None:
-                    yield f"{name}.{key}", value.detach().cpu().contiguous()
+            held = self.engine.optimizer.state.get(parameter, {}) if self.zero_stage == 0 else _moment_names(parameter)
+            shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
+            yield from ((f"{name}.{key}", shape) for key in _moment_names(parameter) if key in held)
+
+    def get(self, name: str) -> torch.Tensor:
+        """Return one tensor of `each`; under ZeRO, all ranks call it together."""
+        parameter, _, key = name.rpartition(".")
+        value = self._get(trainable(self.model)[parameter], key)
+        assert value is not None, name
+        return value.detach().cpu().contiguous()
 
     def load(self, state: Mapping[str, torch.Tensor], steps: int) -> None:
         """Restore tensors that `each` yielded, and set the optimiser's number of steps to `steps`."""

@@ -47,6 +47,18 @@ class Step:
     gated: bool = False
     """True if the gate checks the step's own log-probabilities before the optimiser step."""
 
+    def for_rank(self, rank: int) -> "Step":
+        """Return the step with the passes of one rank alone, and the weights of their samples."""
+        played, rivals = _only(self.played, rank), _only(self.rivals, rank)
+        weights = {i: self.weights[i] for i in _numbers(played)}
+        shown = _only(self.demonstrations, rank)
+        return replace(self, played=played, weights=weights, demonstrations=shown, rivals=rivals)
+
+    @property
+    def needed(self) -> set[int]:
+        """Numbers of the samples that the step reads."""
+        return {*_numbers(self.played), *_numbers(self.demonstrations), *_numbers(self.rivals), *self.pairs}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -58,7 +70,8 @@ class Plan:
     """Advice if the weights diverge."""
     step_advice: str
     """Advice if a step's gradient diverges."""
-    samples: tuple[Sample, ...]
+    samples: Mapping[int, Sample]
+    """By number: all samples, or those that one rank needs."""
     clock: Clock
     old: Shares | None
     """Passes to score and gate before the first step; None if the only step's own forward pass gives the scores."""
@@ -78,6 +91,28 @@ class Plan:
             end = at + size
             steps, rates = self.steps[at:end], self.rates[at:end]
             yield replace(self, steps=steps, rates=rates, goes_on=end < len(self.steps))
+
+    def for_rank(self, rank: int) -> "Plan":
+        """Return the plan as one rank carries it out: its own passes, with the samples and weights that they need.
+
+        It has both replies of all pairs, and the shortest sample, which every rank scores at the end.
+        """
+        old = None if self.old is None else _only(self.old, rank)
+        steps = tuple(step.for_rank(rank) for step in self.steps)
+        needed = set(_numbers(old or ())).union(*(step.needed for step in steps))
+        if self.samples:
+            needed.add(min(self.samples, key=lambda i: len(self.samples[i].stream)))
+        return replace(self, samples={i: self.samples[i] for i in sorted(needed)}, old=old, steps=steps)
+
+
+def _only(shares: Shares, rank: int) -> Shares:
+    """Return the shares with the passes of one rank alone."""
+    return tuple(share if number == rank else () for number, share in enumerate(shares))
+
+
+def _numbers(shares: Shares) -> Iterator[int]:
+    """Yield the sample numbers of all passes."""
+    return (i for share in shares for one in share for i in one.index)
 
 
 @dataclass(frozen=True)
@@ -118,7 +153,7 @@ class Planner:
             where=where,
             advice=f"lower learn.lr ({rule.lr:g})",
             step_advice=f"lower learn.lr ({rule.lr:g}) or learn.grad_clip",
-            samples=every,
+            samples=dict(enumerate(every)),
             clock=clock,
             old=self._distribute(self._ordered_passes(every, range(len(played))), ranks) if rule.steps > 1 else None,
             steps=tuple(steps),
@@ -141,7 +176,7 @@ class Planner:
             where=where,
             advice=advice,
             step_advice=advice,
-            samples=tuple(samples),
+            samples=dict(enumerate(samples)),
             clock=Clock(),
             old=None,
             steps=tuple(steps),

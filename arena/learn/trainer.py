@@ -1,6 +1,6 @@
 """The trainer of this process: one policy's weights and optimiser, updated by plans."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -164,14 +164,16 @@ class PolicyTrainer:
 
     def restore(self, moments: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
         """Restore the tensors of `Moments.each` and the values of `state`, saved by any number of ranks."""
-        self.steps, self.imitated, self.memory = state["steps"], state.get("imitated", 0), dict(state["memory"])
-        self.optimiser.moments.load(moments, self.steps + self.imitated)
+        self.resume(state)
+        self.load_moments(moments)
 
-    def learned(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield (name, full tensor) for each trained parameter; all ranks must iterate together."""
-        for name, parameter in trainable(self.model).items():
-            with gathered([parameter], self.rule.zero_stage):
-                yield name, parameter.detach()
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Restore the values of `state`. The moments, or parts of them, follow by `load_moments`."""
+        self.steps, self.imitated, self.memory = state["steps"], state.get("imitated", 0), dict(state["memory"])
+
+    def load_moments(self, moments: Mapping[str, torch.Tensor]) -> None:
+        """Restore these tensors of `Moments.each`, after `resume`."""
+        self.optimiser.moments.load(moments, self.steps + self.imitated)
 
     def gathered(self) -> AbstractContextManager[Any]:
         """Return a context in which every parameter is complete, also under ZeRO-3."""
@@ -193,7 +195,7 @@ class PolicyTrainer:
             require_finite(trainable(self.model).values(), plan.where, "the weights are not finite", plan.advice)
         if not plan.samples:
             return
-        shortest = min(plan.samples, key=lambda s: len(s.stream.ids))
+        shortest = min(plan.samples.values(), key=lambda s: len(s.stream.ids))
         scores = scan_streams(self.optimiser.engine, [shortest.stream], [shortest.temperature])
         said = [torch.from_numpy(one.logprobs) for one in scores]
         what = "log-probabilities under the new weights are not finite"
@@ -214,5 +216,9 @@ def _joined(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> dic
 
 
 def local_trainer(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
-    """Create a trainer in this process that updates the policy's model by `rule`; `bf16` computes in bfloat16."""
+    """Create a trainer in this process that updates the policy's model by `rule`; `bf16` computes in bfloat16.
+
+    The model is loaded unless it is already.
+    """
+    policy.load_model()
     return PolicyTrainer(policy.name, policy.model, rule, bf16, policy.base)

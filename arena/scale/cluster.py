@@ -9,14 +9,15 @@ import signal
 import socket
 import sys
 import tempfile
-from asyncio import to_thread
+from asyncio import sleep, to_thread
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, chdir, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from agents.engines import reaper
@@ -27,10 +28,13 @@ from agents.model_config import first_line
 from arena.errors import ConfigError
 from arena.process import cores
 from arena.scale.settings import ScaleSpec, WorkerResources
+from arena.scale.shipping import Shipping
 from arena.scale.watchdog import Watchdog
 
 PLACEMENT_SECONDS = 120.0
 """Timeout for reserving resources for the run's processes."""
+LEAST = 0.001
+"""Smallest amount of a resource."""
 CONNECT_SECONDS = 5.0
 """Timeout for connecting to a cluster."""
 FOLDER, SOCKET = "arena-ray-", "/r/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
@@ -56,6 +60,7 @@ class Cluster:
     group: Any
     """Ray's placement group, with a bundle for each trainer, engine and task, in that order."""
     watchdog: Watchdog
+    shipping: Shipping = field(default_factory=Shipping)
 
     def trainer(self, rank: int) -> dict[str, Any]:
         """Return Ray's options for the actor of a DeepSpeed rank: processors, GPUs and the reserved bundle."""
@@ -78,11 +83,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def placed(spec: ScaleSpec, note: Callable[[str], None]) -> AsyncIterator[Cluster]:
+async def placed(spec: ScaleSpec, note: Callable[[str], None], again: bool = False) -> AsyncIterator[Cluster]:
     """Connect to or start Ray, reserve a run's resources, and yield the cluster for the duration of the block.
 
     `note` gets messages to the user. Raises ConfigError, in one line, if Ray cannot be started or joined or lacks
-    resources.
+    resources; when a run starts `again`, only after it has waited for nodes to join.
     """
     wanted = total(bundles(spec))
     if spec.address is None and wanted["CPU"] > cores():
@@ -90,21 +95,25 @@ async def placed(spec: ScaleSpec, note: Callable[[str], None]) -> AsyncIterator[
     with connected(spec.address, wanted["CPU"]):
         watchdog = Watchdog(note, spec.patience, spec.deadline)
         try:
-            yield Cluster(spec, await reserve(spec), watchdog)
+            yield Cluster(spec, await reserve(spec, PLACEMENT_SECONDS if again else 0.0), watchdog)
         finally:
             await watchdog.close()
 
 
 def bundles(spec: ScaleSpec) -> list[dict[str, float]]:
-    """Return the CPUs and GPUs of each process of a run, by kind of resource: trainers, then engines, then tasks."""
+    """Return Ray's resources of each process of a run: trainers, then engines, then tasks."""
     kinds, counts = spec.resources, (spec.trainers, spec.engines, spec.tasks)
     each = zip((kinds.trainer, kinds.engine, kinds.task), counts, strict=True)
-    return [{"CPU": one.cpus, "GPU": one.gpus} for one, count in each for _ in range(count)]
+    return [_bundle(one) for one, count in each for _ in range(count)]
+
+
+def _bundle(asked: WorkerResources) -> dict[str, float]:
+    return {"CPU": asked.cpus, "GPU": asked.gpus} | ({asked.nodes: LEAST} if asked.nodes else {})
 
 
 def total(asked: list[dict[str, float]]) -> dict[str, float]:
-    """Return the sums of CPUs and GPUs over these bundles, as {"CPU": …, "GPU": …}."""
-    return {kind: sum(bundle[kind] for bundle in asked) for kind in ("CPU", "GPU")}
+    """Return the sums of resources over these bundles, as {"CPU": …, "GPU": …}."""
+    return {kind: sum(bundle.get(kind, 0.0) for bundle in asked) for kind in {"CPU", "GPU"}.union(*asked)}
 
 
 def processes(spec: ScaleSpec) -> str:
@@ -118,21 +127,22 @@ def described(resources: Mapping[str, float]) -> str:
     return f"{resources.get('CPU', 0):g} processors{gpus}"
 
 
-async def reserve(spec: ScaleSpec) -> Any:
+async def reserve(spec: ScaleSpec, patience: float = 0.0) -> Any:
     """Reserve a run's resources in the connected cluster and return Ray's placement group, one bundle per process.
 
-    Raises ConfigError if the cluster is too small, or has no room within `PLACEMENT_SECONDS`.
+    Raises ConfigError if the cluster is too small after `patience` seconds, or has no room within `PLACEMENT_SECONDS`.
     """
     import ray
 
     asked = bundles(spec)
-    wanted, there = total(asked), ray.cluster_resources()
     where = f"the cluster at {spec.address}" if spec.address else "this machine"
-    need = f"scale: {processes(spec)} take {described(wanted)}"
-    if any(wanted[kind] > there.get(kind, 0) for kind in wanted):
-        had = f"{there.get('CPU', 0):g} processors and {there.get('GPU', 0):g} GPUs"
-        raise ConfigError(f"{need}, and {where} has {had}: ask for fewer, or for less in scale.resources")
-    usable = [{kind: value for kind, value in bundle.items() if value} or {"CPU": 0.001} for bundle in asked]
+    need = f"scale: {processes(spec)} take {described(total(asked))}"
+    until = monotonic() + patience
+    while lack := _lack(total(asked), ray.cluster_resources()):
+        if monotonic() >= until:
+            raise ConfigError(f"{need}, and {where} {lack}")
+        await sleep(1.0)
+    usable = [{kind: value for kind, value in bundle.items() if value} or {"CPU": LEAST} for bundle in asked]
     group = ray.util.placement_group(usable, strategy="PACK")
     if not await to_thread(group.wait, PLACEMENT_SECONDS):
         free = described(ray.available_resources())
@@ -141,6 +151,16 @@ async def reserve(spec: ScaleSpec) -> Any:
             f"{need}, and {where} had no room for {PLACEMENT_SECONDS:g} s ({free} are free): wait, or ask for fewer"
         )
     return group
+
+
+def _lack(wanted: Mapping[str, float], there: Mapping[str, float]) -> str:
+    """Return what a cluster with the resources `there` lacks, and the cure; "" if it lacks nothing."""
+    short = [kind for kind in wanted if wanted[kind] > there.get(kind, 0)]
+    if custom := [kind for kind in short if kind not in ("CPU", "GPU")]:
+        resources = f"--resources='{{\"{custom[0]}\": 1}}'"
+        return f"has no node with the resource {custom[0]!r}: start one there (ray start {resources} …)"
+    had = f"{there.get('CPU', 0):g} processors and {there.get('GPU', 0):g} GPUs"
+    return f"has {had}: ask for fewer, or for less in scale.resources" if short else ""
 
 
 def check_installed() -> None:
@@ -157,10 +177,23 @@ def connected(address: str | None, cpus: float) -> Iterator[None]:
     line, if it fails.
     """
     check_installed()
-    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
-        raise ConfigError("scale: this process uses Ray already: end that first (ray.shutdown()), or run in a new one")
+    if "ray" in sys.modules:
+        _check_imported(address)
     with _joined(address) if address else _started(cpus):
         yield
+
+
+def _check_imported(address: str | None) -> None:
+    """Raise ConfigError if Ray, which is imported already, is in use, or read its settings before we made them."""
+    import ray
+
+    if ray.is_initialized():
+        raise ConfigError("scale: this process uses Ray already: end that first (ray.shutdown()), or run in a new one")
+    if address is None and ray._private.ray_constants.ENABLE_RAY_CLUSTER:  # read when it is imported
+        raise ConfigError(
+            "scale: this process imported Ray before Arena could make its settings, so Ray cannot be started here: "
+            "run in a process that does not import it first, or join a cluster with scale.address"
+        )
 
 
 @contextmanager
@@ -292,6 +325,11 @@ def check_scale(spec: ScaleSpec, engine: EngineSpec) -> None:
     for kind, one in (("engine", asked.engine), ("task", asked.task), ("trainer", asked.trainer)):
         if one.gpus > 1 and one.gpus != int(one.gpus):
             raise ConfigError(f"scale.resources.{kind}.gpus: {one.gpus:g}: more than one must be a whole number")
+        if one.nodes and spec.address is None:
+            raise ConfigError(
+                f"scale.resources.{kind}.nodes: {one.nodes!r}: a cluster of this machine alone has no such nodes: "
+                f"join one with scale.address"
+            )
     if spec.address is None:
         _check_here(spec)
 

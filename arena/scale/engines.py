@@ -7,21 +7,24 @@ dies, only its pending replies are lost. It is replaced and gets the current wei
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import numpy as np
 
-from agents.computing import compute
 from agents.engines.base import Completion, Request
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineDied, EngineError, EnginesLost
 from agents.model_config import first_line
 from agents.precision import Precision
-from agents.published import FolderWeights, Weights, as_arrays
+from agents.published import FolderWeights, Weights
 from agents.stream import Stream
+from arena.errors import RanksLost
+from arena.scale.broadcasts import Broadcasts
 from arena.scale.cluster import Cluster
 from arena.scale.host import EngineHost
 from arena.scale.place import Asked, Place, Shipment
+from arena.scale.tensors import RankWeights
 from arena.scale.worker import Worker, WorkerDied, actor_of
 
 RESTARTS = 5
@@ -34,10 +37,15 @@ class ScaledEngine:
     def __init__(self, cluster: Cluster, spec: EngineSpec, precision: Precision = Precision.FP32) -> None:
         self.spec, self.precision, self._cluster = spec, precision, cluster
         self.capabilities, self.max_context = spec.capabilities, spec.max_context
-        self._places = [Place(index=index, make=self._worker) for index in range(cluster.spec.engines)]
+        self._broadcasts = Broadcasts(cluster.spec.patience, cluster.spec.deadline, cluster.watchdog.note)
+        count = cluster.spec.engines
+        send = cluster.shipping.to
+        self._places = [Place(index=i, make=self._worker, fetch=self._fetch, send=send) for i in range(count)]
         self._published: dict[str, Shipment] = {}
         self._matches: dict[str, Place] = {}
         """Engine of each match in progress."""
+        self._ranks_lost: RanksLost | None = None
+        """Why an engine could not get weights from the ranks."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         """Set whenever an engine becomes ready or is given up."""
@@ -73,15 +81,42 @@ class ScaledEngine:
     # -- published weights -------------------------------------------------------------------------------
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Send a version of a policy's weights to every ready engine. Arrays are put into Ray's object store once."""
-        self._published[policy] = Shipment(version, await compute(_stored, weights))
-        await self._everywhere(lambda place: place.sync(self._published))
+        """Send a version of a policy's weights to every ready engine: a folder, or a broadcast from the ranks."""
+        assert isinstance(weights, FolderWeights | RankWeights), "weights of this process reach no engine"
+        self._published[policy] = shipment = Shipment(version, weights)
+        if isinstance(weights, FolderWeights):
+            await self._everywhere(lambda place: place.sync(self._published))
+        else:
+            await self._broadcast(policy, shipment)
+        self._changed.set()
+        for place in self._places:
+            self._watch(place)
+
+    async def _broadcast(self, policy: str, shipment: Shipment) -> None:
+        """Broadcast a version of a policy to every ready engine; others get it when they start."""
+        async with AsyncExitStack() as stack:
+            places = [place for place in self._places if place.ready]
+            for place in places:
+                await stack.enter_async_context(place.syncing)
+            due = [place for place in places if place.ready and place.has.get(policy) is not shipment]
+            for place, error in await self._broadcasts.send(policy, shipment, due):
+                self._lost(place, error)
+
+    async def _fetch(self, policy: str, shipment: Shipment, place: Place) -> None:
+        """Broadcast a version of a policy to one engine. Raises WorkerDied if that fails."""
+        for _, error in await self._broadcasts.send(policy, shipment, [place]):
+            raise error
 
     async def release(self, policy: str) -> None:
         """Free, in all engines, what the policy's next version rebuilds, and reset all counts of replacements."""
         for place in self._places:
             place.restarts = 0
-        await self._everywhere(lambda place: place.ask("release", policy))
+
+        async def release(place: Place) -> None:
+            if policy in place.has:
+                await place.ask("release", policy)
+
+        await self._everywhere(release)
 
     async def retire(self, policy: str) -> None:
         """Remove the policy from all engines."""
@@ -125,7 +160,9 @@ class ScaledEngine:
         match = _match(asked[0].key)
         place = self._matches.get(match)
         if place is None:
-            here = [one for one in self._places if one.ready] or [one for one in self._places if not one.gone]
+            choices = [one for one in self._places if not one.gone]
+            here = [one for one in choices if one.ready and one.has.keys() >= self._published.keys()]
+            here = here or [one for one in choices if one.ready] or choices
             if not here:
                 asked[1].set_exception(self._none_left())
                 return
@@ -136,7 +173,7 @@ class ScaledEngine:
 
     def _watch(self, place: Place) -> None:
         """Schedule sending an engine's waiting requests, once no more arrive for a few passes of the event loop."""
-        if place.waiting and place.ready and not place.busy:
+        if not place.busy and any(place.serves(request.policy) for request, _ in place.waiting):
             asyncio.get_running_loop().call_soon(self._when_quiet, place, len(place.waiting), 2)
 
     def _when_quiet(self, place: Place, count: int, rounds: int) -> None:
@@ -145,8 +182,7 @@ class ScaledEngine:
         if rounds:
             asyncio.get_running_loop().call_soon(self._when_quiet, place, count, rounds - 1)
             return
-        asked = [one for one in place.waiting if not one[1].done()]
-        place.waiting.clear()
+        asked = place.take_due()
         if self.capabilities.batches_continuously:
             for one in asked:
                 self._do(self._send(place, [one]))
@@ -166,6 +202,7 @@ class ScaledEngine:
         except Exception as error:  # noqa: BLE001 the waiting tasks must get it, or they would wait forever
             answers = [error] * len(asked)
         place.busy = False
+        place.answered.set()
         for (_, future), answer in zip(asked, answers, strict=True):
             if future.done():
                 continue
@@ -184,7 +221,7 @@ class ScaledEngine:
         """
         scored: dict[int, np.ndarray] = {}
         while missing := [index for index in range(len(streams)) if index not in scored]:
-            places = await self._ready()
+            places = await self._ready(policy)
 
             async def scores(place: Place, part: Sequence[int]) -> None:
                 given = [streams[i] for i in part], [temperatures[i] for i in part], whole
@@ -201,9 +238,9 @@ class ScaledEngine:
 
     # -- deaths of engines -------------------------------------------------------------------------------
 
-    async def _ready(self) -> list[Place]:
-        """Wait for and return the ready engines, at least one. Raises EnginesLost if all are given up."""
-        while not (ready := [place for place in self._places if place.ready]):
+    async def _ready(self, policy: str) -> list[Place]:
+        """Wait for and return the engines that serve a policy, at least one. Raises EnginesLost if all are given up."""
+        while not (ready := [place for place in self._places if place.serves(policy)]):
             if all(place.gone for place in self._places):
                 raise self._none_left()
             self._changed.clear()
@@ -231,6 +268,9 @@ class ScaledEngine:
             self._cluster.watchdog.note(f"{why}: it is started again ({place.restarts} of {RESTARTS} times)")
             try:
                 await place.start(self._published)
+            except RanksLost as error:  # the run will start again with others
+                self._ranks_lost, place.gone = error, True
+                break
             except Exception as error:  # noqa: BLE001 the other engines continue
                 why = str(error) if isinstance(error, WorkerDied) else f"{place.name}: {first_line(error)}"
                 if place.worker:
@@ -245,8 +285,10 @@ class ScaledEngine:
             self._move(place)
         self._watch(place)
 
-    def _none_left(self) -> EnginesLost:
-        return EnginesLost(f"none of {len(self._places)} engines is left: each died {RESTARTS + 1} times")
+    def _none_left(self) -> EnginesLost | RanksLost:
+        return self._ranks_lost or EnginesLost(
+            f"none of {len(self._places)} engines is left: each died {RESTARTS + 1} times"
+        )
 
     def _do(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -257,22 +299,6 @@ class ScaledEngine:
 def _match(key: str) -> str:
     """Return the match id at the start of a stream's key."""
     return key.partition("/")[0]
-
-
-def _stored(weights: Weights) -> Any:
-    """Put arrays into Ray's store and return the reference; return a folder unchanged.
-
-    Raises EngineError if the store is full.
-    """
-    given = as_arrays(weights)
-    if isinstance(given, FolderWeights):
-        return given
-    import ray
-
-    try:
-        return ray.put(given)
-    except ray.exceptions.RayError as error:
-        raise EngineError(f"scale: Ray's store has no room for the weights: {first_line(error)}") from None
 
 
 def _distribute(indices: Sequence[int], streams: Sequence[Stream], parts: int) -> list[list[int]]:

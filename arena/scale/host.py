@@ -1,34 +1,70 @@
-"""Ray actor of one engine process: unpacks weights and forwards requests to the engine."""
+"""Ray actor of one engine process: receives weights and forwards requests to the engine."""
 
 import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 
+from agents.adapter import put_adapter
 from agents.computing import compute
 from agents.engines.base import Completion, Request
 from agents.engines.make import make_engine
 from agents.engines.spec import EngineSpec
-from agents.policy import Bases, load_module
+from agents.errors import EngineError
+from agents.half import halve_linears
+from agents.policy import Bases, OnBase, load_module
 from agents.precision import Precision
-from agents.published import AdapterArrays, ArrayWeights, FolderWeights, Weights
+from agents.published import FolderWeights, Weights
 from agents.stream import Stream
+from arena.scale.layout import Layout, Slice
+from arena.scale.transfer import Link, await_sender, gpu_of_this_process, receive
 
 Answer = tuple[list[Any], dict[str, float]]
 """Results, and the engine's figures afterwards."""
+Write = Callable[[Slice, torch.Tensor], None]
+"""(slice of a tensor, its values): store the values."""
 
 
-@dataclass(frozen=True)
-class _LazyWeights:
-    """Weights from another process, as a function that builds the module. The engine calls it between two batches."""
+class Whereabouts(NamedTuple):
+    """Where an engine runs: node, network address and GPU ("" for none)."""
 
-    served: Callable[[], Any]
-    whole: Callable[[], AbstractContextManager[Any]] = nullcontext
+    node: str
+    """Ray's id of the node."""
+    address: str
+    gpu: str
+
+
+class Incoming(NamedTuple):
+    """Form of a policy's weights that an engine receives by broadcasts."""
+
+    folder: Path
+    """Folder of a model of the same form; for an adapter, of its base."""
+    learned: Layout
+    """Weights that are received: the others are the folder's."""
+    scale: float | None = None
+    """Scale of an adapter; None for a full model."""
+    base_name: str = ""
+    """Name of an adapter's base."""
+
+
+class _Received:
+    """Weights that arrive when the engine first asks for them, between two batches."""
+
+    whole: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
+
+    def __init__(self, arrive: Callable[[], Any]) -> None:
+        self._arrive, self._arrived = arrive, None
+
+    def served(self) -> Any:
+        """Return the module or adapter; the first call receives it."""
+        if self._arrived is None:
+            self._arrived = self._arrive()
+        return self._arrived
 
 
 class EngineHost:
@@ -40,6 +76,10 @@ class EngineHost:
         self._engine = make_engine(spec, precision, gpus)
         self._bases = Bases(precision)
         self._modules: dict[str, Any] = {}
+        """Full models of policies, whose weights broadcasts replace in place."""
+        self._incoming: dict[str, tuple[Incoming, Layout]] = {}
+        self._torn: set[str] = set()
+        """Policies whose last broadcast has not ended well."""
 
     async def open(self) -> None:
         """Set the number of torch's threads and start the engine."""
@@ -56,32 +96,78 @@ class EngineHost:
 
         return ray.get_runtime_context().get_node_id(), os.getpid()
 
-    async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Publish a version of a policy in the engine. Arrays are copied, because Ray shares them read-only."""
-        await self._engine.publish(policy, version, self._unpacked(policy, weights))
+    async def whereabouts(self) -> Whereabouts:
+        """Return where this process runs."""
+        import ray
 
-    def _unpacked(self, policy: str, weights: Weights) -> Weights:
-        if isinstance(weights, AdapterArrays):
-            return cast(Weights, _LazyWeights(lambda: weights.on(self._bases(weights.folder))))
-        if isinstance(weights, ArrayWeights):
-            return cast(Weights, _LazyWeights(lambda: self._module(policy, weights)))
-        assert isinstance(weights, FolderWeights), weights
-        return weights
+        node, address = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+        return Whereabouts(node, address, await compute(gpu_of_this_process))
 
-    def _module(self, policy: str, weights: ArrayWeights) -> Any:
-        if policy not in self._modules:
-            self._modules[policy] = load_module(weights.folder, True, self.precision.bf16_weights)
-        with torch.no_grad():
-            for name, parameter in self._modules[policy].named_parameters():
-                if name in weights.arrays:  # parts that are not trained are the folder's
-                    parameter.copy_(torch.tensor(weights.arrays[name]))
-        return self._modules[policy]
+    async def publish(self, policy: str, version: int, weights: FolderWeights) -> None:
+        """Publish a version of a policy, from a folder, in the engine."""
+        await self._engine.publish(policy, version, weights)
+
+    async def prepare(self, policy: str, incoming: Incoming) -> Layout:
+        """Prepare to receive a policy's weights, and return the layout, in the engine's dtypes, of what it expects."""
+        layout = incoming.learned
+        if incoming.scale is None:
+            if policy not in self._modules:
+                self._modules[policy] = await compute(self._load, incoming.folder)
+            parameters = dict(self._modules[policy].named_parameters())
+            layout = Layout.of({spec.name: parameters[spec.name] for spec in layout.specs})
+        self._incoming[policy] = incoming, layout
+        return layout
+
+    def _load(self, folder: Path) -> Any:
+        module = load_module(folder, True, self.precision.bf16_weights)
+        return halve_linears(module) if self.precision.bf16_products else module
+
+    async def receive(self, policy: str, version: int, link: Link) -> None:
+        """Receive a version of a prepared policy by a broadcast and publish it in the engine.
+
+        Raises TransferFailed. Full weights are then torn, and not served before another broadcast has succeeded.
+        """
+        store = await asyncio.to_thread(await_sender, link)
+        incoming, layout = self._incoming[policy]
+        work = self._into_module if incoming.scale is None else self._adapter
+        received = _Received(lambda: work(policy, incoming, lambda write: receive(link, store, layout, write)))
+        await self._engine.publish(policy, version, cast(Weights, received))
+        self._torn.discard(policy)
+
+    def _into_module(self, policy: str, incoming: Incoming, arrive: Callable[[Write], None]) -> Any:
+        """Receive a full model's weights in place and return the module."""
+        module = self._modules[policy]
+        parameters = dict(module.named_parameters())
+
+        def write(part: Slice, values: torch.Tensor) -> None:
+            parameters[part.spec.name].data.view(-1)[part.start : part.stop] = values
+
+        self._torn.add(policy)
+        arrive(write)
+        return module
+
+    def _adapter(self, policy: str, incoming: Incoming, arrive: Callable[[Write], None]) -> OnBase:
+        """Receive an adapter's matrices and return the adapter on its base, which is loaded once."""
+        matrices = {spec.name: torch.empty(spec.shape, dtype=spec.dtype) for spec in incoming.learned.specs}
+
+        def write(part: Slice, values: torch.Tensor) -> None:
+            matrices[part.spec.name].view(-1)[part.start : part.stop] = values
+
+        arrive(write)
+        base = self._bases(incoming.folder)
+        assert incoming.scale is not None
+        return OnBase(put_adapter(base, matrices, incoming.scale), base, incoming.folder, incoming.base_name)
+
+    def _require_whole(self, policies: set[str]) -> None:
+        if torn := sorted(policies & self._torn):
+            raise EngineError(f"scale: the weights of policy '{torn[0]}' are of two versions")
 
     async def generate(self, requests: Sequence[Request], forgotten: Sequence[str]) -> Answer:
         """Drop the `forgotten` streams' caches and run the requests concurrently.
 
         Returns a completion or exception for each request, in order, and the engine's statistics.
         """
+        self._require_whole({request.policy for request in requests})
         for key in forgotten:
             self._engine.forget(key)
         each = (self._engine.generate([request]) for request in requests)
@@ -93,14 +179,18 @@ class EngineHost:
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool) -> Answer:
         """Return the log-probabilities of each stream's tokens under a policy, and the engine's statistics."""
+        self._require_whole({policy})
         scored: list[np.ndarray] = await self._engine.score(policy, streams, temperatures, whole)
         return scored, self._engine.figures()
 
     async def release(self, policy: str) -> None:
-        """Free what the policy's next version rebuilds."""
+        """Free what the policy's next version rebuilds, also for a rank on the same card."""
         await self._engine.release(policy)
+        await compute(torch.cuda.empty_cache)
 
     async def retire(self, policy: str) -> None:
         """Remove the policy and its module."""
         await self._engine.retire(policy)
         self._modules.pop(policy, None)
+        self._incoming.pop(policy, None)
+        self._torn.discard(policy)

@@ -2,11 +2,15 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents.engines.base import Completion, Request
+from arena.scale.host import Whereabouts
+from arena.scale.tensors import RankWeights, WeightsGone
 from arena.scale.worker import Worker, WorkerDied
 
 Asked = tuple[Request, asyncio.Future[Completion]]
@@ -17,7 +21,12 @@ class Shipment(NamedTuple):
 
     version: int
     weights: Any
-    """Folder, or reference to arrays in Ray's store."""
+    """FolderWeights, or RankWeights, which are broadcast."""
+
+    @property
+    def is_available(self) -> bool:
+        """Whether an engine can still get it: the ranks have not begun to learn on."""
+        return not isinstance(self.weights, RankWeights) or self.weights.is_current()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -26,6 +35,10 @@ class Place:
 
     index: int
     make: Callable[["Place"], Worker]
+    fetch: Callable[[str, Shipment, "Place"], Awaitable[None]]
+    """Broadcast a version of a policy from the ranks to this engine. Raises WorkerDied or WeightsGone."""
+    send: Callable[[str, Path], Awaitable[Path]]
+    """(node, folder of the driver) -> the folder on that node, where it is sent if it is missing."""
     worker: Worker | None = None
     ready: bool = False
     """True if requests may be sent."""
@@ -37,12 +50,17 @@ class Place:
     """Number of matches assigned to the engine."""
     busy: bool = False
     """True while the engine computes a batch."""
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set after each batch."""
     waiting: list[Asked] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     """Keys of streams to drop with the next batch."""
     has: dict[str, Shipment] = field(default_factory=dict)
     """Published versions that the process serves, by policy."""
+    torn: set[str] = field(default_factory=set)
+    """Policies whose weights are being replaced, or could not be: no request for them is sent."""
     syncing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    whereabouts: Whereabouts | None = None
     _before: Counter[str] = field(default_factory=Counter)
     _now: Mapping[str, float] = field(default_factory=dict)
 
@@ -57,24 +75,58 @@ class Place:
         Raises WorkerDied or the engine's own error.
         """
         self._before, self._now = Counter(self.figures()), {}
-        self.has, self.syncing = {}, asyncio.Lock()
+        self.has, self.torn, self.syncing = {}, set(), asyncio.Lock()
         self.worker = worker = self.make(self)
         await worker.begin()
         await worker.call("open", what="its start")
+        self.whereabouts = await worker.call("whereabouts", what="its start")
         await self.sync(published)
         self.ready = True
 
     async def sync(self, published: Mapping[str, Shipment]) -> None:
-        """Send the process all published versions that it lacks, and retire policies no longer published."""
+        """Send the process all published versions that it lacks, and retire policies no longer published.
+
+        Weights that the ranks no longer hold are left out: the engine gets the policy's next version.
+        """
         async with self.syncing:
             for policy in [name for name in self.has if name not in published]:
                 del self.has[policy]
                 await self.ask("retire", policy)
             # versions published meanwhile are sent, too: nothing is awaited after the last check
-            while due := [name for name, shipment in published.items() if self.has.get(name) is not shipment]:
-                shipment = published[due[0]]
-                await self.ask("publish", due[0], *shipment, what=f"publish of {due[0]}")
-                self.has[due[0]] = shipment
+            while due := [n for n, one in published.items() if self.has.get(n) is not one and one.is_available]:
+                policy, shipment = due[0], published[due[0]]
+                if isinstance(shipment.weights, RankWeights):
+                    with suppress(WeightsGone):  # then it is no longer due
+                        await self.fetch(policy, shipment, self)
+                else:
+                    weights = replace(shipment.weights, folder=await self.local(shipment.weights.folder))
+                    await self.ask("publish", policy, shipment.version, weights, what=f"publish of {policy}")
+                    self.has[policy] = shipment
+
+    async def local(self, folder: Path) -> Path:
+        """Return the path, on the engine's node, of a model folder of the driver. Raises WorkerDied."""
+        assert self.worker is not None and self.whereabouts is not None
+        try:
+            return await self.send(self.whereabouts.node, folder)
+        except WorkerDied as error:
+            self.worker.kill()
+            raise WorkerDied(f"{self.name} died: {error}") from None
+
+    def serves(self, policy: str) -> bool:
+        """Return True if requests for this policy may be sent now."""
+        return self.ready and policy in self.has and policy not in self.torn
+
+    async def idle(self) -> None:
+        """Wait until the engine has answered the batch that it computes."""
+        while self.busy:
+            self.answered.clear()
+            await self.answered.wait()
+
+    def take_due(self) -> list[Asked]:
+        """Remove and return the waiting requests that may be sent now and are still wanted."""
+        due = [one for one in self.waiting if self.serves(one[0].policy)]
+        self.waiting = [one for one in self.waiting if not self.serves(one[0].policy)]
+        return [one for one in due if not one[1].done()]
 
     async def answer(self, method: str, *given: Any, what: str) -> list[Any]:
         """Call a method that returns (results, engine statistics). Stores the statistics and returns the results."""

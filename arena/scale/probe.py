@@ -5,15 +5,21 @@ import os
 import platform
 import shutil
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
+from agents.model_config import first_line
+from agents.weights import home
 from arena.errors import ConfigError
 from arena.scale.cluster import bundles, connected, described, reserve, total
 from arena.scale.settings import ScaleSpec
 
 NODE_SECONDS = 120.0
 """Timeout for a node's answer."""
+ARENA = ("agents", "arena", "games", "simulators")
+"""Arena's packages."""
 _PACKAGES = ("arena-selfplay", "torch", "transformers", "deepspeed", "ray", "vllm")
 
 
@@ -35,8 +41,11 @@ class Node:
 
 
 def installed() -> dict[str, str]:
-    """Return this process's versions of Python and of the packages that a scaled run needs; `missing` if absent."""
-    found = {"python": platform.python_version()}
+    """Return this process's versions of Python and of what a scaled run needs; `missing` if absent.
+
+    The hash of Arena's code tells two checkouts of one version apart.
+    """
+    found = {"python": platform.python_version(), "Arena's code": _code()}
     for name in _PACKAGES:
         try:
             found[name] = version(name)
@@ -45,9 +54,27 @@ def installed() -> dict[str, str]:
     return found
 
 
-def inspected() -> tuple[dict[str, str], int]:
-    """Return this node's installed versions and the free bytes of /dev/shm (0 without one). Runs as a Ray task."""
-    return installed(), shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
+def inspected() -> tuple[dict[str, str], str, str]:
+    """Return this node's installed versions, free room as text, and why no model can be kept there. Runs as a task."""
+    room, trouble = [], ""
+    if os.path.isdir("/dev/shm"):
+        room.append(f"{shutil.disk_usage('/dev/shm').free / 1e9:.1f} GB free in /dev/shm")
+    try:
+        home().mkdir(parents=True, exist_ok=True)
+        room.append(f"{shutil.disk_usage(home()).free / 1e9:.1f} GB free in {home()}")
+        if not os.access(home(), os.W_OK):
+            trouble = f"nothing can be written in {home()}, where models are kept: set ARENA_HOME there"
+    except OSError as error:
+        trouble = f"models cannot be kept in {home()} ({first_line(error)}): set ARENA_HOME there"
+    return installed(), ", ".join(room), trouble
+
+
+def _code() -> str:
+    """Return the beginning of the hash of all modules of Arena's packages."""
+    root, found = Path(__file__).parents[2], sha256()
+    for path in sorted(path for package in ARENA for path in (root / package).rglob("*.py")):
+        found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:8]
 
 
 async def probe(spec: ScaleSpec) -> tuple[list[Node], str]:
@@ -76,11 +103,11 @@ async def _inspect(node: dict[str, Any]) -> Node:
     call = ray.remote(inspected).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote()
     try:
         async with asyncio.timeout(NODE_SECONDS):
-            found, free = await call
+            found, room, trouble = await call
     except TimeoutError:
         return Node(address, resources, {}, f"it did not answer for {NODE_SECONDS:g} s")
     except ray.exceptions.RayTaskError as error:
         return Node(address, resources, {}, f"Arena cannot be used there: {type(error.cause).__name__}: {error.cause}")
     except ray.exceptions.RayError as error:
         return Node(address, resources, {}, f"it does not answer ({type(error).__name__})")
-    return Node(address, f"{resources}, {free / 1e9:.1f} GB free in /dev/shm", found)
+    return Node(address, f"{resources}, {room}", found, trouble)

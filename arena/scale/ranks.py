@@ -13,11 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-import ray
-from ray.exceptions import RayError, RayTaskError
-
 from arena.errors import DivergedError, GateError, RanksLost
 from arena.scale.rank import Place, Rank
+from arena.scale.shipping import Shipping
+from arena.scale.worker import WorkerDied
 
 GRACE = 3.0
 """Seconds to wait, after a rank's failure, for Ray's report of another rank's death, which would be the cause."""
@@ -30,6 +29,7 @@ class Ranks:
         self.actors, self.places, self.timeout = actors, places, timeout
         self.lost: RanksLost | None = None
         """Why the group has ended; None while it works."""
+        self._shipping = Shipping()
         self._asking = threading.Lock()
         """Held while calls are sent, because all ranks must get them in the same order."""
 
@@ -42,17 +42,23 @@ class Ranks:
         `timeout`, in seconds, is the maximum time that a rank waits for others in a collective operation. Raises
         RanksLost if a rank has not started after `start_timeout` seconds.
         """
+        import ray
+
+        for method in Rank.ping, Rank.meet:  # they are answered during an update, too
+            ray.method(concurrency_group="signs")(method)
         made = ray.remote(concurrency_groups={"signs": 1})(Rank)
         actors = [made.options(max_restarts=0, **given).remote() for given in options]
         ranks = cls(actors, [], start_timeout)
         threads = [max(1, int(given.get("num_cpus") or 1)) for given in options]
         try:
-            ranks.places = await ranks._all("starting", "place", [()] * len(actors), first=start_timeout)
+            ranks.places = await ranks.ask_each("starting", "place", [()] * len(actors), first=start_timeout)
             alone = len({place.node for place in ranks.places}) == 1
             address = "127.0.0.1" if alone else ranks.places[0].address
             port = await actors[0].listen.remote(address)
-            each = [(k, len(actors), address, port, timeout, own) for k, own in enumerate(threads)]
-            await ranks._all("meeting", "join", each, first=start_timeout)
+            gpus = [place.gpu for place in ranks.places if place.gpu]
+            shares = len({*gpus}) < len(gpus)
+            each = [(k, len(actors), address, port, timeout, own, shares) for k, own in enumerate(threads)]
+            await ranks.ask_each("meeting", "join", each, first=start_timeout)
         except BaseException:
             ranks.kill()
             raise
@@ -68,9 +74,9 @@ class Ranks:
         GateError and DivergedError are raised if all ranks raise them. Any other error kills the group. Raises
         RanksLost if a rank died or hangs, or if the group has ended.
         """
-        return await self._all(label, method, [given] * len(self.actors))
+        return await self.ask_each(label, method, [given] * len(self.actors))
 
-    async def _all(
+    async def ask_each(
         self, label: str, method: str, given: Sequence[tuple[Any, ...]], first: float | None = None
     ) -> list[Any]:
         """Do `ask` with separate arguments per rank. The first result must come within `first` seconds, if given."""
@@ -108,6 +114,8 @@ class Ranks:
 
     def _reason(self, errors: Mapping[int, BaseException], label: str) -> BaseException:
         """Return the cause of a failure: first a rank's death, then a rank's own error, then silent ranks."""
+        from ray.exceptions import RayError
+
         for rank, error in errors.items():
             if isinstance(error, RayError):
                 return RanksLost(f"{label}: rank {rank} of {len(self)} died ({_first_line(error)})")
@@ -121,8 +129,31 @@ class Ranks:
         rank, error = next(iter(errors.items()))
         return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({_first_line(error)})")
 
+    async def local(self, label: str, folder: Path) -> list[Path]:
+        """Return each rank's path of a model folder of the driver, which is sent to nodes that lack it."""
+        try:
+            nodes = {place.node: await self._shipping.to(place.node, folder) for place in self.places}
+        except WorkerDied as error:
+            self.lost = RanksLost(f"{label}: {error}")
+            self.kill()
+            raise self.lost from None
+        return [nodes[place.node] for place in self.places]
+
+    async def meet(self, address: str) -> int:
+        """Return the port on this address at which rank 0 meets engines. Answers during an update, too."""
+        from ray.exceptions import RayError
+
+        if self.lost:
+            raise self.lost
+        try:
+            return int(await self.actors[0].meet.remote(address))
+        except RayError as error:
+            raise RanksLost(f"meeting engines: rank 0 died ({_first_line(error)})") from None
+
     def kill(self) -> None:
         """Kill all ranks at once, even stopped processes. Later calls raise RanksLost."""
+        import ray
+
         self.lost = self.lost or RanksLost("the ranks have been ended")
         for actor in self.actors:
             with suppress(Exception):  # it may be gone, or Ray may be
@@ -139,6 +170,8 @@ class Ranks:
 
 
 async def _answer(call: Any) -> Any:
+    from ray.exceptions import RayTaskError
+
     try:
         return await call
     except RayTaskError as error:

@@ -18,6 +18,9 @@ class WorkerResources(Spec):
     """Processors. With less than one, several processes share a processor."""
     gpus: Share = 0.0
     """GPUs. With parts of one GPU, a trainer and an engine share it."""
+    nodes: Annotated[str, StringConstraints(pattern=r"^[A-Za-z][\w.-]{0,62}$")] | None = None
+    """Only nodes with this custom resource of Ray: with `engines`, those begun by `ray start --resources='{"engines":
+    1}'`. Null is any node."""
 
 
 class ResourcesSpec(Spec):

@@ -7,40 +7,46 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
-import torch
-from safetensors.numpy import load_file
 
-from agents.costs import costs
-from agents.policy import Policy, trainable
-from agents.published import AdapterArrays, ArrayWeights, ModuleWeights, as_arrays
+from agents.policy import Policy
 from agents.scoring import StreamScores
 from agents.stream import Stream
 from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
-from arena.scale.rank import Learner
+from arena.scale.layout import FILE_BUCKET, Layout
+from arena.scale.parcels import pack, scoring_parcel
+from arena.scale.rank import Form, Kind, Learner
 from arena.scale.ranks import Ranks
+from arena.scale.tensors import Fetch, RankTensors, RankWeights, WeightsGone
+from arena.scale.transfer import Link
 
 
 class ScaledTrainer:
     """Trainer of one policy whose weights and optimiser are on all ranks; same interface as `Trainer`."""
 
     def __init__(self, ranks: Ranks, policy: Policy, rule: UpdateSpec, bf16: bool) -> None:
-        """Move the policy's weights to the ranks; `policy` loses its model. Must not run in the event loop's thread."""
+        """Let the ranks load the policy, which has no model here. Must not run in the event loop's thread."""
+        assert policy.origin is not None, "only a trained policy has a trainer"
         self.name, self._ranks = policy.name, ranks
-        self._planner = Planner(policy.name, rule, costs(policy.model, bf16))
-        weights = _sent(policy)
-        self._form = replace(weights, arrays={})
-        """Weights without their arrays: folder and form."""
+        self._learner = Learner(policy.name, policy.origin, rule, bf16)
         self._state: dict[str, Any] = {"steps": 0, "memory": {}}
-        half = any(value.dtype == torch.bfloat16 for value in trainable(policy.model).values())
-        learner = ray.put(Learner(policy.name, weights, half, rule, bf16))
-        policy.model = None
-        if policy.base:
-            policy.base = replace(policy.base, model=None, base=None)
-        asyncio.run(ranks.ask(f"policy '{policy.name}', being sent", "add", learner))
+        self._changes = 0
+        """Number of changes of the weights so far, begun or done."""
+        policy.model = policy.base = None
+        self._form = asyncio.run(self._load())
+        self._planner = Planner(policy.name, rule, self._form.costs)
+
+    async def _load(self) -> Form:
+        """Let every rank load the policy, from folders on its node."""
+        purpose, origin = f"policy '{self.name}', loading", self._learner.origin
+        paths = {path: await self._ranks.local(purpose, path) for path in {origin.source, origin.folder}}
+        each = zip(paths[origin.source], paths[origin.folder], strict=True)
+        origins = [replace(origin, source=source, folder=folder) for source, folder in each]
+        forms = await self._ranks.ask_each(purpose, "add", [(self._learner._replace(origin=one),) for one in origins])
+        form: Form = forms[0]
+        return form
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
         """Return the plan of an update on these samples, divided among all ranks."""
@@ -52,8 +58,12 @@ class ScaledTrainer:
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Run a plan on all ranks and return metrics over all of them. Calls `stepped` once per step, at the end."""
-        given = await asyncio.to_thread(ray.put, plan)
-        answers = await self._ranks.ask(f"{plan.where}, update", "update", self.name, given)
+        import ray
+
+        self._changes += 1
+        parts = await asyncio.to_thread(lambda: [ray.put(pack(plan.for_rank(k))) for k in range(len(self._ranks))])
+        given = [(self.name, part) for part in parts]
+        answers = await self._ranks.ask_each(f"{plan.where}, update", "update", given)
         metrics: dict[str, float] = answers[0][0]
         self._state = answers[0][1]
         for _ in plan.steps:
@@ -63,30 +73,65 @@ class ScaledTrainer:
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Return log-probabilities and entropies of each stream's sampled tokens, in order. Ranks share the work."""
         shares = self._planner.scoring(streams, len(self._ranks))
+        given = [(self.name, *scoring_parcel(streams, temperatures, share)) for share in shares]
         found: dict[int, StreamScores] = {}
-        for scores in await self._ask("scoring", "score", streams, temperatures, shares):
+        for scores in await self._ranks.ask_each(f"policy '{self.name}', scoring", "score", given):
             found |= scores
         nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
         return [found.get(i, nothing) for i in range(len(streams))]
 
-    async def save(self) -> dict[str, torch.Tensor]:
-        """Return the optimiser's moments as tensors by parameter name, gathered from all ranks."""
-        moments, *_ = await self._ask("saving", "save")
-        return {name: torch.tensor(array) for name, array in moments.items()}
+    async def save(self) -> RankTensors:
+        """Return the optimiser's moments by parameter name, which are fetched from the ranks when they are read."""
+        layout, *_ = await self._ask("saving", "moments")
+        return RankTensors(layout, self._fetching("moments"))
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
         """Restore the optimiser from a checkpoint folder, which any number of ranks may have written, and the state."""
-        moments = await asyncio.to_thread(lambda: ray.put(load_file(folder / "optimizer.safetensors")))
-        self._state, *_ = await self._ask("loading", "load", moments, dict(state))
+        import ray
+
+        path = folder / "optimizer.safetensors"
+        layout, begin = Layout.in_file(path)
+        self._state, *_ = await self._ask("loading", "resume", dict(state))
+        with path.open("rb") as file:
+            file.seek(begin)
+            for number in layout.buckets(FILE_BUCKET):
+                data = np.frombuffer(file.read(layout.length(number, FILE_BUCKET)), np.uint8)
+                bucket = await asyncio.to_thread(ray.put, data)
+                self._state, *_ = await self._ask("loading", "restore", layout, number, bucket)
 
     def state(self) -> dict[str, Any]:
         """Return the trainer's state (steps and memory) for a checkpoint, as JSON-able values."""
         return self._state
 
-    async def weights(self) -> ArrayWeights | AdapterArrays:
-        """Return the full trained parameters as arrays, which Ray may share read-only."""
-        arrays, *_ = await self._ask("gathering its weights", "weights")
-        return replace(self._form, arrays=arrays)
+    async def weights(self) -> RankWeights:
+        """Return the present weights, which stay on the ranks, to publish and save until the next update."""
+        changes, name = self._changes, self.name
+
+        async def send(layout: Layout, link: Link) -> str:
+            self._require(changes)
+            failures = await self._ask("sending its weights", "send", layout, link)
+            return str(failures[0])
+
+        return RankWeights(
+            name, self._learner.origin, self._form, RankTensors(self._form.weights, self._fetching("weights")),
+            lambda: changes == self._changes, self._ranks, send,
+        )  # fmt: skip
+
+    def _fetching(self, kind: Kind) -> Fetch:
+        """Return the function that fetches buckets of the present weights or moments, which later ones are not."""
+        changes = self._changes
+
+        async def fetch(layout: Layout, number: int) -> np.ndarray:
+            self._require(changes)
+            buckets = await self._ask("gathering", "bucket", kind, layout, number)
+            found: np.ndarray = buckets[0]
+            return found
+
+        return fetch
+
+    def _require(self, changes: int) -> None:
+        if changes != self._changes:
+            raise WeightsGone(f"policy '{self.name}' has learned since: these weights are gone")
 
     async def close(self) -> None:
         """Drop the policy from the ranks, unless they are lost. The ranks themselves keep running."""
@@ -95,17 +140,3 @@ class ScaledTrainer:
 
     async def _ask(self, purpose: str, method: str, *given: Any) -> list[Any]:
         return await self._ranks.ask(f"policy '{self.name}', {purpose}", method, self.name, *given)
-
-
-def _sent(policy: Policy) -> ArrayWeights | AdapterArrays:
-    """Return a policy's weights as arrays, with the folder of its source, whose model has the same form.
-
-    Parts that are not trained are left out.
-    """
-    weights = as_arrays(ModuleWeights(policy.model, policy.base))
-    assert isinstance(weights, ArrayWeights | AdapterArrays)
-    if not isinstance(weights, ArrayWeights):
-        return weights
-    own = trainable(policy.model)
-    arrays = {name: array for name, array in weights.arrays.items() if name in own}
-    return replace(weights, folder=policy.source, arrays=arrays)

@@ -15,6 +15,7 @@ import transformers
 from large import large
 from machine import machine
 from parity import agreement
+from plan import beside_trl, decode, flagship, long, one_card, vision
 from rates import speed, train
 from recipes import negotiation, negotiation_nano
 from repeat import repeat, resume
@@ -30,8 +31,18 @@ PARTS: dict[str, Callable[..., Any]] = {
     "learning": learning,
     "negotiation-nano": negotiation_nano,
     "negotiation": negotiation,
+    "flagship": flagship,
+    "beside-trl": beside_trl,
+    "one-card": one_card,
+    "vision": vision,
 }
-OF_A_MODEL: dict[str, Callable[..., Any]] = {"speed": speed, "train": train, "large": large}
+OF_A_MODEL: dict[str, Callable[..., Any]] = {
+    "speed": speed,
+    "train": train,
+    "large": large,
+    "decode": decode,
+    "long": long,
+}
 """Parts named after the model they are about, as in speed-nano."""
 
 

@@ -1,6 +1,7 @@
-"""Does Arena do on this GPU what it does on a CPU, and how fast? Within 10 minutes.
+"""Does Arena do on this GPU what it does on a CPU, and how fast? Within 10 minutes a call.
 
     python benchmarks/gpu/run.py                 # on the GPU if there is one, else small on the CPU
+    python benchmarks/gpu/run.py --resume benchmarks/results/gpu-nvidia-h100.json    # what is missing or was cut short
     python benchmarks/gpu/run.py --device cpu    # minutes on two cores: does it still work?
     python benchmarks/gpu/run.py speed-qwen2-0.5b machine    # these parts only
 
@@ -49,6 +50,16 @@ SECONDS = {
     "learning": 60,
     "negotiation-nano": 75,
     "negotiation": 80,
+    "flagship": 180,
+    "beside-trl": 170,
+    "one-card": 90,
+    "decode-smollm2-135m": 60,
+    "decode-qwen2-0.5b": 90,
+    "decode-nano": 45,
+    "long-qwen2-0.5b": 90,
+    "long-qwen2-7b": 120,
+    "long-nano": 45,
+    "vision": 120,
 }
 """Most that each part may take there; together they may not take more than the limit."""
 SLACK = {"cuda": 1.0, "cpu": 6.0}
@@ -58,10 +69,20 @@ WINDING_UP = 8.0
 
 
 def parts_of(size: str) -> list[str]:
-    """All parts in their order: what is right first, then what is fast, then what is learned."""
+    """All parts in their order: the plan of whole runs, then what is right, what is fast, and what is learned."""
     speeds = [f"{what}-{name}" for name in SIZES[size].timed for what in ("speed", "train")]
     larges = [f"large-{name}" for name in SIZES[size].large]
-    return ["machine", "agreement", "resume", "repeat", "learning", *speeds, *larges, "negotiation-nano", "negotiation"]
+    plan = ["flagship", "beside-trl", "one-card", *(f"decode-{name}" for name in SIZES[size].timed[:2])]
+    plan += [*(f"long-{name}" for name in SIZES[size].long), "vision"]
+    kernels = ["agreement", "resume", "repeat", "learning", *speeds, *larges, "negotiation-nano", "negotiation"]
+    return ["machine", *plan, *kernels]
+
+
+def is_whole(part: dict[str, Any]) -> bool:
+    """Whether a part of earlier results has ended by itself, with all that it set out to do."""
+    cut = part["figures"].get("ended", "").startswith("by the part's time")
+    late = any("time" in line["figure"] and line["verdict"] == "skipped" for line in part["claims"])
+    return not cut and not late and not any(line["verdict"] == "FAILED" for line in part["claims"])
 
 
 def run_part(name: str, device: str, size: str, seconds: float) -> dict[str, Any]:
@@ -121,6 +142,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(SECONDS))
     parser.add_argument("--device", choices=["cuda", "cpu"], help="default: cuda if there is one")
     parser.add_argument("--quick", action="store_true", help="nano alone, one round: does it still work?")
+    parser.add_argument("--resume", type=Path, metavar="RESULTS", help="keep the whole parts of these, do the others")
     parser.add_argument("--out", type=Path, help="instead of results/gpu-DEVICE.json")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(SECONDS):
@@ -131,7 +153,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of `finally`: no part is left running
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/gpu/run.py", *sys.argv[1:]])}
     result |= {"device": device, "size": size, "seed": 0, "load_at_start": os.getloadavg(), "parts": {}}
-    for name in options.parts or parts_of(size):
+    if options.resume:
+        out, earlier = options.resume, json.loads(options.resume.read_text())["parts"]
+        result["parts"] = {name: part for name, part in earlier.items() if is_whole(part)}
+    for name in options.parts or [name for name in parts_of(size) if name not in result["parts"]]:
         seconds = min(SLACK[device] * SECONDS[name], SLACK[device] * LIMIT - (time.monotonic() - begun))
         if seconds < 2 * WINDING_UP:
             found: dict[str, Any] = {

@@ -38,11 +38,29 @@ class Size:
     """Models of which memory is compared with its estimate."""
     whole: tuple[str, ...]
     """Those of them that learn with all their weights; the others have an adapter."""
+    many: tuple[int, ...]
+    """Replies in flight, beside the limit by bandwidth."""
+    updates_of: tuple[int, ...]
+    """Tokens of updates, for the share of the peak."""
+    long: tuple[str, ...]
+    """Models that do them."""
+    beside: tuple[int, int, int]
+    """Replies, tokens of each, and rounds beside TRL."""
+    flagship: str
+    """Recipe of the whole run."""
+    flagship_settings: tuple[str, ...]
+    vision_settings: tuple[str, ...] = ()
     recipe: tuple[str, ...] = ()
     """Settings over recipe `negotiation-nano`."""
 
 
 _LESS = ("policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8", "play.matches=32")
+_SHORT = (*_LESS, "policies.shared.imitate.matches=24", "play.matches=4")
+_BLINK = (
+    *("stages.attributes.ground.steps=2", "stages.find.ground.steps=2", "stages.reward.play.iterations=1"),
+    *("stages.reward.play.play={matches: 16, group: 4, in_flight: 16}", "stages.reward.play.evaluate.matches=4"),
+    *(f"stages.reward.play.policies.viewer.imitate.{one}" for one in ("matches=16", "minibatches=2")),
+)
 
 SIZES = {
     "full": Size(
@@ -62,6 +80,12 @@ SIZES = {
         iterations=12,
         large=("qwen2-3b", "qwen2-7b"),
         whole=("qwen2-3b",),
+        many=(8, 32, 128, 512),
+        updates_of=(16384, 65536),
+        long=("qwen2-0.5b", "qwen2-7b"),
+        beside=(64, 128, 4),
+        flagship="negotiation",
+        flagship_settings=("iterations=100", "evaluate.every=20", "checkpoint.every=5"),
     ),
     "small": Size(
         judged=("nano", "smollm2-135m"),
@@ -80,6 +104,13 @@ SIZES = {
         iterations=3,
         large=("nano",),
         whole=(),
+        many=(4, 16),
+        updates_of=(512, 2048),
+        long=("nano",),
+        beside=(4, 8, 1),
+        flagship="negotiation-nano",
+        flagship_settings=("iterations=2", "evaluate={panel: negotiation, deals: 2, every: 1}", *_SHORT),
+        vision_settings=_BLINK,
         recipe=_LESS,
     ),
     "quick": Size(
@@ -99,6 +130,13 @@ SIZES = {
         iterations=1,
         large=("nano",),
         whole=("nano",),
+        many=(4,),
+        updates_of=(512,),
+        long=("nano",),
+        beside=(4, 8, 1),
+        flagship="negotiation-nano",
+        flagship_settings=("iterations=2", "evaluate={panel: negotiation, deals: 2, every: 1}", *_SHORT),
+        vision_settings=_BLINK,
         recipe=(*_LESS, "policies.shared.imitate.matches=8", "play.matches=4"),
     ),
 }

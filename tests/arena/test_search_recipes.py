@@ -91,7 +91,7 @@ def test_roles_that_share_weights_are_scored_before_either_is_learned_from(
 
     def scored(self: Gradients) -> Any:
         tally = score_old(self)
-        played = [n for n, sample in enumerate(self.plan.samples) if sample.source == "played"]
+        played = [n for n, sample in self.plan.samples.items() if sample.source == "played"]
         if played:
             assert set(played) <= set(self.old or {}), "a role is left to be scored later"
             roles = {tuple(self.plan.samples[n].stream.ids[:2]) for n in played}

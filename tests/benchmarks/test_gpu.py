@@ -6,10 +6,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import plan
 import pytest
 import run
+import torch
 from sheet import Sheet
 from size import SIZES
 
@@ -62,10 +65,42 @@ def test_there_is_time_for_every_part() -> None:
         assert set(run.parts_of(size)) <= set(run.SECONDS)
 
 
+def test_plan_runs_in_miniature(tmp_path: Path) -> None:
+    """The parts that need no process of their own; the others are run by the slow test below."""
+    sheet, size, device = Sheet(tmp_path / "part.json", time.time() + 600.0), SIZES["quick"], torch.device("cpu")
+    plan.decode(sheet, size, device, "nano")
+    plan.long(sheet, size, device, "nano")
+    told = {line["claim"]: line["verdict"] for line in sheet.claims}
+    assert told == {"decode, 4 in flight": "measured", "an update of 512 tokens": "measured"}
+    found = sheet.figures["decode, 4 in flight"]
+    assert found["ms"] > found["limit_ms"] > 0 and 0 < sheet.figures["512 tokens"]["share_of_peak"] < 1
+
+
+def test_a_step_moves_weights_and_caches() -> None:
+    """Two layers of two heads of keys and of values, 8 wide, 3 rows of 10 tokens: 2 · 2 · 2 · 8 · 30 numbers."""
+    model = torch.nn.Linear(5, 4, bias=False)
+    model.config = SimpleNamespace(num_hidden_layers=2, num_key_value_heads=2, head_dim=8)  # type: ignore[assignment]
+    assert plan.moved_bytes(model, 3, 10) == 2 * (20 + 2 * 2 * 2 * 8 * 30)
+
+
+@pytest.mark.parametrize(
+    ("part", "whole"),
+    [
+        ({"figures": {}, "claims": [{"figure": "1", "verdict": "ok"}]}, True),
+        ({"figures": {}, "claims": [{"figure": "the part's time was up", "verdict": "skipped"}]}, False),
+        ({"figures": {}, "claims": [{"figure": "No module named 'trl'", "verdict": "skipped"}]}, True),
+        ({"figures": {}, "claims": [{"figure": "exit 1", "verdict": "FAILED"}]}, False),
+        ({"figures": {"ended": "by the part's time; the next call resumes it"}, "claims": []}, False),
+    ],
+)
+def test_parts_that_were_cut_short_are_run_again(part: dict[str, Any], whole: bool) -> None:
+    assert run.is_whole(part) is whole
+
+
 def quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
     """What the script wrote."""
     command = [sys.executable, run.__file__, *parts, "--device", "cpu", "--quick", "--out", str(out)]
-    done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True)
+    done = subprocess.run(command, env=os.environ | env, cwd=out.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(out.read_text())
     for part in found["parts"].values():
@@ -82,6 +117,8 @@ def verdicts(found: dict[str, Any], part: str) -> dict[str, str]:
 def test_all_of_it_runs_on_a_cpu(tmp_path: Path) -> None:
     found = quick(tmp_path / "gpu.json", [], {})
     assert list(found["parts"]) == run.parts_of("quick")
+    assert set(verdicts(found, "one-card").values()) == {"ok"}
+    assert found["parts"]["flagship"]["figures"]["ended"] == found["parts"]["vision"]["figures"]["ended"] == "complete"
     assert found["parts"]["machine"]["figures"]["environment"]["versions"]["torch"]
     assert set(verdicts(found, "repeat").values()) == {"ok", "measured"}
     assert set(verdicts(found, "resume").values()) == {"ok"}

@@ -15,7 +15,7 @@ import agents.attention  # noqa: F401 a model that comes over a pipe computes wi
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.precision import Precision
-from agents.published import Weights
+from agents.published import FolderWeights, ModuleWeights, Weights
 from agents.stream import Stream
 
 
@@ -66,6 +66,7 @@ class EngineElsewhere:
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """A folder is read there; a module goes through the pipe as it is now."""
+        assert isinstance(weights, ModuleWeights | FolderWeights)
         await self._ask("publish", policy, version, replace(weights, whole=nullcontext))
 
     async def release(self, policy: str) -> None:

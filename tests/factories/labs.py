@@ -4,8 +4,12 @@ import asyncio
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from agents.engines.in_process import InProcessEngine
+from agents.published import FolderWeights, RemoteWeights, Weights
+from agents.weights import base_folder
 from arena.build import Makers
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
@@ -130,13 +134,31 @@ def started_warm(warm: str, *assignments: str) -> Experiment:
     return experiment(f"policies={{shared: {{model: {warm}}}}}", "policies.shared.imitate=null", *assignments)
 
 
+class Fetching(InProcessEngine):
+    """An engine in this process that fetches weights that other processes hold."""
+
+    async def publish(self, policy: str, version: int, weights: Weights) -> None:
+        """Publish weights, by way of a folder if they are elsewhere."""
+        if not isinstance(weights, RemoteWeights):
+            await super().publish(policy, version, weights)
+            return
+        with TemporaryDirectory() as folder:
+            await asyncio.to_thread(weights.write, Path(folder))
+            remote: Any = weights
+            for path in base_folder(remote.origin.source).glob("*token*"):
+                shutil.copy(path, folder)
+            await super().publish(policy, version, FolderWeights(Path(folder)))
+
+
 def run_by(text: str, folder: Path, by: MakeTrainer, *changes: str) -> None:
     """A run of an experiment whose trainers are made so, or the rest of one."""
     given = compose([text_layer("test", text), *map(set_layer, changes)])
     there = RunFolder.open(folder) if folder.exists() else RunFolder.create(folder, to_yaml(given), {})
 
     async def through() -> None:
-        lab = await Lab.open(there, given, Quiet(), makers=Makers(trainer=by))
+        lab = await Lab.open(
+            there, given, Quiet(), makers=Makers(lambda spec, precision: Fetching.create(spec, precision, 1), by)
+        )
         try:
             await lab.run()
         finally:

@@ -12,10 +12,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from agents.adapter_config import AdapterSpec
-from agents.policy import Bases, NewAdapter, Policy, load_module
-from agents.published import AdapterArrays, ArrayWeights, ModuleWeights, Weights, as_arrays
+from agents.policy import Bases, NewAdapter, Policy, load_module, trainable
+from agents.published import ModuleWeights, Weights
 from agents.weights import resolve
 from arena.config.experiment import LearnSpec
 from arena.learn.base import MakeTrainer, Trainer
@@ -200,8 +201,14 @@ def _weights(held: Sequence[Weights]) -> dict[str, np.ndarray]:
     """Copies of what learns in all of these."""
     found: dict[str, np.ndarray] = {}
     for number, weights in enumerate(held):
-        with weights.whole():
-            arrays = as_arrays(weights)
-        assert isinstance(arrays, ArrayWeights | AdapterArrays)
-        found |= {f"{number}.{name}": np.array(value) for name, value in arrays.arrays.items()}
+        found |= {f"{number}.{name}": value for name, value in arrays(weights).items()}
     return found
+
+
+def arrays(weights: Weights) -> dict[str, np.ndarray]:
+    """Copies of the parameters that learn, of a module here or of weights on ranks."""
+    if isinstance(weights, ModuleWeights):
+        with weights.whole():
+            return {name: value.detach().numpy().copy() for name, value in trainable(weights.module).items()}
+    tensors: Mapping[str, torch.Tensor] = weights.tensors  # type: ignore[union-attr]
+    return {name: value.numpy() for name, value in tensors.items()}

@@ -253,3 +253,12 @@ def test_steps_left_out_leave_their_rate_to_the_next() -> None:
 def test_planning_needs_no_torch() -> None:
     code = "import sys, arena.learn.plan; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_metrics_of_two_ranks_count_their_common_steps_once() -> None:
+    both, other = UpdateMetrics(), UpdateMetrics()
+    for metrics, losses in ((both, [1.0, 3.0]), (other, [5.0])):
+        metrics.add("loss", torch.tensor(losses))
+        metrics.optimised(2.0, True)
+        metrics.optimised(4.0, True)
+    assert both.plus(other).means() == {"loss": 3.0, "grad_norm": 3.0, "steps": 2, "tokens": 3, "skipped": 0}

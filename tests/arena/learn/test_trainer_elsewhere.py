@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 import agents.attention  # noqa: F401 a model that comes over a pipe computes with it
 from agents.costs import costs
-from agents.policy import Policy
-from agents.published import ArrayWeights
+from agents.policy import Policy, load_module
+from agents.published import ModuleWeights
 from agents.scoring import StreamScores
 from agents.stream import Stream
 from arena.config.experiment import LearnSpec
@@ -70,6 +70,7 @@ class TrainerElsewhere:
     """A `Trainer` whose weights and optimiser live in a child process."""
 
     def __init__(self, policy: Policy, rule: LearnSpec, bf16: bool) -> None:
+        policy.load_model()
         self._planner = Planner(policy.name, rule, costs(policy.model))
         self._source = policy.source
         self._pipe, theirs = multiprocessing.Pipe()
@@ -107,8 +108,10 @@ class TrainerElsewhere:
     def state(self) -> dict[str, Any]:
         return self._state
 
-    async def weights(self) -> ArrayWeights:
-        return ArrayWeights(await self._ask("weights"), self._source)
+    async def weights(self) -> ModuleWeights:
+        module, arrays = load_module(self._source), await self._ask("weights")
+        module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()}, strict=False)
+        return ModuleWeights(module)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._pipe.send, None)

@@ -1,5 +1,6 @@
 """What of a `scale` is refused before anything starts: one line that says how to put it right."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -60,6 +61,7 @@ def test_a_cluster_of_our_own_has_whole_processors(monkeypatch: pytest.MonkeyPat
     pytest.importorskip("ray")
     asked: dict[str, object] = {}
     monkeypatch.setattr(clusters, "_init", lambda **settings: asked.update(settings))
+    monkeypatch.setattr(clusters, "_check_imported", lambda address: None)
     with clusters.connected(None, 4.5):
         assert asked["num_cpus"] == 5 and isinstance(asked["num_cpus"], int)
 
@@ -80,7 +82,21 @@ def test_layers_go_over_what_is_there_and_none_takes_it_away() -> None:
 
 
 @pytest.mark.slow
-def test_one_process_never_loads_ray() -> None:
-    code = "import sys, arena.launch, arena.preflight, arena.cli.run, arena.doctor; print('ray' in sys.modules)"
+@pytest.mark.parametrize(
+    "modules",
+    ["arena.launch, arena.preflight, arena.cli.run, arena.doctor", "arena.scale.engines, arena.scale.trainer"],
+    ids=["one process", "a cluster's driver before it starts"],
+)
+def test_ray_is_not_loaded_early(modules: str) -> None:
+    code = f"import sys, {modules}; print('ray' in sys.modules)"
     told = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
+
+
+def test_ray_that_was_imported_first_is_one_line() -> None:
+    """Ray reads settings when it is imported, and with others its own processes do not find each other."""
+    pytest.importorskip("ray")
+    code = "import ray; from arena.scale.cluster import connected; connected(None, 1).__enter__()"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    told = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120)
+    assert told.stderr.splitlines()[-1].startswith("arena.errors.ConfigError: scale: this process imported Ray before")

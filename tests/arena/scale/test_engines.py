@@ -20,7 +20,9 @@ from agents.published import FolderWeights, ModuleWeights
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
+from arena.config.experiment import LearnSpec
 from tests.factories.requests import contexts, request
+from tests.factories.scaled import ragged
 from tests.factories.short_contexts import assert_full, short_nano, talk
 
 pytest.importorskip("ray")
@@ -28,7 +30,9 @@ pytest.importorskip("ray")
 from arena.scale import engines as rooms
 from arena.scale.cluster import Cluster, reserve
 from arena.scale.engines import ScaledEngine
+from arena.scale.ranks import Ranks
 from arena.scale.settings import ResourcesSpec, ScaleSpec, WorkerResources
+from arena.scale.trainer import ScaledTrainer
 from arena.scale.watchdog import Watchdog
 
 pytestmark = pytest.mark.slow  # a cluster for itself: `make test-scale`
@@ -37,17 +41,25 @@ SPEC = ScaleSpec(engines=2, resources=SMALL, patience=20.0)
 
 
 class Served:
-    """Two engines with nano as `p`, and what was noted of them."""
+    """Two engines with nano as `p` from two ranks, and what was noted of them."""
 
-    def __init__(self) -> None:
-        self.notes = list[str]()
+    def __init__(self, ranks: Ranks) -> None:
+        self.notes, self.ranks = list[str](), ranks
         self.module: Any = load_model(resolve("nano"))
+        self.trainer = self.on_ranks("p")
+
+    def on_ranks(self, name: str, adapter: NewAdapter | None = None, stage: Any = 0) -> ScaledTrainer:
+        """A policy that begins as nano, on the ranks."""
+        policy = Policy.described(name, resolve("nano"), resolve("nano"), True, adapter)
+        return ScaledTrainer(
+            self.ranks, policy, LearnSpec(zero_stage=stage, gate_tolerance=1e9, regularisers={}), False
+        )
 
     async def open(self) -> None:
         self.watchdog = Watchdog(self.notes.append, SPEC.patience, SPEC.deadline)
         self.engine = ScaledEngine(Cluster(SPEC, await reserve(SPEC), self.watchdog), EngineSpec())
         await self.engine.open()
-        await self.engine.publish("p", 3, ModuleWeights(self.module))
+        await self.engine.publish("p", 3, await self.trainer.weights())
 
     async def close(self) -> None:
         await self.engine.close()
@@ -66,8 +78,8 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(cluster: None) -> Iterator[Served]:
-    made = Served()
+def served(ranks: Ranks) -> Iterator[Served]:
+    made = Served(ranks)
     wait(made.open())
     yield made
     wait(made.close())
@@ -96,6 +108,9 @@ async def alone(weights: Any, requests: list[Request], version: int = 3) -> list
 
 def test_two_engines_sample_and_score_what_one_does(served: Served) -> None:
     """Whole weights, an adapter that learns, and a folder; a match stays with its engine."""
+    new = NewAdapter(AdapterSpec(rank=4), 5, "nano")
+    own = Policy.load("q", resolve("nano"), resolve("nano"), True, new, Bases())
+    adapter = served.on_ranks("q", new)
 
     async def compare() -> None:
         engine = served.engine
@@ -116,11 +131,10 @@ def test_two_engines_sample_and_score_what_one_does(served: Served) -> None:
         ):
             np.testing.assert_allclose(scored, other, atol=1e-4)
 
-        new = NewAdapter(AdapterSpec(rank=4), 5, "nano")
-        adapter = Policy.load("a", resolve("nano"), resolve("nano"), True, new, Bases())
-        for weights in (ModuleWeights(adapter.model, adapter.base), FolderWeights(resolve("nano-3"))):
-            await engine.publish("q", 7, weights)
-            alike(await engine.generate(matches("q")), await alone(weights, matches("q"), 7))
+        folder = FolderWeights(resolve("nano-3"))
+        for there, here in ((await adapter.weights(), ModuleWeights(own.model, own.base)), (folder, folder)):
+            await engine.publish("q", 7, there)
+            alike(await engine.generate(matches("q")), await alone(here, matches("q"), 7))
         await engine.retire("q")
         with pytest.raises(KeyError, match="'q'"):
             await engine.generate(matches("q"))
@@ -156,7 +170,7 @@ def test_one_that_dies_takes_its_own_replies_and_comes_back_with_the_present_wei
         died = [answer for answer in answers if isinstance(answer, BaseException)]
         assert len(died) == 6 and all(type(answer) is EngineDied for answer in died), answers
         assert "engine 0 died in 6 replies" in served.notes[0] and "started again (1 of 5 times)" in served.notes[0]
-        await engine.publish("p", 4, ModuleWeights(served.module))
+        await engine.publish("p", 4, await served.trainer.weights())
         alike(await engine.generate(matches()), expected)
         await served.whole()
         assert {place.has["p"].version for place in engine._places} == {4}
@@ -164,6 +178,44 @@ def test_one_that_dies_takes_its_own_replies_and_comes_back_with_the_present_wei
             engine.forget(one.key)
         alike(await engine.generate(matches()), expected)
         assert [place.matches for place in engine._places] == [3, 3]
+
+    wait(die())
+
+
+def test_one_that_starts_while_the_ranks_learn_on_waits_for_the_next_version(served: Served) -> None:
+    """Meanwhile it serves what it can have, and the other serves the version that the ranks no longer hold."""
+    trainer = served.on_ranks("s")
+
+    async def die() -> None:
+        engine, folder = served.engine, FolderWeights(resolve("nano-3"))
+        await served.whole()
+        await engine.publish("s", 1, await trainer.weights())
+        await engine.publish("f", 0, folder)
+        await trainer.update(trainer.plan(ragged(1), np.random.default_rng(0)))
+        await served.signalled(0, signal.SIGKILL)
+        while all(place.ready for place in engine._places):
+            await asyncio.sleep(0.01)
+        await served.whole()
+        behind, other = engine._places
+        assert not behind.serves("s") and other.serves("s") and behind.serves("f") and behind.serves("p")
+        assert {one.version for one in await engine.generate(matches("s"))} == {1}
+        await engine.release("s")
+        for one in matches():
+            engine.forget(one.key)
+
+        await served.signalled(1, signal.SIGKILL)
+        while all(place.ready for place in engine._places):
+            await asyncio.sleep(0.01)
+        waiting = asyncio.ensure_future(engine.generate(matches("s")))
+        alike(await engine.generate(matches("f")), await alone(folder, matches("f"), 0))
+        await served.whole()
+        assert not waiting.done()
+        await engine.publish("s", 2, await trainer.weights())
+        assert {one.version for one in await waiting} == {2}
+        for one in matches():
+            engine.forget(one.key)
+        for policy in ("s", "f"):
+            await engine.retire(policy)
 
     wait(die())
 

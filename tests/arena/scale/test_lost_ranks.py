@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.packing import Pass
 from arena.errors import DivergedError, GateError, RanksLost
 from arena.learn.samples import Sample
-from tests.factories.scaled import Case, makers, ragged
+from tests.factories.scaled import Case, arrays, makers, ragged
 
 ray = pytest.importorskip("ray")
 
@@ -38,9 +37,9 @@ def two(cluster: None) -> Iterator[Ranks]:
 
 async def updated(trainer: Any, case: Case) -> tuple[Any, dict[str, float], Any]:
     """Weights before, an update's metrics, weights after."""
-    before = (await trainer.weights()).arrays
+    before = arrays(await trainer.weights())
     metrics = await trainer.update(trainer.plan(case.given(1), np.random.default_rng(0)))
-    return before, metrics, (await trainer.weights()).arrays
+    return before, metrics, arrays(await trainer.weights())
 
 
 def trainer_on(ranks: Ranks, case: Case, **rule: Any) -> Any:
@@ -97,16 +96,16 @@ def test_what_stops_an_update_stops_all_ranks_and_leaves_them_at_work(ranks: Ran
 
 
 def test_an_error_of_one_rank_is_the_error_and_ends_the_group(two: Ranks) -> None:
-    """A pass over a stream that is not there: rank 1 alone fails, rank 0 would wait for it."""
+    """A token that the model does not have: rank 1 alone fails, rank 0 would wait for it."""
     trainer = trainer_on(two, Case())
     plan = trainer.plan(ragged(1), np.random.default_rng(0))
-    broken = [
-        replace(step, played=(step.played[0], (Pass.of((99,), (9,)),) * len(step.played[1]))) for step in plan.steps
-    ]
+    number = plan.steps[0].played[1][0].index[0]
+    stream = plan.samples[number].stream
+    broken = replace(plan.samples[number], stream=replace(stream, ids=[10**6, *stream.ids[1:]]))
     with pytest.raises(IndexError):
-        asyncio.run(trainer.update(replace(plan, steps=tuple(broken))))
+        asyncio.run(trainer.update(replace(plan, samples={**plan.samples, number: broken})))
     with pytest.raises(RanksLost, match="policy 'p', iteration 1, update"):
-        asyncio.run(trainer.weights())
+        asyncio.run(trainer.save())
     assert all(gone(place.pid) for place in two.places)
 
 

@@ -1,0 +1,114 @@
+"""Samples on their way to a rank: the columns of all their tokens as arrays, which Ray sends without copies.
+
+A stream's log-probabilities and entropies stay behind: a sample has what learning needs of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.packing import Pass
+from agents.stream import MediaSpan, Stream
+from arena.learn.plan import Plan
+from arena.learn.samples import Sample
+
+_COLUMNS = ("advantages", "behaviour", "places", "learned", "reference", "pairs", "fresh")
+"""Arrays of a sample with one entry per sampled token; the last three may be None."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Streams by number, as arrays of all their tokens."""
+
+    numbers: tuple[int, ...]
+    sizes: NDArray[np.int64]
+    """Number of tokens of each stream."""
+    ids: NDArray[np.int32]
+    mask: NDArray[np.bool_]
+    turns: NDArray[np.int32]
+    media: tuple[tuple[MediaSpan, ...], ...]
+
+    @classmethod
+    def of(cls, streams: Mapping[int, Stream]) -> "Streams":
+        """Pack these streams."""
+        each = streams.values()
+        return cls(
+            numbers=tuple(streams),
+            sizes=np.array([len(stream) for stream in each], np.int64),
+            ids=_joined([np.array(stream.ids, np.int32) for stream in each], np.int32),
+            mask=_joined([np.array(stream.mask, np.bool_) for stream in each], np.bool_),
+            turns=_joined([np.array(stream.turns, np.int32) for stream in each], np.int32),
+            media=tuple(tuple(stream.media) for stream in each),
+        )
+
+    def unpack(self) -> dict[int, Stream]:
+        """Return the streams by number, with log-probabilities of 0."""
+        ends = np.cumsum(self.sizes)[:-1]
+        columns = zip(*(np.split(column, ends) for column in (self.ids, self.mask, self.turns)), strict=True)
+        return {
+            number: Stream(ids.tolist(), mask.tolist(), [0.0] * len(ids), turns.tolist(), media=list(media))
+            for number, (ids, mask, turns), media in zip(self.numbers, columns, self.media, strict=False)
+        }
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """One rank's part of a plan, with its samples as arrays."""
+
+    plan: Plan
+    """Without samples."""
+    streams: Streams
+    counts: NDArray[np.int64]
+    """Number of sampled tokens of each sample."""
+    columns: dict[str, tuple[NDArray[np.bool_], NDArray[Any]]]
+    """By field of a sample: which samples have it, and their joint array."""
+    others: tuple[tuple[float, Any], ...]
+    """Temperature and source of each sample."""
+
+
+def pack(plan: Plan) -> Parcel:
+    """Return the parcel of a plan, usually one rank's part."""
+    samples = list(plan.samples.values())
+    columns = {}
+    for name in _COLUMNS:
+        arrays = [getattr(sample, name) for sample in samples]
+        given = [array for array in arrays if array is not None]
+        columns[name] = np.array([array is not None for array in arrays], np.bool_), _joined(given, np.float32)
+    return Parcel(
+        plan=replace(plan, samples={}),
+        streams=Streams.of({number: sample.stream for number, sample in plan.samples.items()}),
+        counts=np.array([len(sample.advantages) for sample in samples], np.int64),
+        columns=columns,
+        others=tuple((sample.temperature, sample.source) for sample in samples),
+    )
+
+
+def unpack(parcel: Parcel) -> Plan:
+    """Return the plan of a parcel with its samples."""
+    fields: list[dict[str, Any]] = [{} for _ in parcel.counts]
+    for name, (present, joint) in parcel.columns.items():
+        parts = iter(np.split(joint, np.cumsum(parcel.counts[present])[:-1]))
+        for own, is_given in zip(fields, present, strict=True):
+            own[name] = next(parts) if is_given else None
+    streams = parcel.streams.unpack().items()
+    samples = {
+        number: Sample(stream=stream, temperature=temperature, source=source, **own)
+        for (number, stream), own, (temperature, source) in zip(streams, fields, parcel.others, strict=True)
+    }
+    return replace(parcel.plan, samples=samples)
+
+
+def scoring_parcel(
+    streams: Sequence[Stream], temperatures: Sequence[float], share: Sequence[Pass]
+) -> tuple[Streams, dict[int, float], Sequence[Pass]]:
+    """Return the arguments of a rank's call `score`: the streams and temperatures of its share, and the share."""
+    numbers = sorted({i for one in share for i in one.index})
+    return Streams.of({i: streams[i] for i in numbers}), {i: temperatures[i] for i in numbers}, share
+
+
+def _joined(arrays: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    """Concatenate arrays; without any, the result is empty and of this dtype."""
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype)

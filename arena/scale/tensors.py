@@ -1,0 +1,103 @@
+"""Tensors of a policy on the ranks, seen from the driver, which holds one bucket of them at a time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from agents.adapter import save_matrices
+from agents.policy import Origin
+from agents.published import RemoteTensors, RemoteWeights
+from arena.scale.layout import FILE_BUCKET, Layout
+from arena.scale.rank import Form
+from arena.scale.ranks import Ranks
+from arena.scale.transfer import Link
+
+Fetch = Callable[[Layout, int], Awaitable[np.ndarray]]
+"""(layout, number of a bucket) -> its bytes from rank 0; all ranks compute it together."""
+
+
+class WeightsGone(Exception):
+    """Raised if the ranks no longer hold the weights: they have begun to learn on."""
+
+
+class RankTensors(RemoteTensors):
+    """Tensors of a layout, fetched from the ranks. Read them in the layout's order: the last bucket is kept."""
+
+    def __init__(self, layout: Layout, fetch: Fetch) -> None:
+        self.layout, self._fetch = layout, fetch
+        self._last: tuple[int, torch.Tensor] | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return (spec.name for spec in self.layout.specs)
+
+    def __len__(self) -> int:
+        return len(self.layout.specs)
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        spec = next((spec for spec in self.layout.specs if spec.name == name), None)
+        if spec is None:
+            raise KeyError(name)
+        whole = torch.empty(spec.shape, dtype=spec.dtype)
+        for number in self.layout.buckets(FILE_BUCKET):
+            for part in self.layout.slices(number, FILE_BUCKET):
+                if part.spec is spec:
+                    whole.view(-1)[part.start : part.stop] = part.view(self._bucket(number))
+        return whole
+
+    def _bucket(self, number: int) -> torch.Tensor:
+        if self._last is None or self._last[0] != number:
+            self._last = number, torch.tensor(waited(self._fetch(self.layout, number)))
+        return self._last[1]
+
+    def write(self, path: Path, metadata: Mapping[str, str]) -> None:
+        """Write the tensors to a safetensors file, bucket by bucket. Blocks the calling thread."""
+        with path.open("wb") as file:
+            file.write(self.layout.header(metadata))
+            for number in self.layout.buckets(FILE_BUCKET):
+                file.write(waited(self._fetch(self.layout, number)).data)
+
+
+@dataclass(frozen=True)
+class RankWeights(RemoteWeights):
+    """Published weights of a policy on the ranks, until they learn on."""
+
+    name: str
+    """Name of the policy."""
+    origin: Origin
+    form: Form
+    tensors: RankTensors
+    """All that a checkpoint has of them."""
+    is_current: Callable[[], bool]
+    """Whether the ranks still hold these weights: an update has not begun since."""
+    ranks: Ranks
+    send: Callable[[Layout, Link], Awaitable[str]]
+    """Broadcast a layout from rank 0 over a link; the result is the reason of a failure, or ""."""
+
+    def write(self, folder: Path) -> None:
+        """Write the weights with the model's settings in Hugging Face layout, or an adapter in peft's layout."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.form.scale is not None:
+            matrices = dict(self.tensors)
+            layers = dict.fromkeys(name.rpartition(".")[0] for name in matrices)
+            pairs = {name: (matrices[f"{name}.a"], matrices[f"{name}.b"]) for name in layers}
+            save_matrices(pairs, self.form.scale, folder, self.origin.base_name)
+            return
+        for name, data in self.form.settings.items():
+            (folder / name).write_bytes(data)
+        self.tensors.write(folder / "model.safetensors", {"format": "pt"})
+
+
+def waited(work: Awaitable[Any]) -> Any:
+    """Run a call of the ranks in a loop of its own and return its result, whether or not a loop runs here."""
+
+    async def through() -> Any:
+        return await work
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, through()).result()

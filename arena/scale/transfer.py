@@ -1,0 +1,198 @@
+"""Broadcast of weights from rank 0 to engines, bucket by bucket, in a process group that exists for one broadcast.
+
+Receivers meet the sender at its store and wait there until it begins. The sender does not notice a receiver's death:
+only a receiver's own answer shows that it has everything.
+"""
+
+import mmap
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Self
+
+import torch
+
+from agents.model_config import first_line
+from arena.scale.layout import Layout, Slice, Whole
+
+POLL = 0.01
+"""Seconds between a waiting receiver's looks at the store."""
+
+CONNECT = timedelta(seconds=30)
+"""Maximum time in which the members of a broadcast connect. All of them have just answered."""
+
+
+class TransferFailed(Exception):
+    """Raised if a broadcast ended early. Receivers may then hold weights of two versions."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Meeting place and members of one broadcast. Member 0 sends."""
+
+    key: str
+    """Name of the broadcast, unique in the life of the sender's store."""
+    address: str
+    """Address of the sender's store."""
+    port: int
+    count: int
+    """Number of members."""
+    timeout: float
+    """Maximum seconds of each step."""
+    patience: float
+    """Maximum seconds that receivers wait until the sender begins."""
+    bucket: int
+    """Bytes of a bucket."""
+    shared: bool = False
+    """True if all members are on one machine and share the memory of two buckets."""
+    nccl: bool = False
+    """True if each member has a GPU of its own."""
+    member: int = 0
+    own: str = "127.0.0.1"
+    """Address of this member."""
+
+    def of(self, member: int, own: str) -> Self:
+        """Return the link of one member."""
+        return replace(self, member=member, own=own)
+
+
+class Meeting:
+    """Store at which the members of broadcasts meet; it listens on one address while its process lives."""
+
+    def __init__(self, address: str) -> None:
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listener = socket.create_server((address, 0), family=family)
+        self.port = int(listener.getsockname()[1])
+        self.store = TCPStore(
+            address, self.port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach(),
+            timeout=timedelta(seconds=60),
+        )  # fmt: skip
+
+
+def send(link: Link, meeting: Meeting, layout: Layout, whole: Whole) -> str:
+    """Broadcast the tensors of a layout as rank 0 and return "", or the reason if it failed.
+
+    `whole` is called for all tensors in any case, because the other ranks wait there.
+    """
+    failure, channel, descriptor = "", None, None
+    try:
+        if link.shared:
+            descriptor = os.memfd_create("arena-weights")
+            os.ftruncate(descriptor, 2 * link.bucket)
+        meeting.store.set(f"{link.key}/begins", f"/proc/{os.getpid()}/fd/{descriptor}")
+        channel = _Channel(link, meeting.store, layout, descriptor)
+    except (RuntimeError, OSError) as error:  # errors of torch.distributed are RuntimeErrors
+        failure = first_line(error)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+    for number in layout.buckets(link.bucket):
+        bucket = None if channel is None or failure else channel.bucket(number)
+        layout.fill(number, link.bucket, whole, bucket)
+        try:
+            if channel and bucket is not None:
+                channel.exchange(bucket)
+        except RuntimeError as error:
+            failure = first_line(error)
+    return failure
+
+
+def await_sender(link: Link) -> Any:
+    """Wait until the sender begins, and return its store. Raises TransferFailed."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    with _failing():
+        timeout = timedelta(seconds=link.timeout)
+        store = TCPStore(link.address, link.port, is_master=False, wait_for_workers=False, timeout=timeout)
+        until = time.monotonic() + link.patience
+        while not store.check([f"{link.key}/begins"]):
+            if time.monotonic() > until:
+                raise TransferFailed(f"the ranks did not begin to send for {link.patience:g} s")
+            time.sleep(POLL)
+    return store
+
+
+def receive(link: Link, store: Any, layout: Layout, write: Callable[[Slice, torch.Tensor], None]) -> None:
+    """Receive the tensors of a layout, calling `write` with each slice and its values. Raises TransferFailed."""
+    with _failing():
+        descriptor = os.open(store.get(f"{link.key}/begins").decode(), os.O_RDWR) if link.shared else None
+        try:
+            channel = _Channel(link, store, layout, descriptor)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+    for number in layout.buckets(link.bucket):
+        bucket = channel.bucket(number)
+        with _failing():
+            channel.exchange(bucket)
+        for part in layout.slices(number, link.bucket):
+            write(part, part.view(bucket))
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Convert errors of torch's collectives, and of shared memory, into TransferFailed."""
+    try:
+        yield
+    except (RuntimeError, OSError) as error:
+        raise TransferFailed(first_line(error)) from None
+
+
+class _Channel:
+    """One member's end of a broadcast: a process group, and memory for buckets.
+
+    On one machine all members map the same two buckets. The sender fills one while the receivers read the other, and
+    the group only keeps them in step.
+    """
+
+    def __init__(self, link: Link, store: Any, layout: Layout, descriptor: int | None) -> None:
+        """Map the buckets of `descriptor`, if given, and connect. Raises RuntimeError or OSError."""
+        from torch import distributed
+        from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+
+        self._link, self._layout = link, layout
+        if descriptor is not None:
+            self._memory = torch.frombuffer(mmap.mmap(descriptor, 2 * link.bucket), dtype=torch.uint8)
+        else:
+            size, device = min(link.bucket, layout.total), "cuda" if link.nccl else "cpu"
+            self._memory = torch.empty(size, dtype=torch.uint8, device=device)
+        timeout, own = timedelta(seconds=link.timeout), PrefixStore(link.key, store)
+        store.set_timeout(min(timeout, CONNECT))
+        self._options = distributed.BroadcastOptions()
+        self._options.rootRank, self._options.rootTensor = 0, 0
+        self._group: Any
+        if link.nccl:
+            options = distributed.ProcessGroupNCCL.Options()
+            options._timeout = timeout
+            self._group = distributed.ProcessGroupNCCL(own, link.member, link.count, options)
+        else:
+            gloo: Any = distributed.ProcessGroupGloo
+            options = gloo._Options()
+            options._timeout = timeout
+            options._devices = [gloo.create_device(hostname=link.own)]
+            self._group = gloo(own, link.member, link.count, options)
+
+    def bucket(self, number: int) -> torch.Tensor:
+        """Return the memory of a bucket, which the next but one overwrites, or the next if memory is not shared."""
+        at = number % 2 * self._link.bucket if self._link.shared else 0
+        return self._memory[at : at + self._layout.length(number, self._link.bucket)]
+
+    def exchange(self, bucket: torch.Tensor) -> None:
+        """Send or receive a bucket. Raises RuntimeError if a member is found to be gone, or after the timeout."""
+        if self._link.shared:
+            self._group.barrier().wait()
+            return
+        self._group.broadcast([bucket], self._options).wait()
+        if bucket.is_cuda:
+            torch.cuda.synchronize(bucket.device)
+
+
+def gpu_of_this_process() -> str:
+    """Return the unique id of this process's GPU, or "" if it has none."""
+    return str(torch.cuda.get_device_properties(0).uuid) if torch.cuda.is_available() else ""
