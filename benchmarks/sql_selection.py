@@ -18,7 +18,7 @@ from arena.doctor import environment
 from arena.statistics import rate_ci
 
 RESULT = Path(__file__).parent / "results" / "sql-selection.json"
-BEST_OF, DEALS, MATCHES = 8, 60, 256
+BEST_OF, DEALS, MATCHES = 8, 60, 128
 RULES = "majority,p_yes,oracle"
 TURNS = (1, 3)
 """Acts of the writer: only the solution, or up to two queries before it."""

@@ -150,7 +150,7 @@ def test_weights_of_two_versions_are_not_served_until_they_are_whole_again() -> 
         with pytest.raises(EngineError, match="two versions"):
             await replies(host)
         with pytest.raises(EngineError, match="two versions"):
-            await host.score("p", [], [])
+            await host.score("p", [], [], False)
         await sender.publish(2, *full(second))
         assert await replies(host) == await alone(ModuleWeights(second), Precision.FP32, 2)
 
