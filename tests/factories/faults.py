@@ -62,7 +62,7 @@ def attempts(
     """
     found: list[MatchRecord] = []
 
-    def control(plan: MatchPlan, game: Any) -> list[MatchControl]:
+    def control(plan: MatchPlan, game: object) -> list[MatchControl]:
         return [] if plan.identity.attempt else [Harm(lambda: harm(game))]
 
     async def play(plan: MatchPlan) -> MatchRecord:
@@ -92,7 +92,7 @@ def injected(
         setattr(*limit, patient)
         return (limits if first else None) or Limits()
 
-    def harm(game: Any) -> None:
+    def harm(game: object) -> None:
         root = psutil.Process(pid(game))
         harmed[:] = [root, *root.children(recursive=True)]
         if fault == "hang" and limits is None:

@@ -1,6 +1,7 @@
 """PettingZoo's cooperative pong told in text, an adapter written by docs/new-adapter.md: two paddles, one ball."""
 
 import os
+from collections.abc import Mapping
 from typing import ClassVar
 
 from games.adapters.foreign import ForeignGame, OwnRandom
@@ -16,7 +17,7 @@ class Pong(ForeignGame):
 
     name, library, seats = "cooperative_pong", "PettingZoo", ("left", "right")
     metadata: ClassVar = {"name": "cooperative_pong_v0", "render_modes": ["ansi"]}
-    reward_parts: ClassVar = {"held": "the environment's reward for a ball that is still in play"}
+    reward_parts: Mapping[str, str] = {"held": "the environment's reward for a ball that is still in play"}
     stakes = 100.0
     cooperative = True
 
