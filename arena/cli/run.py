@@ -73,6 +73,10 @@ def run_selfplay(
     seed: Annotated[int | None, typer.Option(help="Seed of all random choices in the run.")] = None,
     scale: Scale = "",
     out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME-TIME.")] = None,
+    reuse: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Run of the same pipeline; copy its first stages whose settings are equal."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train policies by play against each other; without options, list the recipes.
@@ -80,7 +84,7 @@ def run_selfplay(
     Example: arena run selfplay --game negotiation --set play.matches=32 --seed 1
     """
     if not (game or recipe or config):
-        if any((arm, set_, policies, engine, roles, iterations, seed, scale, out)):
+        if any((arm, set_, policies, engine, roles, iterations, seed, scale, out, reuse)):
             raise ConfigError("add --game, --recipe or --config: what is to be played? (arena run selfplay lists them)")
         print_rows(PlainConsole(), catalogue.to_play(), as_json)
         return
@@ -101,7 +105,9 @@ def run_selfplay(
 
     layers = _layers(asked)
     if is_pipeline(layers):
-        return _run_pipeline(_pipeline(layers, asked), out, as_json)
+        return _run_pipeline(_pipeline(layers, asked), out, reuse, as_json)
+    if reuse:
+        raise ConfigError("--reuse: this experiment has no stages to copy (docs/pipelines.md)")
     experiment = _experiment(layers, asked.policies)
     with loading():
         from arena.cli.final_report import print_report
@@ -114,14 +120,14 @@ def run_selfplay(
     print_report(console, folder, screen)
 
 
-def _run_pipeline(pipeline: Pipeline, out: Path | None, as_json: bool) -> None:
+def _run_pipeline(pipeline: Pipeline, out: Path | None, reuse: Path | None, as_json: bool) -> None:
     with loading():
         from arena.cli.loop import wait
         from arena.pipelines.running import start_pipeline
 
     console, screen = _screen(0, as_json)
     with screen.on_screen():
-        folder = wait(start_pipeline(pipeline, out, screen))
+        folder = wait(start_pipeline(pipeline, out, screen, reuse))
     _report_pipeline(console, folder, screen)
 
 

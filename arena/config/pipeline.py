@@ -10,6 +10,7 @@ All other top-level settings are shared by the stages (`arena.config.staging`).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -139,6 +140,15 @@ def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
         raise ConfigError(explain(error, tops, Head)) from None
     shared = [replace(layer, data={k: v for k, v in layer.data.items() if k != "study"}) for layer in tops]
     return Pipeline(head=head, shared=tuple(shared), stages=tuple(stages))
+
+
+def count_equal_stages(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
+    """Return how many leading stages two pipelines have in common, given their plain settings. `study` may differ."""
+    own = (STAGES, "study")
+    if any(first.get(key) != second.get(key) for key in first.keys() | second.keys() if key not in own):
+        return 0
+    pairs = zip(first[STAGES], second[STAGES], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def fault(layer: Layer, path: Sequence[str | int], problem: str) -> ConfigError:

@@ -16,6 +16,7 @@ from arena.doctor import environment
 from arena.errors import ConfigError, Interrupted, StoreError
 from arena.launch import begin, check_alone, fresh_folder, point_latest, resume_run, with_command
 from arena.pipelines.checking import check_stage, fitted_settings
+from arena.pipelines.reuse import FOLDER, SOURCES, copy_stages, find_reusable_stages
 from arena.play.watchers import StageWatcher, Watcher
 from arena.preflight import model_folder, servers_asked
 from arena.store import checkpoints
@@ -26,15 +27,13 @@ from arena.store.run import create_folder, write_environment
 from arena.store.stages import Done, finish, finished, pipeline_of, stage_folder
 from games.adapters import loading
 
-SOURCES, FOLDER = "sources", "folder"
-"""Keys of a pipeline's environment: SHA-256 by path of the files that its stages name, and its folder at the start."""
 
-
-async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher) -> Path:
+async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher, reuse: Path | None = None) -> Path:
     """Check all stages, make the pipeline's folder, run the stages to the end, and return the folder.
 
-    Without `out` the folder is a new one below runs/. The link `latest` beside it points to it. Raises ConfigError if a
-    check fails.
+    Without `out` the folder is a new one below runs/. The link `latest` beside it points to it. The leading stages that
+    the pipeline at `reuse` has run with the same settings are copied instead of run. Raises ConfigError if a check
+    fails.
     """
     check_alone()
     loading.forget()
@@ -47,6 +46,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher)
     running = _Running(folder, data, watcher)
     experiments = [stage.made for stage in running.planned if isinstance(stage.made, Experiment)]
     about = environment() | {SOURCES: own_files.source_hashes(experiments, data), FOLDER: str(running.folder)}
+    copied, why = find_reusable_stages(reuse, data, about) if reuse else ([], "")
     create_folder(folder, text, with_command(about, data), empty=STAGES)
     own_files.trust_code(data)
     for experiment in experiments:
@@ -54,6 +54,10 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher)
         own_files.trust_servers(servers_asked(experiment).values())
     point_latest(folder)
     with _explained(folder), locked(folder):
+        if reuse:
+            copy_stages(copied, reuse, running.folder)
+            names = ", ".join(stage.name for stage in copied) or "no stage"
+            watcher.note(f"copied from {reuse}: {names}{why and f'; {why}'}")
         await running.run()
     return folder
 

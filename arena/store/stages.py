@@ -69,6 +69,11 @@ def begun(run: Path) -> list[Path]:
     return sorted(path for path in found if (path / CONFIG).is_file())
 
 
+def count_ended(run: Path) -> int:
+    """Return how many stages of a pipeline have ended; 0 for a folder that is none."""
+    return len(list((run / STAGES).glob(f"*/{DONE}")))
+
+
 def newest_run(path: Path) -> Path:
     """Return the folder of a pipeline's newest stage, and the path of any other run unchanged.
 

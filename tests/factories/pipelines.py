@@ -5,6 +5,7 @@ from typing import Any
 
 from arena.cli.loop import wait
 from arena.config.pipeline import Pipeline, read_pipeline
+from arena.config.recipe import compose_recipe
 from arena.config.sources import set_layer, text_layer
 from arena.pipelines.running import start_pipeline
 from arena.store import checkpoints
@@ -43,6 +44,25 @@ stages:
       seats: {second: {policy: old}}
 """
 STAGES = ("01-first", "02-play", "03-last")
+STUDIED = (
+    """\
+evaluate: {games: [{name: kuhn_poker, options: {illegal: end, talk: false, penalty: 2}}], against: [random], matches: 8}
+study:
+  replicates: nothing
+  claim: the first stage helps
+  published: nothing
+  family: cards
+  figure: evaluation.payoff
+  also: [payoff.first]
+  arm: all
+  arms:
+    slow: ["stages.last.play.learn.lr=1e-9"]
+  each: ["policies.player.model=nano-{seed}"]
+  verdict: {better_than: [slow]}
+"""
+    + CONFIG
+)
+"""`CONFIG` with a study of an arm that learns nothing in the last stage."""
 KINDS = (
     CONFIG[: CONFIG.index("stages:")].replace("matches: 8", "matches: 12, group: 4")
     + """\
@@ -68,6 +88,13 @@ stages:
 def pipeline(*assignments: str) -> Pipeline:
     """`CONFIG` with assignments such as `stages.play.play.iterations=1` applied to it."""
     return read_pipeline([text_layer("test", CONFIG), *map(set_layer, assignments)])
+
+
+def staged_recipe(text: str = STUDIED) -> Pipeline:
+    """Return the pipeline of a file's text, as a study composes it."""
+    found = compose_recipe([text_layer("chain.yaml", text)])
+    assert isinstance(found, Pipeline)
+    return found
 
 
 def finished(folder: Path, *assignments: str) -> Path:

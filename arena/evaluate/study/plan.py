@@ -97,7 +97,9 @@ class Plan:
         varied = arm if arm in self.spec.uneven else ""
         if varied not in self._composed:
             recipe = with_arm(self.experiment, arm) if varied else self.experiment
-            self._composed[varied] = staged_experiments(recipe)
+            stages = staged_experiments(recipe)
+            # The number of passes over a data set is known when the data is there.
+            self._composed[varied] = {n: each for n, each in stages.items() if not (each.source and each.source.data)}
         return self._composed[varied]
 
 

@@ -16,14 +16,15 @@ from typing import Protocol
 
 from arena.config.arms import with_arm
 from arena.config.experiment import Experiment
-from arena.config.recipe import experiments_of, last_experiment
+from arena.config.pipeline import count_equal_stages
+from arena.config.recipe import experiments_of, last_experiment, plain_of
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run
 from arena.process import command_line, end_with, environment_of_children
 from arena.store import checkpoints
 from arena.store.files import CONFIG
 from arena.store.locks import in_use
-from arena.store.stages import stage_folder
+from arena.store.stages import count_ended, stage_folder
 from games.plain_files import read_plain
 
 POLL = 0.2
@@ -73,6 +74,7 @@ class Runner:
         self.failures: list[str] = []
         """One message per failed run."""
         self._running: dict[Run, Task] = {}
+        self._donors = find_donors(plan, self.due)
         self._counted = {run: plan.count_iterations(run) for run in self.due}
 
     @property
@@ -110,13 +112,20 @@ class Runner:
             self.due.remove(run)
             if not is_done(self.plan, run):  # a lingering child may have finished it
                 warm = warm_settings(self.plan, run, self._first(run))
-                self._running[run] = self._start(run, build_command(self.plan, run, warm))
+                donor, shared = self._donors.get(run, (None, 0))
+                reuse = donor.path if donor and count_ended(donor.path) >= shared else None
+                self._running[run] = self._start(run, build_command(self.plan, run, warm, reuse))
 
     def _may_start(self, run: Run) -> bool:
-        """Return False if another process uses the run's folder, or the imitation it starts from is unfinished."""
+        """Return False if another process uses the run's folder, or what it starts from is unfinished.
+
+        That is the imitation of a warm arm, or the first stages of a pipeline, which one run of each seed computes.
+        """
         first = self._first(run)
         has_weights = run == first or not (first in self.due or first in self._running) or _has_weights(first)
-        return not in_use(run.path) and (has_weights or run.arm not in self.plan.spec.warm)
+        donor, shared = self._donors.get(run, (run, 0))
+        has_stages = count_ended(donor.path) >= shared or not (donor in self.due or donor in self._running)
+        return not in_use(run.path) and has_stages and (has_weights or run.arm not in self.plan.spec.warm)
 
     def _first(self, run: Run) -> Run:
         """Return the run of this seed whose imitation the warm arms reuse.
@@ -155,12 +164,34 @@ class Runner:
             child.wait()
 
 
-def build_command(plan: Plan, run: Run, warm: Sequence[str]) -> list[str]:
-    """Return the arguments of the `arena` command that starts a run with the settings `warm`, or resumes it."""
+def find_donors(plan: Plan, due: Sequence[Run]) -> dict[Run, tuple[Run, int]]:
+    """Return for runs of a pipeline an earlier arm's run with the same seed and first stages, and how many it shares.
+
+    Of several arms, the one that shares most counts. Runs that have begun, or share no stage, are left out.
+    """
+    if isinstance(plan.experiment, Experiment):
+        return {}
+    donors: dict[Run, tuple[Run, int]] = {}
+    for n, arm in enumerate(plan.arms):
+        settings = [plain_of(with_arm(plan.experiment, each)) for each in plan.arms[: n + 1]]
+        shared = {each: count_equal_stages(settings[k], settings[n]) for k, each in enumerate(plan.arms[:n])}
+        if shared and (most := max(shared.values())):
+            donor = next(each for each in shared if shared[each] == most)
+            fresh = [run for run in due if run.arm == arm and not (run.path / CONFIG).exists()]
+            donors |= {run: (plan.run(donor, run.seed), most) for run in fresh}
+    return donors
+
+
+def build_command(plan: Plan, run: Run, warm: Sequence[str], reuse: Path | None = None) -> list[str]:
+    """Return the arguments of the `arena` command that starts a run with the settings `warm`, or resumes it.
+
+    A new run of a pipeline copies its first stages from the run at `reuse`.
+    """
     if arguments := resume_command(run):
         return arguments
     config = str(plan.folder / EXPERIMENT)
     chosen = ["--config", config, "--arm", run.arm, "--seed", str(run.seed), "--out", str(run.path), "--json"]
+    chosen += ["--reuse", str(reuse)] if reuse else []
     return ["run", "selfplay", *chosen, *(part for setting in warm for part in ("--set", setting))]
 
 

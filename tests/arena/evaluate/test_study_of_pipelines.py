@@ -6,41 +6,19 @@ from pathlib import Path
 import pytest
 
 from arena.config.arms import budget, check_arms, study_of, with_arm
-from arena.config.pipeline import Pipeline
-from arena.config.recipe import compose_recipe, last_experiment, plain_of
+from arena.config.recipe import last_experiment, plain_of
 from arena.config.sources import text_layer
 from arena.errors import ConfigError
 from arena.evaluate.study.grid import build_grid, read_axes, sweep_experiment
 from arena.evaluate.study.plan import Plan
 from tests.factories.commands import arena, refused
-from tests.factories.pipelines import CONFIG, STAGES
+from tests.factories.pipelines import CONFIG, STAGES, STUDIED, staged_recipe
 
-STUDY = """\
-evaluate: {games: [{name: kuhn_poker, options: {illegal: end, talk: false, penalty: 2}}], against: [random], matches: 8}
-study:
-  replicates: nothing
-  claim: the first stage helps
-  published: nothing
-  family: cards
-  figure: evaluation.payoff
-  also: [payoff.first]
-  arm: all
-  arms:
-    slow: ["stages.last.play.learn.lr=1e-9"]
-  each: ["policies.player.model=nano-{seed}"]
-  verdict: {better_than: [slow]}
-"""
-TEXT = STUDY + CONFIG
-
-
-def recipe(text: str = TEXT) -> Pipeline:
-    found = compose_recipe([text_layer("chain.yaml", text)])
-    assert isinstance(found, Pipeline)
-    return found
+LESSONS = '  - {name: lessons, sft: {policy: player, data: "stage:first", batch: 16}}\n'
 
 
 def test_an_arm_changes_a_stage() -> None:
-    whole = recipe()
+    whole = staged_recipe()
     check_arms(whole)
     slow = with_arm(whole, "slow", 5)
     assert last_experiment(slow).learn.lr == 1e-9 and last_experiment(whole).learn.lr == 1e-3
@@ -50,10 +28,11 @@ def test_an_arm_changes_a_stage() -> None:
 
 def test_progress_counts_the_stages_whose_iterations_are_known(tmp_path: Path) -> None:
     """The steps of a stage such as `sft`, whose number depends on its data, do not count."""
-    planned = Plan(folder=tmp_path, experiment=recipe(), arms=["all"], seeds=1)
+    text = STUDIED.replace("  - play:\n      iterations: 2\n      learn: {lr: 5e-4}\n", LESSONS)
+    planned = Plan(folder=tmp_path, experiment=staged_recipe(text), arms=["all"], seeds=1)
     (run,) = planned.runs
-    assert planned.iterations("all") == 6 and planned.count_iterations(run) == 0
-    for stage, lines in {"01-first": 2, "02-lessons": 61, "04-last": 1}.items():
+    assert planned.iterations("all") == 4 and planned.count_iterations(run) == 0
+    for stage, lines in {"01-first": 2, "02-lessons": 61, "03-last": 1}.items():
         folder = run.path / "stages" / stage
         folder.mkdir(parents=True)
         (folder / "config.yaml").touch()
@@ -72,14 +51,14 @@ def test_progress_counts_the_stages_whose_iterations_are_known(tmp_path: Path) -
 )
 def test_a_wrong_arm_is_told(before: str, after: str, says: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        check_arms(recipe(TEXT.replace(before, after)))
+        check_arms(staged_recipe(STUDIED.replace(before, after)))
     assert says in str(raised.value)
 
 
 @pytest.mark.slow
 def test_a_study_of_pipelines_is_judged_by_the_last_stage(tmp_path: Path) -> None:
     file, out = tmp_path / "chain.yaml", tmp_path / "study"
-    file.write_text(TEXT)
+    file.write_text(STUDIED)
     told = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
     assert told.code == 0, told
     data = json.loads((out / "study.json").read_text())
@@ -96,11 +75,11 @@ def test_a_study_of_pipelines_is_judged_by_the_last_stage(tmp_path: Path) -> Non
 
 def test_a_rehearsal_says_that_it_takes_no_pipeline(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
-    file.write_text(TEXT)
+    file.write_text(STUDIED)
     assert "--rehearse: stages of a pipeline" in refused("study", file, "--rehearse", "--json")
 
 
-@pytest.mark.parametrize("text", [TEXT, CONFIG])
+@pytest.mark.parametrize("text", [STUDIED, CONFIG])
 def test_a_sweep_tries_settings_of_stages(text: str) -> None:
     points = build_grid(read_axes(["stages.last.play.learn.lr=1e-3,1e-4", "stages.first.play.iterations=1,2"]))
     swept = sweep_experiment(text_layer("chain.yaml", text), points, 2)
@@ -118,7 +97,7 @@ def test_a_sweep_runs_pipelines(tmp_path: Path) -> None:
     file.write_text(CONFIG)
     told = arena("sweep", file, "--set", "stages.last.play.learn.lr=1e-3,1e-9", "--seeds", "1", "--out", out, "--json")
     assert told.code == 0, told
-    assert sorted(path.parent.parent.parent.name for path in out.glob("*/stages/03-last/done.json")) == [
-        "setting-1-100", "setting-2-100",
-    ]  # fmt: skip
+    finished = {path.parents[2].resolve().name for path in out.glob("*/stages/03-last/done.json")}
+    assert finished == {"setting-1-1000", "setting-2-1000"}
+    assert "copied from" in (out / "setting-2-1000.log").read_text(), "the first stages are equal"
     assert len(json.loads((out / "sweep.json").read_text())["ranking"]) == 2

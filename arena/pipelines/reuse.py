@@ -1,0 +1,91 @@
+"""Reuse of ended stages: a new pipeline copies the leading stages that another run of it has computed already.
+
+A stage's result depends on the settings above it, its own settings, the files they name, and the machine. If all of
+these agree, running the stage again would give the same bytes.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from agents import strict_yaml
+from arena.config.pipeline import count_equal_stages
+from arena.config.saved_config import differences
+from arena.config.sources import text_layer
+from arena.errors import ConfigError, StoreError
+from arena.store.files import CONFIG, STAGES, write_folder
+from arena.store.locks import HOLDER, LOCK
+from arena.store.reader import ENVIRONMENT, FolderReader
+from arena.store.run import write_environment
+from arena.store.stages import finished, is_pipeline, stage_folder
+
+FOLDER, SOURCES = "folder", "sources"
+"""Keys of a pipeline's environment: its folder at the start, and SHA-256 by path of the files that its stages name."""
+_SAME = ("python", "device", "instruction_set", "versions", SOURCES)
+"""Keys of the environment on which results depend."""
+
+
+def find_reusable_stages(source: Path, data: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[list[Path], str]:
+    """Return the folders of ended stages of `source` that a new pipeline would only repeat, and why there are no more.
+
+    `data` are the new pipeline's settings, `about` its environment. Raises ConfigError if `source` is no pipeline, and
+    StoreError if a stage is not as it was written.
+    """
+    if not is_pipeline(source):
+        raise ConfigError(f"--reuse: {source} is no pipeline, so it has no stages to copy")
+    reader = FolderReader(source)
+    theirs, environment = text_layer(str(source / CONFIG), reader.config()).data, reader.environment()
+    for key in _SAME:
+        before, now = environment.get(key) or {}, about.get(key) or {}
+        if before != now:
+            return [], f"it ran elsewhere or with other files ({differences({key: before}, {key: now})[0]})"
+    equal = count_equal_stages(theirs, data)
+    places = [stage_folder(source, n + 1, stage["name"]) for n, stage in enumerate(theirs[STAGES][:equal])]
+    ended = [*takewhile(finished, places)]
+    if len(ended) < equal:
+        return ended, f"{places[len(ended)].name} has not ended there"
+    changes = differences(*({k: v for k, v in each.items() if k != "study"} for each in (theirs, data)))
+    return ended, f"settings differ: {changes[0]}" if changes else ""
+
+
+def copy_stages(stages: Sequence[Path], source: Path, folder: Path) -> None:
+    """Copy ended stages of `source` into the pipeline at `folder`, with paths of the new folder in their settings.
+
+    Each copy appears at once, so an interrupted copy is run like any stage. Raises StoreError for a link or a special
+    file in a stage.
+    """
+    before = str(FolderReader(source).environment().get(FOLDER, source.resolve()))
+    for stage in stages:
+        _require_plain_files(stage)
+
+        def fill(place: Path, stage: Path = stage) -> None:
+            shutil.copytree(stage, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK, HOLDER))
+            _relocate(place, f"{before}/{STAGES}/", f"{folder}/{STAGES}/")
+
+        write_folder(folder / STAGES / stage.name, fill)
+
+
+def _relocate(place: Path, before: str, now: str) -> None:
+    """Replace the start `before` of paths by `now` in the config and environment of a stage."""
+    reader = FolderReader(place)
+    config = _with_start(text_layer(CONFIG, reader.config()).data, before, now)
+    environment = _with_start(reader.environment(), before, now)
+    (place / ENVIRONMENT).unlink()
+    write_environment(place, environment)
+    (place / CONFIG).write_text(strict_yaml.dump(config, CONFIG), encoding="utf-8")
+
+
+def _with_start(value: Any, before: str, now: str) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_start(item, before, now) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_start(item, before, now) for item in value]
+    return now + value[len(before) :] if isinstance(value, str) and value.startswith(before) else value
+
+
+def _require_plain_files(stage: Path) -> None:
+    for path in sorted(stage.rglob("*")):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise StoreError(f"{path} is no plain file: remove it, or run without --reuse")

@@ -1,0 +1,143 @@
+"""A pipeline that copies its first stages from another run ends with the same bytes as one that runs them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from arena.cli.loop import wait
+from arena.config.pipeline import count_equal_stages
+from arena.errors import ConfigError, StoreError
+from arena.evaluate.study.plan import Plan
+from arena.evaluate.study.runs import find_donors
+from arena.pipelines.running import resume_pipeline, start_pipeline
+from arena.store.reader import RunReader
+from arena.store.stages import finished as ended
+from tests.factories.commands import arena, refused
+from tests.factories.labs import Quiet
+from tests.factories.pipelines import CONFIG, STAGES, finished, pipeline, results, staged_recipe
+
+LAST = "stages.last.play.learn.lr=1e-4"
+
+
+class Listener(Quiet):
+    """Watcher that keeps the notes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return finished(tmp_path_factory.mktemp("pipeline") / "run")
+
+
+def test_copied_stages_give_the_same_bytes(source: Path, tmp_path: Path) -> None:
+    watcher = Listener()
+    folder = wait(start_pipeline(pipeline(LAST), tmp_path / "copied", watcher, source))
+    assert [
+        note for note in watcher.notes if note.startswith(f"copied from {source}: 01-first, 02-play; settings differ")
+    ]
+    assert len(watcher.rows) == 2, "only the last stage ran"
+    assert results(folder) == results(finished(tmp_path / "run", LAST))
+    for name in STAGES:
+        assert str(source) not in (folder / "stages" / name / "config.yaml").read_text()
+        assert ended(folder / "stages" / name)
+    shutil.move(source, source.with_name("away"))
+    try:
+        assert (
+            arena("eval", folder / "stages" / STAGES[1], "--game", "kuhn_poker", "--matches", "2", "--json").code == 0
+        )
+        wait(resume_pipeline(folder, Quiet()))
+        assert (
+            RunReader(folder / "stages" / STAGES[1])
+            .environment()["experiment"]["policies"]["player"]["model"]
+            .startswith(str(folder))
+        )
+    finally:
+        shutil.move(source.with_name("away"), source)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "says"),
+    [
+        (["seed=4"], "no stage; settings differ: seed (3 → 4)"),
+        (["stages.first.play.iterations=1"], "no stage; settings differ: stages"),
+    ],
+)
+def test_nothing_is_copied_from_other_settings(source: Path, tmp_path: Path, assignments: list[str], says: str) -> None:
+    watcher = Listener()
+    wait(start_pipeline(pipeline(*assignments, "stages.last.play.iterations=1"), tmp_path / "run", watcher, source))
+    assert any(says in note for note in watcher.notes), watcher.notes
+
+
+def test_a_stage_that_has_not_ended_is_run(source: Path, tmp_path: Path) -> None:
+    half = tmp_path / "half"
+    shutil.copytree(source, half)
+    (half / "stages" / STAGES[1] / "done.json").unlink()
+    watcher = Listener()
+    folder = wait(start_pipeline(pipeline(), tmp_path / "run", watcher, half))
+    assert f"copied from {half}: 01-first; 02-play has not ended there" in watcher.notes
+    assert results(folder) == results(source)
+
+
+def test_a_damaged_stage_is_refused_and_no_run_begins(source: Path, tmp_path: Path) -> None:
+    bad, out = tmp_path / "bad", tmp_path / "out"
+    shutil.copytree(source, bad)
+    done = ended(bad / "stages" / STAGES[0])
+    assert done
+    weights = done.weights["player"] / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(StoreError, match="not as it was written"):
+        wait(start_pipeline(pipeline(), out, Quiet(), bad))
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_links_and_pipes_in_a_stage_are_refused(source: Path, tmp_path: Path, kind: str) -> None:
+    bad, secret = tmp_path / "bad", tmp_path / "secret"
+    shutil.copytree(source, bad)
+    secret.write_text("mine")
+    planted = bad / "stages" / STAGES[0] / "extra"
+    planted.symlink_to(secret) if kind == "link" else os.mkfifo(planted)
+    with pytest.raises(StoreError, match="extra is no plain file"):
+        wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), bad))
+    assert "mine" not in "".join(path.read_text("utf-8", "ignore") for path in tmp_path.rglob("out/**/extra"))
+    wait(resume_pipeline(tmp_path / "out", Quiet()))
+    assert results(tmp_path / "out") == results(source), "the run that has begun can be resumed without the copy"
+
+
+def test_only_pipelines_can_be_reused(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no pipeline"):
+        wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), tmp_path))
+    told = refused("run", "selfplay", "--game", "kuhn_poker", "--reuse", source, "--out", tmp_path / "out")
+    assert "--reuse: this experiment has no stages" in told
+    file = tmp_path / "chain.yaml"
+    file.write_text(CONFIG)
+    again = arena("run", "selfplay", "--config", file, "--reuse", source, "--out", tmp_path / "again", "--json")
+    assert again.code == 0 and results(tmp_path / "again") == results(source)
+
+
+def test_settings_decide_how_many_stages_are_equal() -> None:
+    one = pipeline().plain()
+    assert count_equal_stages(one, one) == 3
+    assert count_equal_stages(one, pipeline(LAST).plain()) == 2
+    assert count_equal_stages(one, pipeline("stages.play.play.iterations=1").plain()) == 1
+    assert count_equal_stages(one, pipeline("game.options.penalty=1").plain()) == 0
+    assert count_equal_stages(one, {**one, "study": {"claim": "other"}, "stages": one["stages"][:2]}) == 2
+
+
+def test_a_study_copies_the_stages_that_arms_of_a_seed_share(tmp_path: Path) -> None:
+    planned = Plan(folder=tmp_path, experiment=staged_recipe(), arms=["all", "slow"], seeds=2)
+    first, second = (planned.run("slow", seed) for seed in (0, 1))
+    assert find_donors(planned, planned.runs) == {first: (planned.run("all", 0), 2), second: (planned.run("all", 1), 2)}
+    first.path.mkdir()
+    (first.path / "config.yaml").touch()
+    assert list(find_donors(planned, planned.runs)) == [second], "a run that has begun is resumed"
