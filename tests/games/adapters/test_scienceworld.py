@@ -153,7 +153,7 @@ def test_a_match_whose_machine_fails_is_played_again(fault: str, monkeypatch: py
     reasons = injected(
         PLANT, options, ["look around"], fault, lambda _: worlds.POOL.machines[0].pid, (worlds, "SECONDS")
     )
-    told = {"kill": "has ended", "hang": "no answer in time", "crash": "Answer from Java side is empty"}
+    told = {"kill": "has ended", "hang": "no answer in time", "crash": "Py4J"}
     assert len(reasons) == 1 and told[fault] in min(reasons)
     assert len(worlds.POOL.machines) == 1
 

@@ -60,7 +60,7 @@ def test_grpo_learns_to_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
     told = ("--option", "rounds=1", "--against", "first_legal")  # who always cooperates: 5 for COOPERATE, 10 for DEFECT
     module = written("prisoners_dilemma", "trl", tmp_path / "env", *told)
-    trainer = trainer_of(module, tmp_path, ("COOPERATE", "DEFECT"), steps=24, batch=16, lr=3e-4)
+    trainer = trainer_of(module, tmp_path, ("COOPERATE", "DEFECT"), steps=16, batch=16, lr=3e-4)
     trainer.train()
     rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
     print("rewards by step:", [round(reward, 1) for reward in rewards])
