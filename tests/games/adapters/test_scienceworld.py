@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,12 @@ def test_a_machine_that_is_killed_fails_the_match_and_leaves_nothing(monkeypatch
     with pytest.raises(OSError):
         os.kill(other.pid, 0)
     stat = Path(f"/proc/{java}/stat")
-    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    for _ in range(200):  # a busy machine takes a while to end it
+        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the Java machine goes on")
 
 
 def _children(pid: int) -> list[int]:
