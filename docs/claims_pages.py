@@ -171,7 +171,7 @@ def waiting_studies(kept: Iterable[str]) -> list[str]:
 
 def with_verdicts(page: str, rows: Iterable[Row]) -> str:
     """Return docs/papers.md with the last cell of its systems renewed: the verdicts on the studies of their recipes."""
-    verdicts = {row.results.name: row.verdict for row in rows}
+    verdicts: dict[str, str] = {row.results.name: row.verdict for row in rows}
     verdicts |= dict.fromkeys(waiting_studies(verdicts), "not run")
     head, table, rest = page.partition(VERDICTS)
     systems, end, rest = rest.partition("\n\n")
