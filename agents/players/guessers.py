@@ -170,11 +170,20 @@ class Fetcher:
         return self.back.pop()
 
 
+def make_careless_halver(seed: int) -> Careless:
+    """Plays like `halver`, but takes a random act in one turn of three."""
+    return Careless(seed, Halver(seed))
+
+
+def make_careless_guesser(seed: int) -> Careless:
+    """Plays like `consistent_guesser`, but takes a random word in one turn of three."""
+    return Careless(seed, ConsistentGuesser(seed))
+
+
 SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {
     "halver": Halver, "consistent_guesser": ConsistentGuesser, "map_reader": MapReader,
     "wall_follower": WallFollower, "fetcher": Fetcher,
-    "careless_halver": lambda seed: Careless(seed, Halver(seed)),
-    "careless_guesser": lambda seed: Careless(seed, ConsistentGuesser(seed)),
+    "careless_halver": make_careless_halver, "careless_guesser": make_careless_guesser,
 }  # fmt: skip
 GAMES: dict[str, tuple[str, ...]] = {
     "halver": ("twenty_questions", "guess_city"), "consistent_guesser": ("wordle",), "map_reader": ("maze",),

@@ -54,6 +54,8 @@ _OTHERS = {
     "babyai:NAME": "A level of BabyAI (extra minigrid), such as babyai:GoToLocal-v0.",
     "textworld:NAME": "Generated games of TextWorld (extra textworld), such as textworld:coin_collector(level=5).",
     "gymnasium:NAME": "An environment of Gymnasium of few values, such as gymnasium:FrozenLake-v1(is_slippery=false).",
+    "tau2:NAME": "A domain of tau2-bench (extra tau2): tau2:airline, tau2:retail or tau2:telecom.",
+    "miniwob:NAME": "A page of MiniWoB++ (extra miniwob, and a browser), such as miniwob:click-button.",
     "gem:NAME": "A game of GEM (extra gem), such as gem:game:Minesweeper-v0-easy.",
     "overcooked:NAME": "A kitchen of Overcooked-AI (extra overcooked), such as overcooked:cramped_room.",
     "scienceworld:NAME": "A task of ScienceWorld (extra scienceworld, and Java), such as scienceworld:boil.",

@@ -173,10 +173,11 @@ def test_the_same_code_gets_through_where_nothing_holds_it(attack: Attack, canar
 def test_nothing_outlives_the_call():
     """Whatever processes were seen below ours during a run are gone after it, however it ended."""
     me, seen, stop = psutil.Process(), set(), threading.Event()
+    before = set(me.children(recursive=True))  # cells of programs that last, such as a prover's
 
     def watch_children():
         while not stop.is_set():
-            for child in me.children(recursive=True):
+            for child in set(me.children(recursive=True)) - before:
                 with contextlib.suppress(psutil.Error):
                     if any("cell.py" in word or "code.py" in word for word in child.cmdline()):
                         seen.add(child)

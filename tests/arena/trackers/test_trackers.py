@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def test_figures_are_the_numbers_of_a_row() -> None:
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A fake wandb, and the file that it writes."""
     monkeypatch.syspath_prepend(fake_wandb.install(tmp_path / "packages"))
     monkeypatch.delitem(sys.modules, "wandb", raising=False)
@@ -125,7 +125,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FAKE_API_KEY", "0123456789abcdef")
     for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", *DEFAULTS):
         monkeypatch.delenv(name, raising=False)
-    return tmp_path / "sent.jsonl"
+    yield tmp_path / "sent.jsonl"
+    sys.modules.pop("wandb", None)  # `delitem` restores what was there, and removes nothing that came since
 
 
 def sent(fake: Path) -> list[Any]:
