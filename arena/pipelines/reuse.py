@@ -46,7 +46,7 @@ def find_reusable_stages(source: Path, data: Mapping[str, Any], about: Mapping[s
     ended = [*takewhile(finished, places)]
     if len(ended) < equal:
         return ended, f"{places[len(ended)].name} has not ended there"
-    changes = differences(*({k: v for k, v in each.items() if k != "study"} for each in (theirs, data)))
+    changes = differences(_by_stage(theirs), _by_stage(data))
     return ended, f"settings differ: {changes[0]}" if changes else ""
 
 
@@ -89,3 +89,9 @@ def _require_plain_files(stage: Path) -> None:
     for path in sorted(stage.rglob("*")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise StoreError(f"{path} is no plain file: remove it, or run without --reuse")
+
+
+def _by_stage(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pipeline's settings without `study`, and with its stages by name."""
+    stages = {stage["name"]: {key: value for key, value in stage.items() if key != "name"} for stage in data[STAGES]}
+    return {key: value for key, value in data.items() if key != "study"} | {STAGES: stages}

@@ -67,7 +67,7 @@ def test_copied_stages_give_the_same_bytes(source: Path, tmp_path: Path) -> None
     ("assignments", "says"),
     [
         (["seed=4"], "no stage; settings differ: seed (3 → 4)"),
-        (["stages.first.play.iterations=1"], "no stage; settings differ: stages"),
+        (["stages.first.play.iterations=1"], "no stage; settings differ: stages.first.play.iterations (2 → 1)"),
     ],
 )
 def test_nothing_is_copied_from_other_settings(source: Path, tmp_path: Path, assignments: list[str], says: str) -> None:
