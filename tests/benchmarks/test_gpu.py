@@ -72,8 +72,9 @@ def test_plan_runs_in_miniature(tmp_path: Path) -> None:
     plan.long(sheet, size, device, "nano")
     told = {line["claim"]: line["verdict"] for line in sheet.claims}
     assert told == {"decode, 4 in flight": "measured", "an update of 512 tokens": "measured"}
-    found = sheet.figures["decode, 4 in flight"]
-    assert found["ms"] > found["limit_ms"] > 0 and 0 < sheet.figures["512 tokens"]["share_of_peak"] < 1
+    found = sheet.figures["decode, 4 in flight"]  # times are not judged: other processes may run beside the test
+    assert found["tokens_per_second"] == pytest.approx(4 / (found["ms"] / 1000)) and found["limit_ms"] > 0
+    assert sheet.figures["512 tokens"]["share_of_peak"] > 0
 
 
 def test_a_step_moves_weights_and_caches() -> None:
