@@ -1,4 +1,4 @@
-"""Reuse of ended stages: a new pipeline copies the leading stages that another run of it has computed already.
+"""Reuse of ended stages: copy the leading stages of an earlier run into a new pipeline instead of running them again.
 
 A stage's result depends on the settings above it, its own settings, the files they name, and the machine. If all of
 these agree, running the stage again would give the same bytes.
@@ -30,13 +30,13 @@ _SAME = ("python", "device", "instruction_set", "versions", SOURCES)
 def find_reusable_stages(source: Path, data: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[list[Path], str]:
     """Return the folders of ended stages of `source` that a new pipeline would only repeat, and why there are no more.
 
-    `data` are the new pipeline's settings, `about` its environment. Raises ConfigError if `source` is no pipeline, and
-    StoreError if a stage is not as it was written.
+    `data` are the new pipeline's settings, `about` its environment. Raises ConfigError if `source` is no pipeline or
+    was edited, and StoreError if a stage is not as it was written.
     """
     if not is_pipeline(source):
         raise ConfigError(f"--reuse: {source} is no pipeline, so it has no stages to copy")
-    reader = FolderReader(source)
-    theirs, environment = text_layer(str(source / CONFIG), reader.config()).data, reader.environment()
+    environment = FolderReader(source).environment()
+    theirs = _saved_settings(source, environment)
     for key in _SAME:
         before, now = environment.get(key) or {}, about.get(key) or {}
         if before != now:
@@ -48,6 +48,22 @@ def find_reusable_stages(source: Path, data: Mapping[str, Any], about: Mapping[s
         return ended, f"{places[len(ended)].name} has not ended there"
     changes = differences(_by_stage(theirs), _by_stage(data))
     return ended, f"settings differ: {changes[0]}" if changes else ""
+
+
+def _saved_settings(source: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a pipeline's settings without loading its code.
+
+    Raises ConfigError if they were edited or are malformed.
+    """
+    settings: Mapping[str, Any] = text_layer(str(source / CONFIG), FolderReader(source).config()).data
+    if settings != environment.get("experiment"):
+        raise ConfigError(f"--reuse: {source / CONFIG} was edited since its run began: restore it, or omit --reuse")
+    stages = settings.get(STAGES)
+    if not isinstance(stages, list) or not all(
+        isinstance(s, Mapping) and isinstance(s.get("name"), str) for s in stages
+    ):
+        raise ConfigError(f"--reuse: {source / CONFIG} is damaged: it has no list of named stages")
+    return settings
 
 
 def copy_stages(stages: Sequence[Path], source: Path, folder: Path) -> None:

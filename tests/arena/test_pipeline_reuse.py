@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from agents import strict_yaml
 from arena.cli.loop import wait
 from arena.config.pipeline import count_equal_stages
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study.plan import Plan
 from arena.evaluate.study.runs import find_donors
 from arena.pipelines.running import resume_pipeline, start_pipeline
-from arena.store.reader import RunReader
+from arena.store.reader import FolderReader, RunReader
+from arena.store.run import write_environment
 from arena.store.stages import finished as ended
 from tests.factories.commands import arena, refused
 from tests.factories.labs import Quiet
@@ -112,6 +114,21 @@ def test_links_and_pipes_in_a_stage_are_refused(source: Path, tmp_path: Path, ki
     assert "mine" not in "".join(path.read_text("utf-8", "ignore") for path in tmp_path.rglob("out/**/extra"))
     wait(resume_pipeline(tmp_path / "out", Quiet()))
     assert results(tmp_path / "out") == results(source), "the run that has begun can be resumed without the copy"
+
+
+@pytest.mark.parametrize("stages", [5, ["a", "b"], [{"name": 1}], None])
+def test_malformed_and_edited_settings_are_refused(source: Path, tmp_path: Path, stages: object) -> None:
+    """Also those whose environment was sealed again, as a stranger could."""
+    bad = tmp_path / "bad"
+    shutil.copytree(source, bad)
+    settings = {**pipeline().plain(), "stages": stages}
+    (bad / "config.yaml").write_text(strict_yaml.dump(settings, "config.yaml"))
+    with pytest.raises(ConfigError, match="was edited since its run began"):
+        wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), bad))
+    write_environment(bad, {**FolderReader(bad).environment(), "experiment": settings})
+    with pytest.raises(ConfigError, match="no list of named stages"):
+        wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), bad))
+    assert not (tmp_path / "out").exists()
 
 
 def test_only_pipelines_can_be_reused(source: Path, tmp_path: Path) -> None:
