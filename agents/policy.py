@@ -62,7 +62,7 @@ class Origin:
 
     @property
     def is_adapter(self) -> bool:
-        """Whether an adapter is trained, not a full model."""
+        """Return True if an adapter is trained, not a full model."""
         return self.adapter is not None or is_adapter(self.source)
 
     @property
@@ -143,31 +143,16 @@ class Policy:
         bases: Callable[[Path], Any] | None = None,
         precision: Precision = Precision.FP32,
         sight: Sight = WHOLE,
+        empty: bool = False,
     ) -> "Policy":
         """Load a policy's tokenizer and, if `train`, its weights from `folder`. `source` is the folder it started from.
 
         The policy is an adapter if `source` is one, or if `adapter` describes a new one, created unless `folder` has
         it. `bases` loads its base; `precision` sets the dtype of full weights; `sight` are the settings of its vision.
-        Raises WeightsError or ChatError.
+        With `empty`, the weights are left to `load_model`, or to another process. Raises WeightsError or ChatError.
         """
-        policy = Policy.described(name, source, folder, train, adapter, bases, precision, sight)
-        policy.load_model()
-        return policy
-
-    @staticmethod
-    def described(
-        name: str,
-        source: Path,
-        folder: Path,
-        train: bool,
-        adapter: NewAdapter | None = None,
-        bases: Callable[[Path], Any] | None = None,
-        precision: Precision = Precision.FP32,
-        sight: Sight = WHOLE,
-    ) -> "Policy":
-        """Do what `load` does but for the weights, which `load_model` or another process loads."""
         tokenizer, frame = tokenizer_and_frame(source, sight.most_pixels)
-        return Policy(
+        policy = Policy(
             name=name,
             source=source,
             model=None,
@@ -179,6 +164,9 @@ class Policy:
             origin=Origin(source, folder, adapter, precision, sight.frozen) if train else None,
             bases=bases,
         )
+        if not empty:
+            policy.load_model()
+        return policy
 
     def load_model(self) -> None:
         """Load the weights of a trained policy into this process, unless they are loaded."""

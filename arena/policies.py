@@ -223,8 +223,8 @@ class Policies(Mapping[str, Policy]):
         seed = int(generator(self._seed, 0, "adapter", name).integers(2**63))
         new = NewAdapter(spec.adapter, seed, spec.model) if spec.adapter else None
         policy = await compute(
-            Policy.described, name, source, folder, spec.train, new, self._bases, self.precision, spec.sight
-        )
+            Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.sight, True
+        )  # a trainer loads the weights, here or in a rank
         if spec.train:
             self.trainers[name] = await compute(self._make_trainer, policy, self.rule, self.precision.bf16_products)
             if kept:

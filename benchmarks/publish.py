@@ -85,7 +85,7 @@ async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
         rule, seconds, spent = LearnSpec(zero_stage=stage), [], []  # type: ignore[arg-type]
 
         def made() -> Any:
-            policy = Policy.described("p", folder, folder, True, None, Bases(Precision.BF16), Precision.BF16)
+            policy = Policy.load("p", folder, folder, True, None, Bases(Precision.BF16), Precision.BF16, empty=True)
             return ScaledTrainer(ranks, policy, rule, True)
 
         reset(pids)

@@ -54,7 +54,7 @@ class Ordeal:
 
     def __init__(self, ranks: Ranks, seed: int) -> None:
         self.rng, self.notes, self.ranks = random.Random(seed), list[str](), ranks
-        policy = Policy.described("p", resolve("nano"), resolve("nano"), True)
+        policy = Policy.load("p", resolve("nano"), resolve("nano"), True, empty=True)
         self.trainer: Any = ScaledTrainer(ranks, policy, FAST.spec(), False)
         self.watchdog = Watchdog(self.notes.append, SPEC.patience, SPEC.deadline)
         self.expected: dict[int, list[Completion]] = {}

@@ -50,7 +50,7 @@ class Served:
 
     def on_ranks(self, name: str, adapter: NewAdapter | None = None, stage: Any = 0) -> ScaledTrainer:
         """A policy that begins as nano, on the ranks."""
-        policy = Policy.described(name, resolve("nano"), resolve("nano"), True, adapter)
+        policy = Policy.load(name, resolve("nano"), resolve("nano"), True, adapter, empty=True)
         return ScaledTrainer(
             self.ranks, policy, LearnSpec(zero_stage=stage, gate_tolerance=1e9, regularisers={}), False
         )
