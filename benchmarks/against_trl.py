@@ -100,7 +100,7 @@ class FixedLength:
 def measure(
     seed: int, rows: int, tokens: int, rounds: int, settings: Sequence[str], group: int | None = None
 ) -> dict[str, Any]:
-    """Seconds of every step of ours and of TRL, in turns, for one of TRL's settings after the other.
+    """Return the seconds of alternating steps of ours and of TRL, for each of TRL's settings.
 
     So many of our replies have a prompt in common: all, or a `group`.
     """

@@ -71,7 +71,7 @@ class Plan:
     step_advice: str
     """Advice if a step's gradient diverges."""
     samples: Mapping[int, Sample]
-    """By number: all samples, or those that one rank needs."""
+    """Samples by number: all of them, or those that one rank needs."""
     clock: Clock
     old: Shares | None
     """Passes to score and gate before the first step; None if the only step's own forward pass gives the scores."""

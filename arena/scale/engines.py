@@ -45,7 +45,7 @@ class ScaledEngine:
         self._matches: dict[str, Place] = {}
         """Engine of each match in progress."""
         self._ranks_lost: RanksLost | None = None
-        """Why an engine could not get weights from the ranks."""
+        """Reason for which an engine could not receive weights from the ranks; None without one."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         """Set whenever an engine becomes ready or is given up."""

@@ -56,7 +56,7 @@ class Streams:
 
 @dataclass(frozen=True)
 class Parcel:
-    """One rank's part of a plan, with its samples as arrays."""
+    """Part of an update plan that one rank carries out, with its samples as arrays."""
 
     plan: Plan
     """Without samples."""
@@ -64,7 +64,7 @@ class Parcel:
     counts: NDArray[np.int64]
     """Number of sampled tokens of each sample."""
     columns: dict[str, tuple[NDArray[np.bool_], NDArray[Any]]]
-    """By field of a sample: which samples have it, and their joint array."""
+    """For each field of a sample, the numbers of the samples that have it, and their values as one array."""
     others: tuple[tuple[float, Any], ...]
     """Temperature and source of each sample."""
 

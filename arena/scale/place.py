@@ -25,7 +25,7 @@ class Shipment(NamedTuple):
 
     @property
     def is_available(self) -> bool:
-        """Whether an engine can still get it: the ranks have not begun to learn on."""
+        """Return True while an engine can still receive it, before the ranks learn on."""
         return not isinstance(self.weights, RankWeights) or self.weights.is_current()
 
 

@@ -53,11 +53,11 @@ class Learner(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What the driver knows of a policy on the ranks: everything but the values of its weights."""
+    """Description of a policy on the ranks, without the values of its weights."""
 
     costs: Costs
     weights: Layout
-    """All weights of a full model; the matrices of an adapter."""
+    """Layout of all weights of a full model, or of the matrices of an adapter."""
     learned: Layout
     """Weights that are trained: the others are the folder's."""
     scale: float | None

@@ -30,7 +30,7 @@ from arena.scale.worker import WorkerDied
 KEPT_SECONDS = 7 * 24 * 3600.0
 """Time after its last use in which a node keeps a folder that was sent to it."""
 _NOT_SENT = (MANIFEST, "optimizer.safetensors")
-"""Files beside a model's own: when it was made, and the moments, which ranks get in parts."""
+"""Files that are not sent: the time of creation, and optimiser moments, which ranks receive in parts."""
 
 
 class File(NamedTuple):
@@ -43,14 +43,14 @@ class File(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """Model folder of the driver, as other nodes look for it."""
+    """Model folder of the driver: its path, and the files by which other nodes identify it."""
 
     path: Path
     files: tuple[File, ...]
 
     @property
     def key(self) -> str:
-        """Name by content."""
+        """Identifier derived from the files' names, sizes and hashes."""
         return hash_of(repr(self.files).encode()).hexdigest()[:32]
 
 
@@ -59,7 +59,7 @@ class Shipping:
 
     def __init__(self) -> None:
         self._turns: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """By event loop and node: folders are sent one after the other, so that its processes share them."""
+        """Lock by event loop and node. Folders are sent to a node one at a time, so that its processes share them."""
 
     async def to(self, node: str, path: Path) -> Path:
         """Return the path, on a node with this Ray id, of a folder like the driver's `path`; send what is not there.

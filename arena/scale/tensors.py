@@ -72,9 +72,9 @@ class RankWeights(RemoteWeights):
     origin: Origin
     form: Form
     tensors: RankTensors
-    """All that a checkpoint has of them."""
+    """Tensors that a checkpoint stores of the policy."""
     is_current: Callable[[], bool]
-    """Whether the ranks still hold these weights: an update has not begun since."""
+    """True while the ranks hold these weights, until the next update begins."""
     ranks: Ranks
     send: Callable[[Layout, Link], Awaitable[str]]
     """Broadcast a layout from rank 0 over a link; the result is the reason of a failure, or ""."""

@@ -145,7 +145,7 @@ def _failing() -> Iterator[None]:
 
 
 class _Channel:
-    """One member's end of a broadcast: a process group, and memory for buckets.
+    """Connection of one member to a broadcast: its process group and its memory for buckets.
 
     On one machine all members map the same two buckets. The sender fills one while the receivers read the other, and
     the group only keeps them in step.

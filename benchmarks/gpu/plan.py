@@ -41,7 +41,7 @@ SMALL = 0.01
 
 
 def flagship(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """The flagship with a real model: payoff against the panel before and after as many iterations as fit."""
+    """Run the flagship with a real model, and report its payoff against the panel before and after."""
     coder = os.environ.get(CODER)
     if size.flagship == "negotiation" and coder is None:
         sheet.skip("Qwen2.5-Coder-0.5B-Instruct", f"{CODER} names no folder: SmolLM2 instead")
@@ -62,7 +62,7 @@ def flagship(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 
 def vision(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """A small policy that sees: it learns to point at what it is asked for."""
+    """Train a small vision policy to point at what it is asked for."""
     folder = _run(sheet, "mgpo-nano", size.vision_settings, "vision")
     stages = sorted(path for path in folder.rglob("metrics.jsonl"))
     counts = {str(path.parent.relative_to(folder)): path.read_text().count("\n") for path in stages}
@@ -99,7 +99,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def _judged(folder: Path) -> list[float]:
-    """Mean payoffs against the panel, one per evaluation."""
+    """Return the mean payoffs against the panel, one per evaluation."""
     from arena.store.evaluations import read_evaluations
 
     def mean(evaluation: Any) -> float:
@@ -110,7 +110,7 @@ def _judged(folder: Path) -> list[float]:
 
 
 def beside_trl(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """An iteration beside TRL's step with as many tokens: one prompt for all replies, then a prompt for each pair."""
+    """Time an iteration beside TRL's step of as many tokens: one prompt for all replies, then one for each pair."""
     if importlib.util.find_spec("trl") is None:
         raise ImportError("No module named 'trl'")
     from against_trl import measure, verdict
@@ -129,7 +129,7 @@ def beside_trl(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 
 def one_card(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Two ranks on this device, which meet by gloo, learn what one learns in this process."""
+    """Check that two ranks on this device, connected by gloo, learn what one process learns."""
     if importlib.util.find_spec("ray") is None:
         raise ImportError("No module named 'ray'")
     lessons = made_up_lessons(build("nano", device)[0], False, 12, 64)
@@ -154,7 +154,7 @@ def _policy() -> Any:
     from agents.policy import Policy
     from agents.weights import resolve
 
-    return Policy.described("p", resolve("nano"), resolve("nano"), True)
+    return Policy.load("p", resolve("nano"), resolve("nano"), True, empty=True)
 
 
 def _by_one(samples: Any) -> dict[str, torch.Tensor]:
@@ -188,7 +188,7 @@ async def _by_two(samples: Any, device: torch.device) -> dict[str, torch.Tensor]
 
 
 def decode(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """One model: milliseconds of a decoding step beside the time to read weights and caches once."""
+    """Measure a decoding step of one model, in milliseconds, beside the time to read weights and caches once."""
     with _measured(sheet, size, device, name) as (model, _):
         rate = copy_rate(device, size)
         sheet.note("copied_bytes_per_second", rate)
@@ -239,7 +239,7 @@ def copy_rate(device: torch.device, size: Size) -> float:
 
 
 def long(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """One model: updates of many tokens, with an adapter on a large one; share of the peak of products."""
+    """Measure updates of many tokens: their share of the peak of matrix products. Large models get an adapter."""
     on_adapter = name not in ("nano", "qwen2-0.5b")
     model, source = build(name, device, dtype=torch.bfloat16 if on_adapter else torch.float32)
     head = model.get_output_embeddings().weight.numel()
