@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 
 from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.layers import compose
+from arena.config.layers import compose, merged
+from arena.config.pipeline import read_pipeline
 from arena.config.sources import Layer, text_layer
 from arena.credit.rewards.reward_model import WEIGHTS
 from arena.errors import ConfigError
 from arena.store.files import CONFIG
 from arena.store.manifest import digest
-from arena.store.reader import ENVIRONMENT, RunReader
+from arena.store.reader import ENVIRONMENT, FolderReader, RunReader
+from arena.store.stages import pipeline_of
 
 MAY_CHANGE = (
     "iterations",
@@ -82,6 +84,20 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
             f"{config} was edited since its run began: {_listed(refused)}: restore it, or start a new run"
         )
     return with_overrides(layer, layers) if layers else saved
+
+
+def with_shared_games(run: Path, experiment: Experiment) -> Experiment:
+    """Return the experiment of a pipeline's stage with the pipeline's games, seats and roles, if it has no games.
+
+    Stages such as `sft` play no matches, but their weights are evaluated in the pipeline's games.
+    """
+    pipeline = pipeline_of(run)
+    if experiment.all_tables() or pipeline is None:
+        return experiment
+    config = pipeline / CONFIG
+    shared = merged(read_pipeline([text_layer(str(config), FolderReader(pipeline).config())]).shared)
+    games = {name: shared[name] for name in ("game", "seats", "tables", "roles") if name in shared}
+    return compose([Layer(CONFIG, "", as_plain(experiment)), Layer(str(config), "", games)])
 
 
 def with_overrides(base: Layer, layers: Sequence[Layer]) -> Experiment:

@@ -36,7 +36,7 @@ from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.own_files import edited, same_game, with_own_roles
-from arena.config.saved_config import experiment_of
+from arena.config.saved_config import experiment_of, with_shared_games
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
 from arena.league.pool import past_weights, version_of
@@ -117,7 +117,7 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
 
 
 def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> Source:
-    experiment = with_own_roles(run, experiment_of(run, trust=trust), trust)
+    experiment = with_own_roles(run, with_shared_games(run, experiment_of(run, trust=trust)), trust)
     trained = [name for name, held in experiment.policies.items() if held.train]
     known = trained if policy is None else [policy]
     if policy is not None and policy not in experiment.policies:

@@ -16,6 +16,7 @@ from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import text_layer
 from arena.config.staging import plan
 from arena.errors import ConfigError
+from arena.evaluate.specs import read_spec
 from arena.export.chats import Chats, Reply
 from arena.export.selection import Selection
 from arena.pipelines.running import start_pipeline
@@ -146,6 +147,10 @@ stages:
     }
     assert said == {key: acts for key, acts in played.items() if acts}
     assert metrics(run, "sft")[-1]["rows"] > 0
+    experiment = read_spec(str(run / "stages/02-sft")).experiment
+    assert experiment is not None
+    (table,) = experiment.all_tables()
+    assert (table.game.name, table.seats["first"].role) == ("kuhn_poker", "nano_kuhn"), "the pipeline's, to evaluate it"
 
 
 # -- the reference of a policy -----------------------------------------------------------------------------
