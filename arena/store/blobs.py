@@ -2,10 +2,11 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from arena.errors import StoreError
-from arena.store.files import explained, make_folder, write_atomic
+from arena.store.files import explained, make_folder, write_files
 from games.plain_files import open_plain
 
 LARGEST = 64 << 20
@@ -24,18 +25,22 @@ class Blobs:
         """Blobs that this process wrote or verified."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Store `data` in the file `name`, its SHA-256 in hex, and sync it.
+        """Store one image, as `put_all` does."""
+        self.put_all({name: data})
 
-        An intact file is kept, a damaged one replaced. Raises StoreError if the hash does not match, if `data` exceeds
+    def put_all(self, images: Mapping[str, bytes]) -> None:
+        """Store images in files named by their keys, the SHA-256 in hex of their bytes, and sync them to disk.
+
+        Intact files are kept, damaged ones replaced. Raises StoreError if a hash does not match, if an image exceeds
         `LARGEST` bytes, or for a failure of the disk.
         """
-        if name in self._verified and self.has(name):
-            return
-        verify_blob(_require_hash(name), data)
-        if not self._has_intact(name):
+        unknown = {name: data for name, data in images.items() if not (name in self._verified and self.has(name))}
+        for name, data in unknown.items():
+            verify_blob(_require_hash(name), data)
+        if missing := {name: data for name, data in unknown.items() if not self._has_intact(name)}:
             make_folder(self.folder)
-            write_atomic(self.folder / name, data)
-        self._verified.add(name)
+            write_files(self.folder, missing)
+        self._verified.update(unknown)
 
     def get(self, name: str) -> bytes:
         """Return the bytes whose SHA-256 is `name`. Raises StoreError if the file is missing, too large or damaged."""

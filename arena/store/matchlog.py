@@ -41,9 +41,7 @@ class MatchLog:
         StoreError for a sealed iteration or a failure of the disk.
         """
         lines = [(record.iteration, _with_version(record.to_line())) for record in records]
-        for record in records:
-            for name, data in record.pictures.items():
-                self._reader.blobs.put(name, data)
+        self._reader.blobs.put_all({name: data for record in records for name, data in record.pictures.items()})
         for iteration in sorted({iteration for iteration, _ in lines}):
             self._writer(iteration).write([line for k, line in lines if k == iteration])
 

@@ -1,5 +1,6 @@
 """Blobs: whole or absent, checked whenever they are read, and never more than there is room for."""
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -32,6 +33,26 @@ def test_a_blob_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "replace", lambda one, other: (done.append("rename"), rename(one, other))[1])
     Blobs(tmp_path / "blobs").put(NAME, DATA)
     assert done == ["fsync", "rename", "fsync"]
+
+
+def test_many_blobs_are_stored_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure in between leaves intact files only, and the next attempt stores the rest."""
+    images = {hashlib.sha256(data).hexdigest(): data for data in (b"\x89PNG %d" % n for n in range(100))}
+    kept, fsync, synced = Blobs(tmp_path / "blobs"), os.fsync, iter(range(1000))
+
+    def fail_once(file: int) -> None:
+        if next(synced) == 30:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", fail_once)
+    with pytest.raises(StoreError, match="Input/output error"):
+        kept.put_all(images)
+    left = {path.name for path in kept.folder.iterdir()}
+    assert left < images.keys() and all(kept.get(name) == images[name] for name in left)
+    kept.put_all(images)
+    assert {path.name for path in kept.folder.iterdir()} == images.keys()
+    assert all(kept.get(name) == data for name, data in images.items())
 
 
 @pytest.mark.parametrize("change", [b"", DATA[:-1], DATA + b"!", b"other"])
