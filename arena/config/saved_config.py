@@ -86,10 +86,11 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
     return with_overrides(layer, layers) if layers else saved
 
 
-def with_shared_games(run: Path, experiment: Experiment) -> Experiment:
+def with_shared_games(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
     """Return the experiment of a pipeline's stage with the pipeline's games, seats and roles, if it has no games.
 
-    Stages such as `sft` play no matches, but their weights are evaluated in the pipeline's games.
+    Stages such as `sft` play no matches, but their weights are evaluated in the pipeline's games. `trust` trusts the
+    code that these games name. Without it, importing code that no run on this machine was started with fails.
     """
     pipeline = pipeline_of(run)
     if experiment.all_tables() or pipeline is None:
@@ -97,6 +98,7 @@ def with_shared_games(run: Path, experiment: Experiment) -> Experiment:
     config = pipeline / CONFIG
     shared = merged(read_pipeline([text_layer(str(config), FolderReader(pipeline).config())]).shared)
     games = {name: shared[name] for name in ("game", "seats", "tables", "roles") if name in shared}
+    own_files.admit_code(run, games, trust)
     return compose([Layer(CONFIG, "", as_plain(experiment)), Layer(str(config), "", games)])
 
 

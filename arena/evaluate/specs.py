@@ -117,7 +117,8 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
 
 
 def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> Source:
-    experiment = with_own_roles(run, with_shared_games(run, experiment_of(run, trust=trust)), trust)
+    experiment = with_shared_games(run, experiment_of(run, trust=trust), trust)
+    experiment = with_own_roles(run, experiment, trust)
     trained = [name for name, held in experiment.policies.items() if held.train]
     known = trained if policy is None else [policy]
     if policy is not None and policy not in experiment.policies:

@@ -16,7 +16,7 @@ from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import text_layer
 from arena.config.staging import plan
 from arena.errors import ConfigError
-from arena.evaluate.specs import read_spec
+from arena.evaluate.specs import Contenders, read_spec
 from arena.export.chats import Chats, Reply
 from arena.export.selection import Selection
 from arena.pipelines.running import start_pipeline
@@ -151,6 +151,13 @@ stages:
     assert experiment is not None
     (table,) = experiment.all_tables()
     assert (table.game.name, table.seats["first"].role) == ("kuhn_poker", "nano_kuhn"), "the pipeline's, to evaluate it"
+    code = tmp_path / "planted.py"
+    code.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom games.kuhn_poker import KuhnPoker as Game\n")
+    edited = (run / "config.yaml").read_text().replace("kuhn_poker", f"{code}:Game")
+    (run / "config.yaml").write_text(edited)
+    with pytest.raises(ConfigError, match="--trust"):
+        wait(Contenders().load(str(run / "stages/02-sft"), games=[f"{code}:Game"]))
+    assert not (tmp_path / "ran").exists()
 
 
 # -- the reference of a policy -----------------------------------------------------------------------------
