@@ -7,13 +7,15 @@ from typing import Any, TypeVar, cast
 
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
-from arena.config.pipeline import Pipeline, read_pipeline
+from arena.config.pipeline import OVERLAY, Pipeline, read_pipeline
 from arena.config.saved_config import as_plain
 from arena.config.sources import Layer, is_pipeline
 from arena.config.staging import plan
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
+from arena.parts.chosen import takes_any
 from arena.parts.paths import anchored
+from arena.stages import PIPELINE_STAGE
 
 Recipe = Experiment | Pipeline
 R = TypeVar("R", bound=Recipe)
@@ -73,3 +75,11 @@ def last_experiment(recipe: Recipe) -> Experiment:
     if not isinstance(made, Experiment):
         raise ConfigError(f"{recipe.name}: its last stage is no experiment, which a study could evaluate")
     return made
+
+
+def last_prefix(recipe: Recipe) -> str:
+    """Return the prefix of the last stage's keys for `--set`, such as `stages.rl.play.`; "" without stages."""
+    if isinstance(recipe, Experiment):
+        return ""
+    last = recipe.stages[-1]
+    return f"stages.{last.name}.{last.kind if takes_any(PIPELINE_STAGE, last.kind) else OVERLAY}."

@@ -130,8 +130,8 @@ class StudySpec(BaseModel):
     each: list[str] = []
     """Overrides of every run of all arms; {seed} becomes the run's seed: `policies.shared.model=nano-{seed}`."""
     warm: list[Name] = []
-    """Arms that start from the weights after the first arm's imitation with the same seed, instead of repeating it. Run
-    alone (`--arm`), they imitate."""
+    """Arms that start from the weights after the first arm's imitation with the same seed, instead of repeating it;
+    in a pipeline, the imitation of the last stage. Run alone (`--arm`), they imitate."""
     uneven: list[Name] = []
     """Arms whose budget of matches may differ from the first arm's."""
     verdict: RuleSpec

@@ -17,7 +17,7 @@ from typing import Protocol
 from arena.config.arms import with_arm
 from arena.config.experiment import Experiment
 from arena.config.pipeline import count_equal_stages
-from arena.config.recipe import experiments_of, last_experiment, plain_of
+from arena.config.recipe import last_experiment, last_prefix, plain_of
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run
 from arena.process import command_line, end_with, environment_of_children
@@ -122,7 +122,8 @@ class Runner:
         That is the imitation of a warm arm, or the first stages of a pipeline, which one run of each seed computes.
         """
         first = self._first(run)
-        has_weights = run == first or not (first in self.due or first in self._running) or _has_weights(first)
+        is_pending = first in self.due or first in self._running
+        has_weights = run == first or not is_pending or has_imitated(self.plan, first)
         donor, shared = self._donors.get(run, (run, 0))
         has_stages = count_ended(donor.path) >= shared or not (donor in self.due or donor in self._running)
         return not in_use(run.path) and has_stages and (has_weights or run.arm not in self.plan.spec.warm)
@@ -135,7 +136,7 @@ class Runner:
         """
         spec, arms = self.plan.spec, self.plan.arms
         first = self.plan.run(spec.arm, run.seed)
-        if spec.arm in arms or _has_weights(first):
+        if spec.arm in arms or has_imitated(self.plan, first):
             return first
         return self.plan.run(next((arm for arm in arms if arm in spec.warm), spec.arm), run.seed)
 
@@ -201,19 +202,21 @@ def resume_command(run: Run) -> list[str]:
 
 
 def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
-    """Return settings that start a run from the weights after the imitation of run `first`.
+    """Return settings that start a run, or a pipeline's last stage, from the weights after run `first`'s imitation.
 
     Empty if the run imitates itself: it is `first`, its arm is not in the study's `warm`, or `first` has no such
     weights.
     """
-    if run == first or run.arm not in plan.spec.warm or not _has_weights(first):
+    place = result_folder(plan, first)
+    if run == first or run.arm not in plan.spec.warm or place is None or not has_imitated(plan, first):
         return []
     settings: list[str] = []
-    for name, policy in experiments_of(with_arm(plan.experiment, run.arm))[0].policies.items():
+    recipe = with_arm(plan.experiment, run.arm)
+    for name, policy in last_experiment(recipe).policies.items():
         if policy.train and policy.imitate:
-            weights = json.dumps(f"{first.path.absolute()}@0:{name}")
+            weights = json.dumps(f"{place.absolute()}@0:{name}")
             settings += [f"policies.{name}.{part}" for part in ("imitate=null", "adapter=null", f"model={weights}")]
-    return settings
+    return [last_prefix(recipe) + setting for setting in settings]
 
 
 def is_done(plan: Plan, run: Run) -> bool:
@@ -235,8 +238,10 @@ def result_folder(plan: Plan, run: Run) -> Path | None:
     return place if (place / CONFIG).exists() else None
 
 
-def _has_weights(run: Run) -> bool:
-    return 0 in checkpoints.iterations(run.path)
+def has_imitated(plan: Plan, run: Run) -> bool:
+    """Return True if the run, or the last stage of a pipeline, has weights from before its first iteration."""
+    place = result_folder(plan, run)
+    return place is not None and 0 in checkpoints.iterations(place)
 
 
 def _last_line(run: Run, max_characters: int = 300) -> str:

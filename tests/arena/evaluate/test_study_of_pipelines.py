@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agents import strict_yaml
 from arena.config.arms import budget, check_arms, study_of, with_arm
 from arena.config.recipe import last_experiment, plain_of
 from arena.config.sources import text_layer
@@ -12,8 +13,25 @@ from arena.errors import ConfigError
 from arena.evaluate.study.grid import build_grid, read_axes, sweep_experiment
 from arena.evaluate.study.plan import Plan
 from tests.factories.commands import arena, refused
+from tests.factories.labs import weight_files
 from tests.factories.pipelines import CONFIG, STAGES, STUDIED, staged_recipe
 
+WARM = (
+    STUDIED.partition("stages:")[0]
+    .replace("    imitate: {scripted: [random], matches: 24, epochs: 2, minibatches: 4, lr: 3e-3}\n", "")
+    .replace('slow: ["stages.last.play.learn.lr=1e-9"]', 'same: ["stages.last.play.threads=1"]\n  warm: [same]')
+    .replace("better_than: [slow]", "better_than: [same]")
+    + """\
+stages:
+  - name: first
+    play: {iterations: 1}
+  - name: last
+    play:
+      iterations: 2
+      policies:
+        player: {imitate: {scripted: [random], matches: 24, epochs: 2, minibatches: 4, lr: 3e-3}}
+"""
+)
 LESSONS = '  - {name: lessons, sft: {policy: player, data: "stage:first", batch: 16}}\n'
 
 
@@ -71,6 +89,19 @@ def test_a_study_of_pipelines_is_judged_by_the_last_stage(tmp_path: Path) -> Non
     compared = json.loads(arena("compare", out / "all-0", out / "slow-0", "--json").out)
     assert compared["differs"]["stages.last.play.learn.lr"] == ["–", "1e-09"]
     assert "policies.player.model" not in compared["differs"], "earlier stages' weights have the same names"
+
+
+@pytest.mark.slow
+def test_warm_arms_of_a_pipeline_share_the_imitation_of_the_last_stage(tmp_path: Path) -> None:
+    """The arm `same` differs from the first arm only in starting from its weights, and ends with the same weights."""
+    file, out = tmp_path / "warm.yaml", tmp_path / "study"
+    file.write_text(WARM)
+    told = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
+    assert told.code == 0, told
+    first, same = (out / f"{arm}-0" / "stages" / "02-last" for arm in ("all", "same"))
+    assert weight_files(first, 2, "player") == weight_files(same, 2, "player") != weight_files(first, 0, "player")
+    saved = strict_yaml.read(same / "config.yaml")["policies"]["player"]
+    assert saved["imitate"] is None and "all-0/stages/02-last/checkpoints/0000" in saved["model"]
 
 
 def test_a_rehearsal_says_that_it_takes_no_pipeline(tmp_path: Path) -> None:
