@@ -46,7 +46,7 @@ class Sender:
 
     async def publish(self, version: int, incoming: Incoming, held: dict[str, Any], stop: int | None = None) -> Layout:
         """Send these tensors to the host; the sender dies after `stop` of them, if given."""
-        layout = await self.host.prepare("p", incoming)
+        layout = (await self.host.prepare("p", incoming)).layout
         self.count += 1
         link = Link(f"b{self.count}", LOOPBACK, self.meeting.port, 2, 3.0, 5.0, 4096, shared=version % 2 == 0)
         left = [stop]
