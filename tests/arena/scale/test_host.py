@@ -87,13 +87,13 @@ async def alone(weights: ModuleWeights, precision: Precision, version: int) -> l
 def hosted(
     work: Callable[[EngineHost, Sender], Any],
     precision: Precision = Precision.FP32,
-    spec: EngineSpec = EngineSpec(),
+    kind: str = "in_process",
     gpus: int = 1,
 ) -> Any:
     """Run work with an open host in one loop."""
 
     async def through() -> Any:
-        host = EngineHost(spec, precision, 1, gpus)
+        host = EngineHost(EngineSpec(kind=kind), precision, 1, gpus)
         await host.open()
         try:
             return await work(host, Sender(host))
@@ -222,7 +222,7 @@ def test_processes_of_vllm_are_members_of_a_broadcast(gpus: int, monkeypatch: py
         await sender.publish(3, *full(modules[3]))
         await check(host, 3, modules[3])
 
-    hosted(work, spec=EngineSpec(kind="vllm"), gpus=gpus)
+    hosted(work, kind="vllm", gpus=gpus)
 
 
 def test_only_an_engine_that_shares_its_card_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
