@@ -19,7 +19,7 @@ from agents.model_config import first_line, positions_in, read_json
 
 LOG = "vllm.log"
 TRANSFER = "arena"
-"""Name in vLLM of our weight transfer, which `vllm_worker` registers."""
+"""Name in vLLM of our weight transfer, which `vllm_transfer` registers."""
 SHARE = 0.01
 """Share of a GPU's memory that must be free when a server starts. It is no limit: the cache has a size of its own."""
 
@@ -128,6 +128,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 from vllm.config import WeightTransferConfig
 
                 arguments["weight_transfer_config"] = WeightTransferConfig(backend=TRANSFER)
+                arguments["worker_extension_cls"] = "agents.engines.vllm_transfer.Receiving"
             if can_sleep():
                 # else vLLM refuses to start on a GPU of which a trainer uses some
                 arguments |= {"enable_sleep_mode": True, "gpu_memory_utilization": SHARE}

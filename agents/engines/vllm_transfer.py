@@ -1,6 +1,7 @@
 """Weight transfer of vLLM's workers: tensors come from a function that whoever publishes names.
 
-`vllm` is imported here: only its workers load this module. Source: vLLM 0.32, `vllm.distributed.weight_transfer.base`.
+Only vLLM's workers load this module, to mix `Receiving` in before they load the model; so `vllm` is imported here.
+Source: vLLM 0.32, `vllm.distributed.weight_transfer.base`.
 """
 
 from collections.abc import Iterator
@@ -14,9 +15,11 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferInitInfo,
     WeightTransferUpdateInfo,
 )
+from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
-from agents.engines.vllm_worker import tie_head
+from agents.engines.vllm_server import TRANSFER
+from agents.engines.vllm_worker import Publishing, tie_head
 
 
 @dataclass
@@ -73,3 +76,10 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Do nothing: an update's connection ends with it."""
+
+
+class Receiving(Publishing):
+    """Extension of workers that can use this transfer, which is known to vLLM from here on."""
+
+
+WeightTransferEngineFactory.register_engine(TRANSFER, NamedTensors)

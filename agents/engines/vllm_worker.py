@@ -1,17 +1,9 @@
-"""Extension of vLLM's worker processes: reload weights in place, and register our weight transfer.
+"""Extension of vLLM's worker processes: reload weights in place.
 
-vLLM mixes `Publishing` into its workers and imports this module there, before the model is loaded.
+vLLM mixes `Publishing` into its workers. `vllm` is imported only inside them.
 """
 
-from contextlib import suppress
 from typing import Any
-
-from agents.engines.vllm_server import TRANSFER
-
-with suppress(ImportError):  # a vLLM without the interface gets its weights from folders
-    from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
-
-    WeightTransferEngineFactory.register_engine(TRANSFER, "agents.engines.vllm_transfer", "NamedTensors")
 
 
 class Publishing:

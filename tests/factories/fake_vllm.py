@@ -125,14 +125,14 @@ class WeightTransferEngine:
 class WeightTransferEngineFactory:
     """As in vLLM."""
 
-    registry: ClassVar[dict[str, Callable[[], Any]]] = {}
+    registry: ClassVar[dict[str, Any]] = {}
 
     @classmethod
-    def register_engine(cls, name: str, module: str, class_name: str) -> None:
-        """As in vLLM."""
+    def register_engine(cls, name: str, engine: Any) -> None:
+        """As in vLLM, for a class."""
         if name in cls.registry:
             raise ValueError(f"Weight transfer engine '{name}' is already registered.")
-        cls.registry[name] = lambda: resolve_name(f"{module}:{class_name}")
+        cls.registry[name] = engine
 
 
 @dataclass
@@ -151,7 +151,7 @@ class BaseWorker:
         self.weight_transfer_engine: Any = None
         if transfer:
             parallel = SimpleNamespace(rank=rank, world_size=arguments.tensor_parallel_size)
-            made = WeightTransferEngineFactory.registry[transfer.backend]()
+            made = WeightTransferEngineFactory.registry[transfer.backend]
             config = SimpleNamespace(parallel_config=parallel)
             self.weight_transfer_engine = made(transfer, config, torch.device("cpu"), self.model_runner.model)
 
@@ -218,8 +218,8 @@ class AsyncLLM:
     """Seconds until the scheduler has a request, and of a reply."""
 
     def __init__(self, arguments: AsyncEngineArgs) -> None:
-        self.arguments, extension = arguments, resolve_name(arguments.worker_extension_cls.replace(".Publ", ":Publ"))
-        assert not any(hasattr(BaseWorker, name) for name in vars(extension) if not name.startswith("__"))
+        self.arguments, extension = arguments, resolve_name(":".join(arguments.worker_extension_cls.rsplit(".", 1)))
+        assert not any(hasattr(BaseWorker, name) for name in dir(extension) if not name.startswith("__"))
         worker = type("Worker", (BaseWorker, extension), {})
         self.workers = [worker(arguments, rank) for rank in range(arguments.tensor_parallel_size)]
         self.asleep, self.paused, self.running = set[str](), False, 0
