@@ -146,7 +146,8 @@ def test_thirty_faults_in_the_middle_of_a_broadcast_mix_no_versions_and_lose_no_
             await ordeal.learn(version)
             replies = [asyncio.ensure_future(ordeal.engine.generate([one])) for one in asked(f"v{version}-")]
             async with asyncio.timeout(HUNG):
-                await asyncio.gather(ordeal.publish(version), ordeal.strike(kind))
+                publishing = asyncio.ensure_future(ordeal.publish(version))
+                await asyncio.gather(publishing, ordeal.strike(kind, publishing))
                 ordeal.judge(await asyncio.gather(*replies, return_exceptions=True))
                 after = await ordeal.settled(asked(f"w{version}-"))
             assert {one.version for answer in after for one in answer} == {version}
