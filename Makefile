@@ -69,6 +69,7 @@ bench: $(VENV)/installed ## measure speed and memory; results under benchmarks/r
 	$(BIN)/python benchmarks/learn_in_run.py
 	$(BIN)/python benchmarks/decode_step.py
 	$(BIN)/python benchmarks/shared_tokens.py
+	$(BIN)/python benchmarks/long_contexts.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/fits.py
 	$(BIN)/python benchmarks/orchestrator.py

@@ -76,16 +76,21 @@ def held_in_bf16(folder: Path) -> bool:
     return kinds == {"BF16"}
 
 
-def _count_tensors(folder: Path) -> tuple[int, int]:
-    """Return (number of tensors, number of parameters) in a folder's safetensors."""
+def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors in a folder's safetensors by name, read from the file headers alone."""
     from safetensors import safe_open
 
-    tensors = numbers = 0
+    found: dict[str, tuple[int, ...]] = {}
     for path in folder.glob("*.safetensors"):
         with safe_open(path, "np") as held:
-            for name in held.keys():  # noqa: SIM118 it is no dict
-                tensors, numbers = tensors + 1, numbers + math.prod(held.get_slice(name).get_shape())
-    return tensors, numbers
+            found |= {name: tuple(held.get_slice(name).get_shape()) for name in held.keys()}  # noqa: SIM118
+    return found
+
+
+def _count_tensors(folder: Path) -> tuple[int, int]:
+    """Return (number of tensors, number of parameters) in a folder's safetensors."""
+    shapes = tensor_shapes(folder).values()
+    return len(shapes), sum(map(math.prod, shapes))
 
 
 def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:

@@ -1,10 +1,11 @@
 """Interface of inference engines: sample replies, score streams, publish weights."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -100,6 +101,8 @@ class Capabilities:
     """Whether it reads the weights under training in place, and a copy only if they change during play."""
     needs_folder: bool = False
     """Whether published weights are written to a folder in memory, from which it loads them."""
+    receives: bool = False
+    """Whether its processes can receive weights in place, by the methods of `ReceivingEngine`."""
     has_own_process: bool = False
     """Whether it serves each base model from a process of its own, which takes time to start and its own memory."""
     uses_several_gpus: bool = False
@@ -179,3 +182,20 @@ class Engine(Protocol):
 
     def forget(self, key: str) -> None:
         """Drop the attention cache of a finished stream. `key` is the stream's name in requests."""
+
+
+class ReceivingEngine(Engine, Protocol):
+    """Protocol of engines whose processes can receive a trained policy's full weights in place."""
+
+    async def expect(self, policy: str, folder: Path, names: Set[str]) -> int:
+        """Prepare to `receive` tensors of these names for a full model of the form of `folder`'s.
+
+        Returns the number of processes that will receive, or 0 if the weights must be published instead.
+        """
+
+    async def receive(self, policy: str, version: int, function: str, arguments: Mapping[str, Any]) -> None:
+        """Serve a version of a policy with the names and tensors that a function yields in the engine's processes.
+
+        `function` is a name as of `pkgutil.resolve_name`, called with the number of the process and `arguments`, which
+        are JSON-able. Raises EngineError; the weights may then be of two versions until a later call succeeds.
+        """

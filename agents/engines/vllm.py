@@ -1,8 +1,9 @@
 """vLLM engine: token ids in and out, thousands of replies in flight, one server process per base model.
 
-Published weights are written to a folder in memory and loaded from there: full weights replace the older ones; an
-adapter gets a new name for each version, because vLLM caches prompts by that name. Streams are scored in this process
-with the trainer's weights, because vLLM's prompt log-probabilities ignore the temperature.
+Published weights are written to a folder in memory and loaded from there, or received in place by vLLM's processes:
+full weights replace the older ones; an adapter gets a new name for each version, because vLLM caches prompts by that
+name. While a policy learns, its server sleeps. Streams are scored in this process with the trainer's weights, because
+vLLM's prompt log-probabilities ignore the temperature.
 
 Sources: vLLM 0.32, `vllm.v1.engine.async_llm`; the needs of its CPU build are noted in place.
 """
@@ -12,8 +13,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -26,50 +27,34 @@ from agents.engines import reaper
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.vllm_images import copy_processor, image_prompt
-from agents.engines.vllm_server import last_error, memory_folder, start, stop
+from agents.engines.vllm_server import Server, can_sleep, has_transfer, last_error, memory_folder, start, stop
 from agents.errors import EngineError
-from agents.eyes.layout import Vision
 from agents.layouts import sees
 from agents.model_config import first_line, positions_in, read_json, vocabulary_in
+from agents.model_folder import tensor_shapes
 from agents.policy import OnBase, vision_in
 from agents.precision import Precision
 from agents.published import FolderWeights, Weights
 from agents.stream import Stream
 from agents.weights import base_folder
 
+WAIT = 0.01
+"""Seconds between looks at whether replies are finished."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Adapter ranks for which vLLM can reserve memory."""
-
-
-@dataclass(kw_only=True)
-class _Server:
-    """A vLLM server of one base model, and the weights it holds."""
-
-    folder: Path
-    """Folder of its present weights."""
-    vocabulary: int
-    """Number of token ids that the model accepts."""
-    positions: int
-    """Maximum tokens of a context with its reply."""
-    vision: Vision | None = None
-    """Image side of the model."""
-    rank: int = 0
-    """Maximum adapter rank; 0 for none."""
-    llm: Any = None
-    adapters: dict[int, "_Served"] = field(default_factory=dict)
-    """Loaded adapters by vLLM's number."""
 
 
 @dataclass(kw_only=True)
 class _Served:
     """A policy's published version and its state in a vLLM server."""
 
-    weights: Weights
+    weights: Weights | None
+    """None if only the server has them."""
     version: int
     server: str
     """Key of its server."""
     folder: Path
-    """Folder to load."""
+    """Folder to load, or whose model has this form."""
     rank: int = 0
     """Rank of the adapter; 0 for full weights."""
     lora: Any = None
@@ -89,6 +74,7 @@ class VLLMEngine:
         serves_several=True,
         batches_continuously=True,
         needs_folder=True,
+        receives=True,
         has_own_process=True,
         uses_several_gpus=True,
         limits_context=True,
@@ -103,7 +89,9 @@ class VLLMEngine:
         self._scorer = InProcessEngine.create(settings, precision, gpus)
         self._scored: set[str] = set()
         """Policies that the scorer serves."""
-        self._servers: dict[str, _Server] = {}
+        self._servers: dict[str, Server] = {}
+        self._adapters: dict[str, dict[int, _Served]] = {}
+        """Loaded adapters of each server by vLLM's number."""
         self._served: dict[str, _Served] = {}
         self._figures = dict.fromkeys(("seconds", "publish_seconds", "prompt_tokens", "cached_tokens"), 0.0)
         self._busy, self._begun = 0, 0.0
@@ -193,7 +181,7 @@ class VLLMEngine:
             given.save_pretrained(folder, state_dict=held)
         if sees(read_json(folder, "config.json")):
             copy_processor(Path(given.name_or_path), folder)
-        return _Served(weights=weights, version=version, server=f"trained {policy}", folder=folder)
+        return _Served(weights=weights, version=version, server=_trained(policy), folder=folder)
 
     async def _load_due(self, policies: Sequence[str]) -> None:
         """Load the published versions of these policies that are not loaded yet. Raises EngineError if that fails."""
@@ -210,6 +198,7 @@ class VLLMEngine:
                     served.due = False
                     if self._scratch in served.folder.parents and not served.rank:
                         shutil.rmtree(served.folder)  # vLLM reads an adapter again when it had to make room
+                await self._servers[served.server].wake()
 
     async def _load(self, served: _Served) -> None:
         server = self._servers.get(served.server)
@@ -222,18 +211,16 @@ class VLLMEngine:
 
             self._count += 1
             served.lora = LoRARequest(f"v{served.version}-{self._count}", self._count, str(served.folder))
+            await server.wake()
             await server.llm.add_lora(served.lora)
-            server.adapters[self._count] = served
-            await self._forget(server)
+            self._adapters.setdefault(served.server, {})[self._count] = served
+            await self._forget(served.server)
         elif server.folder != served.folder:
-            await server.llm.pause_generation(mode="wait", clear_cache=True)
-            await server.llm.collective_rpc("arena_reload", args=(str(served.folder),))
-            if not await server.llm.reset_prefix_cache():
-                raise EngineError("vLLM kept its prefix cache when weights changed: replies would be of both versions")
-            await server.llm.resume_generation()
-            server.folder = served.folder
+            await server.hold()
+            await server.reload(served.folder)
+            await server.proceed()
 
-    async def _start_server(self, served: _Served, before: _Server | None) -> _Server:
+    async def _start_server(self, served: _Served, before: Server | None) -> Server:
         """Start a server for this version and stop its predecessor `before`, whose adapters must then be loaded again.
 
         Raises EngineError if the adapter's rank is too large or vLLM does not start.
@@ -244,29 +231,79 @@ class VLLMEngine:
         folder = Path(served.server) if served.rank else served.folder
         if before is not None:
             await stop(before.llm)
-            for other in before.adapters.values():
+            for other in self._adapters.pop(served.server, {}).values():
                 other.due = True
         scratch = self._scratch or Path(tempfile.gettempdir())
         llm = await compute(start, folder, self.settings, self.bf16, rank, scratch, self.gpus)  # it waits for processes
         positions = min(self.max_context, positions_in(folder))
         vision = await compute(vision_in, folder)
         vocabulary = vocabulary_in(folder)
-        return _Server(folder=folder, vocabulary=vocabulary, positions=positions, vision=vision, rank=rank, llm=llm)
+        return Server(
+            llm=llm, folder=folder, vocabulary=vocabulary, positions=positions, vision=vision, rank=rank,
+            can_sleep=can_sleep(),
+        )  # fmt: skip
 
-    async def _forget(self, server: _Server) -> None:
+    async def _forget(self, key: str) -> None:
         """Unload adapters that are no longer served and have no replies in progress; delete their scratch folders."""
-        now = {id(served) for served in self._served.values()}
-        for number, served in [*server.adapters.items()]:
+        now, adapters = {id(served) for served in self._served.values()}, self._adapters[key]
+        for number, served in [*adapters.items()]:
             if id(served) not in now and not served.writing:
-                del server.adapters[number]
-                await server.llm.remove_lora(number)
+                del adapters[number]
+                await self._servers[key].llm.remove_lora(number)
                 if self._scratch in served.folder.parents:
                     shutil.rmtree(served.folder, ignore_errors=True)
 
+    async def expect(self, policy: str, folder: Path, names: Set[str]) -> int:
+        """Prepare to `receive` tensors of these names for a full model of the form of `folder`'s.
+
+        Waits until its replies are finished; none may be asked for before the weights have come. Returns the number of
+        processes that will receive, or 0 if this vLLM cannot, or the model's files use other names. Raises EngineError.
+        """
+        if not (has_transfer() and names <= tensor_shapes(folder).keys()):
+            return 0
+        served = self._served.get(policy)
+        while served and served.writing:  # vLLM might not have them yet, and would write them with the new weights
+            await asyncio.sleep(WAIT)
+        async with self._settling:
+            key = _trained(policy)
+            try:
+                if key not in self._servers:
+                    new = _Served(weights=None, version=-1, server=key, folder=folder)
+                    self._servers[key] = await self._start_server(new, None)
+                await self._servers[key].hold()
+            except EngineError:
+                raise
+            except Exception as error:
+                raise EngineError(f"vLLM cannot receive policy '{policy}': {first_line(error)}") from error
+        return self.gpus
+
+    async def receive(self, policy: str, version: int, function: str, arguments: Mapping[str, Any]) -> None:
+        """Serve a version of a policy that `expect` prepared, with tensors from a function in vLLM's processes.
+
+        `function` is a name as of `pkgutil.resolve_name`, called with the process's number and `arguments`; it yields
+        names and tensors. Raises EngineError; the weights may then be of two versions until a later call succeeds.
+        """
+        started, key = perf_counter(), _trained(policy)
+        async with self._settling:
+            server = self._servers[key]
+            try:
+                await server.receive({"function": function, "arguments": dict(arguments)})
+                await server.proceed()
+            except Exception as error:
+                raise EngineError(f"vLLM did not receive policy '{policy}': {first_line(error)}") from error
+            before = self._served.get(policy)
+            self._served[policy] = _Served(weights=None, version=version, server=key, folder=server.folder, due=False)
+        await self._drop(policy, before)
+        self._figures["publish_seconds"] += perf_counter() - started
+
     async def release(self, policy: str) -> None:
-        """Free the copies of a policy that scoring holds; vLLM keeps its own."""
+        """Free the copies of a policy that scoring holds, and let its server sleep until it is published or asked."""
         if policy in self._scored:
             await self._scorer.release(policy)
+        served = self._served.get(policy)
+        if served and served.server in self._servers:
+            async with self._settling:
+                await self._servers[served.server].sleep()
 
     async def retire(self, policy: str) -> None:
         """Stop serving a policy; free its copies for scoring and its exported files that were not loaded."""
@@ -287,9 +324,14 @@ class VLLMEngine:
     async def score(
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
     ) -> list[np.ndarray]:
-        """Compute each stream's log-probabilities (float32 array) under the published weights, in this process."""
+        """Compute each stream's log-probabilities (float32 array) under the published weights, in this process.
+
+        Raises EngineError if only vLLM's processes have received them.
+        """
         if policy not in self._scored:
             served = self._served[policy]
+            if served.weights is None:
+                raise EngineError(f"only vLLM has the weights of policy '{policy}', whose streams its ranks score")
             await self._scorer.publish(policy, served.version, served.weights)
             self._scored.add(policy)
         return await self._scorer.score(policy, streams, temperatures, whole)
@@ -357,3 +399,8 @@ class VLLMEngine:
         certain = request.temperature == 0  # vLLM tells the model's own then
         logprobs = tuple(0.0 if certain else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
         return Completion(ids, logprobs, "stop" if ids[-1] in request.stop_ids else "length", served.version)
+
+
+def _trained(policy: str) -> str:
+    """Return the key of the server of a policy's full weights."""
+    return f"trained {policy}"

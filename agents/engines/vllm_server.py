@@ -1,20 +1,102 @@
-"""Start and stop the processes of a vLLM server for one base model."""
+"""vLLM server of one base model: its start and end, new weights in place, and sleep while its GPU trains."""
 
 import asyncio
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agents.engines.base import EngineSettings
 from agents.engines.reaper import stderr_to
 from agents.errors import EngineError
+from agents.eyes.layout import Vision
 from agents.layouts import sees
 from agents.model_config import first_line, positions_in, read_json
 
 LOG = "vllm.log"
+TRANSFER = "arena"
+"""Name in vLLM of our weight transfer, which `vllm_transfer` registers."""
+SHARE = 0.01
+"""Share of a GPU's memory that must be free when a server starts. It is no limit: the cache has a size of its own."""
+
+
+@dataclass(kw_only=True)
+class Server:
+    """Running vLLM server of one base model. Replacing its weights takes `hold`, then a change, then `proceed`."""
+
+    llm: Any
+    folder: Path
+    """Folder of its present weights."""
+    vocabulary: int
+    """Number of token ids that the model accepts."""
+    positions: int
+    """Maximum tokens of a context with its reply."""
+    vision: Vision | None = None
+    """Image side of the model."""
+    rank: int = 0
+    """Maximum adapter rank; 0 for none."""
+    can_sleep: bool = False
+    """Whether its memory on the GPU can be freed for a time."""
+    asleep: bool = False
+
+    async def sleep(self) -> None:
+        """Move the weights and graphs to the host's memory and drop the caches, where vLLM can, until `wake`."""
+        if self.can_sleep and not self.asleep:
+            await self.llm.sleep(level=1, mode="wait")
+            self.asleep = True
+
+    async def wake(self) -> None:
+        """Undo `sleep`."""
+        if self.asleep:
+            await self.llm.wake_up()
+            self.asleep = False
+
+    async def hold(self) -> None:
+        """Finish the replies in progress and begin no others, with weights that can be replaced."""
+        if self.asleep:
+            await self.llm.wake_up(tags=["weights"])  # its caches come back after the change, when memory is free again
+        else:
+            await self.llm.pause_generation(mode="wait", clear_cache=True)
+
+    async def proceed(self) -> None:
+        """Serve the replaced weights. Raises EngineError if caches of the older ones are left."""
+        if self.asleep:
+            await self.llm.wake_up(tags=["kv_cache"])
+            self.asleep = False
+        if not await self.llm.reset_prefix_cache():
+            raise EngineError("vLLM kept its prefix cache when weights changed: replies would be of both versions")
+        await self.llm.resume_generation()
+
+    async def reload(self, folder: Path) -> None:
+        """Replace the weights by those of a folder, while the server is held."""
+        await self.llm.collective_rpc("arena_reload", args=(str(folder),))
+        self.folder = folder
+
+    async def receive(self, update: Mapping[str, Any]) -> None:
+        """Replace the weights by those that its processes receive, while the server is held; see `vllm_transfer`."""
+        from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
+
+        await self.llm.start_weight_update()
+        await self.llm.update_weights(WeightTransferUpdateRequest(update_info=dict(update)))
+        await self.llm.finish_weight_update()
+
+
+def has_transfer() -> bool:
+    """Return True if this vLLM has its interface for weight transfer."""
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    return hasattr(AsyncLLM, "finish_weight_update")
+
+
+def can_sleep() -> bool:
+    """Return True if vLLM can free a GPU's memory for a time, which its CPU build cannot."""
+    from vllm.platforms import current_platform
+
+    return bool(current_platform.is_sleep_mode_available())
 
 
 def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch: Path, gpus: int = 1) -> Any:
@@ -42,6 +124,15 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 "disable_log_stats": True,
                 "tensor_parallel_size": gpus,
             }
+            if has_transfer():
+                from vllm.config import WeightTransferConfig
+
+                arguments["weight_transfer_config"] = WeightTransferConfig(backend=TRANSFER)
+                arguments["worker_extension_cls"] = "agents.engines.vllm_transfer.Receiving"
+            if can_sleep():
+                # else vLLM refuses to start on a GPU of which a trainer uses some
+                arguments |= {"enable_sleep_mode": True, "gpu_memory_utilization": SHARE}
+                arguments["sleep_mode_offload_cudagraph"] = True
             if current_platform.is_cpu():
                 # compiling takes minutes there; a seeded reply whose prompt comes in chunks ends the CPU build
                 arguments |= {"enforce_eager": True, "enable_chunked_prefill": False}

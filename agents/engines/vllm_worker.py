@@ -14,13 +14,19 @@ class Publishing:
     def arena_reload(self, folder: str) -> None:
         """Replace the model's present weights, in place, by those of a folder."""
         self.model_runner.reload_weights(weights_path=folder)
-        model = self.model_runner.model
-        from vllm.platforms import current_platform
+        tie_head(self.model_runner.model)
 
-        if current_platform.is_cpu() and getattr(model.config, "tie_word_embeddings", False):
-            # The CPU build keeps the head in a form of its own, which a reload forgets where head and embedding are
-            # one: replies would come from the new body and the old head.
-            from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
 
-            model.lm_head.weight = model.model.embed_tokens.weight
-            dispatch_cpu_unquantized_gemm(model.lm_head, remove_weight=False)
+def tie_head(model: Any) -> None:
+    """Give a tied head the reloaded embedding, in the CPU build.
+
+    There the head has a form of its own, which a reload forgets where head and embedding are one: replies would come
+    from the new body and the old head.
+    """
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu() and getattr(model.config, "tie_word_embeddings", False):
+        from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+
+        model.lm_head.weight = model.model.embed_tokens.weight
+        dispatch_cpu_unquantized_gemm(model.lm_head, remove_weight=False)

@@ -7,12 +7,12 @@ repetition succeeds, so that no reply is of two versions; after several failures
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import count
+from itertools import accumulate, count
 from typing import TypeVar
 
 from agents.weights import base_folder
-from arena.scale.host import Incoming
-from arena.scale.layout import BUCKET, SHARED_BUCKET, Layout
+from arena.scale.host import Expected, Incoming
+from arena.scale.layout import BUCKET, SHARED_BUCKET
 from arena.scale.place import Place, Shipment
 from arena.scale.tensors import RankWeights, WeightsGone
 from arena.scale.transfer import Link, TransferFailed
@@ -66,22 +66,24 @@ class Broadcasts:
         weights: RankWeights = shipment.weights
         incoming = _incoming(weights)
 
-        async def prepare(place: Place) -> Layout:
+        async def prepare(place: Place) -> Expected:
             await place.idle()
             own = incoming._replace(folder=await place.local(incoming.folder))
-            layout: Layout = await place.ask("prepare", policy, own, what=f"preparing for {policy}")
-            return layout
+            ready: Expected = await place.ask("prepare", policy, own, what=f"preparing for {policy}")
+            return ready
 
-        layouts, failed = await _each(places, prepare)
-        members = list(layouts)
+        expected, failed = await _each(places, prepare)
+        members = list(expected)
         if not members:
             return failed
-        link = await self._link(weights, members, may_share)
+        counts = [one.members for one in expected.values()]
+        first = dict(zip(members, accumulate(counts, initial=1), strict=False))
+        link = await self._link(weights, members, 1 + sum(counts), may_share)
 
         async def receive(place: Place) -> None:
             worker, where = place.worker, place.whereabouts
             assert where is not None
-            own = link.of(1 + members.index(place), link.address if link.address == LOOPBACK else where.address)
+            own = link.of(first[place], link.address if link.address == LOOPBACK else where.address)
             await place.ask("receive", policy, shipment.version, own, what=f"receiving {policy}")
             if place.worker is worker:
                 place.has[policy] = shipment
@@ -91,14 +93,14 @@ class Broadcasts:
             raise WeightsGone(f"policy '{policy}' has learned since")
         receiving = asyncio.ensure_future(_each(members, receive))
         try:
-            await weights.send(layouts[members[0]], link)
+            await weights.send(expected[members[0]].layout, link)
         except BaseException:
             receiving.cancel()
             raise
         return failed + (await receiving)[1]
 
-    async def _link(self, weights: RankWeights, members: Sequence[Place], may_share: bool) -> Link:
-        """Return the link of rank 0 for a broadcast to these engines."""
+    async def _link(self, weights: RankWeights, members: Sequence[Place], size: int, may_share: bool) -> Link:
+        """Return the link of rank 0 for a broadcast of `size` members in all to these engines."""
         ranks, engines = weights.ranks.places, [place.whereabouts for place in members if place.whereabouts]
         nodes = {rank.node for rank in ranks} | {engine.node for engine in engines}
         address = LOOPBACK if len(nodes) == 1 else ranks[0].address
@@ -110,7 +112,7 @@ class Broadcasts:
             key=f"broadcast-{next(self._numbers)}",
             address=address,
             port=await weights.ranks.meet(address),
-            count=1 + len(members),
+            count=size,
             timeout=2 * self._patience,  # the watchdog finds a stopped process before
             patience=self._deadline,
             bucket=SHARED_BUCKET if shares else BUCKET,

@@ -52,7 +52,7 @@ class ScaledEngine:
 
     def _worker(self, place: Place) -> Worker:
         reserved = self._cluster.spec.resources.engine
-        given = self.spec, self.precision, max(1, int(reserved.cpus)), max(1, int(reserved.gpus))
+        given = self.spec, self.precision, max(1, int(reserved.cpus)), reserved.gpus
         actor = actor_of(EngineHost, self._cluster.engine(place.index), *given)
         return Worker(place.name, actor, self._cluster.watchdog, lambda error: self._lost(place, error))
 

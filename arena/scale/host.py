@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -12,7 +13,7 @@ import torch
 
 from agents.adapter import put_adapter
 from agents.computing import compute
-from agents.engines.base import Completion, Request
+from agents.engines.base import Completion, ReceivingEngine, Request
 from agents.engines.make import make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
@@ -22,7 +23,7 @@ from agents.precision import Precision
 from agents.published import FolderWeights, Weights
 from agents.stream import Stream
 from arena.scale.layout import Layout, Slice
-from arena.scale.transfer import Link, await_sender, gpu_of_this_process, receive
+from arena.scale.transfer import Link, TransferFailed, arriving, await_sender, gpu_of_this_process, receive
 
 Answer = tuple[list[Any], dict[str, float]]
 """Results, and the engine's figures afterwards."""
@@ -52,6 +53,15 @@ class Incoming(NamedTuple):
     """Name of an adapter's base."""
 
 
+class Expected(NamedTuple):
+    """Weights that an engine expects from a broadcast."""
+
+    layout: Layout
+    """Layout in the engine's dtypes."""
+    members: int = 1
+    """Number of its processes that receive."""
+
+
 class _Received:
     """Weights that arrive when the engine first asks for them, between two batches."""
 
@@ -70,14 +80,15 @@ class _Received:
 class EngineHost:
     """Ray actor that runs an engine in its process. All methods are coroutines, so pings are answered meanwhile."""
 
-    def __init__(self, spec: EngineSpec, precision: Precision, threads: int, gpus: int) -> None:
-        """Make the engine. `gpus` is the number of GPUs for one model, if the engine supports several."""
-        self.precision, self._threads = precision, threads
-        self._engine = make_engine(spec, precision, gpus)
+    def __init__(self, spec: EngineSpec, precision: Precision, threads: int, gpus: float) -> None:
+        """Make the engine. `gpus` is the number of GPUs for one model; a rank uses the rest of a part of one."""
+        self.precision, self._threads, self._releases = precision, threads, gpus < 1
+        self._engine = make_engine(spec, precision, max(1, int(gpus)))
+        self._receiving = cast(ReceivingEngine, self._engine) if self._engine.capabilities.receives else None
         self._bases = Bases(precision)
         self._modules: dict[str, Any] = {}
         """Full models of policies, whose weights broadcasts replace in place."""
-        self._incoming: dict[str, tuple[Incoming, Layout]] = {}
+        self._incoming: dict[str, tuple[Incoming, Expected]] = {}
         self._torn: set[str] = set()
         """Policies whose last broadcast has not ended well."""
 
@@ -107,16 +118,25 @@ class EngineHost:
         """Publish a version of a policy, from a folder, in the engine."""
         await self._engine.publish(policy, version, weights)
 
-    async def prepare(self, policy: str, incoming: Incoming) -> Layout:
-        """Prepare to receive a policy's weights, and return the layout, in the engine's dtypes, of what it expects."""
-        layout = incoming.learned
-        if incoming.scale is None:
+    async def prepare(self, policy: str, incoming: Incoming) -> Expected:
+        """Prepare to receive a policy's weights, and return what is expected. Raises TransferFailed."""
+        layout, members = incoming.learned, 0
+        if incoming.scale is None and self._receiving:
+            self._torn.add(policy)
+            try:
+                names = {spec.name for spec in layout.specs}
+                members = await self._receiving.expect(policy, incoming.folder, names)
+            except EngineError as error:
+                raise TransferFailed(str(error)) from None
+        if members:
+            layout = layout.of_dtype(torch.bfloat16 if self.precision.bf16_products else torch.float32)
+        elif incoming.scale is None:
             if policy not in self._modules:
                 self._modules[policy] = await compute(self._load, incoming.folder)
             parameters = dict(self._modules[policy].named_parameters())
             layout = Layout.of({spec.name: parameters[spec.name] for spec in layout.specs})
-        self._incoming[policy] = incoming, layout
-        return layout
+        self._incoming[policy] = incoming, Expected(layout, members or 1)
+        return self._incoming[policy][1]
 
     def _load(self, folder: Path) -> Any:
         module = load_module(folder, True, self.precision.bf16_weights)
@@ -128,11 +148,23 @@ class EngineHost:
         Raises TransferFailed. Full weights are then torn, and not served before another broadcast has succeeded.
         """
         store = await asyncio.to_thread(await_sender, link)
-        incoming, layout = self._incoming[policy]
-        work = self._into_module if incoming.scale is None else self._adapter
-        received = _Received(lambda: work(policy, incoming, lambda write: receive(link, store, layout, write)))
-        await self._engine.publish(policy, version, cast(Weights, received))
+        incoming, (layout, _) = self._incoming[policy]
+        if incoming.scale is None and policy not in self._modules:
+            await self._into_processes(policy, version, layout, link)
+        else:
+            work = self._into_module if incoming.scale is None else self._adapter
+            received = _Received(lambda: work(policy, incoming, lambda write: receive(link, store, layout, write)))
+            await self._engine.publish(policy, version, cast(Weights, received))
         self._torn.discard(policy)
+
+    async def _into_processes(self, policy: str, version: int, layout: Layout, link: Link) -> None:
+        """Let the engine's own processes receive a full model's weights in place."""
+        assert self._receiving
+        arguments = {"specs": layout.plain(), "link": asdict(link)}
+        try:
+            await self._receiving.receive(policy, version, f"{arriving.__module__}:{arriving.__name__}", arguments)
+        except EngineError as error:
+            raise TransferFailed(str(error)) from None
 
     def _into_module(self, policy: str, incoming: Incoming, arrive: Callable[[Write], None]) -> Any:
         """Receive a full model's weights in place and return the module."""
@@ -184,9 +216,10 @@ class EngineHost:
         return scored, self._engine.figures()
 
     async def release(self, policy: str) -> None:
-        """Free what the policy's next version rebuilds, also for a rank on the same card."""
-        await self._engine.release(policy)
-        await compute(torch.cuda.empty_cache)
+        """Free what the policy's next version rebuilds, for a rank on the same GPU or, without GPUs, machine."""
+        if self._releases:
+            await self._engine.release(policy)
+            await compute(torch.cuda.empty_cache)
 
     async def retire(self, policy: str) -> None:
         """Remove the policy and its module."""

@@ -5,7 +5,7 @@ concatenation of its buckets. No process needs more of it than a bucket.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +27,8 @@ _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF
 """Dtypes by their names in safetensors files."""
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
+Plain = tuple[str, Sequence[int], str]
+"""Name of a tensor, its shape, and its dtype's name in safetensors files."""
 Whole = Callable[[str], AbstractContextManager[torch.Tensor]]
 """Context in which the tensor of a name is complete, on all ranks that enter it together."""
 
@@ -74,6 +76,20 @@ class Layout:
         """Return the layout of these tensors, in their order but for the width of their dtypes."""
         each = [Spec(name, tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()]
         return cls(tuple(sorted(each, key=lambda spec: -spec.dtype.itemsize)))
+
+    def of_dtype(self, dtype: torch.dtype) -> Self:
+        """Return the layout with this dtype for all floating-point tensors."""
+        specs = (spec._replace(dtype=dtype) if spec.dtype.is_floating_point else spec for spec in self.specs)
+        return type(self)(tuple(sorted(specs, key=lambda spec: -spec.dtype.itemsize)))
+
+    def plain(self) -> list[Plain]:
+        """Return the layout as JSON-able values."""
+        return [(spec.name, list(spec.shape), _NAMES[spec.dtype]) for spec in self.specs]
+
+    @classmethod
+    def of_plain(cls, specs: Sequence[Plain]) -> Self:
+        """Return the layout that `plain` described."""
+        return cls(tuple(Spec(name, tuple(shape), _DTYPES[dtype]) for name, shape, dtype in specs))
 
     @cached_property
     def total(self) -> int:

@@ -8,7 +8,7 @@ import mmap
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -17,7 +17,7 @@ from typing import Any, Self
 import torch
 
 from agents.model_config import first_line
-from arena.scale.layout import Layout, Slice, Whole
+from arena.scale.layout import Layout, Plain, Slice, Whole
 
 POLL = 0.01
 """Seconds between a waiting receiver's looks at the store."""
@@ -120,6 +120,12 @@ def await_sender(link: Link) -> Any:
 
 def receive(link: Link, store: Any, layout: Layout, write: Callable[[Slice, torch.Tensor], None]) -> None:
     """Receive the tensors of a layout, calling `write` with each slice and its values. Raises TransferFailed."""
+    for part, values in received(link, store, layout):
+        write(part, values)
+
+
+def received(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Slice, torch.Tensor]]:
+    """Yield each slice of a layout with its values, which the next bucket may overwrite. Raises TransferFailed."""
     with _failing():
         descriptor = os.open(store.get(f"{link.key}/begins").decode(), os.O_RDWR) if link.shared else None
         try:
@@ -132,7 +138,23 @@ def receive(link: Link, store: Any, layout: Layout, write: Callable[[Slice, torc
         with _failing():
             channel.exchange(bucket)
         for part in layout.slices(number, link.bucket):
-            write(part, part.view(bucket))
+            yield part, part.view(bucket)
+
+
+def arriving(number: int, specs: Sequence[Plain], link: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Receive a broadcast in an engine's own process with this number, and yield names and whole tensors.
+
+    `specs` is a plain layout; `link` is the link of the engine's first process, as a dictionary. Each tensor has memory
+    of its own. Raises TransferFailed.
+    """
+    first, layout, part = Link(**link), Layout.of_plain(specs), torch.empty(0)
+    own = first.of(first.member + number, first.own)
+    for piece, values in received(own, await_sender(own), layout):
+        if piece.start == 0:
+            part = torch.empty(piece.spec.elements, dtype=piece.spec.dtype, device=values.device)
+        part[piece.start : piece.stop] = values
+        if piece.stop == piece.spec.elements:
+            yield piece.spec.name, part.view(piece.spec.shape)
 
 
 @contextmanager

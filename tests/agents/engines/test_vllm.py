@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,29 @@ def test_what_was_learned_is_served_once_it_is_published(engine: VLLMEngine, mod
         assert got.logprobs != old.logprobs
 
 
+def tensors(number: int, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
+    """What vLLM's process receives: nano's tensors, changed."""
+    torch.manual_seed(seed)
+    for name, parameter in load_model(resolve("nano")).named_parameters():
+        yield name, (parameter + 0.05 * torch.randn_like(parameter)).detach()
+
+
+def test_weights_that_its_process_receives_are_served(engine: VLLMEngine) -> None:
+    """In place, the tied head too, without a folder."""
+    wanted = load_model(resolve("nano"))
+    for version, seed in ((1, 11), (2, 12)):
+        assert wait(engine.expect("received", resolve("nano"), {*dict(wanted.named_parameters())})) == 1
+        wait(engine.receive("received", version, f"{__name__}:tensors", {"seed": seed}))
+        with torch.no_grad():
+            for (_, changed), parameter in zip(tensors(0, seed), wanted.parameters(), strict=True):
+                parameter.copy_(changed)
+        requests = [replace(one, policy="received") for one in asked(20, temperature=1.0)]
+        for one, got in zip(requests, generate(engine, requests), strict=True):
+            assert got.version == version
+            agrees(wanted, one, got)
+    wait(engine.retire("received"))
+
+
 def test_streams_are_scored_with_the_published_weights(engine: VLLMEngine, model: Any) -> None:
     stream = Stream()
     stream.observe([1, 2, 3])
@@ -187,7 +211,7 @@ def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tm
             agrees(models[one.policy], one, got)
         stirred(models["b"], 77)
         wait(engine.publish("b", 9, on_base(models["b"], base, folder, "nano-1")))
-    assert len(engine._servers) == 2, "one for `p`, one for nano-1 and all on it"
+    assert len(engine._servers) == 3, "one for `p`, one for `received`, one for nano-1 and all on it"
     for name in models:
         wait(engine.retire(name))
 

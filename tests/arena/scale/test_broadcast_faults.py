@@ -84,9 +84,11 @@ class Ordeal:
         given = ragged(version)
         await self.trainer.update(self.trainer.plan(given, np.random.default_rng(version), Clock(1, 9)))
 
-    async def strike(self, kind: str) -> None:
+    async def strike(self, kind: str, publishing: asyncio.Future[None]) -> None:
         """Let a fault befall one engine, or both, at a random moment of the broadcast."""
-        await asyncio.sleep(self.rng.uniform(0.0, 1.0))
+        while not publishing.done() and not any("p" in place.torn for place in self.engine._places):
+            await asyncio.sleep(0.001)  # what comes before takes long on a busy machine
+        await asyncio.sleep(self.rng.uniform(0.0, 0.6))
         places = self.engine._places if kind == "kill both" else [self.rng.choice(self.engine._places)]
         for place in places:
             if place.worker is None or place.worker._handle is None:
@@ -144,7 +146,8 @@ def test_thirty_faults_in_the_middle_of_a_broadcast_mix_no_versions_and_lose_no_
             await ordeal.learn(version)
             replies = [asyncio.ensure_future(ordeal.engine.generate([one])) for one in asked(f"v{version}-")]
             async with asyncio.timeout(HUNG):
-                await asyncio.gather(ordeal.publish(version), ordeal.strike(kind))
+                publishing = asyncio.ensure_future(ordeal.publish(version))
+                await asyncio.gather(publishing, ordeal.strike(kind, publishing))
                 ordeal.judge(await asyncio.gather(*replies, return_exceptions=True))
                 after = await ordeal.settled(asked(f"w{version}-"))
             assert {one.version for answer in after for one in answer} == {version}

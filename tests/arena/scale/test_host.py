@@ -4,7 +4,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from agents.adapter_config import AdapterSpec
 from agents.engines.base import Completion
 from agents.engines.in_process import InProcessEngine
 from agents.engines.spec import EngineSpec
+from agents.engines.vllm import VLLMEngine
 from agents.errors import EngineError
 from agents.policy import Bases, NewAdapter, Policy, load_module, trainable
 from agents.precision import Precision
@@ -22,6 +24,7 @@ from arena.cli.loop import wait
 from arena.scale.host import EngineHost, Incoming
 from arena.scale.layout import Layout
 from arena.scale.transfer import Link, Meeting, TransferFailed, send
+from tests.factories.fake_vllm import install
 from tests.factories.requests import contexts, request
 
 LOOPBACK = "127.0.0.1"
@@ -46,9 +49,9 @@ class Sender:
 
     async def publish(self, version: int, incoming: Incoming, held: dict[str, Any], stop: int | None = None) -> Layout:
         """Send these tensors to the host; the sender dies after `stop` of them, if given."""
-        layout = await self.host.prepare("p", incoming)
-        self.count += 1
-        link = Link(f"b{self.count}", LOOPBACK, self.meeting.port, 2, 3.0, 5.0, 4096, shared=version % 2 == 0)
+        layout, members = await self.host.prepare("p", incoming)
+        self.count, size = self.count + 1, 1 + members
+        link = Link(f"b{self.count}", LOOPBACK, self.meeting.port, size, 20.0, 20.0, 4096, shared=version % 2 == 0)
         left = [stop]
 
         def whole(name: str) -> Any:
@@ -81,11 +84,16 @@ async def alone(weights: ModuleWeights, precision: Precision, version: int) -> l
     return await engine.generate(REQUESTS)
 
 
-def hosted(work: Callable[[EngineHost, Sender], Any], precision: Precision = Precision.FP32) -> Any:
+def hosted(
+    work: Callable[[EngineHost, Sender], Any],
+    precision: Precision = Precision.FP32,
+    kind: str = "in_process",
+    gpus: int = 1,
+) -> Any:
     """Run work with an open host in one loop."""
 
     async def through() -> Any:
-        host = EngineHost(EngineSpec(), precision, 1, 1)
+        host = EngineHost(EngineSpec(kind=kind), precision, 1, gpus)
         await host.open()
         try:
             return await work(host, Sender(host))
@@ -112,7 +120,7 @@ def test_full_weights_are_served_to_the_bit_version_after_version(precision: Pre
                 assert torch.equal(own[spec.name], dict(module.named_parameters())[spec.name].to(spec.dtype)), spec.name
             assert await replies(host) == await alone(ModuleWeights(module), precision, version)
             if version == 2:
-                await host.release("p")
+                await host._engine.release("p")
         halved = {spec.dtype for spec in layout.specs if spec.name.endswith("proj.weight")}
         assert halved == {torch.float32 if precision is Precision.FP32 else torch.bfloat16}
 
@@ -174,7 +182,7 @@ def test_an_adapter_that_does_not_arrive_leaves_the_old_one() -> None:
 
 def test_an_engine_makes_room_on_its_card_before_an_update(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the engine has freed is returned by torch, too: a rank on the same card is another process."""
-    host, done = EngineHost(EngineSpec(), Precision.FP32, 1, 1), list[str]()
+    host, done = EngineHost(EngineSpec(), Precision.FP32, 1, 0.5), list[str]()
 
     async def release(policy: str) -> None:
         done.append(f"released {policy}")
@@ -183,3 +191,46 @@ def test_an_engine_makes_room_on_its_card_before_an_update(monkeypatch: pytest.M
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("returned"))
     wait(host.release("p"))
     assert done == ["released p", "returned"]
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_processes_of_vllm_are_members_of_a_broadcast(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a stand-in for vLLM. No copy of the weights is in the host, and a broken broadcast serves nothing."""
+    install(monkeypatch)
+    greedy = [replace(one, temperature=0.0, max_tokens=4) for one in REQUESTS]
+
+    async def check(host: EngineHost, version: int, module: Any) -> None:
+        engine = InProcessEngine()
+        await engine.publish("p", version, ModuleWeights(module))
+        found = (await host.generate(greedy, []))[0]
+        assert [(one.ids, one.version) for one in found] == [(o.ids, version) for o in await engine.generate(greedy)]
+        (server,) = cast(VLLMEngine, host._engine)._servers.values()
+        for worker in server.llm.workers:
+            own = dict(worker.model_runner.model.module.named_parameters())
+            assert all(torch.equal(own[name], tensor) for name, tensor in trainable(module).items())
+        assert len(server.llm.workers) == gpus and not host._modules
+
+    async def work(host: EngineHost, sender: Sender) -> None:
+        modules = {version: changed(version) for version in (1, 2, 3)}
+        for version in (1, 2):
+            await sender.publish(version, *full(modules[version]))
+            await check(host, version, modules[version])
+        with pytest.raises(TransferFailed):
+            await sender.publish(3, *full(modules[3]), stop=20)
+        with pytest.raises(EngineError, match="two versions"):
+            await host.generate(greedy, [])
+        await sender.publish(3, *full(modules[3]))
+        await check(host, 3, modules[3])
+
+    hosted(work, kind="vllm", gpus=gpus)
+
+
+def test_only_an_engine_that_shares_its_card_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, done = EngineHost(EngineSpec(), Precision.FP32, 1, 1.0), list[str]()
+
+    async def release(policy: str) -> None:
+        done.append(policy)
+
+    monkeypatch.setattr(host._engine, "release", release)
+    wait(host.release("p"))
+    assert not done

@@ -1,0 +1,85 @@
+"""Weight transfer of vLLM's workers: tensors come from a function that whoever publishes names.
+
+Only vLLM's workers load this module, to mix `Receiving` in before they load the model; so `vllm` is imported here.
+Source: vLLM 0.32, `vllm.distributed.weight_transfer.base`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pkgutil import resolve_name
+from typing import Any
+
+import torch
+from vllm.distributed.weight_transfer.base import (
+    WeightTransferEngine,
+    WeightTransferInitInfo,
+    WeightTransferUpdateInfo,
+)
+from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
+
+from agents.engines.vllm_server import TRANSFER
+from agents.engines.vllm_worker import Publishing, tie_head
+
+
+@dataclass
+class Nothing(WeightTransferInitInfo):  # type: ignore[misc]
+    """No initialisation: each update brings its own connection."""
+
+
+@dataclass
+class Source(WeightTransferUpdateInfo):  # type: ignore[misc]
+    """Function in this process that yields the tensors of an update."""
+
+    function: str
+    """Name as of `pkgutil.resolve_name`; called with the worker's number among the server's and `arguments`."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
+    """Weight transfer that loads named tensors, in the names of a checkpoint, as they arrive.
+
+    vLLM keeps the tensors of a layer until it has all of them, so each must have memory of its own.
+    """
+
+    init_info_cls, update_info_cls = Nothing, Source
+
+    def init_transfer_engine(self, init_info: Nothing) -> None:
+        """Do nothing."""
+
+    def start_weight_update(self) -> None:
+        """Prepare the model's layers to be loaded again."""
+        initialize_layerwise_reload(self.model)
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        """Load the tensors of an update, and return when they are on the device, which may be a CPU."""
+        self.receive_weights(self.parse_update_info(update_info))
+        if self.device.type != "cpu":  # where vLLM's own method fails
+            torch.accelerator.synchronize()
+
+    def receive_weights(self, update_info: Source) -> None:
+        """Load the tensors of an update. After an error the layers can be loaded again, but are of two versions."""
+        arriving: Iterator[tuple[str, torch.Tensor]] = resolve_name(update_info.function)(
+            self.parallel_config.rank, **update_info.arguments
+        )
+        try:
+            for named in arriving:
+                self.model.load_weights([named])
+        except BaseException:
+            self.finish_weight_update()  # else the next update would add to what these layers have
+            raise
+
+    def finish_weight_update(self) -> None:
+        """Put the loaded layers into service."""
+        finalize_layerwise_reload(self.model, self.model_config)
+        tie_head(self.model)
+
+    def shutdown(self) -> None:
+        """Do nothing: an update's connection ends with it."""
+
+
+class Receiving(Publishing):
+    """Extension of workers that can use this transfer, which is known to vLLM from here on."""
+
+
+WeightTransferEngineFactory.register_engine(TRANSFER, NamedTensors)

@@ -1,0 +1,181 @@
+"""Many matches in flight whose thoughts are stripped: tokens computed beside distinct ones, memory, and the limit.
+
+    python benchmarks/long_contexts.py              # some minutes of one core
+    python benchmarks/long_contexts.py --formula    # the table for 512 matches of 8,192 tokens alone
+
+In miniature: matches of nano play in step, as in an iteration. In each turn a seat reads 24 tokens, thinks 64 and says
+12; from then on its context holds what it said and not what it thought. Every arm has another memory for caches, as a
+share of what all contexts take at the end, and all matches in one batch or in four. A token is distinct by all that is
+before it. Computed tokens are rows times columns of all passes, padding included. For 512 matches of 8,192 tokens the
+same formula of `arena.fits`, checked here against the bytes that the caches took, gives the memory of larger models,
+and reading the caches once per token gives a bound on time. Writes results/long_contexts.json.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from itertools import product
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+import torch
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+from shared_tokens import SAID, SHOWN, THOUGHT, distinct  # noqa: E402
+
+from agents.engines.base import Request  # noqa: E402
+from agents.engines.decoding import Decoder  # noqa: E402
+from agents.engines.in_process import InProcessEngine  # noqa: E402
+from agents.engines.kv import BatchKV, KVStore  # noqa: E402
+from agents.precision import Precision  # noqa: E402
+from agents.published import FolderWeights  # noqa: E402
+from agents.stream import Stream  # noqa: E402
+from agents.weights import resolve  # noqa: E402
+from arena.doctor import environment  # noqa: E402
+from arena.fits.formulas import Place, cache_per_token, frozen_weights  # noqa: E402
+from arena.fits.shape import counted, shape_of  # noqa: E402
+
+RESULTS = HERE / "results" / "long_contexts.json"
+OPENING = 32
+"""Tokens that all matches begin with."""
+SHARES, BATCHES = (1.1, 0.75, 0.5, 0.25), (1, 4)
+MATCHES, TOKENS = 512, 8192
+ROWS = 256
+"""Rows of a batch, by default; see `arena.fits.formulas.at_play`."""
+MODELS: dict[str, dict[str, int]] = {
+    "Qwen2.5-0.5B": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
+    "Qwen2.5-3B": {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16},
+    "Qwen2.5-7B": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28},
+}
+"""Sizes in their configs; two key-value heads, of the last four."""
+CARDS = {"H100, 80 GB": (80e9, 3.35e12), "H200, 141 GB": (141e9, 4.8e12)}
+"""Bytes of memory, and bytes per second (NVIDIA's data sheets)."""
+
+
+class Counts:
+    """Tokens that decoders compute, and bytes of caches at most, while it is in use."""
+
+    def __init__(self) -> None:
+        self.tokens = self.kept = self.batch = 0
+
+    def install(self) -> None:
+        """Count from now on."""
+        one_pass, put, join = Decoder._pass, KVStore.put, BatchKV.__init__
+
+        def counted_pass(decoder: Any, policies: Any, batch: Any, tokens: torch.Tensor, *more: Any) -> Any:
+            self.tokens += tokens.numel()
+            return one_pass(decoder, policies, batch, tokens, *more)
+
+        def counted_put(store: KVStore, key: str, kv: Any) -> None:
+            put(store, key, kv)
+            self.kept = max(self.kept, store._bytes)
+
+        def counted_join(batch: Any, *given: Any, **named: Any) -> None:
+            join(batch, *given, **named)
+            self.batch = max(self.batch, batch.whole.numel() * batch.whole.element_size())
+
+        Decoder._pass, KVStore.put, BatchKV.__init__ = counted_pass, counted_put, counted_join  # type: ignore[method-assign,assignment]
+
+
+async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream]:
+    """Play all matches in step and return the streams of their turns."""
+    rng, streams = np.random.default_rng(0), list[Stream]()
+    opening = rng.integers(300, size=OPENING).tolist()
+    contexts = [list(opening) for _ in range(matches)]
+    for turn in range(turns):
+        for context in contexts:
+            context += rng.integers(300, size=SHOWN).tolist()
+        asked = [
+            Request(
+                policy="p", ids=tuple(context), key=f"m{n}/a/0", max_tokens=THOUGHT + SAID, temperature=1.0,
+                top_p=1.0, top_k=0, stop_ids=frozenset(), seed=(turn, n),
+            )
+            for n, context in enumerate(contexts)
+        ]  # fmt: skip
+        for context, reply in zip(contexts, await engine.generate(asked), strict=True):
+            stream = Stream()
+            stream.observe(list(context))
+            stream.wrote(list(reply.ids), list(reply.logprobs), 0)
+            streams.append(stream)
+            context += reply.ids[THOUGHT:]
+    return streams
+
+
+def measured(counts: Counts, matches: int, turns: int, share: float, batches: int) -> dict[str, Any]:
+    """Play an arm. `share` is the caches' memory relative to what all contexts and replies of the last turn take."""
+    shape, _ = shape_of("nano")
+    last = OPENING + turns * (SHOWN + SAID) + THOUGHT
+    whole = matches * last * cache_per_token(shape, Place(Precision.FP32))
+    counts.tokens = counts.kept = counts.batch = 0
+
+    async def through() -> list[Stream]:
+        engine = InProcessEngine(Precision.FP32, matches // batches, int(share * whole))
+        await engine.open()
+        await engine.publish("p", 0, FolderWeights(resolve("nano")))
+        return await play(engine, matches, turns)
+
+    begun = process_time()
+    streams = asyncio.run(through())
+    row = {"cache share": share, "batches": batches, "computed": counts.tokens, "distinct": distinct(streams)}
+    row |= {
+        "per distinct": round(counts.tokens / distinct(streams), 3),
+        "CPU seconds": round(process_time() - begun, 1),
+    }
+    return row | {"kept bytes": counts.kept, "batch bytes": counts.batch, "bytes by formula": whole}
+
+
+def fitting(room: float) -> int:
+    """Return the matches that fit in room for so many contexts: one each is kept, and 1.75 for each row of a batch."""
+    return int(room / 2.75 if room < 2.75 * ROWS else room - 1.75 * ROWS)
+
+
+def formula() -> list[dict[str, Any]]:
+    """Return, by model and card, the memory of 512 contexts of 8,192 tokens, how many fit, and seconds of a token."""
+    rows, place = [], Place(Precision.BF16_TRUE, gpu=True)
+    for (name, sizes), (card, (memory, speed)) in product(MODELS.items(), CARDS.items()):
+        heads = 4 if name.endswith("7B") else 2
+        config = {"model_type": "qwen2", "vocab_size": 151936, "num_key_value_heads": heads, **sizes}
+        shape = counted(config | {"tie_word_embeddings": not name.endswith("7B")}, name)
+        token, weights = cache_per_token(shape, place), frozen_weights(shape, place)
+        one = TOKENS * token
+        rows.append(
+            {
+                "model": name, "card": card, "bytes per token": token, "GB of weights": round(weights / 1e9, 1),
+                "GB of caches": round(MATCHES * one / 1e9, 1),
+                "matches that fit, in pages": int((memory - weights) // one),
+                "matches that fit, in process": fitting((memory - weights) / one),
+                "ms to read all per token": round(1e3 * (weights + MATCHES * one) / speed, 1),
+                "ms to read the weights": round(1e3 * weights / speed, 1),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    """Count, compute the table, and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--formula", action="store_true", help="the table alone")
+    parser.add_argument("--matches", type=int, default=16)
+    parser.add_argument("--turns", type=int, default=10)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    result |= {"command": "python benchmarks/long_contexts.py", "machine": environment(), "formula": formula()}
+    print(json.dumps(result["formula"], indent=1))
+    if not asked.formula:
+        counts, rows = Counts(), []
+        counts.install()
+        for share, batches in product(SHARES, BATCHES):
+            rows.append(measured(counts, asked.matches, asked.turns, share, batches))
+            print(rows[-1], flush=True)
+        result |= {"matches": asked.matches, "turns": asked.turns, "miniature": rows}
+    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
