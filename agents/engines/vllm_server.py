@@ -120,7 +120,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 "skip_tokenizer_init": not sees(read_json(folder, "config.json")),  # images need its processor
                 "logprobs_mode": "processed_logprobs",
                 "generation_config": "vllm",
-                "worker_extension_cls": "agents.engines.vllm_worker.Publishing",
+                "worker_extension_cls": "agents.engines.vllm_worker.ReloadExtension",
                 "disable_log_stats": True,
                 "tensor_parallel_size": gpus,
             }
@@ -128,7 +128,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 from vllm.config import WeightTransferConfig
 
                 arguments["weight_transfer_config"] = WeightTransferConfig(backend=TRANSFER)
-                arguments["worker_extension_cls"] = "agents.engines.vllm_transfer.Receiving"
+                arguments["worker_extension_cls"] = "agents.engines.vllm_transfer.TransferExtension"
             if can_sleep():
                 # else vLLM refuses to start on a GPU of which a trainer uses some
                 arguments |= {"enable_sleep_mode": True, "gpu_memory_utilization": SHARE}

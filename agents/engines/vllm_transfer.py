@@ -1,6 +1,6 @@
-"""Weight transfer of vLLM's workers: tensors come from a function that whoever publishes names.
+"""Weight transfer of vLLM's workers: a function named in the update yields the tensors.
 
-Only vLLM's workers load this module, to mix `Receiving` in before they load the model; so `vllm` is imported here.
+Only vLLM's workers load this module, to mix `TransferExtension` in before they load the model, so it imports `vllm`.
 Source: vLLM 0.32, `vllm.distributed.weight_transfer.base`.
 """
 
@@ -19,16 +19,16 @@ from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
 from agents.engines.vllm_server import TRANSFER
-from agents.engines.vllm_worker import Publishing, tie_head
+from agents.engines.vllm_worker import ReloadExtension, tie_head
 
 
 @dataclass
-class Nothing(WeightTransferInitInfo):  # type: ignore[misc]
+class NoSettings(WeightTransferInitInfo):  # type: ignore[misc]
     """No initialisation: each update brings its own connection."""
 
 
 @dataclass
-class Source(WeightTransferUpdateInfo):  # type: ignore[misc]
+class TensorSource(WeightTransferUpdateInfo):  # type: ignore[misc]
     """Function in this process that yields the tensors of an update."""
 
     function: str
@@ -42,9 +42,9 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
     vLLM keeps the tensors of a layer until it has all of them, so each must have memory of its own.
     """
 
-    init_info_cls, update_info_cls = Nothing, Source
+    init_info_cls, update_info_cls = NoSettings, TensorSource
 
-    def init_transfer_engine(self, init_info: Nothing) -> None:
+    def init_transfer_engine(self, init_info: NoSettings) -> None:
         """Do nothing."""
 
     def start_weight_update(self) -> None:
@@ -57,7 +57,7 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
         if self.device.type != "cpu":  # where vLLM's own method fails
             torch.accelerator.synchronize()
 
-    def receive_weights(self, update_info: Source) -> None:
+    def receive_weights(self, update_info: TensorSource) -> None:
         """Load the tensors of an update. After an error the layers can be loaded again, but are of two versions."""
         arriving: Iterator[tuple[str, torch.Tensor]] = resolve_name(update_info.function)(
             self.parallel_config.rank, **update_info.arguments
@@ -78,8 +78,8 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
         """Do nothing: an update's connection ends with it."""
 
 
-class Receiving(Publishing):
-    """Extension of workers that can use this transfer, which is known to vLLM from here on."""
+class TransferExtension(ReloadExtension):
+    """Extension of vLLM's worker processes that adds this transfer. Importing this module registers it with vLLM."""
 
 
 WeightTransferEngineFactory.register_engine(TRANSFER, NamedTensors)

@@ -1,12 +1,12 @@
 """Extension of vLLM's worker processes: reload weights in place.
 
-vLLM mixes `Publishing` into its workers. `vllm` is imported only inside them.
+vLLM mixes `ReloadExtension` into its workers. `vllm` is imported only inside them.
 """
 
 from typing import Any
 
 
-class Publishing:
+class ReloadExtension:
     """Extension of vLLM's worker processes, which vLLM mixes into its worker class."""
 
     model_runner: Any
