@@ -204,8 +204,12 @@ async def _list(client: mcp.Client) -> list[mcp_types.Tool]:
 def _check(address: str) -> None:
     """Raise ValueError unless an address is a command, or a URL on loopback."""
     if "://" in address:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or parts.hostname not in LOOPBACK:
+        try:
+            parts = urlsplit(address)
+            is_local = parts.scheme in ("http", "https") and parts.hostname in LOOPBACK and parts.port != 0
+        except ValueError:  # a malformed host or port
+            is_local = False
+        if not is_local:
             raise ValueError(f"mcp: {one_line(address, 80)} is not a URL on this machine (http://127.0.0.1:PORT/mcp)")
         return
     try:
