@@ -30,7 +30,9 @@ NOT_READ = ("games.adapters", "games.conformance", "simulators.confine", "simula
 
 
 def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
-    modules = [one.name for top in (games, simulators) for one in pkgutil.walk_packages(top.__path__, f"{top.__name__}.")]
+    modules = [
+        one.name for top in (games, simulators) for one in pkgutil.walk_packages(top.__path__, f"{top.__name__}.")
+    ]
     for module in [*modules, "agents.tool_formats", "agents.chat_messages"]:
         if not module.startswith(NOT_READ):
             for name, value in vars(importlib.import_module(module)).items():

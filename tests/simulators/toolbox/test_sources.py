@@ -16,7 +16,7 @@ OWN = FACTORIES / "own_tools.py"
 SERVER = f"{sys.executable} {FACTORIES / 'mcp_server.py'}"
 
 
-def ask(toolset: Toolset, name: str, **arguments: Any) -> str:
+def ask(toolset: Toolset, name: str, /, **arguments: Any) -> str:
     """Return the result of a call."""
     return run(toolset.tools, Call(name, arguments))
 
@@ -98,6 +98,15 @@ def test_a_server_that_crashed_gets_the_earlier_calls_again() -> None:
     toolset.close()
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_parameters_of_a_server_may_have_any_name(shared: bool) -> None:
+    toolset = toolset_factory({"mcp": SERVER, "shared": shared}).open()
+    assert ask(toolset, "greet", name="Ann", self="me", arguments="none") == "arguments=none name=Ann self=me"
+    assert ask(toolset, "greet", name="\ud800").startswith("Error: the arguments hold characters that are none")
+    assert ask(toolset, "greet", name="Bo") == "name=Bo", "the server has not been restarted, nor did it end"
+    toolset.close()
+
+
 def test_a_shared_server_is_one_for_all_matches() -> None:
     factory = toolset_factory({"mcp": SERVER, "shared": True, "only": ["count"]})
     first, second = factory.open(), factory.open()
@@ -116,7 +125,13 @@ def test_a_shared_server_is_one_for_all_matches() -> None:
         ({"function": "calculator", "shared": True}, "shared for mcp"),
         ({"function": "calculator", "timeout": 0}, "timeout"),
         ({"function": "calculator", "only": ["add"]}, "there is no tool 'add': there are calculator"),
-        ({"mcp": SERVER, "only": ["sub"]}, "there is no tool 'sub': there are add, count, act"),
+        ({"mcp": SERVER, "only": ["sub"]}, "there is no tool 'sub': there are add, count, act, greet"),
+        ({"mcp": "http://[::1/mcp"}, "is not a URL on this machine"),
+        ({"mcp": "http://127.0.0.1:99999/mcp"}, "is not a URL on this machine"),
+        ({"mcp": "x" * 200_000}, "mcp: "),
+        ({"function": f"{OWN}:Notebook", "confined": True}, "cannot be confined: only a function in a file can"),
+        ({"function": "python", "confined": True}, "cannot be confined"),
+        ({"function": "calculator", "only": []}, "only"),
         ({"mcp": f"{SERVER} schema"}, "its list of tools is malformed"),
         ({"mcp": f"{SERVER} crash_at_start"}, "no shop today"),
         ({"tool": "calculator"}, "tools: tool: "),
