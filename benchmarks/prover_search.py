@@ -106,7 +106,7 @@ class Searches:
         self.settings = Search.model_validate({**settings, "width": 4, "nodes": BUDGETS[-1]})
 
     def needed(self, seed: int, count: int) -> int | None:
-        """Return the replies until a theorem is proved in `count` pieces; None if one takes over the last budget."""
+        """Return the replies until a theorem is proved in `count` pieces; None if one takes too many."""
         game = Prover(**OPTIONS)
         game.reset(seed=seed)
         proof = game.proof

@@ -47,7 +47,7 @@ def matrix_(
         typer.Option(
             help="Personas, PERSONA+CONTENDER if a contender words the script's decisions, or PERSONA=CONTENDER if it "
             "plays the person: terse,terse+runs/latest,terse=runs/latest; default all personas, scripted. "
-            "A game without personas has one column, default; in a game of several seats default=CONTENDER is a partner.",
+            "Without personas there is one column, default; default=CONTENDER is a partner at other seats.",
             show_default=False,
         ),
     ] = "",
