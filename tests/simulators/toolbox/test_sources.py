@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from simulators.toolbox.sources import Toolset, toolset_factory
+from simulators.toolbox.mcp_server import McpServer
+from simulators.toolbox.sources import Toolset, parse, toolset_factory
 from simulators.tools import Call, run
 from tests.factories import own_tools
 
@@ -142,3 +145,34 @@ def test_wrong_sources_are_one_clear_line(source: Any, text: str) -> None:
     with pytest.raises(ValueError) as raised:
         toolset_factory(source)
     assert text in str(raised.value) and "\n" not in str(raised.value)
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30) | st.lists(st.text(max_size=5))
+KEYS = ("function", "mcp", "only", "confined", "shared", "timeout", "retries", "at_once")
+NAMES = st.sampled_from(["calculator", "python", "x.py:y", "/dev/zero.py:x", f"{OWN}:double", f"{OWN}:Notebook"])
+
+
+@given(VALUES | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8), VALUES | NAMES, max_size=4))
+def test_any_source_is_read_or_refused_in_one_line(source: Any) -> None:
+    try:
+        parsed = parse(source)
+        if parsed.mcp is None:
+            assert toolset_factory(source).names
+    except ValueError as why:
+        assert str(why) and "\n" not in str(why) and len(str(why)) < 500
+
+
+@given(st.text(max_size=30) | st.from_regex(r"https?://[a-z0-9.@:/\\\[\]#?%-]{0,40}", fullmatch=True))
+def test_any_url_is_on_this_machine_or_refused(address: str) -> None:
+    try:
+        McpServer(f"http://{address.removeprefix('http://')}")
+    except ValueError as why:
+        assert str(why).startswith("mcp: ")
+        return
+    import httpx2
+
+    try:
+        host = httpx2.URL(f"http://{address.removeprefix('http://')}").host
+    except httpx2.InvalidURL:
+        return
+    assert host in ("localhost", "127.0.0.1", "::1"), "as the client reads it, too"
