@@ -1,9 +1,11 @@
-"""Compare searches of the prover at equal numbers of replies: by samples, best-first, and best-first by depth.
+"""Compare searches of the prover by the number of replies until a proof: sampling, best-first, by depth, with subgoals.
 
     python benchmarks/prover_search.py [--quick]
 
 The policy has no weights. With probability `RIGHT` it writes the hidden proof's next tactic, else another that applies.
-It reports the true log-probability of the tactic, spread evenly over its tokens. Writes results/prover-search.json.
+It reports the true log-probability of the tactic, spread evenly over its tokens. With subgoals, the hidden proof is cut
+into pieces, each is searched best first, and their replies add up. Writes results/prover-search.json after every row;
+rows that the file already has are kept, so a stopped measurement continues.
 """
 
 import argparse
@@ -19,29 +21,39 @@ import numpy as np
 
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
+from agents.players.model import ChatPlayer
 from agents.policy import Policy
 from agents.role import Search, load_role
 from agents.weights import load_tokenizer, resolve
 from arena.doctor import environment
-from arena.play.contenders import ModelContender, play_one
-from arena.play.match import Limits, MatchPlan
+from arena.play.best_first import BestFirstSearch, Node
+from arena.play.contenders import ModelContender
+from arena.play.match import MatchPlan
+from arena.play.texts import view_of
 from arena.records import Seating
+from arena.statistics import SHARE, mean_ci, paired_ci
 from games.contracts import MatchId
+from simulators.base import Simulator
 from simulators.prover import Prover
-from simulators.prover.rewriting import RewriteProof
+from simulators.prover.planning import pieces
+from simulators.prover.rewriting import RewriteProof, Rewriting
 from simulators.prover.rules import successors
 from simulators.prover.terms import Equation, read_equation
+from simulators.prover.theorems import Theorem
 
 RIGHT = (0.5, 0.2)
-BUDGETS = (8, 16, 32, 64)
-THEOREMS = 50
+BUDGETS = (8, 16, 32, 64, 128)
+THEOREMS = 200
 RESULT = Path(__file__).parent / "results" / "prover-search.json"
 OPTIONS: dict[str, Any] = {"depth": 4, "operators": [3, 4]}
-SEARCHES: dict[str, dict[str, Any]] = {
-    "samples": {"order": "sample", "width": 4},
-    "best_first": {"alpha": 0.0, "width": 4},
-    "by depth": {"alpha": 1.0, "width": 4},
+SEARCHES: dict[str, tuple[int, dict[str, Any]]] = {
+    "sampled": (1, {"order": "sample"}),
+    "best first": (1, {"alpha": 0.0}),
+    "best first, by depth": (1, {"alpha": 1.0}),
+    "2 subgoals": (2, {"alpha": 0.0}),
+    "4 subgoals": (4, {"alpha": 0.0}),
 }
+"""Number of pieces of the hidden proof, and settings of the search for each."""
 
 
 class Informed:
@@ -73,42 +85,97 @@ class Informed:
         """Do nothing: there is no cache."""
 
 
-def proved(right: float, search: dict[str, Any], nodes: int, theorems: int, frame: ChatFrame) -> float:
-    """Return the share of theorems that the policy proves with this search and budget."""
-    role = load_role("nano_prover")
-    rule = Search.model_validate({**search, "nodes": nodes})
-    role = role.model_copy(update={"sampling": role.sampling.model_copy(update={"search": rule})})
-    policy = Policy(name="p", source=Path(), model=None, tokenizer=None, frame=frame, trained=False, version=1)
-    game, wins = Prover(**OPTIONS), 0
-    for seed in range(theorems):
+class Given(Rewriting):
+    """Source of one theorem."""
+
+    def __init__(self, theorem: Theorem) -> None:
+        super().__init__((1, 1), (2, 2))
+        self.theorem = theorem
+
+    def deal(self, game: Simulator, rng: np.random.Generator) -> RewriteProof:
+        """Return the theorem's empty proof."""
+        return RewriteProof(self.theorem, "given")
+
+
+class Searches:
+    """Searches of theorems by the same policy. `right` is its probability of the hidden proof's next tactic."""
+
+    def __init__(self, right: float, settings: dict[str, Any], frame: ChatFrame) -> None:
+        self.right, self.frame = right, frame
+        self.role = load_role("nano_prover")
+        self.settings = Search.model_validate({**settings, "width": 4, "nodes": BUDGETS[-1]})
+
+    def needed(self, seed: int, count: int) -> int | None:
+        """Return the replies until a theorem is proved in `count` pieces; None if one takes too many."""
+        game = Prover(**OPTIONS)
         game.reset(seed=seed)
+        proof = game.proof
+        assert isinstance(proof, RewriteProof)
+        total, lefts = 0, [state[0] for state, _ in proof.states()] + [proof.theorem[1]]
+        for equation in pieces(proof, count):
+            start, end = lefts.index(equation[0]), lefts.index(equation[1])
+            game.source = Given(Theorem(equation, tuple(proof.hidden_proof[start:end])))
+            game.reset(seed=seed)
+            replies = asyncio.run(self._search(seed, game))
+            if replies is None:
+                return None
+            total += replies
+        return total
+
+    async def _search(self, seed: int, game: Prover) -> int | None:
         assert isinstance(game.proof, RewriteProof)
-        engine: Any = Informed(frame, right, dict(game.proof.states()))
-        contender = ModelContender("p", engine, lambda game, seat: (policy, role))
+        engine: Any = Informed(self.frame, self.right, dict(game.proof.states()))
+        policy = Policy(name="p", source=Path(), model=None, tokenizer=None, frame=self.frame, trained=False, version=1)
+        contender = ModelContender("p", engine, lambda game, seat: (policy, self.role))
         seats = {"prover": Seating("nano_prover", "p", 1, False, "model")}
         plan = MatchPlan(identity=MatchId(0, seed), game="prover", options=OPTIONS, seed=seed, seats=seats)
-        record = asyncio.run(play_one(plan, {"prover": contender}, 0, Limits(), keep_turns=False))
-        assert record.status == "finished", record.reason
-        wins += bool(record.report["success"])
-    return wins / theorems
+        player: Any = contender.player("prover", plan, game, 0)
+        assert isinstance(player, ChatPlayer)
+        search = BestFirstSearch(self.settings, Node(game.clone(), player), view_of(game, "prover", 0))
+        return search.sampled if await search.run() else None
+
+
+def within(row: dict[str, Any], budget: int) -> list[bool]:
+    """Return for each theorem of a row whether it is proved within the budget."""
+    return [count is not None and count <= budget for count in row["needed"]]
+
+
+def compare_with_first(rows: Sequence[dict[str, Any]]) -> None:
+    """Add to each row its difference to the first row of the same policy at each budget, paired by theorem."""
+    for row in rows:
+        first = next(other for other in rows if other["right"] == row["right"])
+        row["against_sampled"] = {
+            str(budget): list(paired_ci(within(first, budget), within(row, budget), SHARE))
+            for budget in BUDGETS
+            if row is not first
+        }
 
 
 def main() -> None:
     """Print one line per policy and search, with a column per budget, and write the shares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    is_quick, rows = parser.parse_args().quick, []
-    theorems, budgets = (2, BUDGETS[:1]) if is_quick else (THEOREMS, BUDGETS)
+    is_quick = parser.parse_args().quick
+    setting = {"command": "python benchmarks/prover_search.py", "theorems": 2 if is_quick else THEOREMS, **OPTIONS}
+    kept: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() and not is_quick else {}
+    rows = list(kept.get("rows", [])) if {name: kept.get(name) for name in setting} == setting else []
     frame = ChatFrame(load_tokenizer(resolve("nano")))
-    print("right search    ", *(f"{nodes:>6}" for nodes in budgets))
+    print(f"right {'search':22}", *(f"{nodes:>6}" for nodes in BUDGETS))
     for right in RIGHT:
-        for name, search in SEARCHES.items():
-            shares = {str(nodes): proved(right, search, nodes, theorems, frame) for nodes in budgets}
-            rows.append({"right": right, "search": name, "proved": shares})
-            print(f"{right:5} {name:10}", *(f"{share:6.2f}" for share in shares.values()), flush=True)
-    if not is_quick:
-        result = {"command": "python benchmarks/prover_search.py", "machine": environment(), "theorems": theorems}
-        RESULT.write_text(json.dumps({**result, "rows": rows}, indent=1) + "\n")
+        for name, (count, settings) in SEARCHES.items():
+            row = next((row for row in rows if (row["right"], row["search"]) == (right, name)), None)
+            if row is None:
+                searches = Searches(right, settings, frame)
+                needed = [searches.needed(seed, count) for seed in range(setting["theorems"])]
+                row = {"right": right, "search": name, "needed": needed}
+                row["proved"] = {str(budget): list(mean_ci(within(row, budget), SHARE)) for budget in BUDGETS}
+                rows.append(row)
+            print(f"{right:5} {name:22}", *(f"{share[0]:6.2f}" for share in row["proved"].values()), flush=True)
+            compare_with_first(rows)
+            if not is_quick:
+                lines = ",\n".join(json.dumps(row) for row in rows)
+                head = json.dumps({**setting, "machine": environment()}, indent=1).removesuffix("\n}")
+                RESULT.write_text(f'{head},\n "rows": [\n{lines}\n]}}\n')
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`arena matrix`: success rates and reliability of agents with different simulated persons."""
+"""`arena matrix`: success rates and reliability of agents with different simulated persons or partners."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ AGENTS = "A player of the simulator (oracle, asker), a run (runs/latest, runs/la
 
 def matrix_(
     agents: Annotated[list[str], typer.Argument(help=AGENTS, show_default=False)],
-    game: Annotated[str, typer.Option(help="A simulator with a simulated person: clinic, desk.", show_default=False)],
+    game: Annotated[str, typer.Option(help="A simulator: clinic, desk, sql, workspace.", show_default=False)],
     persons: Annotated[
         str,
         typer.Option(
             help="Personas, PERSONA+CONTENDER if a contender words the script's decisions, or PERSONA=CONTENDER if it "
             "plays the person: terse,terse+runs/latest,terse=runs/latest; default all personas, scripted. "
-            "The person of a game without personas is called default.",
+            "Without personas there is one column, default; default=CONTENDER is a partner at other seats.",
             show_default=False,
         ),
     ] = "",
@@ -70,37 +70,36 @@ def matrix_(
 
     pass^k is the chance that k trials of a task all succeed (tau-bench); pass^1 is the success rate. A task is the
     simulator's hidden entity (a patient's disease, a customer's goals) and is the same for all personas. A persona
-    changes what the person volunteers, forgets or mistakes. Intervals are over tasks. A match that fails by a fault of
+    changes what the person volunteers, forgets or mistakes. In a game without a person, an agent plays alone, or takes
+    all seats unless it gets a partner. Intervals are over tasks. A match that fails by a fault of
     the simulator or of a model does not count as a success of 0: the fault rate is reported separately.
 
     Example: arena matrix asker random_asker --game clinic --persons cooperative,terse,terse+smollm2-135m-instruct
     """
     from arena.cli.loop import wait
-    from arena.evaluate.evaluation import make_game
-    from arena.evaluate.matrix import Cell, Person, in_person, in_role, play_matrix, read_persons
+    from arena.evaluate.matrix import Cell, Person, play_matrix, read_persons, voice_in
     from arena.evaluate.specs import Contenders
-    from arena.play.settings import GameSpec
 
     require_output("--plot", plot, PICTURE)
     require_output("--out", out, results("matrix"))
     console, max_k = PlainConsole(), trials if k is None else k
     if max_k > trials:
         raise ConfigError(f"--k {max_k} needs at least as many --trials, not {trials}")
-    columns = read_persons(listed(persons), GameSpec(name=game))
+    texts = listed(persons)
     loader = Contenders("", doing(), servers(endpoint), note, trust)
-    voices = list(dict.fromkeys(voice for _, voice, _ in columns if voice))
+    voices = list(dict.fromkeys(voice for text in texts if (voice := voice_in(text))))
     loaded = wait(loader.load(*dict.fromkeys(agents), *voices, games=[game]))
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
     spec = game_spec(game, option, rows, split)
     if taken := {"persona", "person"} & spec.options.keys():
         raise ConfigError(f"--option {min(taken)}: --persons sets the persons of a matrix")
-    rows = [in_role(who, game, make_game(spec).possible_agents[0], role) for who in rows]
+    columns = read_persons(texts, spec)
     voiced = dict(zip(voices, speakers, strict=True))
-    people = [in_person(Person(persona, voiced.get(voice), speech), spec) for persona, voice, speech in columns]
+    people = [Person(persona, voiced.get(voice), speech) for persona, voice, speech in columns]
     cells, total, stopped = list[Cell](), len(rows) * len(people), False
 
     async def play(step: Callable[[], None]) -> None:
-        async for cell in play_matrix(rows, people, spec, tasks, trials, max_k, seed, step):
+        async for cell in play_matrix(rows, people, spec, tasks, trials, max_k, seed, step, role):
             cells.append(cell)
 
     with progress(total * tasks * trials, as_json, loader.endpoints.status) as step:

@@ -21,7 +21,7 @@ from agents.reply import one_line
 from agents.role import load_role, written_for
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
-from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game, plain
+from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game, own_seats, plain
 from arena.play.contenders import Contender, EndpointContender, ModelContender, play_one
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
@@ -38,7 +38,7 @@ PARTS = re.compile(r"([^+=]*)([+=]?)(.*)", re.DOTALL)
 MARKS: Mapping[str, Speech] = {"+": "render", "=": "played"}
 """Mark between persona and player: what the player does."""
 DEFAULT_PERSONA = "default"
-"""Name of the only person of a simulator without personas."""
+"""Name of the only column of a simulator without personas."""
 ATTEMPTS = 2
 """Maximum attempts per match; a trial whose attempts all fail is missing."""
 
@@ -50,7 +50,7 @@ class Person:
     persona: str
     """Empty in a simulator without personas."""
     voice: Contender | None = None
-    """Player that speaks for the person; None for the simulator's templates."""
+    """Player that speaks for the person; None for the simulator's templates. Without a person, the agent's partner."""
     speech: Speech = "render"
     """What the player does: "render" words the script's lines, "played" decides what to say."""
 
@@ -76,7 +76,8 @@ class Cell:
     agent: str
     person: str
     speaker: str
-    """Speaker of the person's lines: SCRIPT, a scripted policy, or policy, version and role."""
+    """Speaker of the person's lines: SCRIPT, a scripted policy, or policy, version and role. Without a person, the
+    player of the last seat."""
     tasks: int
     trials: int
     k: int
@@ -134,36 +135,51 @@ class Cell:
         }  # fmt: skip
 
 
+def voice_in(text: str) -> str:
+    """Return the voice of a column's text, CONTENDER in `terse+CONTENDER` or `terse=CONTENDER`; "" if there is none."""
+    return PARTS.match(text).group(3)  # type: ignore[union-attr]  # it matches any text
+
+
 def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, Speech]]:
     """Return (persona, voice, speech) for texts such as `terse`, `terse+smollm2-135m-instruct` or `terse=runs/latest`.
 
-    The voice is "" if scripted. Without texts, return all personas, scripted. The person of a simulator without
+    The voice is "" if scripted. Without texts, return all personas, scripted. The only column of a simulator without
     personas is called `default`, and its persona is "". Raises ConfigError for a game that is not a simulator, an
     unknown persona, or a player that cannot speak for the person.
     """
     made = make_game(game)
     if not isinstance(made, Peopled):
-        raise ConfigError(f"{game.name} is no simulator: use arena eval")
+        raise ConfigError(f"{game.name} is not a simulator: use arena eval")
     personas = made.personas
     persons: list[tuple[str, str, Speech]] = []
     for text in texts or personas or [""]:
         persona, mark, voice = PARTS.match(text).groups("")  # type: ignore[union-attr]  # it matches any text
         speech = MARKS.get(mark, "render")
-        if not personas and text and not speeches(made):
-            raise ConfigError(f"--persons: {game.name} has no personas: leave it out")
         if not personas and persona == DEFAULT_PERSONA:
             persona = ""
         if not personas and persona:
-            raise ConfigError(f"--persons: {game.name} has no personas: write {DEFAULT_PERSONA}{mark}{voice}")
+            raise ConfigError(f"--persons: {game.name} has no persona{_instead(made, text, voice)}")
         if personas and persona not in personas:
             near = nearest(persona, personas) or f" (one of: {', '.join(personas)})"
             raise ConfigError(f"--persons: {game.name} has no persona '{one_line(persona, 80)}'{near}")
         if mark and not voice:
             raise ConfigError(f"--persons {text}: name the speaker, such as {persona}{mark}smollm2-135m-instruct")
-        if voice and speech not in speeches(made):
+        if voice and speech not in speeches(made) and not (speech == "played" and _has_partners(made)):
             raise ConfigError(f"--persons {text}: {game.name} has no option `person` with the value {speech}")
         persons.append((persona, voice, speech))
     return persons
+
+
+def _has_partners(game: Game) -> bool:
+    """Return True if the game has no simulated person but several seats."""
+    return not speeches(game) and len(game.possible_agents) > 1
+
+
+def _instead(game: Game, text: str, voice: str) -> str:
+    """Return what to write instead of a column's text, for a game without personas."""
+    if not speeches(game) and not _has_partners(game):
+        return "s: leave --persons out"
+    return f" '{one_line(text, 80)}': write {DEFAULT_PERSONA}" + (f"={voice}" if voice else " or default=CONTENDER")
 
 
 def speeches(game: Game) -> Sequence[Speech]:
@@ -187,13 +203,21 @@ def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
     return who
 
 
-def in_person(person: Person, game: GameSpec) -> Person:
-    """Return the person with its player in the role written for its seat: `customer`, or `customer_played`."""
+def lineup(agent: Contender, person: Person, game: GameSpec, role: str = "") -> dict[str, Contender]:
+    """Return the players of a cell by seat, each in the role written for its seat; `role` replaces the agent's.
+
+    The agent takes all seats or, if another player speaks for the person or is its partner, the first one or those of
+    its run. A player that decides what a person says gets the role `customer_played` instead of `customer`.
+    """
+    made = make_game(person.apply_to(game))
+    seats, has_person = made.possible_agents, bool(speeches(made))
     if person.voice is None:
-        return person
-    *_, seat = make_game(person.apply_to(game)).possible_agents
-    kind = f"{seat}_played" if person.speech == "played" else seat
-    return replace(person, voice=in_role(person.voice, game.name, kind))
+        return {seat: in_role(agent, game.name, seat, role) for seat in seats}
+    own = seats[:1] if has_person else own_seats(agent, game.name, seats)
+    own = own if len(own) < len(seats) else seats[:1]
+    suffix = "_played" if has_person and person.speech == "played" else ""
+    others = {seat: in_role(person.voice, game.name, seat + suffix) for seat in seats}
+    return others | {seat: in_role(agent, game.name, seat, role) for seat in own}
 
 
 async def play_matrix(
@@ -205,32 +229,30 @@ async def play_matrix(
     k: int,
     seed: int,
     ended: Callable[[], None] = lambda: None,
+    role: str = "",
 ) -> AsyncIterator[Cell]:
     """Play agent by agent and person by person, and yield the results of each once played.
 
     Each of `tasks` deals is played `trials` times; `k` is the highest pass^k to report. `ended` is called after each
-    match that finished or was given up. Raises ConfigError before the first match if a player cannot take its seat.
+    match that finished or was given up. `role` is the agents' role, instead of their own. Raises ConfigError before the
+    first match if a player cannot take its seat.
     """
-    for person in persons:
+    cells = [(agent, person, lineup(agent, person, game, role)) for agent in agents for person in persons]
+    for _, person, table in cells:
         sample = make_game(person.apply_to(game))
-        first, *others = sample.possible_agents
-        for who, seat in [*((agent, first) for agent in agents), *((person.voice, seat) for seat in others)]:
-            if who is not None:
-                who.check(game.name, sample, seat)
-    for agent in agents:
-        for person in persons:
-            yield await _play_cell(agent, person, game, tasks, trials, k, seed, ended)
+        for seat, who in table.items():
+            who.check(game.name, sample, seat)
+    for agent, person, table in cells:
+        yield await _play_cell(agent, person, table, game, tasks, trials, k, seed, ended)
 
 
 async def _play_cell(
-    agent: Contender, person: Person, game: GameSpec, tasks: int, trials: int, k: int, seed: int,
-    ended: Callable[[], None],
+    agent: Contender, person: Person, table: dict[str, Contender], game: GameSpec, tasks: int, trials: int, k: int,
+    seed: int, ended: Callable[[], None],
 ) -> Cell:  # fmt: skip
     spec = person.apply_to(game)
-    seats = make_game(spec).possible_agents
-    table = dict(zip(seats, [agent, *([person.voice] if person.voice else [])], strict=True))
     seating = {seat: who.seating(spec.name, seat) for seat, who in table.items()}
-    speaker = _describe(seating[seats[-1]]) if person.voice else SCRIPT
+    speaker = _describe([*seating.values()][-1]) if len(table) > 1 else SCRIPT
     cell = Cell(agent=agent.name, person=person.name, speaker=speaker, tasks=tasks, trials=trials, k=k)
     task_seeds = np.random.SeedSequence((seed, int.from_bytes(b"tasks", "big"))).generate_state(tasks, np.uint64)
     trial_seeds = np.random.SeedSequence((seed, int.from_bytes(b"trials", "big"))).generate_state(trials)

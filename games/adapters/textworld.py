@@ -23,7 +23,7 @@ LEAST_TURNS = 50
 PATIENCE = 3
 """Default maximum of turns, as a multiple of the expert's acts."""
 WAIT = "look"
-STATUS = re.compile(r"\s*>?\s*-= [^\n]* =-\d+/\d+\s*$")
+STATUS = re.compile(r"\s*+(?:>\s*+)?-= [^\n]* =-\d+/\d+\s*$")
 """Status line that the interpreter appends to the game's feedback."""
 MENU = re.compile(r"^(Would you like to RESTART.*|>)$")
 LOADING = threading.Lock()

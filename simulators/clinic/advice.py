@@ -13,7 +13,7 @@ import numpy as np
 
 from games.base import IllegalAct
 
-WORDS = re.compile(r"(.*?)\s+RECOMMEND\s+(\d+)\s*", re.IGNORECASE | re.DOTALL | re.ASCII)
+WORDS = re.compile(r"(.*?)(?<!\s)\s+RECOMMEND\s+(\d+)\s*", re.IGNORECASE | re.DOTALL | re.ASCII)
 MOST = 9
 
 

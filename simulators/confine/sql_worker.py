@@ -55,6 +55,8 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 10,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
+EXPLAINED = ("addr", "opcode", "p1", "p2", "p3", "p4", "p5", "comment")
+"""Columns of EXPLAIN, which shows addresses in memory; EXPLAIN QUERY PLAN does not."""
 STEPS_A_LOOK = 100
 """Steps between two checks of the budget."""
 
@@ -163,6 +165,8 @@ def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, i
     before = connection.total_changes
     try:
         cursor = connection.execute(sql)
+        if tuple(name for name, *_ in cursor.description or ()) == EXPLAINED:
+            return "Error: EXPLAIN is not allowed, EXPLAIN QUERY PLAN is", b""
         text = format_rows(cursor, rows, characters)
         cursor.close()
         changed = connection.total_changes > before

@@ -21,6 +21,8 @@ MOST_CODE = 30_000
 """Maximum number of characters of all cells together."""
 ERROR = "Error: "
 DATABASE = "data.db"
+END = "\x04"
+"""Last character of the standard error of a cell that ran to its end, so that warnings are no errors."""
 
 CELL = f"""
 import ast, contextlib, io, json, sqlite3, sys
@@ -43,12 +45,14 @@ def run(text):
         if value is not None:
             print(value)
 try:
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         for text in job["earlier"]:
             run(text)
     run(job["cell"])
-except BaseException as error:
     sys.stdout.flush()
+    sys.__stderr__.write({END!r})
+except BaseException as error:
+    sys.__stdout__.flush()
     print(f"{ERROR}{{type(error).__name__}}: {{error}}", file=sys.stderr)
 """
 """Program of every run. It writes the files, defines each table as a list of dicts, and runs the cells in one
@@ -76,10 +80,12 @@ class Session:
             "earlier": self.cells, "cell": cell,
         }  # fmt: skip
         outcome = slowly(run_python, CELL, seconds=SECONDS, output_bytes=OUTPUT, stdin=json.dumps(job))
-        text = "".join(char for char in outcome.observation() if char == "\n" or char.isprintable())
-        if not outcome.reason and not outcome.stderr:
+        text = "".join(char for char in outcome.observation() if char == "\n" or char.isprintable()).rstrip()
+        if not outcome.reason and outcome.stderr.endswith(END):
             self.cells.append(cell)
-            return text
+            return text or "[no output]"
+        if not outcome.reason and not outcome.stderr:
+            return f"{ERROR}the cell ended its process"
         return text if text.startswith(ERROR) else f"{ERROR}{text}"
 
     def sql(self, statement: str, terse: bool) -> str:

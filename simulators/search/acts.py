@@ -22,7 +22,7 @@ LONGEST = 200
 """Maximum number of characters of an answer."""
 ANSWER = re.compile(r"\s*ANSWER\b:?\s*(.+)", re.DOTALL | re.IGNORECASE)
 TAGGED = re.compile(r"<answer>([^<]*)</answer>")
-QUESTION = re.compile(r"\s*QUESTION\b:?\s*(.+?)\s*\bPROGRAM\b:?\s*(.+)", re.DOTALL)
+QUESTION = re.compile(r"\s*+QUESTION\b:?(.+?)\bPROGRAM\b:?(.+)", re.DOTALL)
 Kind = Literal["call", "answer", "question", "stop"]
 
 

@@ -22,7 +22,8 @@ REASONING = 1_000
 MOST_NAMES = 200
 THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL | re.IGNORECASE)
 BLOCK = re.compile(r"<(sql|solution)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
-FENCE = re.compile(r"\A\s*```(?:sql)?\s*(.*?)\s*```\s*\Z", re.DOTALL | re.IGNORECASE)
+FENCE = re.compile(r"```(?:sql)?(.*)```", re.DOTALL | re.IGNORECASE)
+"""A statement's fence, without blanks around it."""
 NAMED = re.compile(r"<schema>(.*?)</schema>", re.DOTALL | re.IGNORECASE)
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
@@ -52,7 +53,7 @@ def read_sql(act: str, terse: bool) -> WriterAct:
     blocks = BLOCK.findall(rest)
     if len(blocks) == 1:
         tag, sql = blocks[0]
-        fenced = FENCE.match(sql)
+        fenced = FENCE.fullmatch(sql.strip())
         sql = (fenced[1] if fenced else sql).strip()
         reasoning = one_line(f"{thoughts} {BLOCK.sub(' ', rest)}", REASONING)
         if sql:

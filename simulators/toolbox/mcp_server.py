@@ -14,15 +14,16 @@ import contextlib
 import json
 import logging
 import shlex
-import tempfile
 import threading
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from games.base import one_line
 from simulators.toolbox.limits import ServerEnded
+from simulators.toolbox.loopback import http_server
+from simulators.toolbox.stdio import server_process
 from simulators.tools import Content
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 START = 60.0
 """Seconds for a server to start and to list its tools."""
 STOP = 10.0
-"""Seconds for a server to stop at the end of the process. The library kills it after 4."""
+"""Seconds for a server to stop at the end of the process. It is killed after 4."""
 MOST_PICTURES = 4
 LARGEST_PICTURE = 8 << 20
 """Maximum size of a picture in a result, in bytes."""
@@ -92,6 +93,10 @@ class McpServer:
         from pydantic import ValidationError
 
         try:
+            json.dumps(arguments, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("the arguments hold characters that are none (lone surrogates)") from None
+        try:
             client = self._client()
             result = self._ask(client.call_tool(name, arguments, read_timeout_seconds=seconds), seconds + STOP).result()
         except MCPError as error:
@@ -144,26 +149,22 @@ class McpServer:
         from mcp import Client
 
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
-        with tempfile.TemporaryFile("w+") as errors:
-            try:
-                async with asyncio.timeout(START) as start:
-                    async with Client(self._target(errors), read_timeout_seconds=START) as client:
-                        start.reschedule(None)
-                        connected.set_result(client)
-                        _LIVE.add(self)
-                        await self._closing.wait()
-            finally:
-                errors.seek(0)
-                self._last_words = errors.read()[-2000:].strip().rpartition("\n")[2]
+        errors = bytearray()
+        try:
+            async with asyncio.timeout(START) as start:
+                async with Client(self._target(errors), read_timeout_seconds=START) as client:
+                    start.reschedule(None)
+                    connected.set_result(client)
+                    _LIVE.add(self)
+                    await self._closing.wait()
+        finally:
+            self._last_words = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
 
-    def _target(self, errors: TextIO) -> Any:
-        """Return the transport for the library. A command's standard error goes to the file `errors`."""
-        from mcp import StdioServerParameters, stdio_client
-
+    def _target(self, errors: bytearray) -> Any:
+        """Return the transport for the library. `errors` gets the end of a command's standard error."""
         if "://" in self.address:
-            return self.address
-        command, *arguments = shlex.split(self.address)
-        return stdio_client(StdioServerParameters(command=command, args=arguments), errlog=errors)
+            return http_server(self.address)
+        return server_process(shlex.split(self.address), errors)
 
     def _ask(self, request: Coroutine[Any, Any, Result], seconds: float) -> concurrent.futures.Future[Result]:
         """Run a request in the connection's thread and wait for it.
@@ -204,8 +205,12 @@ async def _list(client: mcp.Client) -> list[mcp_types.Tool]:
 def _check(address: str) -> None:
     """Raise ValueError unless an address is a command, or a URL on loopback."""
     if "://" in address:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or parts.hostname not in LOOPBACK:
+        try:
+            parts = urlsplit(address)
+            is_local = parts.scheme in ("http", "https") and parts.hostname in LOOPBACK and parts.port != 0
+        except ValueError:  # a malformed host or port
+            is_local = False
+        if not is_local:
             raise ValueError(f"mcp: {one_line(address, 80)} is not a URL on this machine (http://127.0.0.1:PORT/mcp)")
         return
     try:

@@ -38,7 +38,7 @@ def shape_of(name: str, description: str, schema: Any) -> Shape:
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, Mapping) or not isinstance(required, list):
         raise ValueError(f"the schema of tool {name} has no valid properties")
-    if is_too_deep(dict(properties)) or len(json.dumps(schema)) > LARGEST:
+    if is_too_deep(dict(schema)) or len(json.dumps(schema)) > LARGEST:
         raise ValueError(f"the schema of tool {name} is too large: at most {LARGEST:,} characters, 16 levels")
     parameters = {"type": "object", "properties": dict(properties), "required": list(required)}
     return Shape(

@@ -31,6 +31,7 @@ from simulators.tools import Content, Shape, Tool, type_hints
 
 MOST_TOOLS = 64
 """Maximum number of tools of one source."""
+Address = Annotated[str, Field(max_length=2_000)]
 
 
 class ToolSource(BaseModel):
@@ -38,15 +39,15 @@ class ToolSource(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    function: str | None = None
+    function: Address | None = None
     """`calculator` or `python`, or path/to/file.py:name of a typed function, or of a class whose methods are tools."""
-    mcp: str | None = None
+    mcp: Address | None = None
     """MCP server: a command, or a URL on this machine."""
-    only: list[str] | None = None
+    only: Annotated[list[str], Field(min_length=1)] | None = None
     """Names of the tools to give; null gives all."""
     confined: bool = False
     """Whether the function runs in an isolated process without files and network; its file needs Python's own modules
-    only."""
+    only. Not for classes, whose state would be lost, nor for built-in tools."""
     shared: bool = False
     """Whether all matches ask one MCP server, which then must not keep state."""
     timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
@@ -115,7 +116,7 @@ class _OwnServer(Toolset):
         self._calls, self._to_repeat = list(calls), list(calls)
         super().__init__([Tool(shape, functools.partial(self._call, shape.name)) for shape in shapes], limits)
 
-    def _call(self, name: str, **arguments: Any) -> Any:
+    def _call(self, name: str, /, **arguments: Any) -> Any:
         while self._to_repeat:
             try:
                 self._server.call(*self._to_repeat.pop(0), self._source.timeout)
@@ -158,7 +159,8 @@ def parse(value: Any) -> ToolSource:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         name = ".".join(map(str, first["loc"]))
-        raise ValueError(f"tools: {name + ': ' if name else ''}{one_line(first['msg'])}") from None
+        why = one_line(first["msg"].removeprefix("Value error, "))
+        raise ValueError(f"tools: {name + ': ' if name else ''}{why}") from None
 
 
 def toolset_factory(value: Any) -> ToolsetFactory:
@@ -191,6 +193,8 @@ def _factory(text: str) -> ToolsetFactory:
         return _server_factory(source, Limits(None, source.retries, gate))
     limits = Limits(source.timeout, source.retries, gate)
     found = _find(source)
+    if source.confined and (inspect.isclass(found) or source.function in BUILT_IN):
+        raise ValueError(f"tools: {source.function} cannot be confined: only a function in a file can")
     if inspect.isclass(found):
         methods = _methods(found(), source)  # raises for a method without types
         return _named_factory(methods, lambda: _Methods(found(), source, limits))
@@ -216,7 +220,7 @@ def _server_factory(source: ToolSource, limits: Limits) -> ToolsetFactory:
     if len(listed) > MOST_TOOLS:
         raise ValueError(f"mcp: {address} has {len(listed)} tools: at most {MOST_TOOLS}")
 
-    def ask(name: str, **arguments: Any) -> Any:
+    def ask(name: str, /, **arguments: Any) -> Any:  # a parameter may be called name, too
         return server.call(name, arguments, source.timeout)
 
     shapes = [shape_of(tool.name, tool.description or "", tool.input_schema) for tool in listed]

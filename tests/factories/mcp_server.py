@@ -1,15 +1,17 @@
 """MCP server over stdio without the library: starts fast, and misbehaves as its argument says.
 
-    python mcp_server.py [crash_at_start | silent | garbage | slow | crash | hang | huge | malformed | error |
-                          stubborn | schema | picture | bomb]
+    python mcp_server.py [crash_at_start | silent | garbage | slow | crash | hang | huge | endless | shouting |
+                          malformed | error | stubborn | schema | picture | bomb | child]
 
-Tools: add(a, b), count(), which counts its calls, and act(), which misbehaves.
+Tools: add(a, b), count(), which counts its calls, act(), which misbehaves, and greet(name, self), whose parameters are
+called like those of Python methods.
 """
 
 import base64
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -24,6 +26,8 @@ TOOLS = [
      "inputSchema": {"type": "object", "properties": {"a": NUMBER, "b": NUMBER}, "required": ["a"]}},
     {"name": "count", "description": "Count calls.", "inputSchema": {"type": "object", "properties": {}}},
     {"name": "act", "description": "Act.", "inputSchema": {"type": "object", "properties": {}}},
+    {"name": "greet", "description": "Greet.", "inputSchema": {
+        "type": "object", "properties": {name: {"type": "string"} for name in ("name", "self", "arguments")}}},
 ]  # fmt: skip
 calls = 0
 
@@ -48,6 +52,14 @@ def act() -> Any:
             time.sleep(1000)
         case "huge":
             return text("x" * 5_000_000)
+        case "endless":
+            while True:
+                sys.stdout.write("x" * 1_000_000)
+        case "shouting":
+            for _ in range(200):
+                sys.stderr.write("x" * 1_000_000)
+        case "child":
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)", __file__])
         case "malformed":
             return {"content": 7}
         case "error":
@@ -83,6 +95,8 @@ def answer(method: str, given: dict[str, Any]) -> Any:
                     return text(calls)
                 case "act":
                     return act()
+                case "greet":
+                    return text(" ".join(f"{key}={value}" for key, value in sorted(arguments.items())))
     return None
 
 

@@ -67,6 +67,12 @@ PRAGMAS = [
     Query("SELECT * FROM sqlite_stmt", "Error: "),
 ]
 
+ADDRESSES = [
+    Query("EXPLAIN SELECT * FROM json_each('[]')", "EXPLAIN is not allowed", works=True),
+    Query("/* x */ explain\nSELECT * FROM json_tree('[]')", "EXPLAIN is not allowed", works=True),
+    Query("EXPLAIN QUERY PLAN SELECT * FROM json_each('[]')", "VIRTUAL TABLE", error=False),
+]
+
 CHANGES = [
     Query("INSERT INTO orders VALUES (9, 'x', 1)", "INSERT: orders is read-only", works=True),
     Query("UPDATE orders SET total = 0", "UPDATE: orders is read-only", works=True),
@@ -151,6 +157,20 @@ BOMBS = [
     Query("SELECT json_array(" + ",".join("1" for _ in range(200)) + ")", "too many arguments"),
     Query("SELECT 'a' LIKE '" + "%a" * 3000 + "'", "pattern too complex"),
     Query("SELECT 'a' GLOB '" + "*a" * 3000 + "'", "pattern too complex"),
+    Query("SELECT replace(printf('%99999d', 1), ' ', 'a') LIKE '" + "%a" * 99 + "b'", "[[0]]", error=False),
+    Query("SELECT replace(printf('%99999d', 1), ' ', 'a') GLOB '" + "*[a-z]" * 28 + "b'", "[[0]]", error=False),
+    Query(
+        f"{COUNT} SELECT instr(printf('%99999d', 1), printf('%49999d', i) || 'b') FROM n",
+        "Error: the query takes too",
+    ),
+    Query("SELECT " + "NOT " * 2000 + "1", "Error: "),
+    Query("SELECT * FROM " + "(SELECT * FROM " * 60 + "orders" + ")" * 60, "Error: "),
+    Query("SELECT * FROM generate_series(1, 1000000000)", "no such table"),
+    Query(
+        "SELECT ntile(9223372036854775807) OVER (), lag(id, -9223372036854775808) OVER () FROM orders",
+        "[3,null]",
+        error=False,
+    ),
     Query("SELECT 'a' REGEXP '(a|aa)+$'", "no such function: REGEXP"),
     Query("SELECT " + "-(" * 500 + "1" + ")" * 500, "Error: "),
     Query("SELECT " + "-" * 1 + "+".join("1" for _ in range(4000)), "Error: "),
@@ -164,4 +184,4 @@ BOMBS = [
     Query(f"{COUNT} SELECT i, i, i FROM n", "only the first", error=False),
 ]
 
-QUERIES = FILES + PRAGMAS + CHANGES + SEVERAL + BOMBS
+QUERIES = FILES + PRAGMAS + ADDRESSES + CHANGES + SEVERAL + BOMBS

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from arena.cli.loop import wait
+from arena.errors import ConfigError
 from arena.evaluate import matrix as league
 from arena.evaluate import specs
 from arena.evaluate.crosstable_plot import draw_matrix
 from arena.evaluate.evaluation import make_game
 from arena.evaluate.matrix import Cell, in_role
+from arena.play.contenders import ScriptedContender
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import pass_hat_k, rate_ci
@@ -196,9 +198,11 @@ def test_faults_of_the_simulator_are_a_rate_of_their_own(tmp_path: Path) -> None
         (["nano", "--game", "clinic", "--role", "docter"], "did you mean 'doctor'"),
         (["asker", "--game", "clinic", "--trials", "2", "--k", "3"], "--k 3 needs"),
         (["asker", "--game", "clinic", "--option", "persona=terse"], "--persons"),
-        (["random", "--game", "reasoning", "--persons", "terse"], "reasoning has no personas: leave it out"),
+        (["random", "--game", "reasoning", "--persons", "terse"], "reasoning has no personas: leave --persons out"),
         (["oracle", "--game", "search", "--persons", "script=nano"], "write default=nano"),
-        (["random", "--game", "kuhn_poker"], "kuhn_poker is no simulator: use arena eval"),
+        (["oracle", "--game", "debate", "--persons", "noop"], "write default or default=CONTENDER"),
+        (["oracle", "--game", "repair", "--persons", "default=noop"], "no option `person`"),
+        (["random", "--game", "kuhn_poker"], "kuhn_poker is not a simulator: use arena eval"),
     ],
 )
 def test_bad_input_is_one_line(command: list[str], says: str) -> None:
@@ -236,6 +240,34 @@ def test_a_simulator_without_personas_has_one_column() -> None:
     cells = {cell["agent"]: cell for cell in json.loads(told.out)["cells"]}
     assert {cell["person"] for cell in cells.values()} == {"default"}
     assert cells["oracle"]["successes"] == [1, 1, 1] and cells["noop"]["successes"] == [0, 0, 0]
+
+
+@pytest.mark.slow_after(1)
+def test_an_agent_takes_all_seats_of_a_game_without_a_person_unless_it_has_a_partner() -> None:
+    command = ["oracle", "noop", "--game", "search_selfplay", "--tasks", "2", "--trials", "1"]
+    cells = by_place(played(*command, "--persons", "default,default=noop,=oracle"))
+    assert {person for _, person in cells} == {"default", "default=noop", "default=oracle"}
+    assert cells["oracle", "default"]["successes"] == cells["oracle", "default=oracle"]["successes"] == [1, 1]
+    assert cells["oracle", "default=noop"]["successes"] == [0, 0], "the second seat's question is not answered"
+    assert cells["noop", "default"]["words"] == "noop" and cells["oracle", "default=noop"]["words"] == "noop"
+    (alone,) = played("oracle", "--game", "workspace", "--persons", "default", "--tasks", "2", "--trials", "1")["cells"]
+    assert (alone["words"], alone["successes"]) == ("script", [1, 1])
+
+
+def test_partners_take_the_seats_that_options_of_the_game_add() -> None:
+    table = league.lineup(
+        ScriptedContender("oracle"),
+        league.Person("", ScriptedContender("noop"), "played"),
+        GameSpec(name="sql", options={"seats": "all"}),
+    )
+    assert {seat: who.name for seat, who in table.items()} == {"grounder": "oracle", "writer": "noop", "judge": "noop"}
+    for options, is_possible in (({"seats": "all"}, True), ({}, False)):
+        spec = GameSpec(name="sql", options=options)
+        if is_possible:
+            assert league.read_persons(["default=noop"], spec) == [("", "noop", "played")]
+        else:
+            with pytest.raises(ConfigError, match="no option `person`"):
+                league.read_persons(["default=noop"], spec)
 
 
 def test_the_simulator_that_one_begins_with_has_a_matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

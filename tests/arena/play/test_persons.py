@@ -10,7 +10,7 @@ import pytest
 from analysis.frames import load
 from arena.cli.loop import wait
 from arena.errors import ConfigError, PlayError
-from arena.evaluate.matrix import Person, in_person, play_matrix, read_persons
+from arena.evaluate.matrix import Person, lineup, play_matrix, read_persons
 from arena.play.contenders import ScriptedContender
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
@@ -62,7 +62,9 @@ def test_the_persons_of_a_matrix_may_be_played() -> None:
     spec = GameSpec(name="desk", options={"goals": 1})
     people = [Person("terse", ScriptedContender("oracle"), "played"), Person("terse")]
     assert [person.name for person in people] == ["terse=oracle", "terse"]
-    assert in_person(people[0], spec) == people[0], "a script has no role"
+    agent = ScriptedContender("oracle")
+    assert lineup(agent, people[0], spec) == {"agent": agent, "customer": people[0].voice}
+    assert lineup(agent, people[1], spec) == {"agent": agent}
 
     async def cells() -> list[float]:
         played = play_matrix([ScriptedContender("oracle")], people, spec, tasks=3, trials=1, k=1, seed=0)

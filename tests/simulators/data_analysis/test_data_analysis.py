@@ -115,6 +115,15 @@ def test_there_is_no_pandas_and_no_file_of_ours() -> None:
 
 
 @confined
+def test_warnings_are_no_errors_and_a_process_that_ends_early_is_one() -> None:
+    session = Session(draw(1, terse=True), "csv")
+    assert session.python("import os, sys\nx = 1\nprint('careful', file=sys.stderr)") == "careful"
+    assert session.python("os._exit(0)") == "Error: the cell ended its process"
+    assert session.python("sys.stdout.close()").startswith("Error: ")
+    assert session.python("x") == "1", "the cell that ended the process is not kept"
+
+
+@confined
 @pytest.mark.slow
 def test_a_cell_that_never_ends_is_stopped() -> None:
     session = Session(draw(1, terse=True), "json")

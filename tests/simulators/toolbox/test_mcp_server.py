@@ -1,12 +1,13 @@
 """Connections to MCP servers, and their faults."""
 
+import resource
 import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from simulators.toolbox import mcp_server
+from simulators.toolbox import mcp_server, stdio
 from simulators.toolbox.limits import ServerEnded
 from simulators.toolbox.mcp_server import REFUSED, McpServer
 from tests.factories.mcp_children import SERVER, running
@@ -30,7 +31,7 @@ def _leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_server_starts_at_the_first_request_and_keeps_its_state() -> None:
     shop = server()
     assert not running()
-    assert [tool.name for tool in shop.tools()] == ["add", "count", "act"]
+    assert [tool.name for tool in shop.tools()] == ["add", "count", "act", "greet"]
     assert shop.call("add", {"a": 2, "b": 3}, 5).text == "5"
     assert [shop.call("count", {}, 5).text for _ in range(3)] == ["1", "2", "3"]
     assert running() == 1
@@ -55,6 +56,30 @@ def test_faults_of_a_call_are_exceptions(fault: str, error: type[Exception], tex
         shop.call("act", {}, 0.5)
     assert str(raised.value) == text
     shop.close()
+
+
+def test_an_endless_message_ends_its_connection_and_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "LONGEST_MESSAGE", 2 << 20)
+    before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, server("endless")
+    with pytest.raises(ServerEnded):
+        shop.call("act", {}, 60)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 << 10
+    assert shop.call("count", {}, 20).text == "1", "another server answers"
+    shop.close()
+
+
+def test_of_standard_error_only_the_end_is_kept() -> None:
+    before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, server("shouting")
+    assert shop.call("act", {}, 60).text == "fine"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 << 10
+    shop.close()
+
+
+def test_what_a_server_starts_ends_with_it() -> None:
+    shop = server("child")
+    assert shop.call("act", {}, 20).text == "fine"
+    assert running() == 2
+    shop.close()  # the fixture waits until neither runs
 
 
 @pytest.mark.parametrize("fault", ["garbage", "slow", "stubborn"])

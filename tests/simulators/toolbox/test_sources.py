@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from simulators.toolbox.sources import Toolset, toolset_factory
+from simulators.toolbox.mcp_server import McpServer
+from simulators.toolbox.sources import Toolset, parse, toolset_factory
 from simulators.tools import Call, run
 from tests.factories import own_tools
 
@@ -16,7 +19,7 @@ OWN = FACTORIES / "own_tools.py"
 SERVER = f"{sys.executable} {FACTORIES / 'mcp_server.py'}"
 
 
-def ask(toolset: Toolset, name: str, **arguments: Any) -> str:
+def ask(toolset: Toolset, name: str, /, **arguments: Any) -> str:
     """Return the result of a call."""
     return run(toolset.tools, Call(name, arguments))
 
@@ -98,6 +101,15 @@ def test_a_server_that_crashed_gets_the_earlier_calls_again() -> None:
     toolset.close()
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_parameters_of_a_server_may_have_any_name(shared: bool) -> None:
+    toolset = toolset_factory({"mcp": SERVER, "shared": shared}).open()
+    assert ask(toolset, "greet", name="Ann", self="me", arguments="none") == "arguments=none name=Ann self=me"
+    assert ask(toolset, "greet", name="\ud800").startswith("Error: the arguments hold characters that are none")
+    assert ask(toolset, "greet", name="Bo") == "name=Bo", "the server has not been restarted, nor did it end"
+    toolset.close()
+
+
 def test_a_shared_server_is_one_for_all_matches() -> None:
     factory = toolset_factory({"mcp": SERVER, "shared": True, "only": ["count"]})
     first, second = factory.open(), factory.open()
@@ -116,7 +128,13 @@ def test_a_shared_server_is_one_for_all_matches() -> None:
         ({"function": "calculator", "shared": True}, "shared for mcp"),
         ({"function": "calculator", "timeout": 0}, "timeout"),
         ({"function": "calculator", "only": ["add"]}, "there is no tool 'add': there are calculator"),
-        ({"mcp": SERVER, "only": ["sub"]}, "there is no tool 'sub': there are add, count, act"),
+        ({"mcp": SERVER, "only": ["sub"]}, "there is no tool 'sub': there are add, count, act, greet"),
+        ({"mcp": "http://[::1/mcp"}, "is not a URL on this machine"),
+        ({"mcp": "http://127.0.0.1:99999/mcp"}, "is not a URL on this machine"),
+        ({"mcp": "x" * 200_000}, "mcp: "),
+        ({"function": f"{OWN}:Notebook", "confined": True}, "cannot be confined: only a function in a file can"),
+        ({"function": "python", "confined": True}, "cannot be confined"),
+        ({"function": "calculator", "only": []}, "only"),
         ({"mcp": f"{SERVER} schema"}, "its list of tools is malformed"),
         ({"mcp": f"{SERVER} crash_at_start"}, "no shop today"),
         ({"tool": "calculator"}, "tools: tool: "),
@@ -127,3 +145,34 @@ def test_wrong_sources_are_one_clear_line(source: Any, text: str) -> None:
     with pytest.raises(ValueError) as raised:
         toolset_factory(source)
     assert text in str(raised.value) and "\n" not in str(raised.value)
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30) | st.lists(st.text(max_size=5))
+KEYS = ("function", "mcp", "only", "confined", "shared", "timeout", "retries", "at_once")
+NAMES = st.sampled_from(["calculator", "python", "x.py:y", "/dev/zero.py:x", f"{OWN}:double", f"{OWN}:Notebook"])
+
+
+@given(VALUES | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8), VALUES | NAMES, max_size=4))
+def test_any_source_is_read_or_refused_in_one_line(source: Any) -> None:
+    try:
+        parsed = parse(source)
+        if parsed.mcp is None:
+            assert toolset_factory(source).names
+    except ValueError as why:
+        assert str(why) and "\n" not in str(why) and len(str(why)) < 500
+
+
+@given(st.text(max_size=30) | st.from_regex(r"https?://[a-z0-9.@:/\\\[\]#?%-]{0,40}", fullmatch=True))
+def test_any_url_is_on_this_machine_or_refused(address: str) -> None:
+    try:
+        McpServer(f"http://{address.removeprefix('http://')}")
+    except ValueError as why:
+        assert str(why).startswith("mcp: ")
+        return
+    import httpx2
+
+    try:
+        host = httpx2.URL(f"http://{address.removeprefix('http://')}").host
+    except httpx2.InvalidURL:
+        return
+    assert host in ("localhost", "127.0.0.1", "::1"), "as the client reads it, too"

@@ -1,0 +1,132 @@
+"""Child process of an MCP server, as a transport for the client library.
+
+The library's own transport lets a server fill memory with one endless line and the disk with its standard error. Here a
+message has a maximum length, beyond which the connection ends, and only the end of the standard error is kept. When the
+connection ends, so does the server's process group: first by the end of its input, then by SIGTERM, then by SIGKILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+LONGEST_MESSAGE = 48 << 20
+"""Maximum size of a server's message in bytes: four pictures of 8 MB in base64, and texts."""
+ERRORS = 2_000
+"""Number of bytes that are kept of the standard error."""
+PATIENCE = 2.0
+"""Seconds for a server to end after the end of its input, and again after SIGTERM."""
+PIECE = 1 << 16
+POLL = 0.01
+
+
+@asynccontextmanager
+async def server_process(command: Sequence[str], errors: bytearray) -> AsyncIterator[tuple[Any, Any]]:
+    """Start a server and yield the streams of its messages: (from the server, to the server).
+
+    `errors` gets the last bytes of its standard error. Raises OSError if the program cannot be started.
+    """
+    import anyio
+    from mcp.client.stdio import get_default_environment
+    from mcp.shared.message import SessionMessage
+
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, env=get_default_environment(),
+        limit=LONGEST_MESSAGE,
+    )  # fmt: skip
+    assert process.stdin and process.stdout and process.stderr
+    received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    errors_end = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_receive, process.stdout, received)
+        tasks.start_soon(_send, process.stdin, sent, received)
+        tasks.start_soon(_keep_end, process.stderr, errors, errors_end)
+        try:
+            yield incoming, outgoing
+        finally:
+            with anyio.CancelScope(shield=True):
+                incoming.close()
+                outgoing.close()
+                await _stop(process)
+                with anyio.move_on_after(PATIENCE / 4):  # a process that left the group may hold the pipe
+                    await errors_end.wait()
+            tasks.cancel_scope.cancel()
+
+
+async def _receive(stdout: asyncio.StreamReader, received: MemoryObjectSendStream[Any]) -> None:
+    """Pass the server's messages on until one is too long or the session ends, and drop the rest of its output."""
+    import anyio
+
+    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+        async with received:
+            with suppress(ValueError):  # the message is too long
+                while line := await stdout.readline():
+                    await received.send(_parse(line))
+    while await stdout.read(PIECE):
+        pass
+
+
+def _parse(line: bytes) -> Any:
+    """Return a message, or as a value, which the session ignores, the error of a line that is none."""
+    import mcp_types
+    from mcp.shared.message import SessionMessage
+
+    try:
+        return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return error
+
+
+async def _send(
+    stdin: asyncio.StreamWriter, sent: MemoryObjectReceiveStream[Any], received: MemoryObjectSendStream[Any]
+) -> None:
+    """Write the session's messages. Ends the session if the server reads no more."""
+    try:
+        async with sent:
+            async for message in sent:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                stdin.write(f"{text}\n".encode())
+                await stdin.drain()
+    except OSError:
+        await received.aclose()
+
+
+async def _keep_end(stderr: asyncio.StreamReader, errors: bytearray, end: Any) -> None:
+    while piece := await stderr.read(PIECE):
+        errors += piece
+        del errors[:-ERRORS]
+    end.set()
+
+
+async def _stop(process: Process) -> None:
+    """End the server and what it started in its process group."""
+    assert process.stdin
+    with suppress(OSError):
+        process.stdin.close()
+    if not await _has_ended(process):
+        _signal(process, signal.SIGTERM)
+        await _has_ended(process)
+    _signal(process, signal.SIGKILL)  # the server's own children outlive it
+    await _has_ended(process)
+
+
+async def _has_ended(process: Process) -> bool:
+    """Wait for the end of a process and return whether it came in time. It may leave its pipes to children."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while process.returncode is None and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(POLL)
+    return process.returncode is not None
+
+
+def _signal(process: Process, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
