@@ -119,15 +119,15 @@ WORLDS: Mapping[str, Mapping[str, Any]] = {
     },
     "textworld": {
         "games": {
-            f"textworld:{name}": {"games": 40, "split": "test"}
-            for name in ("w2-o3-q4", "coin_collector(level=6)", "cooking(recipe=1,take=1,go=6)")
+            f"textworld:{name}": {"games": 25, "split": "test", "max_turns": 20}
+            for name in ("w2-o3-q4", "coin_collector(level=6)")
         },
         "players": {"random": EPISODES, "expert": EPISODES},
         "figures": ("success", "score"),
         "bare": bare.textworld,
     },
     "babyai": {
-        "games": {f"babyai:{name}-v0": {} for name in ("GoToLocalS6N2", "GoToLocal", "PickupLoc", "BossLevel")},
+        "games": {f"babyai:{name}-v0": {} for name in ("GoToLocalS6N2", "GoToLocal", "PickupLoc")},
         "players": {"random": EPISODES, "expert": EPISODES},
         "figures": ("solved",),
         "bare": bare.babyai,
