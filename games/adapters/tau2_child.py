@@ -65,6 +65,7 @@ class Server:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else litellm asks a server for prices
+        importlib.import_module("loguru").logger.remove()  # else every call's answer is formatted and written
         self.domain = ""
         self.tasks: dict[str, Any] = {}
         self.rollouts: dict[int, Rollout] = {}
