@@ -3,21 +3,25 @@
     python benchmarks/others.py overcooked      # in an environment that has the package
     python benchmarks/others.py overcooked --quick
 
-Success and score are the original's. Rates are those of random play, per second of CPU time of this process and its
-children; arms alternate. Writes results/others-NAME.json.
+Success and score are the original's. Rates are those of random play (of the expert in tau2), per second of CPU time of
+this process and its children; arms alternate. Start-up is the CPU time, and memory the growth, until the first act in a
+fresh process. Writes results/others-NAME.json.
 """
 
 import argparse
 import contextlib
-import importlib
 import json
 import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
+
+import others_bare as bare
 
 import games
 from arena.doctor import environment
@@ -25,7 +29,7 @@ from games.base import TextGame
 from games.contracts import View
 
 RESULTS = Path(__file__).parent / "results"
-EPISODES, ROUNDS, MOST_ACTS = 200, 5, 100
+EPISODES, ROUNDS = 200, 5
 
 
 def player(game: TextGame, name: str, seed: int) -> Callable[[View], str]:
@@ -46,80 +50,40 @@ def episode(game: TextGame, name: str, seed: int, most: int | None = None) -> in
     return game.turns
 
 
-def cpu() -> float:
-    """Return the CPU seconds of this process and of its living descendants, with those of their ended children."""
+def family() -> dict[int, float]:
+    """Return the CPU seconds, with those of ended children, of this process and its living descendants, by id."""
     tick, parents, used = os.sysconf("SC_CLK_TCK"), dict[int, int](), dict[int, float]()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
             parents[int(stat.parent.name)] = int(fields[1])
             used[int(stat.parent.name)] = sum(map(int, fields[11:15])) / tick
-    family, size = {os.getpid()}, 0
-    while len(family) > size:
-        size = len(family)
-        family |= {child for child, parent in parents.items() if parent in family}
-    return time.process_time() + sum(used[each] for each in family - {os.getpid()})
+    found, size = {os.getpid()}, 0
+    while len(found) > size:
+        size = len(found)
+        found |= {child for child, parent in parents.items() if parent in found}
+    return {each: used[each] for each in found}
 
 
-def bare_overcooked(rest: str, acts: int) -> int:
-    """Step Overcooked-AI's rules alone, as its environment class does."""
-    rules = importlib.import_module("overcooked_ai_py.mdp.overcooked_mdp").OvercookedGridworld.from_layout_name(rest)
-    state, chance = rules.get_standard_start_state(), random.Random(0)
-    actions = ["interact", (0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)]
-    for _ in range(acts // 2):
-        state, _ = rules.get_state_transition(state, (chance.choice(actions), chance.choice(actions)))
-    return acts
+def cpu() -> float:
+    """Return the CPU seconds of this process and of its descendants."""
+    return time.process_time() + sum(used for each, used in family().items() if each != os.getpid())
 
 
-def bare_mpe2(rest: str, acts: int) -> int:
-    """Step MPE2 alone, with an observation before each act."""
-    env = importlib.import_module(rest).env()
-    chance, done = random.Random(0), 0
-    while done < acts:
-        env.reset(seed=done)
-        for agent in env.agent_iter():
-            _, _, is_over, is_cut, _ = env.last()
-            env.step(None if is_over or is_cut else chance.randrange(int(env.action_space(agent).n)))
-            done += 1
-    return done
-
-
-def bare_scienceworld(rest: str, acts: int) -> int:
-    """Step ScienceWorld alone, in this process; its step lists the valid acts, too."""
-    from games.adapters.scienceworld_worlds import JAVA
-
-    if not _SCIENCE:
-        os.environ["JAVA_TOOL_OPTIONS"] = JAVA
-        _SCIENCE.append(importlib.import_module("scienceworld").ScienceWorldEnv("", envStepLimit=10**6))
-    env, chance, done = _SCIENCE[0], random.Random(0), 0
-    while done < acts:
-        env.load(rest, done % 5, "easy")
-        _, info = env.reset()
-        for _ in range(MOST_ACTS):
-            _, _, is_over, info = env.step(chance.choice(info["valid"]))
-            done += 1
-            if is_over or done >= acts:
-                break
-    return done
-
-
-_SCIENCE: list[Any] = []
-
-
-def bare_openenv(rest: str, acts: int) -> int:
-    """Step the same server over the same kind of session, without a game."""
-    from games.adapters.openenv_server import begin_session
-
-    session, _ = begin_session(rest, 0)
-    for _ in range(acts):
-        session.ask("step", {"message": "hello"})
-    session.close()
-    return acts
+def memory() -> float:
+    """Return the memory in MB of this process and its descendants; shared pages count once."""
+    total = 0
+    for each in family():
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1024
 
 
 LEGS = "verifiers:verifiers.envs.integrations.reasoninggym_env:ReasoningGymEnv(gym=leg_counting)"
 FIXED: Mapping[str, Callable[[random.Random], str]] = {
     "openenv": lambda chance: "hello",
+    "tau2": lambda chance: chance.choice(["Hello.", "I do not know.", "Can you tell me more?"]),
     "verifiers": lambda chance: f"<answer>{chance.randrange(400)}</answer>",
 }
 """Acts of random play by library, where none are listed."""
@@ -131,7 +95,7 @@ WORLDS: Mapping[str, Mapping[str, Any]] = {
         },
         "players": {"random": EPISODES, "expert": EPISODES},
         "figures": ("points", "soups"),
-        "bare": bare_overcooked,
+        "bare": bare.overcooked,
     },
     "mpe2": {
         "games": {
@@ -140,7 +104,7 @@ WORLDS: Mapping[str, Mapping[str, Any]] = {
         },
         "players": {"random": EPISODES},
         "figures": (),
-        "bare": bare_mpe2,
+        "bare": bare.mpe2,
     },
     "scienceworld": {
         "games": {"scienceworld:all": {"split": "test", "listed": False, "max_turns": 300}},
@@ -151,14 +115,44 @@ WORLDS: Mapping[str, Mapping[str, Any]] = {
         "games": {"scienceworld:find-plant": {"max_turns": 25}},
         "players": {"random": 20},
         "figures": ("success", "score"),
-        "bare": bare_scienceworld,
+        "bare": bare.scienceworld,
+    },
+    "textworld": {
+        "games": {
+            f"textworld:{name}": {"games": 25, "split": "test", "max_turns": 20}
+            for name in ("w2-o3-q4", "coin_collector(level=6)")
+        },
+        "players": {"random": EPISODES, "expert": EPISODES},
+        "figures": ("success", "score"),
+        "bare": bare.textworld,
+    },
+    "babyai": {
+        "games": {f"babyai:{name}-v0": {} for name in ("GoToLocalS6N2", "GoToLocal", "PickupLoc")},
+        "players": {"random": EPISODES, "expert": EPISODES},
+        "figures": ("solved",),
+        "bare": bare.babyai,
+    },
+    "miniwob": {
+        "games": {f"miniwob:{name}": {} for name in ("click-button", "login-user")},
+        "players": {"random": 30},  # a page takes a second of CPU time
+        "figures": ("success", "reward"),
+        "bare": bare.miniwob,
+        "rounds": 2,
+    },
+    "tau2": {
+        "games": {f"tau2:{name}": {"split": "base"} for name in ("airline", "retail", "telecom")},
+        "players": {"random": 2, "expert": 20},  # tau2 takes a second to score an episode
+        "figures": ("success",),
+        "bare": bare.tau2,
+        "rated": "expert",
+        "rounds": 3,
     },
     "verifiers": {"games": {LEGS: {}}, "players": {"random": EPISODES}, "figures": ("reward",)},
     "openenv": {
         "games": {"openenv:my_echo.server.app:app": {"max_turns": 20}},  # of `openenv init my_echo`
         "players": {"random": EPISODES},
         "figures": ("reward",),
-        "bare": bare_openenv,
+        "bare": bare.openenv,
     },
 }
 """Benchmarks by name: games with options, episodes by player, averaged figures of the report, and the bare loop."""
@@ -182,21 +176,42 @@ def play_episodes(
     return {**means, **told, "seconds_an_act": wall / episodes / acts}
 
 
-def rates(name: str, options: Mapping[str, Any], bare: Callable[[str, int], int], rounds: int) -> dict[str, float]:
+def rates(
+    name: str, options: Mapping[str, Any], alone: Callable[[str, int], int], rounds: int, who: str
+) -> dict[str, float]:
     """Return the median acts per second of CPU time of both arms, and the median ratio."""
     game, pairs = games.make(name, **options), []
-    bare(name.partition(":")[2], 2)
+    alone(name.partition(":")[2], 2)
     for seed in range(rounds):
         begun = cpu()
-        acts = sum(episode(game, "random", 10 * seed + n, MOST_ACTS) for n in range(3))
+        acts = sum(episode(game, who, 10 * seed + n, bare.MOST_ACTS) for n in range(3))
         between = cpu()
-        done = bare(name.partition(":")[2], acts)
+        done = alone(name.partition(":")[2], acts)
         pairs.append((acts / (between - begun), done / (cpu() - between)))
     return {
         "ours": median(own for own, _ in pairs),
-        "bare": median(alone for _, alone in pairs),
-        "ratio": median(own / alone for own, alone in pairs),
+        "bare": median(rate for _, rate in pairs),
+        "ratio": median(own / rate for own, rate in pairs),
     }
+
+
+def start_up(world: str, name: str, arm: str) -> dict[str, float]:
+    """Return the CPU seconds until the first act and the memory taken by then, of an arm in a fresh process."""
+    command = [sys.executable, __file__, world, "--start", arm, "--game", name]
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: dict[str, float] = json.loads(told.splitlines()[-1])
+    return found
+
+
+def measure_start(name: str, options: Mapping[str, Any], alone: Callable[[str, int], int] | None) -> dict[str, float]:
+    """Do the first act, of a game or with the bare package, and return what it took."""
+    held, begun = memory(), cpu()
+    if alone is None:
+        game = games.make(name, **options)  # which keeps its process until the memory is read
+        episode(game, "noop" if "noop" in game.players else "random", 0, 1)
+    else:
+        alone(name.partition(":")[2], 1)
+    return {"cpu_s": cpu() - begun, "memory_mb": memory() - held}
 
 
 def main() -> None:
@@ -204,20 +219,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("world", choices=sorted(WORLDS))
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--start", choices=("ours", "bare"), help=argparse.SUPPRESS)
+    parser.add_argument("--game", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     world, found = WORLDS[chosen.world], {}
+    if chosen.start:
+        alone = world["bare"] if chosen.start == "bare" else None
+        print(json.dumps(measure_start(chosen.game, world["games"][chosen.game], alone)))
+        return
     for name, options in world["games"].items():
         row = {
             who: play_episodes(name, options, who, world["figures"], 2 if chosen.quick else episodes)
             for who, episodes in world["players"].items()
         }
         if "bare" in world:
-            row["rates"] = rates(name, options, world["bare"], 1 if chosen.quick else ROUNDS)
+            rounds = 1 if chosen.quick else world.get("rounds", ROUNDS)
+            row["rates"] = rates(name, options, world["bare"], rounds, world.get("rated", "random"))
+            row["start_up"] = {arm: start_up(chosen.world, name, arm) for arm in ("ours", "bare")}
         found[name] = row
-        print(name, json.dumps(row))
-    result = {"command": f"python benchmarks/others.py {chosen.world}", "machine": environment(), "games": found}
-    if not chosen.quick:
-        (RESULTS / f"others-{chosen.world}.json").write_text(json.dumps(result, indent=1) + "\n")
+        print(name, json.dumps(row), flush=True)
+        result = {"command": f"python benchmarks/others.py {chosen.world}", "machine": environment(), "games": found}
+        if not chosen.quick:
+            (RESULTS / f"others-{chosen.world}.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Kind:
 
 OWN: Mapping[str, str] = {
     "expert": "babyai:… and textworld:…", "noop": "simulators, minigrid:… and textworld:…",
-    "oracle": "simulators and text_navigation", "asker": "clinic", "random_asker": "clinic",
+    "careless": "textworld:…", "oracle": "simulators and text_navigation", "asker": "clinic", "random_asker": "clinic",
     "obedient": "desk", "refuser": "desk", "popular": "recommender", "deaf": "recommender",
     "listening": "recommender", "rambler": "text_navigation", "heeder": "text_navigation",
     "nash_bargaining": "negotiation with public values", "subgame_perfect": "negotiation with public values",

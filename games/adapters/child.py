@@ -11,11 +11,13 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
+from games.adapters import child_server
 from games.base import one_line
 
 LONGEST = 32 << 20
@@ -30,13 +32,15 @@ class ChildError(RuntimeError):
 class Child:
     """A child process that answers one request at a time, of any thread. It ends with this object or this process.
 
-    `surroundings` are added to its environment variables; `folder` is removed at its end. Raises ChildError if
+    It serves the class `Server` of `module` (see `child_server`) in the interpreter `python`, which need not have
+    Arena. `surroundings` are added to its environment variables; `folder` is removed at its end. Raises ChildError if
     the process cannot be started.
     """
 
     def __init__(
         self,
-        command: Sequence[str],
+        python: str,
+        module: ModuleType,
         name: str,
         surroundings: Mapping[str, str] | None = None,
         folder: TemporaryDirectory[str] | None = None,
@@ -49,9 +53,10 @@ class Child:
         self._buffer = b""
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         outside = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
+        command = [python, "-P", child_server.__file__, str(module.__file__)]
         try:
             self._process = subprocess.Popen(
-                [*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 start_new_session=True, env={**os.environ, "PYTHONPATH": outside, **(surroundings or {})},
             )  # fmt: skip
         except OSError as error:

@@ -63,7 +63,7 @@ class MiniGrid(ForeignGame):
         """Make and reset a new environment with a seed from `rng`, and show what the agent sees."""
         self._random, self.album, self.reached = OwnRandom(rng), Album(), False
         self.env = made(self.id, self.settings, self._random, int(rng.integers(2**31)))
-        self._show("")
+        self._show("", self.env.gen_obs()["image"])
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""
@@ -108,29 +108,35 @@ class MiniGrid(ForeignGame):
             raise IllegalAct(f"write {'one' if self.acts == 1 else f'1 to {self.acts}'} of {', '.join(ACTS)}")
         news = ""
         for count, word in enumerate(words, 1):
-            before = self.situation(seat)
+            before = self._reach()
             with self._random.lent():
-                _, reward, is_over, is_cut, _ = self.env.step(ACTS.index(word))
+                seen, reward, is_over, is_cut, _ = self.env.step(ACTS.index(word))
             if reward:
                 self.pay(seat, OUTCOME, float(reward))
             self.reached |= reward > 0
             if is_over or is_cut:
                 self.end("solved" if self.reached else "over" if is_over else "turns", "The match is over.")
                 return " ".join(words[:count])
-            if word != "done" and self.situation(seat) == before:
+            if word != "done" and self._reach() == before:
                 left = " ".join(words[count:])
                 news = f"{word} has no effect.{left and f' Not done: {left}.'}"
                 break
-        self._show(news)
+        self._show(news, seen["image"])
         return " ".join(words[:count])
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `faults`, `solved` (whether the environment paid) and `steps` done in the environment."""
         return {**super().figures(), "solved": self.reached, "steps": int(self.env.step_count)}
 
-    def _show(self, news: str) -> None:
-        """Send the agent the news and what it sees, by the option `view`."""
-        seen = "" if self.view == "picture" else describe(self.env.gen_obs()["image"], self.env.carrying)
+    def _reach(self) -> tuple[Any, ...]:
+        """Return all that one act can change: place, direction, what is carried and what is in front."""
+        front = self.env.grid.get(*self.env.front_pos)
+        place = tuple(map(int, self.env.agent_pos)), int(self.env.agent_dir)
+        return *place, self.env.carrying, front, front and front.encode()
+
+    def _show(self, news: str, image: Any) -> None:
+        """Send the agent the news and what it sees, `image` in the library's code, by the option `view`."""
+        seen = "" if self.view == "picture" else describe(image, self.env.carrying)
         pixels = None if self.view == "text" else self.env.get_pov_render(self.tile)
         images = () if pixels is None else (self.album.add(np.ascontiguousarray(pixels, dtype=np.uint8)),)
         self.tell(f"{news} {seen}".strip(), images=images)

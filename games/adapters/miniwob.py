@@ -11,7 +11,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -60,8 +59,8 @@ def find_task(name: str) -> str:
 def _start_process() -> Child:
     """Return a new process; its browser starts with the first request, and its files are removed after its end."""
     folder = tempfile.TemporaryDirectory(prefix="arena-miniwob-", ignore_cleanup_errors=True)
-    command = [sys.executable, "-P", str(Path(miniwob_child.__file__))]
-    return Child(command, "the process of the browser", {"TMPDIR": folder.name, "HOME": folder.name}, folder)
+    surroundings = {"TMPDIR": folder.name, "HOME": folder.name}
+    return Child(sys.executable, miniwob_child, "the process of the browser", surroundings, folder)
 
 
 POOL = Pool(_start_process, MOST)

@@ -1,17 +1,12 @@
-"""Child process with one browser on a page of MiniWoB++, run by `games.adapters.miniwob`.
+"""Server of a child process with one browser on a page of MiniWoB++, started by `games.adapters.miniwob`.
 
-Answers each line of JSON with one: {load, seed, acts, picture} or {act, picture}. Imports no other module of Arena.
-Ends with its standard input, and the browser with it.
+Answers {load, seed, acts, picture} and {act, picture}. Imports no other module of Arena.
 """
 
 import base64
 import importlib
-import json
 import os
 import re
-import sys
-import threading
-from queue import SimpleQueue
 from typing import Any
 
 ACT = re.compile(r"(click|type|press) (-?\d+|\S+)(?: (.*))?", re.S)
@@ -19,14 +14,26 @@ STOP_CLOCK = "core.EPISODE_MAX_TIME = 1e9; clearTimeout(core.EP_TIMER)"
 """A page would end by itself after ten seconds."""
 
 
-class Browser:
-    """A browser, kept for as long as the task is the same."""
+class Server:
+    """Request handler with a browser, kept for as long as the task is the same."""
 
     def __init__(self) -> None:
+        os.environ["SE_OFFLINE"] = "true"  # else selenium asks a server for drivers
         self.task = ""
         self.env: Any = None
         self.seen: dict[str, Any] = {}
         self.reward, self.is_over = 0.0, False
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Return what is seen after a request, with `refused` if an act could not be done."""
+        why = ""
+        if "load" in asked:
+            self.load(asked["load"], asked["seed"])
+            for act in asked["acts"]:
+                self.act(act)
+        else:
+            why = self.act(asked["act"])
+        return {"refused": why, **self.observe(asked["picture"])}
 
     def load(self, task: str, seed: int) -> None:
         """Show the page of a task that the seed draws."""
@@ -81,34 +88,3 @@ class Browser:
         pixels = {"pixels": base64.b64encode(shown.tobytes()).decode(), "shape": list(shown.shape)} if picture else {}
         told = {"task": str(self.seen["utterance"]), "elements": elements, **pixels}
         return {**told, "reward": self.reward, "done": self.is_over}
-
-
-def main() -> None:
-    """Serve until standard input ends."""
-    os.environ["SE_OFFLINE"] = "true"  # else selenium asks a server for drivers
-    out, requests, browser = os.fdopen(os.dup(1), "w"), SimpleQueue[str](), Browser()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-    def listen() -> None:
-        for line in sys.stdin:
-            requests.put(line)
-        os._exit(0)
-
-    threading.Thread(target=listen, daemon=True).start()
-    while True:
-        asked, why = json.loads(requests.get()), ""
-        try:
-            if "load" in asked:
-                browser.load(asked["load"], asked["seed"])
-                for act in asked["acts"]:
-                    browser.act(act)
-            else:
-                why = browser.act(asked["act"])
-            answer = {"refused": why, **browser.observe(asked["picture"])}
-        except Exception as error:  # noqa: BLE001 selenium's errors come as many classes
-            answer = {"error": f"{type(error).__name__}: {str(error)[:2000]}"}
-        print(json.dumps(answer), file=out, flush=True)
-
-
-if __name__ == "__main__":
-    main()

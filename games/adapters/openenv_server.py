@@ -81,9 +81,11 @@ class Session:
             raise
         except TimeoutError:
             self.server.close()
+            self._hang_up()
             raise ServerError(f"{self.server.name} gave no answer within {STEP_SECONDS:g} s") from None
         except Exception as error:  # noqa: BLE001 a server may end, or answer anything
             self.server.await_end()
+            self._hang_up()
             raise ServerError(f"{self.server.name} failed: {one_line(f'{type(error).__name__}: {error}')}") from None
         finally:
             self._waits = False
@@ -93,6 +95,10 @@ class Session:
         """End the session; and the server if it has yet to answer, as after a turn's time limit."""
         if self._waits:
             self.server.close()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Close the socket and end its thread."""
         with contextlib.suppress(Exception):
             self._socket.close_timeout = 0.5
             self._socket.close()
@@ -161,9 +167,11 @@ class Server:
                 self._process.wait(ENDING_SECONDS)
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if there is one, and release its files."""
         if self._process is not None:
             self._end()
+            self._errors.close()
+            self._folder.cleanup()
 
     def _await(self) -> None:
         """Wait until the process listens. Raises ServerError, with the last line that it wrote, if it does not."""
@@ -173,9 +181,9 @@ class Server:
                 trial.connect(self.path)
                 return
             time.sleep(0.05)
-        self.close()
         self._errors.seek(max(0, self._errors.seek(0, 2) - 4000))
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        self.close()
         raise ServerError(f"{self.name} does not start: {one_line(lines[-1], 300) if lines else 'it says nothing'}")
 
 
@@ -263,7 +271,9 @@ def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
 
 def _living(env: str) -> list[Server]:
     known = _SERVERS.setdefault((os.getpid(), env), [])
-    known[:] = [each for each in known if each.is_alive]
+    for each in [each for each in known if not each.is_alive]:
+        each.close()
+        known.remove(each)
     if not known:
         known.append(Server(env))
     return known

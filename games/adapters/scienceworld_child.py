@@ -1,14 +1,9 @@
-"""Child process with one ScienceWorld and its Java machine, run by `games.adapters.scienceworld_worlds`.
+"""Server of a child process with one ScienceWorld and its Java machine, for `games.adapters.scienceworld_worlds`.
 
-Answers each line of JSON with one: {load, variation, simplify, gold, acts, listed} or {act, listed}. Imports no other
-module of Arena. Ends with its standard input, and the Java machine with it.
+Answers {load, variation, simplify, gold, acts, listed} and {act, listed}. Imports no other module of Arena.
 """
 
-import json
-import os
-import sys
-import threading
-from queue import SimpleQueue
+import importlib
 from typing import Any
 
 
@@ -42,34 +37,16 @@ def load(env: Any, asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Serve until standard input ends."""
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    requests: SimpleQueue[str] = SimpleQueue()
+class Server:
+    """Request handler with a ScienceWorld, which starts with the first request."""
 
-    def listen() -> None:
-        for line in sys.stdin:
-            requests.put(line)
-        os._exit(0)
+    def __init__(self) -> None:
+        self.env: Any = None
 
-    threading.Thread(target=listen, daemon=True).start()
-    env: Any = None
-    while True:
-        asked = json.loads(requests.get())
-        try:
-            if env is None:
-                from scienceworld import ScienceWorldEnv
-
-                env = ScienceWorldEnv("", envStepLimit=10**6)
-            if "load" in asked:
-                answer = load(env, asked)
-            else:
-                answer = observe(env, env.server.step(asked["act"]), asked["listed"])
-        except Exception as error:  # noqa: BLE001 Java's errors come as many classes
-            answer = {"error": f"{type(error).__name__}: {str(error)[:2000]}"}
-        print(json.dumps(answer), file=out, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Return the state after a request."""
+        if self.env is None:
+            self.env = importlib.import_module("scienceworld").ScienceWorldEnv("", envStepLimit=10**6)
+        if "load" in asked:
+            return load(self.env, asked)
+        return observe(self.env, self.env.server.step(asked["act"]), asked["listed"])

@@ -8,7 +8,6 @@ import importlib
 import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from games.adapters import scienceworld_child
@@ -91,8 +90,7 @@ class World:
 
 def _start_process() -> Child:
     """Return a new process; its Java machine starts with the first request."""
-    command = [sys.executable, "-P", str(Path(scienceworld_child.__file__))]
-    return Child(command, "the process of ScienceWorld", {"JAVA_TOOL_OPTIONS": JAVA})
+    return Child(sys.executable, scienceworld_child, "the process of ScienceWorld", {"JAVA_TOOL_OPTIONS": JAVA})
 
 
 POOL = Pool(_start_process, MOST)

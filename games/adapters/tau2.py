@@ -58,8 +58,10 @@ def start_process(domain: str) -> tuple[Child, dict[str, Any]]:
     python = os.environ.get(PYTHON) or sys.executable
     key = os.getpid(), python, domain
     with _STARTING:
-        if key not in _LOADED or not _LOADED[key][0].is_alive:
-            child = Child([python, "-P", str(Path(tau2_child.__file__))], f"the process of tau2:{domain}")
+        if key in _LOADED and not _LOADED[key][0].is_alive:
+            _LOADED.pop(key)[0].close()
+        if key not in _LOADED:
+            child = Child(python, tau2_child, f"the process of tau2:{domain}")
             _LOADED[key] = child, child.ask({"load": domain}, START_SECONDS)
         return _LOADED[key]
 

@@ -1,16 +1,12 @@
-"""Child process that holds the environments of a tau2 domain and scores its tasks, run by `games.adapters.tau2`.
+"""Server of a child process with the environments of a tau2 domain, started by `games.adapters.tau2`.
 
-Answers each line of JSON with one: {load}, {rollout, task}, {rollout, reply}, {drop}. A reply is {by, text},
-{by, calls} or {by, text, end}, where `by` is "assistant" or "user". Imports no other module of Arena.
+Answers {load}, {rollout, task} and {rollout, reply}, each with {drop}. A reply is {by, text}, {by, calls} or
+{by, text, end}, where `by` is "assistant" or "user". Imports no other module of Arena.
 """
 
 import importlib
-import json
 import os
 import resource
-import sys
-import threading
-from queue import SimpleQueue
 from typing import Any
 
 MEMORY = 16 << 30
@@ -66,6 +62,10 @@ class Server:
     """Request handler: the domain's tasks, and the rollouts by number."""
 
     def __init__(self) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else litellm asks a server for prices
+        importlib.import_module("loguru").logger.remove()  # else every call's answer is formatted and written
         self.domain = ""
         self.tasks: dict[str, Any] = {}
         self.rollouts: dict[int, Rollout] = {}
@@ -109,29 +109,3 @@ class Server:
             "solution": acts,
             "facts": list(wanted.communicate_info or []),
         }
-
-
-def main() -> None:
-    """Serve until standard input ends, which ends the process, and discard what tau2 prints."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else litellm asks a server for prices
-    out, requests, server = os.fdopen(os.dup(1), "w"), SimpleQueue[str](), Server()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-    def listen() -> None:
-        for line in sys.stdin:
-            requests.put(line)
-        os._exit(0)
-
-    threading.Thread(target=listen, daemon=True).start()
-    while True:
-        try:
-            answer = server.answer(json.loads(requests.get()))
-        except Exception as error:  # noqa: BLE001 packages of others fail in any way
-            answer = {"error": f"{type(error).__name__}: {str(error)[:2000]}"}
-        print(json.dumps(answer), file=out, flush=True)
-
-
-if __name__ == "__main__":
-    main()

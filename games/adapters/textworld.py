@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import random
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ LEAST_TURNS = 50
 PATIENCE = 3
 """Default maximum of turns, as a multiple of the expert's acts."""
 WAIT = "look"
+CARELESS = 0.5
+"""Share of random commands of the player `careless`."""
 STATUS = re.compile(r"\s*+(?:>\s*+)?-= [^\n]* =-\d+/\d+\s*$")
 """Status line that the interpreter appends to the game's feedback."""
 MENU = re.compile(r"^(Would you like to RESTART.*|>)$")
@@ -194,4 +197,10 @@ def _expert(game: TextWorld, seed: int) -> Callable[[View], str]:
     return lambda view: game.expert_act()
 
 
-TextWorld.players = {"noop": lambda game, seed: lambda view: WAIT, "expert": _expert}
+def _careless(game: TextWorld, seed: int) -> Callable[[View], str]:
+    """Return a player that plays a random listed command in every second turn on average, else the plan's."""
+    chance = random.Random(seed)
+    return lambda view: chance.choice(game.legal(view.seat)) if chance.random() < CARELESS else game.expert_act()
+
+
+TextWorld.players = {"noop": lambda game, seed: lambda view: WAIT, "expert": _expert, "careless": _careless}

@@ -70,7 +70,7 @@ def start_process(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str
         if child is None or not child.is_alive:
             if child is not None:
                 child.close()  # and with it what the process had started
-            child = Child([python, "-P", str(Path(verifiers_child.__file__))], f"the process of verifiers:{id}")
+            child = Child(python, verifiers_child, f"the process of verifiers:{id}")
             _SIZES[key] = child.ask({"load": id, "settings": dict(settings)}, START_SECONDS)
             _CHILDREN[key] = child
         return child, _SIZES[key]

@@ -1,22 +1,18 @@
-"""Child process that runs rollouts of one environment of verifiers 0.1, run by `games.adapters.verifiers`.
+"""Server of a child process that runs rollouts of one environment of verifiers 0.1, for `games.adapters.verifiers`.
 
-Answers each line of JSON with one: {load, settings}, {begin, split, row, seed}, {reply, to}, {stop}, {drop}. The
-environment's own rollout loop runs; in place of a model it asks a client that waits for the next reply. Only one
-rollout advances at a time, with random numbers of its own. Imports no other module of Arena.
+Answers {load, settings}, {rollout, split, row, seed} and {rollout, reply}, each with {drop}. The environment's own
+rollout loop runs; in place of a model it asks a client that waits for the next reply. Only one rollout advances at a
+time, with random numbers of its own. Imports no other module of Arena.
 """
 
 import asyncio
 import importlib
-import json
-import os
 import random
 import resource
 import sys
-import threading
 from typing import Any
 
 MEMORY = 16 << 30
-SECONDS = 3600.0
 
 
 def plain(message: Any) -> dict[str, Any]:
@@ -148,12 +144,22 @@ class Server:
     """Request handler: the environment, its rows by split, and the rollouts by number."""
 
     def __init__(self) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        self.loop = asyncio.new_event_loop()
         self.env: Any = None
         self.rows: dict[str, Any] = {}
         self.rollouts: dict[int, Rollout] = {}
 
-    async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request."""
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request. Raises the cause of verifiers' own errors."""
+        try:
+            return self.loop.run_until_complete(self.advance(request))
+        except Exception as error:  # noqa: BLE001 environments of others fail in any way
+            raise (error.__cause__ or error) from None
+
+    async def advance(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request, having let its rollout advance."""
         for number in request.get("drop", ()):
             dropped = self.rollouts.pop(number, None)
             if dropped is not None and dropped.task is not None:
@@ -170,36 +176,3 @@ class Server:
         if answer.get("done"):
             del self.rollouts[number]
         return answer
-
-
-async def serve(out: Any) -> None:
-    """Answer the lines of standard input until it ends, which ends the process."""
-    loop, requests, server = asyncio.get_running_loop(), asyncio.Queue[str](), Server()
-
-    def listen() -> None:
-        for line in sys.stdin:
-            loop.call_soon_threadsafe(requests.put_nowait, line)
-        os._exit(0)
-
-    threading.Thread(target=listen, daemon=True).start()
-    while True:
-        try:
-            answer = await server.answer(json.loads(await requests.get()))
-        except Exception as error:  # noqa: BLE001 environments of others fail in any way
-            cause = error.__cause__ or error
-            answer = {"error": f"{type(cause).__name__}: {cause}"}
-        print(json.dumps(answer), file=out, flush=True)
-
-
-def main() -> None:
-    """Serve requests, and discard what environments print."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    out = os.fdopen(os.dup(1), "w")
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    asyncio.run(serve(out))
-
-
-if __name__ == "__main__":
-    main()

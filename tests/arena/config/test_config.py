@@ -51,7 +51,13 @@ def refusal(*assignments: str, text: str = "") -> str:
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_is_an_experiment_whose_names_are_known(name: str) -> None:
     for found in experiments_of(compose_recipe([recipe_layer(name)])):
-        for spec, table in zip(found.all_tables(), set_tables(found), strict=True):
+        try:
+            tables = set_tables(found)
+        except ConfigError as error:
+            if "needs TextWorld" not in str(error):
+                raise
+            pytest.skip(str(error))
+        for spec, table in zip(found.all_tables(), tables, strict=True):
             assert set(table.roles) == set(spec.seats) == set(table.make_game().possible_agents)
 
 

@@ -41,8 +41,8 @@ def started(name: str = SMALL, seed: int = 0, **options: Any) -> TextWorld:
     return game
 
 
-def finished(game: TextWorld, player: str) -> TextWorld:
-    act = game.players[player](game, 0)
+def finished(game: TextWorld, player: str, seed: int = 0) -> TextWorld:
+    act = game.players[player](game, seed)
     while not game.ended:
         game.step(act(View.of(game, "agent", game.turns)))
     return game
@@ -71,6 +71,13 @@ def test_a_step_away_from_the_goal_costs_and_a_step_back_pays() -> None:
         game.step(act)
         paid.append(game.rewards["agent"])
     assert paid == [pytest.approx(share / 3) for share in (1, -1, 0, 1)]
+
+
+def test_a_careless_player_wins_sometimes_and_its_seed_decides() -> None:
+    played = [finished(started("textworld:coin_collector(level=3)", max_turns=6), "careless", n) for n in range(20)]
+    assert 2 < sum(game.won for game in played) < 18
+    again = finished(started("textworld:coin_collector(level=3)", max_turns=6), "careless", 3)
+    assert again.render() == played[3].render()
 
 
 def test_doing_nothing_ends_by_turns_and_pays_nothing() -> None:

@@ -1,0 +1,146 @@
+"""Loops over packages of others without Arena, for `benchmarks/others.py`: each does about as many acts as asked."""
+
+import atexit
+import contextlib
+import importlib
+import os
+import random
+from typing import Any
+
+MOST_ACTS = 100
+"""Acts after which an episode is left, in both arms."""
+
+
+def overcooked(rest: str, acts: int) -> int:
+    """Step Overcooked-AI's rules alone, as its environment class does."""
+    rules = importlib.import_module("overcooked_ai_py.mdp.overcooked_mdp").OvercookedGridworld.from_layout_name(rest)
+    state, chance = rules.get_standard_start_state(), random.Random(0)
+    actions = ["interact", (0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)]
+    for _ in range(acts // 2):
+        state, _ = rules.get_state_transition(state, (chance.choice(actions), chance.choice(actions)))
+    return acts
+
+
+def mpe2(rest: str, acts: int) -> int:
+    """Step MPE2 alone, with an observation before each act."""
+    env = importlib.import_module(rest).env()
+    chance, done = random.Random(0), 0
+    while done < acts:
+        env.reset(seed=done)
+        for agent in env.agent_iter():
+            _, _, is_over, is_cut, _ = env.last()
+            env.step(None if is_over or is_cut else chance.randrange(int(env.action_space(agent).n)))
+            done += 1
+    return done
+
+
+def scienceworld(rest: str, acts: int) -> int:
+    """Step ScienceWorld alone, in this process; its step lists the valid acts, too."""
+    from games.adapters.scienceworld_worlds import JAVA
+
+    if not _SCIENCE:
+        os.environ["JAVA_TOOL_OPTIONS"] = JAVA
+        _SCIENCE.append(importlib.import_module("scienceworld").ScienceWorldEnv("", envStepLimit=10**6))
+    env, chance, done = _SCIENCE[0], random.Random(0), 0
+    while done < acts:
+        env.load(rest, done % 5, "easy")
+        _, info = env.reset()
+        for _ in range(MOST_ACTS):
+            _, _, is_over, info = env.step(chance.choice(info["valid"]))
+            done += 1
+            if is_over or done >= acts:
+                break
+    return done
+
+
+_SCIENCE: list[Any] = []
+
+
+def openenv(rest: str, acts: int) -> int:
+    """Step the same server over the same kind of session, without a game."""
+    from games.adapters.openenv_server import begin_session
+
+    session, _ = begin_session(rest, 0)
+    for _ in range(acts):
+        session.ask("step", {"message": "hello"})
+    session.close()
+    return acts
+
+
+def textworld(rest: str, acts: int) -> int:
+    """Play the same compiled games with TextWorld alone, which is asked for commands and plan, too."""
+    from games.adapters.textworld import is_held_out, start
+    from games.adapters.textworld_games import compiled_path, found
+
+    chance, done = random.Random(0), 0
+    while done < acts:
+        number = 5 * chance.randrange(5) + 4
+        env, state = start(compiled_path(found(rest), number, is_held_out(number)))
+        for _ in range(MOST_ACTS):
+            state, _, is_over = env.step(chance.choice(state.admissible_commands))
+            done += 1
+            if is_over or done >= acts:
+                break
+        env.close()
+    return done
+
+
+def babyai(rest: str, acts: int) -> int:
+    """Step BabyAI alone, in a new environment for each episode."""
+    gymnasium, chance, done = importlib.import_module("gymnasium"), random.Random(0), 0
+    importlib.import_module("minigrid")
+    while done < acts:
+        env = gymnasium.make(f"BabyAI-{rest}", disable_env_checker=True)
+        env.reset(seed=done)
+        is_over = is_cut = False
+        while not (is_over or is_cut or done >= acts):
+            _, _, is_over, is_cut, _ = env.step(chance.randrange(7))
+            done += 1
+    return done
+
+
+def miniwob(rest: str, acts: int) -> int:
+    """Click at random with MiniWoB++ alone, in one browser."""
+    gymnasium, miniwob = importlib.import_module("gymnasium"), importlib.import_module("miniwob")
+    click = importlib.import_module("miniwob.action").ActionTypes.CLICK_ELEMENT
+    if rest not in _PAGES:
+        gymnasium.register_envs(miniwob)
+        _PAGES[rest] = gymnasium.make(f"miniwob/{rest}-v1", disable_env_checker=True)
+        atexit.register(_PAGES[rest].close)
+    env, chance, done = _PAGES[rest], random.Random(0), 0
+    while done < acts:
+        seen, _ = env.reset(seed=done)
+        for _ in range(10):
+            element = chance.choice(seen["dom_elements"])
+            with contextlib.suppress(Exception):  # selenium cannot click on what is covered
+                seen, _, is_over, _, _ = env.step(env.unwrapped.create_action(click, ref=element["ref"]))
+                if is_over:
+                    break
+            done += 1
+    return done
+
+
+_PAGES: dict[str, Any] = {}
+
+
+def tau2(rest: str, acts: int) -> int:
+    """Make the calls of three of tau2's solutions in this process and have it score them. Returns `acts`.
+
+    Messages cost nothing here, so rates compare episodes: the game's rounds have three, too.
+    """
+    from games.adapters.tau2_child import Server
+
+    if rest not in _DOMAINS:
+        _DOMAINS[rest] = Server()
+        _DOMAINS[rest].answer({"load": rest})
+    server = _DOMAINS[rest]
+    for number, task in enumerate(random.sample(sorted(server.tasks), 3)):
+        known = server.answer({"rollout": number, "task": task})
+        for n, call in enumerate(known["solution"]):
+            made = {"id": str(n), "name": call["name"], "arguments": call["arguments"]}
+            server.answer({"rollout": number, "reply": {"by": call["by"], "calls": [made]}})
+        server.answer({"rollout": number, "reply": {"by": "user", "text": "###STOP###", "end": "user_stop"}})
+    return acts
+
+
+_DOMAINS: dict[str, Any] = {}

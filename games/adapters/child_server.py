@@ -1,0 +1,47 @@
+"""Main program of a child process, which answers lines of JSON by the class `Server` of the file that it is given.
+
+Neither this file nor that one imports a module of Arena, because their Python may be without it. The process ends with
+its standard input. What others print to standard output is discarded.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+
+def make_server(path: Path) -> Any:
+    """Import the file and return its server, which has a method `answer` of a request."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Server()
+
+
+def main(path: Path) -> None:
+    """Serve until standard input ends."""
+    out, requests = os.fdopen(os.dup(1), "w"), SimpleQueue[str]()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def listen() -> None:
+        for line in sys.stdin:
+            requests.put(line)
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    server = make_server(path)
+    while True:
+        try:
+            answer = json.dumps(server.answer(json.loads(requests.get())))
+        except Exception as error:  # noqa: BLE001 packages of others fail in any way
+            answer = json.dumps({"error": f"{type(error).__name__}: {str(error)[:2000]}"})
+        print(answer, file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
