@@ -59,11 +59,11 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
 
     def receive_weights(self, update_info: TensorSource) -> None:
         """Load the tensors of an update. After an error the layers can be loaded again, but are of two versions."""
-        arriving: Iterator[tuple[str, torch.Tensor]] = resolve_name(update_info.function)(
+        tensors: Iterator[tuple[str, torch.Tensor]] = resolve_name(update_info.function)(
             self.parallel_config.rank, **update_info.arguments
         )
         try:
-            for named in arriving:
+            for named in tensors:
                 self.model.load_weights([named])
         except BaseException:
             self.finish_weight_update()  # else the next update would add to what these layers have

@@ -23,7 +23,7 @@ from agents.precision import Precision
 from agents.published import FolderWeights, Weights
 from agents.stream import Stream
 from arena.scale.layout import Layout, Slice
-from arena.scale.transfer import Link, TransferFailed, arriving, await_sender, gpu_of_this_process, receive
+from arena.scale.transfer import Link, TransferFailed, await_sender, gpu_of_this_process, receive, receive_tensors
 
 Answer = tuple[list[Any], dict[str, float]]
 """Results, and the engine's figures afterwards."""
@@ -162,7 +162,9 @@ class EngineHost:
         assert self._receiving
         arguments = {"specs": layout.plain(), "link": asdict(link)}
         try:
-            await self._receiving.receive(policy, version, f"{arriving.__module__}:{arriving.__name__}", arguments)
+            await self._receiving.receive(
+                policy, version, f"{receive_tensors.__module__}:{receive_tensors.__name__}", arguments
+            )
         except EngineError as error:
             raise TransferFailed(str(error)) from None
 

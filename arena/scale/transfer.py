@@ -120,11 +120,11 @@ def await_sender(link: Link) -> Any:
 
 def receive(link: Link, store: Any, layout: Layout, write: Callable[[Slice, torch.Tensor], None]) -> None:
     """Receive the tensors of a layout, calling `write` with each slice and its values. Raises TransferFailed."""
-    for part, values in received(link, store, layout):
+    for part, values in receive_slices(link, store, layout):
         write(part, values)
 
 
-def received(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Slice, torch.Tensor]]:
+def receive_slices(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Slice, torch.Tensor]]:
     """Yield each slice of a layout with its values, which the next bucket may overwrite. Raises TransferFailed."""
     with _failing():
         descriptor = os.open(store.get(f"{link.key}/begins").decode(), os.O_RDWR) if link.shared else None
@@ -141,7 +141,7 @@ def received(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Slice, to
             yield part, part.view(bucket)
 
 
-def arriving(number: int, specs: Sequence[Plain], link: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+def receive_tensors(number: int, specs: Sequence[Plain], link: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
     """Receive a broadcast in an engine's own process with this number, and yield names and whole tensors.
 
     `specs` is a plain layout; `link` is the link of the engine's first process, as a dictionary. Each tensor has memory
@@ -149,7 +149,7 @@ def arriving(number: int, specs: Sequence[Plain], link: Mapping[str, Any]) -> It
     """
     first, layout, part = Link(**link), Layout.of_plain(specs), torch.empty(0)
     own = first.of(first.member + number, first.own)
-    for piece, values in received(own, await_sender(own), layout):
+    for piece, values in receive_slices(own, await_sender(own), layout):
         if piece.start == 0:
             part = torch.empty(piece.spec.elements, dtype=piece.spec.dtype, device=values.device)
         part[piece.start : piece.stop] = values
