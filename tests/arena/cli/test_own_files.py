@@ -241,7 +241,7 @@ def test_own_players_sit_wherever_a_name_does(players: Path) -> None:
         ("own.py:nubm", "has no function 'nubm' — did you mean 'numb'?"),
         ("own.py:Nobody", "has no function 'Nobody' (its functions: careful, numb)"),
         ("gone.py:numb", "there is no file"),
-        ("careless", "unknown contender 'careless'"),
+        ("reckless", "unknown contender 'reckless'"),
     ],
 )
 def test_players_that_there_are_not_are_refused(players: Path, who: str, says: str) -> None:
