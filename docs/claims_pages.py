@@ -32,54 +32,61 @@ TABLE = "| claim | study | effect | held out | turns | could see | verdict |\n|-
 CLAIMS = """\
 # Published claims, tested in small games
 
-Run a study again with `arena study STUDY`, all of them with `make studies` ({hours}).
+Run one study again with `arena study STUDY`, or all studies with `make studies` ({hours}).
 
 {counts}
 
-In each study a small model learns with the mechanism and with its controls. *Effect*: first and
-last value of the mechanism's arm (means over seeds), the control that it beats by least, and the seed-paired difference
-with its interval (95 % unless the rule says 99). *Held out*: yes if the figure is an evaluation's or a panel's, no if
-it is of the matches that were learned from. *Turns*: acts per match at a seat that learns, as the world's oracle and as
-random play take them. *Could see*: the smallest difference that these seeds detect with power .8 after the correction.
-*Verdict*: corrected by Holm's method over all {rows} studies at .05; in *italics*, the verdict of the study
-alone.{changed} All arms: [arms](claims/arms.txt).
+In each study, a small model learns with a mechanism in one arm and with a control in each other arm. The columns of the
+tables:
+
+- *Effect*: first and last value of the mechanism's arm (means over seeds), the last value of the control that it beats
+  by least, and the seed-paired difference from this control with its interval (95 %, or 99 % if the study's rule says
+  so).
+- *Held out*: yes if the figure comes from an evaluation or a panel, no if it comes from training matches.
+- *Turns*: acts per match at a learning seat, as a range of the values for the world's oracle and for random play.
+- *Could see*: the smallest difference that the study's seeds detect with power .8 after the correction.
+- *Verdict*: corrected by Holm's method over all {rows} studies at .05. If the study alone has another verdict, it
+  follows in *italics*.{changed}
+
+For all arms of every study, see [arms](claims/arms.txt).
 
 ## Mechanisms against a baseline that also learns
 
-Studies that alone show nothing: [not shown](claims/not-shown.md).
+Studies that show no effect even without the correction are in [not shown](claims/not-shown.md).
 
 {mechanisms}
-Plain learning, and notes on the procedure: [more studies](claims/more.md).
+For studies of plain learning and notes on the procedure, see [more studies](claims/more.md).
 """
 NOT_SHOWN = """\
-# Mechanisms whose studies show nothing
+# Mechanisms without a shown effect
 
-Not shown even without the correction. Columns as in [claims](../claims.md).
+These studies show no effect, even without the correction. The columns are explained in [claims](../claims.md).
 
 {not_shown}"""
 MORE = """\
 # More studies: plain learning
 
-Columns as in [claims](../claims.md), which corrects all studies as one family.
+The columns are explained in [claims](../claims.md). These studies belong to the same corrected family as those there.
 
 ## Does anything get learned?
 
-Compared with advantages of zero (`zero`) and with advantages dealt to random turns (`shuffled`).
+The controls use advantages of zero (`zero`) or advantages assigned to random turns (`shuffled`).
 
 {learning}
 ## Notes
 
-- All studies are one family. *Contradicted* pays for each comparison of a study.
-- {gauged} of {rows} studies state gauges of what the mechanism does.{exceptions}
-- The family had 51 studies until 17 were withdrawn because of their worlds (sums that recur, matches of one turn) after
-  they had been judged. Among 51, neither `negotiation` nor `recommender_both-nano` held.
-- Stated and not run yet: {waiting}.
-- Written by `python docs/claims_pages.py`. Error rates of the procedure: [studies](../studies.md).
+- All studies form one family for the correction. Within a study, *contradicted* is also corrected for the number of
+  compared arms.
+- {gauged} of {rows} studies have gauges that show whether the mechanism acted.{exceptions}
+- The family had 51 studies. After they had been judged, 17 were withdrawn because of their worlds (recurring sums, or
+  matches of one turn). In the family of 51, the verdict on `negotiation` and `recommender_both-nano` was not *holds*.
+- Recipes whose study has not been run yet: {waiting}.
+- `python docs/claims_pages.py` writes this page. For the error rates of the procedure, see [studies](../studies.md).
 """
 VERDICTS = "| paper | what it changes | recipe | file | verdict |\n|---|---|---|---|---|\n"
 """Head of the table of systems in docs/papers.md."""
-CHANGED = """ **†** ({rows}): the recipe now states
-another rule, on fresh seeds. Run it again."""
+CHANGED = """
+- **†** ({rows}): the recipe now states another rule, on fresh seeds. Run the study again."""
 ARMS = """\
 All arms of each study, with first -> last values and 95 % intervals over seeds. "random" and "oracle" in parentheses
 are scripted players in the learners' seats (python benchmarks/worlds.py). Claims and verdicts: docs/claims.md.
@@ -211,10 +218,11 @@ def describe_counts(rows: Sequence[Row]) -> str:
     """Return one paragraph with the number of each verdict, by kind of claim and without the correction."""
     kinds = {
         "compare a mechanism with a baseline": [row for row in rows if row.results.spec.baselines],
-        "say that something is learned": split_by_kind(rows)["learning"],
+        "state that something is learned": split_by_kind(rows)["learning"],
     }
     counted = [f"{len(part)} claims {kind}: {count(row.verdict for row in part)}." for kind, part in kinds.items()]
-    return f"**{' '.join(counted)}** Without the correction: {count(row.results.verdict.verdict for row in rows)}."
+    alone = count(row.results.verdict.verdict for row in rows)
+    return f"**{' '.join(counted)}** Without the correction, all claims: {alone}."
 
 
 LOOKS_UNKNOWN = {"negotiation", "negotiation-long"}
@@ -228,20 +236,20 @@ def describe_exceptions(rows: Sequence[Row]) -> str:
         "Judged on seed 0 as well, on which recipes were tried": [
             row for row in rows if row.results.spec.first_seed == 0
         ],
-        "Run before looks at unfinished results were recorded": [
+        "Results may have been seen before all seeds had run": [
             row for row in rows if row.results.name in LOOKS_UNKNOWN
         ],
     }
-    return "".join(f"\n  {name}: {join_names(part)}." for name, part in exceptions.items() if part)
+    return "".join(f"\n- {name}: {join_names(part)}." for name, part in exceptions.items() if part)
 
 
 def describe_hours(minutes: Iterable[float]) -> str:
-    """Return how many hours all studies take together, and those within the limit."""
+    """Return as text the hours of all studies, and of those that take at most `MAX_MINUTES`."""
     took = list(minutes)
     short = [value for value in took if value <= MAX_MINUTES]
     return (
-        f"{sum(took) / 60:.1f} hours on two cores, of which {sum(short) / 60:.1f} for the {len(short)} studies of at "
-        f"most {MAX_MINUTES} minutes"
+        f"{sum(took) / 60:.1f} hours on two cores, including {sum(short) / 60:.1f} hours for the {len(short)} studies "
+        f"that take at most {MAX_MINUTES} minutes each"
     )
 
 
