@@ -10,15 +10,13 @@ from typing import Any, NamedTuple
 
 from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, merged
-from arena.config.pipeline import read_pipeline
+from arena.config.layers import compose
 from arena.config.sources import Layer, text_layer
 from arena.credit.rewards.reward_model import WEIGHTS
 from arena.errors import ConfigError
 from arena.store.files import CONFIG
 from arena.store.manifest import digest
 from arena.store.reader import ENVIRONMENT, FolderReader, RunReader
-from arena.store.stages import pipeline_of
 
 MAY_CHANGE = (
     "iterations",
@@ -86,20 +84,18 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
     return with_overrides(layer, layers) if layers else saved
 
 
-def with_shared_games(run: Path, experiment: Experiment, trust: bool = False) -> Experiment:
-    """Return the experiment of a pipeline's stage with the pipeline's games, seats and roles, if it has no games.
+def pipeline_settings(folder: Path, trust: bool = False) -> dict[str, Any]:
+    """Return a pipeline's settings from its folder, for `read_pipeline`.
 
-    Stages such as `sft` play no matches, but their weights are evaluated in the pipeline's games. `trust` trusts the
-    code that these games name. Without it, importing code that no run on this machine was started with fails.
+    Raises ConfigError if they were edited. Without `trust`, importing code that they name and that no run on this
+    machine was started with fails.
     """
-    pipeline = pipeline_of(run)
-    if experiment.all_tables() or pipeline is None:
-        return experiment
-    config = pipeline / CONFIG
-    shared = merged(read_pipeline([text_layer(str(config), FolderReader(pipeline).config())]).shared)
-    games = {name: shared[name] for name in ("game", "seats", "tables", "roles") if name in shared}
-    own_files.admit_code(run, games, trust)
-    return compose([Layer(CONFIG, "", as_plain(experiment)), Layer(str(config), "", games)])
+    reader = FolderReader(folder)
+    data = text_layer(str(folder / CONFIG), reader.config()).data
+    if data != reader.environment().get("experiment"):
+        raise ConfigError(f"{folder / CONFIG} was edited since its run began: restore it, or start a new run")
+    own_files.admit_code(folder, data, trust)
+    return dict(data)
 
 
 def with_overrides(base: Layer, layers: Sequence[Layer]) -> Experiment:

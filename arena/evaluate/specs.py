@@ -35,8 +35,10 @@ from agents.reply import one_line
 from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
+from arena.config.layers import compose
 from arena.config.own_files import edited, same_game, with_own_roles
-from arena.config.saved_config import experiment_of, with_shared_games
+from arena.config.saved_config import as_plain, experiment_of, pipeline_settings
+from arena.config.sources import Layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
 from arena.league.pool import past_weights, version_of
@@ -44,6 +46,7 @@ from arena.panels.settings import RUN_WEIGHTS
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender
 from arena.store import checkpoints
 from arena.store.files import CONFIG
+from arena.store.stages import pipeline_of
 from games import complaint as unknown_game
 
 
@@ -117,7 +120,7 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
 
 
 def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> Source:
-    experiment = with_shared_games(run, experiment_of(run, trust=trust), trust)
+    experiment = _with_shared_games(run, experiment_of(run, trust=trust), trust)
     experiment = with_own_roles(run, experiment, trust)
     trained = [name for name, held in experiment.policies.items() if held.train]
     known = trained if policy is None else [policy]
@@ -127,6 +130,20 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, t
     number = newest(run) if iteration is None else int(iteration)
     folders = {name: _weights(run, experiment, name, number) for name in known}
     return Source(spec=spec, kind="weights", folders=folders, experiment=experiment, iteration=number, run=run)
+
+
+def _with_shared_games(run: Path, experiment: Experiment, trust: bool) -> Experiment:
+    """Return the experiment of a pipeline's stage with the pipeline's games, seats and roles, if it has no games.
+
+    Stages such as `sft` play no matches, but their weights are evaluated in the pipeline's games. Raises ConfigError if
+    the pipeline's config was edited, or names code that is not trusted.
+    """
+    folder = pipeline_of(run)
+    if experiment.all_tables() or folder is None:
+        return experiment
+    shared = pipeline_settings(folder, trust)
+    games = {name: shared[name] for name in ("game", "seats", "tables", "roles") if name in shared}
+    return compose([Layer(CONFIG, "", as_plain(experiment)), Layer(str(folder / CONFIG), "", games)])
 
 
 def newest(run: Path) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.pipeline import Pipeline, StageSpec, read_pipeline
-from arena.config.saved_config import as_plain, experiment_of, with_overrides
+from arena.config.saved_config import as_plain, experiment_of, pipeline_settings, with_overrides
 from arena.config.sources import Layer, text_layer
 from arena.config.staging import Earlier, PlannedStage, compose_stage, named, plan
 from arena.doctor import environment
@@ -74,29 +74,13 @@ async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] 
     if (folder := pipeline_of(path)) is None:
         raise StoreError(f"{path} is no pipeline and no stage of one")
     with _explained(folder), locked(folder):
-        data = _saved(folder, trusted)
+        data = pipeline_settings(folder, trusted)
         about = FolderReader(folder).environment()
         running = _Running(folder, data, watcher, trusted)
         running.check_overrides(path.resolve(), layers)
         write_environment(folder, with_command(about, data))
         await running.run(layers)
     return folder
-
-
-def saved_pipeline(folder: Path, trusted: bool = False) -> Pipeline:
-    """Return the pipeline of a folder. Raises ConfigError if its config was edited, or names code without trust."""
-    data = _saved(folder, trusted)
-    return read_pipeline([Layer(str(folder / CONFIG), FolderReader(folder).config(), data)])
-
-
-def _saved(folder: Path, trusted: bool) -> dict[str, Any]:
-    """Return a pipeline's settings from its folder. Raises ConfigError if they were edited, or name untrusted code."""
-    reader = FolderReader(folder)
-    data = text_layer(str(folder / CONFIG), reader.config()).data
-    if data != reader.environment().get("experiment"):
-        raise ConfigError(f"{folder / CONFIG} was edited since its run began: restore it, or start a new run")
-    own_files.admit_code(folder, data, trusted)
-    return dict(data)
 
 
 class _Running:

@@ -24,8 +24,8 @@ from arena.play.logged import LogSource
 from arena.play.settings import GameSpec, SourceSpec, TableSpec
 from arena.preflight import preflight
 from arena.records import trajectories
-from arena.store.reader import RunReader
-from arena.store.run import RunFolder
+from arena.store.reader import FolderReader, RunReader
+from arena.store.run import RunFolder, write_environment
 from arena.store.stages import finished as ended
 from tests.factories.labs import Quiet, finished, weight_files
 from tests.factories.labs import experiment as small
@@ -153,8 +153,12 @@ stages:
     assert (table.game.name, table.seats["first"].role) == ("kuhn_poker", "nano_kuhn"), "the pipeline's, to evaluate it"
     code = tmp_path / "planted.py"
     code.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom games.kuhn_poker import KuhnPoker as Game\n")
-    edited = (run / "config.yaml").read_text().replace("kuhn_poker", f"{code}:Game")
-    (run / "config.yaml").write_text(edited)
+    known = FolderReader(run).environment()
+    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("kuhn_poker", f"{code}:Game"))
+    with pytest.raises(ConfigError, match="was edited"):
+        read_spec(str(run / "stages/02-sft"))
+    known["experiment"]["game"]["name"] = f"{code}:Game"
+    write_environment(run, known)  # as somebody would who makes such a folder for others
     with pytest.raises(ConfigError, match="--trust"):
         wait(Contenders().load(str(run / "stages/02-sft"), games=[f"{code}:Game"]))
     assert not (tmp_path / "ran").exists()
