@@ -194,7 +194,7 @@ class ReceivingEngine(Engine, Protocol):
         """
 
     async def receive(self, policy: str, version: int, function: str, arguments: Mapping[str, Any]) -> None:
-        """Serve a version of a policy with the names and tensors that a function yields in the engine's processes.
+        """Load a version of a policy from the names and tensors that a function yields in the engine's processes.
 
         `function` is a name as of `pkgutil.resolve_name`, called with the number of the process and `arguments`, which
         are JSON-able. Raises EngineError; the weights may then be of two versions until a later call succeeds.

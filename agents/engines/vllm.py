@@ -39,7 +39,7 @@ from agents.stream import Stream
 from agents.weights import base_folder
 
 WAIT = 0.01
-"""Seconds between looks at whether replies are finished."""
+"""Seconds between checks for finished replies."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Adapter ranks for which vLLM can reserve memory."""
 

@@ -73,7 +73,7 @@ class Database:
         try:
             sql.encode()
         except UnicodeEncodeError:
-            return "Error: the query holds characters that are none (lone surrogates)"
+            return "Error: the query contains invalid characters (lone surrogates)"
         bounds = (self.limits.seconds, self.limits.steps, self.limits.rows, self.limits.characters)
         # An empty database has no page and cannot be serialized.
         pages = self.connection.execute("PRAGMA page_count").fetchone()[0]

@@ -95,7 +95,7 @@ class McpServer:
         try:
             json.dumps(arguments, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise ValueError("the arguments hold characters that are none (lone surrogates)") from None
+            raise ValueError("the arguments contain invalid characters (lone surrogates)") from None
         try:
             client = self._client()
             result = self._ask(client.call_tool(name, arguments, read_timeout_seconds=seconds), seconds + STOP).result()

@@ -76,7 +76,7 @@ async def _receive(stdout: asyncio.StreamReader, received: MemoryObjectSendStrea
 
 
 def _parse(line: bytes) -> Any:
-    """Return a message, or as a value, which the session ignores, the error of a line that is none."""
+    """Parse a line as a message. Returns the error, which the session ignores, for a line that is no message."""
     import mcp_types
     from mcp.shared.message import SessionMessage
 
