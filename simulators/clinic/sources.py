@@ -8,7 +8,7 @@ from typing import NamedTuple
 from games.base import whole_number
 from simulators.clinic import networks, orphanet
 from simulators.clinic.signs import MOST_DISEASES, SYMPTOMS
-from simulators.clinic.synthetic import invented
+from simulators.clinic.synthetic import invent_table
 from simulators.clinic.table import Table
 
 SYNTHETIC, ORPHANET = "synthetic", "orphanet"
@@ -26,7 +26,7 @@ class Key(NamedTuple):
     symptoms: int = len(SYMPTOMS)
 
 
-def key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> Key:
+def make_key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> Key:
     """Validate the options of a table and return its cache key. None means 20 diseases and 44 symptoms.
 
     Raises ValueError for an unknown source or a size out of its range. Published networks have fixed sizes.
@@ -47,9 +47,9 @@ def key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> K
 
 
 @functools.cache
-def load(key: Key) -> Table:
+def load_table(key: Key) -> Table:
     """Return the table of this key, cached. Raises ValueError if the source's package is not installed."""
     if key.source in PGMPY:
-        return networks.table(PGMPY[key.source])
-    made = invented if key.source == SYNTHETIC else orphanet.table
+        return networks.build_table(PGMPY[key.source])
+    made = invent_table if key.source == SYNTHETIC else orphanet.build_table
     return made(key.seed, key.diseases, key.symptoms)

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from simulators.confine import ConfineError
-from simulators.confine.cells import limits, start_program, stop
-from simulators.confine.code import available
+from simulators.confine.cells import make_limits, start_program, stop_cell
+from simulators.confine.code import find_obstacle
 from simulators.confine.interpreter import LIBRARIES
 
 COMMAND = "coqtop"
@@ -67,7 +67,7 @@ class Attempt(NamedTuple):
 def unavailable() -> str:
     """Return "" if coqtop is installed and can be confined here, else the reason and what to do."""
     if shutil.which(COMMAND):
-        return available()
+        return find_obstacle()
     return (
         f"kind coq needs {COMMAND}, which is not installed: apt install coq libcoq-stdlib (Debian), or opam install coq"
     )
@@ -108,7 +108,7 @@ class Coqtop:
         program, shown = installation()
         environment = {"HOME": "/nonexistent", "LD_LIBRARY_PATH": LIBRARIES}
         try:
-            allowed = limits(MEMORY, CPU_SECONDS, file_bytes=0)
+            allowed = make_limits(MEMORY, CPU_SECONDS, file_bytes=0)
             self._process = start_program([program, "-q", "-emacs"], shown, environment, allowed)
         except ConfineError as error:
             raise CoqFault(str(error)) from None
@@ -180,7 +180,7 @@ class Coqtop:
 
     def end(self) -> None:
         """Stop the process and its cell."""
-        stop(self._process)
+        stop_cell(self._process)
 
 
 def _error_in(text: str) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from games.base import whole_number
-from simulators.base import SimulatorFault, held_out
+from simulators.base import SimulatorFault, is_held_out
 
 LEVEL = "level"
 MOST = 1000
@@ -226,7 +226,7 @@ def _cached_task(family: str, settings: Mapping[str, Any], seed: int) -> Task | 
 
 def is_test(question: str) -> bool:
     """Return True if a question belongs to the test split. All games on reasoning-gym share this split."""
-    return held_out(f"reasoning:{question}")
+    return is_held_out(f"reasoning:{question}")
 
 
 def _library() -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -14,7 +14,7 @@ from games.contracts import TOOL, View
 from games.families.book import fold
 from games.slow import slowly
 from simulators.base import Answer
-from simulators.confine.code import available, run_python
+from simulators.confine.code import find_obstacle, run_python
 from simulators.reasoning import gym, replies
 from simulators.reasoning.asked import PLAYERS, Asked
 from simulators.reasoning.typed import bare
@@ -91,7 +91,7 @@ class Reasoning(Asked):
         self.seconds = number("seconds", seconds, least=0.1)
         self.memory_mb = whole_number("memory_mb", memory_mb, least=64)
         self.output_bytes = whole_number("output_bytes", output_bytes, least=1)
-        if with_code and (why := available()):
+        if with_code and (why := find_obstacle()):
             raise ValueError(why)
         self.tasks = gym.configured(task)
         most = len(self.tasks)

@@ -14,7 +14,7 @@ from games.base import IllegalAct, whole_number
 from games.contracts import TOOL, View
 from games.slow import slowly
 from simulators.base import Answer, Simulator
-from simulators.confine.code import available, run_python
+from simulators.confine.code import find_obstacle, run_python
 
 ENGINEER = "engineer"
 PASSED, STEP, SUBMITTED = "passed", "step", "submitted"
@@ -78,7 +78,7 @@ class Repair(Simulator):
         self.count = whole_number("functions", functions, least=1, most=4)
         turns = 4 * self.count if max_turns is None else max_turns
         self.max_turns = whole_number("max_turns", turns, least=self.count + 1)
-        if why := available():
+        if why := find_obstacle():
             raise ValueError(why)
         super().__init__(talk=False, **options)
 

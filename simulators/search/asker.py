@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulators.base import Answer, Simulator
-from simulators.played import Checked
+from simulators.played import Faults
 from simulators.search.library import Library
 from simulators.search.questions import Question, read_question
 from simulators.search.relations import RELATIONS
@@ -32,7 +32,7 @@ class Asker:
         """Return what its seat sees: the question, and the script's text (`template`)."""
         return {"question": self.question.text, "template": self.question.text if self.due else ""}
 
-    def check(self, text: str) -> Checked:
+    def check(self, text: str) -> Faults:
         """Return the faults of a text.
 
         Wrong are names of the library that the question does not contain, and another question in standard words.
@@ -44,7 +44,7 @@ class Asker:
         if not wrong and other and self.question.program and other != self.question.program:
             wrong = [text]
         nouns = [noun for noun in NOUNS if noun in self.question.text and noun not in text.lower()]
-        return Checked(wrong, (), [] if self.asked else [*sorted(names - said), *nouns])
+        return Faults(wrong, (), [] if self.asked else [*sorted(names - said), *nouns])
 
 
 def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Answer]:

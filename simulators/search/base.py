@@ -9,7 +9,7 @@ import numpy as np
 
 from games.base import choice, flag, number, one_line, whole_number
 from games.contracts import TOOL
-from simulators.base import DRAWS, Simulator, SimulatorFault, held_out
+from simulators.base import DRAWS, Simulator, SimulatorFault, is_held_out
 from simulators.embedding import EMBEDDINGS, Embedding
 from simulators.search.acts import Done, perform, tools_of, write_answer, write_call
 from simulators.search.library import KEPT, SMALL, Key, Library, library
@@ -119,7 +119,7 @@ class LibraryGame(Simulator):
         if self.split == "all":
             return True
         about = question.program.chains[0].start if question.program else question.text
-        return held_out(f"search:{self.at.edition}:{about}") == (self.split == "test")
+        return is_held_out(f"search:{self.at.edition}:{about}") == (self.split == "test")
 
     def findable(self, question: Question) -> bool:
         """Return True if searching for each evidence page's title finds it, all within a seat's budget."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from games.families.book import fold
 from simulators.embedding import EMBEDDINGS, Embedding, embed, embed_catalogue
-from simulators.nearest import build
+from simulators.nearest import build_index
 
 Retriever = Literal["bm25", "dense", "hybrid"]
 RETRIEVERS: tuple[Retriever, ...] = ("bm25", "dense", "hybrid")
@@ -82,7 +82,7 @@ class Index:
 
     @functools.cached_property
     def _vectors(self) -> Any:
-        return build(embed_catalogue(self.texts, self.embedding))
+        return build_index(embed_catalogue(self.texts, self.embedding))
 
 
 def _highest(scores: NDArray[np.float32], count: int) -> list[int]:

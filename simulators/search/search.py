@@ -12,7 +12,7 @@ import numpy as np
 from games.base import IllegalAct, choice, one_line
 from simulators.base import Answer
 from simulators.person import Speech
-from simulators.played import LEAVING, Checked, PersonGame
+from simulators.played import LEAVING, Faults, PersonGame
 from simulators.search import players
 from simulators.search.acts import LONGEST, must, read_act, tools_of
 from simulators.search.asker import ASKER, Asker, with_askers
@@ -122,7 +122,7 @@ class Search(PersonGame, LibraryGame):
         """Return the asker's seat while its words are due, else the solver."""
         return ASKER if self.is_played and self.asker.due else self.seats[0]
 
-    def check_person(self, text: str) -> Checked:
+    def check_person(self, text: str) -> Faults:
         """Return the faults of a played asker's text (`Asker.check`)."""
         return self.asker.check(text)
 
@@ -140,7 +140,7 @@ class Search(PersonGame, LibraryGame):
     def _heard(self, text: str) -> str:
         """Let an admitted text of the asker take effect. Its first is the question, which all see without a message."""
         self.asker.turns += 1
-        if not self.admits(text):
+        if not self.admit_text(text):
             return ""
         self.asker.due, self.asker.gone = False, bool(LEAVING.search(text))
         if not self.asker.asked:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from games.png import Pixels
-from simulators.base import held_out
+from simulators.base import is_held_out
 from simulators.vision.boxes import Box, read_box
 from simulators.vision.drawing import COLOURS, FORMS
 from simulators.vision.scenes import CELL, NAMES, TILE, Scene, Thing, cell_box, paint
@@ -111,7 +111,7 @@ def boards(rng: np.random.Generator, split: str) -> Iterator[Board]:
     firms: dict[str, None] = {}
     while len(firms) < FIRMS:
         name = " ".join(sorted(rng.permutation(np.array([*ascii_uppercase]))[:LETTERS].tolist()))
-        if split == "all" or held_out(f"pages:{name}") == (split == "test"):
+        if split == "all" or is_held_out(f"pages:{name}") == (split == "test"):
             firms[name] = None
     for firm in firms:
         things = draw_things(rng)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from games.png import Pixels
-from simulators.base import held_out
+from simulators.base import is_held_out
 from simulators.search.retrieval import Index
 from simulators.vision.boards import Board, boards
 from simulators.vision.boxes import SCALE, Box, read_box
@@ -181,7 +181,7 @@ def _printed(rng: np.random.Generator, split: str) -> Iterator[Slide]:
     firms: dict[str, None] = {}
     while len(firms) < FIRMS:
         name = f"{_name(rng)} {pick(rng, TRADES)}"
-        if split == "all" or held_out(f"pages:{name}") == (split == "test"):
+        if split == "all" or is_held_out(f"pages:{name}") == (split == "test"):
             firms[name] = None
     return (slide for firm in firms for topic in LABELS for slide in _editions(rng, firm, topic))
 

@@ -9,7 +9,7 @@ import pytest
 from games.families.book import fold
 from simulators import conformance
 from simulators.base import SimulatorFault
-from simulators.confine.code import available
+from simulators.confine.code import find_obstacle
 from simulators.reasoning import Reasoning, gym
 from simulators.reasoning.gym import Task
 from tests.factories.thorough import cases
@@ -71,8 +71,8 @@ def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["single", "retry", "correct", "units", "code"])
 def test_it_keeps_what_simulators_promise_on_a_thousand_seeds(protocol: Any) -> None:
-    if protocol == "code" and available():
-        pytest.skip(available())
+    if protocol == "code" and find_obstacle():
+        pytest.skip(find_obstacle())
     task = {"chain_sum": {}, "gcd": {}, "products": {"max_digits": 2}, "letter_counting": {}}
     findings = conformance.check(lambda: Reasoning(task=task, protocol=protocol), seeds=1000, acts=20_000)
     assert [finding for finding in findings if finding.ok is False] == []
@@ -277,7 +277,7 @@ def test_random_answers_look_like_answers() -> None:
         assert answer(conformance.view_of(game)).isdigit()
 
 
-@pytest.mark.skipif(bool(available()), reason=available())
+@pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 @pytest.mark.parametrize("code", ["fence", "code", "tool_call"])
 def test_the_coder_has_python_work_out_a_sum_and_answers_what_it_is_shown(code: Any) -> None:
     game = Reasoning(task={"chain_sum": {"min_terms": 2, "max_terms": 2}}, protocol="code", code=code)
@@ -296,7 +296,7 @@ def posed(family: str, **options: Any) -> Reasoning:
     return game
 
 
-@pytest.mark.skipif(bool(available()), reason=available())
+@pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 @pytest.mark.parametrize("family", ["gcd", "lcm", "products", "basic_arithmetic"])
 def test_the_coder_has_python_work_out_what_it_can(family: str) -> None:
     game = posed(family, protocol="code", code="code")

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from simulators import conformance
-from simulators.confine.code import available
+from simulators.confine.code import find_obstacle
 from simulators.repair import Repair
 from simulators.repair.repair import BANK, WORKED
 
-pytestmark = pytest.mark.skipif(bool(available()), reason=available())
+pytestmark = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 
 
 def started(**options: Any) -> Repair:

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.role import load_role
-from simulators.confine.code import _verdict, available
+from simulators.confine.code import _try_escape, find_obstacle
 from simulators.reasoning import Reasoning, replies
 from simulators.reasoning.tasks import AGAIN, CORRECT
 
 SUM = {"chain_sum": {"max_terms": 2, "max_digits": 1}}
-confined = pytest.mark.skipif(bool(available()), reason="this system cannot confine code")
+confined = pytest.mark.skipif(bool(find_obstacle()), reason="this system cannot confine code")
 PIECES = st.lists(
     st.one_of(
         st.sampled_from(
@@ -168,13 +168,13 @@ def test_published_protocols_are_solved_by_their_own_texts(published: str) -> No
 
 def test_where_code_cannot_be_confined_there_is_no_such_game(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    _verdict.cache_clear()
+    _try_escape.cache_clear()
     try:
         with pytest.raises(ValueError, match="needs Linux"):
             Reasoning(protocol="code")
         assert Reasoning(protocol="retry").protocol == "retry"
     finally:
-        _verdict.cache_clear()
+        _try_escape.cache_clear()
 
 
 @confined

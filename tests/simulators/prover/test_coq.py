@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from games.slow import ELSEWHERE
 from simulators import conformance
-from simulators.base import held_out
+from simulators.base import is_held_out
 from simulators.confine.cells import start_program
 from simulators.prover import Prover, coqtop
 from simulators.prover.coq import GUESSES, CoqProof, statement
@@ -86,7 +86,7 @@ def test_hidden_proofs_and_guesses_pass_the_guard() -> None:
 
 def test_no_module_is_in_both_splits() -> None:
     modules = {lemma.rpartition(".")[0] for lemma, _ in LEMMAS}
-    held = {module for module in modules if held_out(f"prover:{module}")}
+    held = {module for module in modules if is_held_out(f"prover:{module}")}
     assert held and held < modules
 
 
