@@ -28,7 +28,7 @@ class Proof(Protocol):
     """Acts that prove the theorem from its start."""
 
     @property
-    def proved(self) -> bool:
+    def is_proved(self) -> bool:
         """Whether no goal is left."""
 
     @property
@@ -47,10 +47,10 @@ class Proof(Protocol):
     def hint(self) -> str:
         """Return an act that leads along the hidden proof or back to it; "" if none is known."""
 
-    def wild_act(self, rng: np.random.Generator) -> str:
+    def draw_act(self, rng: np.random.Generator) -> str:
         """Return a random well-formed act, regardless of the goal."""
 
-    def likely_act(self, rng: np.random.Generator) -> str:
+    def draw_likely_act(self, rng: np.random.Generator) -> str:
         """Return a random act that often changes this proof."""
 
 

@@ -105,7 +105,7 @@ class Critique(Reasoning):
             return ""
         comment = one_line(act, self.feedback)
         self._comments += bool(comment)
-        if self._gives_away(comment):
+        if self._leaks_answer(comment):
             self._leaks += 1
             self.pay(CRITIC, LEAK, -1.0)
             comment = WITHHELD
@@ -116,13 +116,13 @@ class Critique(Reasoning):
     @property
     def last_answer(self) -> str:
         """The solver's last answer; "" if its last reply had none."""
-        return replies.final_answer(self._acts[-1], self.answer) or "" if self._acts else ""
+        return replies.find_final_answer(self._acts[-1], self.answer) or "" if self._acts else ""
 
-    def _gives_away(self, comment: str) -> bool:
+    def _leaks_answer(self, comment: str) -> bool:
         """Return True if a comment contains the answer, and neither the question nor a reply of the solver does."""
         answer, known = self.task.answer, "\n".join([self.task.question, *self._acts])
         if NUMBER.fullmatch(answer.strip()):
-            return bool(numbers_in(answer) & numbers_in(comment) - numbers_in(known))
+            return bool(find_numbers(answer) & find_numbers(comment) - find_numbers(known))
         words = fold(answer)
         return bool(words) and _contains(fold(comment), words) and not _contains(fold(known), words)
 
@@ -145,7 +145,7 @@ class Critique(Reasoning):
         }
 
 
-def numbers_in(text: str) -> set[float]:
+def find_numbers(text: str) -> set[float]:
     """Return the numbers in a text, with their signs, also those from 0 to 99 in English words."""
     text = SIGN.sub("-", WORDS.sub(lambda word: VALUES[re.sub(r"[\s-]+", " ", word[0].lower())], text))
     return {float(number) for number in NUMBER.findall(text)}
@@ -155,12 +155,12 @@ def _contains(text: str, words: str) -> bool:
     return re.search(rf"\b{re.escape(words)}\b", text) is not None
 
 
-def _unary(game: Critique, seed: int) -> Answer:
+def _make_unary(game: Critique, seed: int) -> Answer:
     """Return a critic that says only that the try is wrong."""
     return lambda seen: "That is not right."
 
 
-def _compass(game: Critique, seed: int) -> Answer:
+def _make_compass(game: Critique, seed: int) -> Answer:
     """Return a critic that says whether a number is too high or too low; of other answers only that they are wrong."""
 
     def act(seen: View) -> str:
@@ -173,7 +173,7 @@ def _compass(game: Critique, seed: int) -> Answer:
     return act
 
 
-def _bisector(game: Critique, seed: int) -> Answer:
+def _make_bisector(game: Critique, seed: int) -> Answer:
     """Return a solver that halves the whole numbers from -12 to 18, or what is left of them, as the critic directs.
 
     Sums of two one-digit numbers, with signs, are among them.
@@ -193,4 +193,4 @@ def _bisector(game: Critique, seed: int) -> Answer:
     return act
 
 
-Critique.players = {**Reasoning.players, "unary": _unary, "compass": _compass, "bisector": _bisector}
+Critique.players = {**Reasoning.players, "unary": _make_unary, "compass": _make_compass, "bisector": _make_bisector}

@@ -16,8 +16,8 @@ from games.slow import slowly
 from simulators.base import Answer
 from simulators.confine.code import find_obstacle, run_python
 from simulators.reasoning import gym, replies
-from simulators.reasoning.asked import PLAYERS, Asked
-from simulators.reasoning.typed import bare
+from simulators.reasoning.task_game import PLAYERS, TaskGame
+from simulators.reasoning.typed import strip_wording
 from simulators.tools import Tool, read_calls, run
 
 Protocol = Literal["single", "retry", "correct", "units", "code"]
@@ -37,7 +37,7 @@ CALLS = ("gcd", "lcm")
 """Families whose task is the argument list of `math`'s function of that name."""
 
 
-class Reasoning(Asked):
+class Reasoning(TaskGame):
     """Game of one seat about a task of reasoning-gym. Acts: an answer, or a reply with code (protocol "code").
 
     A reply with code and an answer counts as whichever comes first. Options besides Simulator's: task, a family of
@@ -74,17 +74,17 @@ class Reasoning(Asked):
         output_bytes: int = 2000,
         **options: Any,
     ) -> None:
-        self.protocol = one_of("protocol", protocol, get_args(Protocol))
+        self.protocol = require_choice("protocol", protocol, get_args(Protocol))
         with_code = self.blocks = protocol == "code"  # which runs elsewhere
         if max_turns is not None and protocol not in ("retry", "units", "code"):
             raise ValueError(f'max_turns goes with protocol "retry", "units" or "code", not with "{protocol}"')
         self.max_turns = whole_number("max_turns", TURNS[protocol] if max_turns is None else max_turns, least=1)
         marked = protocol in ("units", "code")
         forms = [form for form in replies.ANSWERS if not (marked and form == "plain")]
-        self.answer = one_of("answer", answer or ("boxed" if marked else "plain"), forms)
+        self.answer = require_choice("answer", answer or ("boxed" if marked else "plain"), forms)
         if code is not None and not with_code:
             raise ValueError('code goes with protocol "code"')
-        self.code = one_of("code", code or "fence", replies.CODES)
+        self.code = require_choice("code", code or "fence", replies.CODES)
         self.partial = flag("partial", partial)
         if self.partial and protocol == "retry":
             raise ValueError('protocol "retry" tells right from wrong only: leave out partial')
@@ -93,7 +93,7 @@ class Reasoning(Asked):
         self.output_bytes = whole_number("output_bytes", output_bytes, least=1)
         if with_code and (why := find_obstacle()):
             raise ValueError(why)
-        self.tasks = gym.configured(task)
+        self.tasks = gym.read_task_option(task)
         most = len(self.tasks)
         self.stage = most if stage is None else whole_number("stage", stage, least=1, most=most)
         super().__init__(**options)
@@ -103,7 +103,7 @@ class Reasoning(Asked):
 
         def draw() -> gym.Task:
             family = list(self.tasks)[rng.integers(self.stage)]
-            return gym.draw(family, self.tasks[family], rng)
+            return gym.draw_task(family, self.tasks[family], rng)
 
         self.task: gym.Task = self.draw_entity(draw, lambda task: task.question)
         self._scores: list[float] = []
@@ -139,7 +139,7 @@ class Reasoning(Asked):
 
     def public(self) -> dict[str, Any]:
         """Return `question`, `terse` (the task without the words around it, if known), `family`, `turns_left`."""
-        terse = bare(self.task.family, self.task.question)
+        terse = strip_wording(self.task.family, self.task.question)
         return {
             "question": self.task.question, "terse": terse, "family": self.task.family, "turns_left": self.turns_left
         }  # fmt: skip
@@ -156,10 +156,10 @@ class Reasoning(Asked):
 
     def play(self, seat: str, act: str) -> str:
         """Score an answer, or run code and send its output to the seat. Returns "". Raises IllegalAct for neither."""
-        block = replies.first_block(act, self.code) if self.protocol == "code" else None
-        answer = replies.final_answer(act[: block.start] if block else act, self.answer)
+        block = replies.find_first_block(act, self.code) if self.protocol == "code" else None
+        answer = replies.find_final_answer(act[: block.start] if block else act, self.answer)
         if answer is not None:
-            self._answered(seat, answer, wants_more=act.rstrip().endswith(MORE))
+            self._take_answer(seat, answer, wants_more=act.rstrip().endswith(MORE))
         elif block is not None:
             self._run(block.text)
         else:
@@ -167,7 +167,7 @@ class Reasoning(Asked):
             raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}{code}")
         return ""
 
-    def _answered(self, seat: str, answer: str, wants_more: bool) -> None:
+    def _take_answer(self, seat: str, answer: str, wants_more: bool) -> None:
         scored = self.task.score(answer)
         self._unreadable += not scored.readable
         self._said = answer
@@ -186,7 +186,7 @@ class Reasoning(Asked):
 
     def final_answer(self, seat: str) -> str:
         """Return the solver's final answer in canonical form; "" if no answer ended the match."""
-        return replies.canonical(self._said) if seat == SOLVER and self.ended in (RIGHT, WRONG) else ""
+        return replies.normalise(self._said) if seat == SOLVER and self.ended in (RIGHT, WRONG) else ""
 
     def python(self, code: str) -> str:
         """Run Python code and return what it prints.
@@ -236,10 +236,10 @@ class Reasoning(Asked):
     def floor(self) -> float:
         """Success rate of the random player, estimated on 100 sampled tasks per family."""
         stage = dict(list(self.tasks.items())[: self.stage])
-        return gym.chance(stage, self.max_turns if self.protocol == "retry" else 1)
+        return gym.estimate_chance(stage, self.max_turns if self.protocol == "retry" else 1)
 
 
-def _coder(game: Reasoning, seed: int) -> Answer:
+def _make_coder(game: Reasoning, seed: int) -> Answer:
     """Return a player that computes the answer with Python in protocol "code"; in others it knows the answer."""
 
     def act(seen: View) -> str:
@@ -248,33 +248,33 @@ def _coder(game: Reasoning, seed: int) -> Answer:
             return replies.write_answer(game.task.answer, game.answer)
         if shown:
             return replies.write_answer(shown[-1], game.answer)
-        return replies.write_code(_program(game.task), game.code)
+        return replies.write_code(_write_program(game.task), game.code)
 
     return act
 
 
-def _program(task: gym.Task) -> str:
+def _write_program(task: gym.Task) -> str:
     """Return Python code that prints the answer: computed for sums, gcd and lcm, else as a literal."""
-    terse = bare(task.family, task.question)
+    terse = strip_wording(task.family, task.question)
     if task.family in CALLS and terse != task.question:
         return f"import math\nprint(math.{task.family}({terse}))"
     return f"print({terse if SUM.fullmatch(terse) else repr(task.answer)})"
 
 
-def _reckoner(game: Reasoning, seed: int) -> Answer:
+def _make_reckoner(game: Reasoning, seed: int) -> Answer:
     """Return a player that writes out a sum's running totals before the answer, as `coder` computes it in Python.
 
     It knows the answers of other families. If acts are plain answers, it gives only the answer.
     """
 
     def act(seen: View) -> str:
-        totals = _totals(game.task) if game.answer != "plain" else []
+        totals = _list_totals(game.task) if game.answer != "plain" else []
         return "".join([*totals, replies.write_answer(game.task.answer, game.answer)])
 
     return act
 
 
-def _rethinker(game: Reasoning, seed: int) -> Answer:
+def _make_rethinker(game: Reasoning, seed: int) -> Answer:
     """Return a player that adds a sum up two to four times in one reply, with "Wait" between two attempts.
 
     The first attempt is a guess three times in ten; the others are right. It knows the answers of other families.
@@ -282,7 +282,7 @@ def _rethinker(game: Reasoning, seed: int) -> Answer:
     rng = np.random.default_rng([seed, 2])
 
     def act(seen: View) -> str:
-        totals, answer = "".join(_totals(game.task)), game.task.answer
+        totals, answer = "".join(_list_totals(game.task)), game.task.answer
         attempts = [(totals, answer)] * int(rng.integers(2, 5))
         if rng.random() < 0.3:
             attempts[0] = "", game.guess(rng)
@@ -291,9 +291,9 @@ def _rethinker(game: Reasoning, seed: int) -> Answer:
     return act
 
 
-def _totals(task: gym.Task) -> list[str]:
+def _list_totals(task: gym.Task) -> list[str]:
     """Return a chain sum's running totals as text lines such as `8 + 3 = 11`; [] for other tasks."""
-    terse = bare(task.family, task.question).split()
+    terse = strip_wording(task.family, task.question).split()
     numbers, signs = terse[::2], terse[1::2]
     if task.family != "chain_sum" or len(numbers) != len(signs) + 1:
         return []
@@ -305,11 +305,11 @@ def _totals(task: gym.Task) -> list[str]:
     return lines
 
 
-def one_of(name: str, value: object, known: Sequence[str]) -> str:
+def require_choice(name: str, value: object, known: Sequence[str]) -> str:
     """Return the option as text. Raises ValueError, which lists the known values, unless it is one of them."""
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     return str(value)
 
 
-Reasoning.players = {**PLAYERS, "coder": _coder, "reckoner": _reckoner, "rethinker": _rethinker}
+Reasoning.players = {**PLAYERS, "coder": _make_coder, "reckoner": _make_reckoner, "rethinker": _make_rethinker}

@@ -22,7 +22,7 @@ class Asker:
 
     question: Question
     library: Library
-    asked: str = ""
+    first_words: str = ""
     """Its first words, which are the question as the solver knows it."""
     due: bool = True
     turns: int = 0
@@ -38,23 +38,23 @@ class Asker:
         Wrong are names of the library that the question does not contain, and another question in standard words.
         Names and relations of the question are withheld if its first words lack them.
         """
-        said, names = set(self.library.named_in(text)), set(self.library.named_in(self.question.text))
+        said, names = set(self.library.find_titles(text)), set(self.library.find_titles(self.question.text))
         other = read_question(text)
         wrong = sorted(said - names)
         if not wrong and other and self.question.program and other != self.question.program:
             wrong = [text]
         nouns = [noun for noun in NOUNS if noun in self.question.text and noun not in text.lower()]
-        return Faults(wrong, (), [] if self.asked else [*sorted(names - said), *nouns])
+        return Faults(wrong, (), [] if self.first_words else [*sorted(names - said), *nouns])
 
 
 def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Answer]:
     """Return the player with a part for the asker's seat, where it says the script's text."""
 
-    def made(game: Simulator, seed: int) -> Answer:
+    def make_player(game: Simulator, seed: int) -> Answer:
         play = player(game, seed)
         return lambda view: str(view.private["template"]) if view.seat == ASKER else play(view)
 
-    return made
+    return make_player
 
 
 def with_askers(players: Mapping[str, Callable[[Any, int], Answer]]) -> dict[str, Callable[[Any, int], Answer]]:

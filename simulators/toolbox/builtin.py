@@ -30,7 +30,7 @@ def calculator(expression: str) -> str:
     if len(expression) > LONGEST:
         raise ValueError(f"an expression has at most {LONGEST} characters")
     try:
-        return str(_value(ast.parse(expression.strip(), mode="eval").body))
+        return str(_evaluate(ast.parse(expression.strip(), mode="eval").body))
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError("this is not an arithmetic expression") from None
     except ZeroDivisionError:
@@ -39,16 +39,16 @@ def calculator(expression: str) -> str:
         raise ValueError("the result is too large") from None
 
 
-def _value(node: ast.expr) -> float:
+def _evaluate(node: ast.expr) -> float:
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return value
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand)
+            return -_evaluate(operand)
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _value(operand)
+            return _evaluate(operand)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-            return _apply(op, _value(left), _value(right))
+            return _apply(op, _evaluate(left), _evaluate(right))
     raise ValueError("only numbers, + - * / // % ** and parentheses are allowed")
 
 

@@ -54,7 +54,7 @@ class Limits:
 
     def _attempt(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         with self.gate:
-            return in_thread(lambda: _call(tool.function, arguments), self.timeout, f"arena-tool-{tool.name}")
+            return run_in_thread(lambda: _call(tool.function, arguments), self.timeout, f"arena-tool-{tool.name}")
 
 
 def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -62,7 +62,7 @@ def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
-def in_thread(work: Callable[[], Any], seconds: float | None, name: str) -> Any:
+def run_in_thread(work: Callable[[], Any], seconds: float | None, name: str) -> Any:
     """Run `work` in a daemon thread and return its result. Raises TimeoutError after `seconds` (None: no limit).
 
     The abandoned thread goes on; with more than `MOST_HANGING` of them this raises SimulatorFault instead.

@@ -22,7 +22,7 @@ LONGEST_MESSAGE = 48 << 20
 """Maximum size of a server's message in bytes: four pictures of 8 MB in base64, and texts."""
 ERRORS = 2_000
 """Number of bytes that are kept of the standard error."""
-PATIENCE = 2.0
+END_SECONDS = 2.0
 """Seconds for a server to end after the end of its input, and again after SIGTERM."""
 PIECE = 1 << 16
 POLL = 0.01
@@ -57,7 +57,7 @@ async def server_process(command: Sequence[str], errors: bytearray) -> AsyncIter
                 incoming.close()
                 outgoing.close()
                 await _stop(process)
-                with anyio.move_on_after(PATIENCE / 4):  # a process that left the group may hold the pipe
+                with anyio.move_on_after(END_SECONDS / 4):  # a process that left the group may hold the pipe
                     await errors_end.wait()
             tasks.cancel_scope.cancel()
 
@@ -121,7 +121,7 @@ async def _stop(process: Process) -> None:
 
 async def _has_ended(process: Process) -> bool:
     """Wait for the end of a process and return whether it came in time. It may leave its pipes to children."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
+    deadline = asyncio.get_running_loop().time() + END_SECONDS
     while process.returncode is None and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(POLL)
     return process.returncode is not None

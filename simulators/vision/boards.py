@@ -98,7 +98,7 @@ def draw_things(rng: np.random.Generator) -> list[Thing]:
     return [Thing(hue, form) for hue in hues for form in rng.permutation(np.array(FORMS))[:PER_HUE].tolist()]
 
 
-def place(rng: np.random.Generator, things: list[Thing]) -> Scene:
+def place_things(rng: np.random.Generator, things: list[Thing]) -> Scene:
     """Put objects into random cells, and draw the digits of all cells. The target is the first object."""
     cells = rng.permutation(SIDE**2)[: len(things)].tolist()
     held = dict(zip(cells, things, strict=True))
@@ -106,7 +106,7 @@ def place(rng: np.random.Generator, things: list[Thing]) -> Scene:
     return Scene(tuple(held.get(cell) for cell in range(SIDE**2)), tuple(digits), cells[0])
 
 
-def boards(rng: np.random.Generator, split: str) -> Iterator[Board]:
+def draw_boards(rng: np.random.Generator, split: str) -> Iterator[Board]:
     """Yield the boards of a split: two of each firm, which have the same objects and differ in all else."""
     firms: dict[str, None] = {}
     while len(firms) < FIRMS:
@@ -116,4 +116,4 @@ def boards(rng: np.random.Generator, split: str) -> Iterator[Board]:
     for firm in firms:
         things = draw_things(rng)
         for year in rng.permutation(np.array(YEARS))[:2].tolist():
-            yield Board(firm, year, place(rng, things), int(rng.integers(2**31)))
+            yield Board(firm, year, place_things(rng, things), int(rng.integers(2**31)))

@@ -10,7 +10,7 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.drawing import pick
-from simulators.vision.scenes import Scene, cells_of_colour
+from simulators.vision.scenes import Scene, list_cells_of_colour
 
 
 class ShowsScene(Protocol):
@@ -52,4 +52,4 @@ def choose_target(game: ShowsScene, rng: np.random.Generator) -> int:
 
 def choose_by_colour(game: ShowsScene, rng: np.random.Generator) -> int:
     """Return a random cell with the wanted colour."""
-    return pick(rng, cells_of_colour(game.scene))
+    return pick(rng, list_cells_of_colour(game.scene))

@@ -15,7 +15,7 @@ from simulators.vision.drawing import pick
 from simulators.vision.slides import Deck, Question, Slide
 
 
-class Played(Protocol):
+class Match(Protocol):
     """Part of a match of `pages` that its players read."""
 
     deck: Deck
@@ -29,13 +29,13 @@ def guess(values: Sequence[int]) -> str:
     return f"answer {values[len(values) // 2]}"
 
 
-def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[Played, int], Answer]:
+def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[Match, int], Answer]:
     """Return a factory of players that search the slide, look at the asked label's value, and answer it.
 
     Hasty ones leave out the year, and take another object of the asked one's colour for it.
     """
 
-    def make(game: Played, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Answer:
         rng = np.random.default_rng([seed, 2])
         hasty, seen_row = is_hasty(rng), 0
 
@@ -57,12 +57,12 @@ def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[P
     return make
 
 
-def _blind(game: Played, seed: int) -> Answer:
+def _make_blind(game: Match, seed: int) -> Answer:
     """Return a player that reads texts alone: it finds the slide, and guesses."""
     return lambda seen: guess(game.deck.values) if seen.public["found"] else f"search {seen.public['question'][:199]}"
 
 
-def _random(game: Played, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that searches for words of the question and looks anywhere, then says a random number."""
     rng = np.random.default_rng([seed, 1])
 
@@ -78,11 +78,11 @@ def _random(game: Played, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "noop": lambda game, seed: lambda seen: "",
-    "random": _random,
+    "random": _make_random,
     "oracle": _make_reader(lambda rng: False),
-    "blind": _blind,
+    "blind": _make_blind,
     "hasty": _make_reader(lambda rng: True),
     "moody": _make_reader(lambda rng: bool(rng.integers(2))),
 }

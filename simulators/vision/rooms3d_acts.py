@@ -29,6 +29,6 @@ def read_acts(text: str) -> list[Act]:
     return [] if words else found
 
 
-def written(acts: Sequence[Act]) -> str:
+def format_acts(acts: Sequence[Act]) -> str:
     """Return acts as text."""
     return " ".join(map(str, acts))

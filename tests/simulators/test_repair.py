@@ -55,9 +55,9 @@ def test_what_our_expressions_print_is_what_a_cell_prints() -> None:
     game.tests[name] = [(a, b) for a in (0, 3, 9) for b in (0, 3, 9)]
     for body in WORKED:
         game.bodies = {name: body}
-        known = game._test_output()
+        known = game._run_tests()
         game.bodies = {name: f"({body})"}  # not in the bank
-        assert game._test_output() == known
+        assert game._run_tests() == known
 
 
 def test_steps_are_marked_and_are_no_payoff() -> None:

@@ -245,7 +245,7 @@ def test_what_others_print_while_a_thread_scores_is_not_lost(capsys: pytest.Capt
     inside, said = threading.Event(), threading.Event()
 
     def score() -> None:
-        with gym.isolated(0):
+        with gym.isolate_random_state(0):
             print("noise of the scorer")
             inside.set()
             assert said.wait(60)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulators import embedding, nearest
-from simulators.nearest import build
+from simulators.nearest import build_index
 from simulators.recommender import Recommender, index
 from simulators.recommender.catalogue import generate
 from simulators.recommender.index import Key, load_shelf, semantic_ids
@@ -47,7 +47,7 @@ def test_a_big_index_finds_nearly_all_of_it(monkeypatch):
     centres = rng.normal(size=(50, 32))
     vectors = centres[rng.integers(50, size=4000)] + 0.3 * rng.normal(size=(4000, 32))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    made = build(vectors)
+    made = build_index(vectors)
     assert type(made).__name__ == "IndexIVFFlat"
     _, found = made.search(vectors[:100], 10)
     truth = np.argsort(-(vectors[:100] @ vectors.T), axis=1)[:, :10]
@@ -62,7 +62,7 @@ def test_threads_change_no_neighbour_and_no_cluster(monkeypatch):
     try:
         for threads in (1, 2, 4):
             faiss.omp_set_num_threads(threads)
-            made = build(vectors)
+            made = build_index(vectors)
             found.append((made.search(vectors[:300], 10)[1].tolist(), nearest.kmeans(vectors, 16, 0)[0].tolist()))
             assert faiss.omp_get_max_threads() == threads
     finally:
