@@ -37,8 +37,8 @@ CLASSES: Mapping[str, float] = {
 }
 """Frequency classes: obligate 100 %, very frequent 80-99, frequent 30-79, occasional 5-29, very rare 1-4."""
 BACKGROUND = 0.01
-MOST_DISEASES, MOST_SIGNS = 200, 100
-FEWEST = 8
+MAX_DISEASES, MAX_SIGNS = 200, 100
+MIN_SYMPTOMS = 8
 """Minimum number of at least occasional symptoms of a disease."""
 TESTS: Mapping[str, tuple[str, ...]] = {
     "blood": ("HP:0001871", "HP:0010876"),
@@ -54,7 +54,7 @@ SECRET = ("HP:0000708", "HP:0000078")
 PHENOTYPE = "HP:0000118"
 PLAIN = re.compile(r"(?!Abnormal)[A-Za-z0-9][A-Za-z0-9 '/-]*")
 """Pattern of informative names that can be listed between commas and parsed again."""
-LONGEST = 60
+MAX_NAME_LENGTH = 60
 """Maximum number of characters of a disease's name."""
 
 
@@ -157,7 +157,7 @@ class _ChosenTerms:
 
 @functools.cache
 def _list_diseases(symptoms: int) -> tuple[str, ...]:
-    """Return the sorted names of the diseases with at least `FEWEST` occasional or more frequent chosen symptoms.
+    """Return the sorted names of the diseases with at least `MIN_SYMPTOMS` occasional or more frequent chosen symptoms.
 
     No two have equal symptoms, and no name contains a sign.
     """
@@ -169,7 +169,7 @@ def _list_diseases(symptoms: int) -> tuple[str, ...]:
         chances = tuple(row.get(term, BACKGROUND) for term in signs)
         spoken = f" {fold(name)} "
         apart = PLAIN.fullmatch(name) and not any(f" {phrase} " in spoken for phrase in phrases)
-        if apart and len(name) <= LONGEST and sum(chance >= OCCASIONAL for chance in chances) >= FEWEST:
+        if apart and len(name) <= MAX_NAME_LENGTH and sum(chance >= OCCASIONAL for chance in chances) >= MIN_SYMPTOMS:
             by_chances.setdefault(chances, name)
     return tuple(by_chances.values())
 
@@ -199,13 +199,13 @@ def _read_terms() -> dict[str, Term]:
             parents[code[1]] = re.findall("^is_a: ([^ ]+)", stanza, re.MULTILINE)
 
     @functools.cache
-    def implied(code: str) -> frozenset[str]:
-        return frozenset({code}).union(*map(implied, parents[code]))
+    def collect_implied(code: str) -> frozenset[str]:
+        return frozenset({code}).union(*map(collect_implied, parents[code]))
 
     return {
-        code: Term(name, tuple(words[code]), implied(code))
+        code: Term(name, tuple(words[code]), collect_implied(code))
         for code, name in names.items()
-        if PHENOTYPE in implied(code)
+        if PHENOTYPE in collect_implied(code)
     }
 
 

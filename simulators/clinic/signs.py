@@ -89,7 +89,7 @@ LETTERS = string.ascii_letters
 """Terse names of symptoms and of diseases, in order."""
 ONSETS = ("Bra", "Cor", "Dul", "Fen", "Gal", "Hes", "Jor", "Kel", "Lom", "Mav")
 ENDINGS = ("vane", "rith", "mora", "zell", "quin", "tosk", "pell", "ndra", "gax", "luno")
-MOST_DISEASES = len(ONSETS) * len(ENDINGS)
+MAX_DISEASES = len(ONSETS) * len(ENDINGS)
 
 
 def invent_disease_names(count: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from games.base import whole_number
 from simulators.clinic import networks, orphanet
-from simulators.clinic.signs import MOST_DISEASES, SYMPTOMS
+from simulators.clinic.signs import MAX_DISEASES, SYMPTOMS
 from simulators.clinic.synthetic import invent_table
 from simulators.clinic.table import Table
 
@@ -37,7 +37,7 @@ def make_key(source: str, seed: int, diseases: int | None, symptoms: int | None)
         if (diseases, symptoms, seed) != (None, None, 0):
             raise ValueError(f"{source} has its own diseases and symptoms: leave out diseases, symptoms and table")
         return Key(source)
-    most = (MOST_DISEASES, len(SYMPTOMS)) if source == SYNTHETIC else (orphanet.MOST_DISEASES, orphanet.MOST_SIGNS)
+    most = (MAX_DISEASES, len(SYMPTOMS)) if source == SYNTHETIC else (orphanet.MAX_DISEASES, orphanet.MAX_SIGNS)
     return Key(
         source,
         whole_number("table", seed, 0),

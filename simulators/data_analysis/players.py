@@ -65,7 +65,7 @@ def _make_random(game: Match, seed: int) -> Answer:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "answer ?",
+    "noop": lambda game, seed: lambda view: "answer ?",
     "random": _make_random,
     "oracle": lambda game, seed: _make_analyst(game, seed, flawed=False),
     "flawed": lambda game, seed: _make_analyst(game, seed, flawed=True),

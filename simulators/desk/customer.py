@@ -117,18 +117,18 @@ class Customer:
         person, words = self.record.person, dict[str, list[str]]()
         own = (person.name, person.email, person.postcode, person.address)
         for value in (*own, *self.identity.values(), *self.choose_identity().values()):
-            words[value] = [_spaced(value)]
+            words[value] = [_space_out(value)]
         for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True):
             values = [value for write in goal.writes for value in write.arguments.values()]
             texts = (goal.subject, wrong, *goal.mentions, *goal.details, *values)
-            words |= {text: [_spaced(text)] for text in texts if text and text != ACCOUNT}
+            words |= {text: [_space_out(text)] for text in texts if text and text != ACCOUNT}
         words |= {fact.asks: [fact.asks] for fact in self.facts.values()}
         words |= {tool: list(verbs) for tool, verbs in self.verbs.items()}
         return make_vocabulary(words)
 
     def read(self, text: str, proposed: bool) -> Reading:
         """Parse a seat's text into facts and unclear words; yes or no is fact `AGREEMENT` if a write was `proposed`."""
-        text = _spaced(text)
+        text = _space_out(text)
         reading = self.build_vocabulary().understand(text)
         stance = read_agreement(text) if proposed else None
         if stance is None:
@@ -215,7 +215,7 @@ class Customer:
             said.append(self._agree(speech.proposal))
         elif speech.reasons and not outcome.written:
             useful = True
-            said += self._denied(speech)
+            said += self._take_denial(speech)
         outcome.closed |= self._is_fulfilled(outcome)
         if speech.identity:
             useful |= not self.session.verified
@@ -290,7 +290,7 @@ class Customer:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
         return any(write.matches(proposal.write) for write in goal.writes)
 
-    def _denied(self, speech: Speech) -> Sequence[str]:
+    def _take_denial(self, speech: Speech) -> Sequence[str]:
         outcome = self.outcomes[self.goal_index]
         outcome.denied, self.session.consent = speech.reasons, None
         if self.record.insists and not self.has_insisted:
@@ -328,6 +328,6 @@ def _identity_texts(identity: Mapping[str, str]) -> list[str]:
     return [f"My {name} is {value}." for name, value in identity.items()]
 
 
-def _spaced(text: str) -> str:
+def _space_out(text: str) -> str:
     """Replace dots and @ inside words and numbers by blanks, so that an email is parsed as one sentence."""
     return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)

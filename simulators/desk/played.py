@@ -125,7 +125,7 @@ class PlayedSeat(Seat):
         return {**super().facts(), "wish": wish, "wishes": wishes, "about": self.customer.choose_identity()}
 
     def request(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
-        """Request a statement as `Seat.asked` does. Only the seat's own words reveal its identity, or end the talk."""
+        """Request a statement as Seat does. Only the seat's own words reveal its identity, or end the talk."""
         super().request(template, proposal, identity)
         self.customer.identity = identity
         self.leaving, self.customer.gone = self.customer.gone, ""

@@ -169,12 +169,12 @@ def _measure_floor(split: Any, kind: Any, depth: tuple[int, int], operators: tup
 def _make_random(game: Prover, seed: int) -> Answer:
     """Return a player of random tactics, regardless of the goal."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
-    return lambda seen: game.proof.draw_act(rng)
+    return lambda view: game.proof.draw_act(rng)
 
 
 def _make_oracle(game: Prover, seed: int) -> Answer:
     """Return a player that writes the hidden proof, tactic by tactic."""
-    return lambda seen: game.proof.hint()
+    return lambda view: game.proof.hint()
 
 
 def _make_flawed(game: Prover, seed: int) -> Answer:
@@ -184,7 +184,7 @@ def _make_flawed(game: Prover, seed: int) -> Answer:
     """
     rng = np.random.default_rng([seed, 3])
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         right = "" if rng.random() < 0.5 else game.proof.hint()
         return right or game.proof.draw_likely_act(rng)
 
@@ -198,7 +198,7 @@ def _make_planner(game: Prover, seed: int) -> Answer:
     """
     acts = list[str]()
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         if isinstance(game.proof, RewriteProof) and game.turns == 0:
             acts.extend(Planner(np.random.default_rng([seed, 4])).prove(game.proof))
         return acts.pop(0) if acts else game.proof.draw_act(np.random.default_rng([seed, 5, game.turns]))
@@ -207,7 +207,7 @@ def _make_planner(game: Prover, seed: int) -> Answer:
 
 
 Prover.players = {
-    "noop": lambda game, seed: lambda seen: "drop",
+    "noop": lambda game, seed: lambda view: "drop",
     "random": _make_random,
     "oracle": _make_oracle,
     "flawed": _make_flawed,

@@ -1,4 +1,4 @@
-"""A critic at the table: between a solver's tries a second seat writes feedback, which must not tell the answer."""
+"""Game with a critic: between a solver's tries a second seat writes feedback, which must not reveal the answer."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?", re.ASCII)
 class Critique(Reasoning):
     """Game of a solver and a critic about a task of reasoning-gym (MINT, Wang et al. 2023, "lazy user" feedback).
 
-    The solver plays `reasoning` with protocol "retry" or "code"; after each of its replies that does not end the match
-    the critic reads it and writes feedback. Options besides those of `reasoning`: reference, whether the critic sees
-    the right answer; feedback, the maximum characters of one. Feedback that contains the answer, as digits or in words,
-    is withheld, unless the question or an answer of the solver contains it.
+    The solver plays `reasoning` with protocol "retry" or "code". The critic reads each of its replies that does not end
+    the match and writes feedback. Options besides those of `reasoning`: reference, whether the critic sees the right
+    answer; feedback, the maximum number of characters of one feedback. Feedback that contains the answer, as digits or
+    in words, is withheld, unless the question or an answer of the solver contains it.
 
-    Reward parts besides `right`: `helped`, 1 to the critic if the solver is right after a try that was not; `leak`, -1
-    to the critic for withheld feedback.
+    Reward parts besides `right`: `helped`, 1 to the critic if the solver is right after a wrong try; `leak`, -1 to the
+    critic for withheld feedback.
     """
 
     name = "critique"
@@ -157,13 +157,13 @@ def _contains(text: str, words: str) -> bool:
 
 def _make_unary(game: Critique, seed: int) -> Answer:
     """Return a critic that says only that the try is wrong."""
-    return lambda seen: "That is not right."
+    return lambda view: "That is not right."
 
 
 def _make_compass(game: Critique, seed: int) -> Answer:
     """Return a critic that says whether a number is too high or too low; of other answers only that they are wrong."""
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         try:
             given, right = float(game.last_answer), float(game.task.answer)
         except ValueError:
@@ -180,9 +180,9 @@ def _make_bisector(game: Critique, seed: int) -> Answer:
     """
     low, high = -12, 18
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         nonlocal low, high
-        said = " ".join(message.text for message in seen.messages if message.sender == CRITIC)
+        said = " ".join(message.text for message in view.messages if message.sender == CRITIC)
         middle = (low + high) // 2
         if "high" in said:
             high = middle - 1

@@ -25,14 +25,13 @@ SHOWN = 80
 class Debate(TaskGame):
     """Game in which several debaters answer one question over several rounds, and the majority decides.
 
-    Acts: an answer in every round; others' answers of a round are shown only after all have answered. Options besides
-    Simulator's: task, as `reasoning` has it; debaters, their number; rounds, answers of each; answer "plain", "boxed"
-    or "tag", the format of the answer in an act: with the latter two, the others read the whole act.
+    Acts: an answer in every round; others see a round's answers only after all have answered. Options besides
+    Simulator's: task: as in `reasoning`. debaters: their number. rounds: number of answers of each. answer: format of
+    the answer in an act: "plain", "boxed" or "tag". With the latter two, others read the whole act.
 
-    The debate decides for the most frequent answer of the last round, or for none at a tie. Reward parts: `right`, 1 or
-    0, of every answer; `verdict`, 1 to all debaters if the debate decides for the right one. Nobody learns the right
-    answer. Source of the protocol: Du et al. 2023, "Improving Factuality and Reasoning in Language Models through
-    Multiagent Debate".
+    The decision is the most frequent answer of the last round; there is none at a tie. Reward parts: `right`, 1 or 0,
+    of every answer; `verdict`, 1 to all debaters if the decision is right. Nobody learns the right answer. Protocol: Du
+    et al. 2023, "Improving Factuality and Reasoning in Language Models through Multiagent Debate".
     """
 
     name = "debate"
@@ -190,9 +189,9 @@ def _make_follower(game: Debate, seed: int) -> Answer:
 
     said = ""
 
-    def answer(seen: View) -> str:
+    def answer(view: View) -> str:
         nonlocal said
-        if seen.public["answers"]:
+        if view.public["answers"]:
             said = game.find_decision() or said
         else:
             said = game.task.answer if rng.random() < 0.5 else game.guess(rng)

@@ -26,15 +26,18 @@ TRIES = 1000
 class ProposerSolver(Simulator):
     """Self-play game: a proposer writes a task of the given family, and each solver answers it.
 
-    Options besides Simulator's: families, a family of typed tasks, a list of them, or families with limits; solvers,
-    how many try each task; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier" (4 s (1 - s)); opening,
-    how many numbers of a drawn task (0 to 2) a proposal must begin with, so that a proposer cannot settle on a few
-    tasks that pay; rounds, tasks per match; answer "plain", "boxed" or "tag", its format in a solver's act.
+    Options besides Simulator's:
+    families: a family of typed tasks, a list of them, or families with limits.
+    solvers: number of solvers of each task.
+    pay: "hard" (1 - s, where s is the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)).
+    opening: number of a drawn task's first numbers, 0 to 2, with which a proposal must begin, so that a proposer cannot
+    settle on a few tasks that pay.
+    rounds: tasks per match. answer: format of a solver's answer: "plain", "boxed" or "tag".
 
-    A proposal is valid if the checker can compute its answer, within the family's limits, and if it does not contain
-    the answer, is new in this match, and belongs to the split: with "train" no question of reasoning-gym's test split
-    is ever practised. An invalid one ends the match (illegal: retry, it may be mended once) and pays 0; penalty is 0
-    unless given. Reward parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
+    A proposal is valid if the checker can compute its answer within the family's limits, and if it does not contain the
+    answer, is new in this match, and belongs to the split: with "train" no question of reasoning-gym's test split is
+    ever practised. An invalid one ends the match (with `illegal: retry` it may be repaired once) and pays 0; the
+    default penalty is 0. Reward parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
     """
 
     name = "proposer_solver"
@@ -259,8 +262,8 @@ def _make_random(game: ProposerSolver, seed: int) -> Answer:
     """Return a player that proposes a random valid task, and as a solver gives another task's answer."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
-    def answer(seen: View) -> str:
-        if seen.seat == PROPOSER:
+    def answer(view: View) -> str:
+        if view.seat == PROPOSER:
             return game.draw_new_task(rng).text
         return replies.write_answer(str(game.draw_task(rng).answer), game.answer)
 
@@ -271,12 +274,12 @@ def _make_oracle(game: ProposerSolver, seed: int) -> Answer:
     """Return a player that proposes a random valid task, and as a solver knows the answer."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
-    def answer(seen: View) -> str:
-        if seen.seat == PROPOSER:
+    def answer(view: View) -> str:
+        if view.seat == PROPOSER:
             return game.draw_new_task(rng).text
         return replies.write_answer(str(game.proposed.answer) if game.proposed else "", game.answer)
 
     return answer
 
 
-ProposerSolver.players = {"noop": lambda game, seed: lambda seen: "", "random": _make_random, "oracle": _make_oracle}
+ProposerSolver.players = {"noop": lambda game, seed: lambda view: "", "random": _make_random, "oracle": _make_oracle}

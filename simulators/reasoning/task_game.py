@@ -28,18 +28,18 @@ class TaskGame(Simulator):
 
 def noop(game: TaskGame, seed: int) -> Answer:
     """Return a player that writes nothing."""
-    return lambda seen: ""
+    return lambda view: ""
 
 
 def random(game: TaskGame, seed: int) -> Answer:
     """Return a player that gives the answer of another random task of the family."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
-    return lambda seen: replies.write_answer(game.guess(rng), game.answer)
+    return lambda view: replies.write_answer(game.guess(rng), game.answer)
 
 
 def oracle(game: TaskGame, seed: int) -> Answer:
     """Return a player that knows the right answer and gives it in the game's answer format."""
-    return lambda seen: replies.write_answer(game.task.answer, game.answer)
+    return lambda view: replies.write_answer(game.task.answer, game.answer)
 
 
 def swapper(game: TaskGame, seed: int) -> Answer:
@@ -49,7 +49,7 @@ def swapper(game: TaskGame, seed: int) -> Answer:
     """
     rng = np.random.default_rng([seed, 3])
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         right = game.task.answer
         given = right[:-2] + right[:-3:-1] if rng.random() < 0.5 else right
         return replies.write_answer(given, game.answer)

@@ -40,15 +40,16 @@ CALLS = ("gcd", "lcm")
 class Reasoning(TaskGame):
     """Game of one seat about a task of reasoning-gym. Acts: an answer, or a reply with code (protocol "code").
 
-    A reply with code and an answer counts as whichever comes first. Options besides Simulator's: task, a family of
-    reasoning-gym, a list of them, or families with settings (`level` is a step of the curriculum); stage, from how many
-    of them, in their order, tasks are drawn, None for all; protocol "single" (one answer), "retry" (told that it is
-    wrong, until it is right or after max_turns; UFO), "correct" (two answers, before the second a hint that there might
-    be an error; SCoRe), "units" (after a reply that ends with "Wait" another follows, at most max_turns in all, and the
-    last answer counts; MinD) or "code" (Python is run and its output shown, max_turns replies; SimpleTIR, ReTool,
-    ARTIST, R1-Code-Interpreter); max_turns; answer "plain", "boxed" or "tag", the format of the answer in an act; code
-    "fence", "code" or "tool_call", the format of code; partial, whether nearly right answers score what the family's
-    scorer gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
+    In a reply with code and an answer, the first of them counts. Options besides Simulator's:
+    task: a family of reasoning-gym, a list of them, or families with settings (`level` is a step of the curriculum).
+    stage: number of families, in their order, from which tasks are drawn; None for all.
+    protocol: "single" (one answer), "retry" (told that it is wrong, until it is right or after max_turns; UFO),
+    "correct" (two answers, before the second a hint that there might be an error; SCoRe), "units" (after a reply that
+    ends with "Wait" another follows, at most max_turns in all, and the last answer counts; MinD) or "code" (Python is
+    run and its output shown, max_turns replies; SimpleTIR, ReTool, ARTIST, R1-Code-Interpreter). max_turns: maximum
+    number of replies. answer: format of the answer in an act: "plain", "boxed" or "tag". code: format of code: "fence",
+    "code" or "tool_call". partial: whether nearly right answers score as the family's scorer says, else 0. seconds,
+    memory_mb, output_bytes: limits of code.
 
     Reward part `right`: the score of an answer, on the turn that gave it. Nobody is ever told the right answer.
     """
@@ -242,8 +243,8 @@ class Reasoning(TaskGame):
 def _make_coder(game: Reasoning, seed: int) -> Answer:
     """Return a player that computes the answer with Python in protocol "code"; in others it knows the answer."""
 
-    def act(seen: View) -> str:
-        shown = [message.text for message in seen.messages if message.sender == TOOL]
+    def act(view: View) -> str:
+        shown = [message.text for message in view.messages if message.sender == TOOL]
         if game.protocol != "code":
             return replies.write_answer(game.task.answer, game.answer)
         if shown:
@@ -267,7 +268,7 @@ def _make_reckoner(game: Reasoning, seed: int) -> Answer:
     It knows the answers of other families. If acts are plain answers, it gives only the answer.
     """
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         totals = _list_totals(game.task) if game.answer != "plain" else []
         return "".join([*totals, replies.write_answer(game.task.answer, game.answer)])
 
@@ -281,7 +282,7 @@ def _make_rethinker(game: Reasoning, seed: int) -> Answer:
     """
     rng = np.random.default_rng([seed, 2])
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         totals, answer = "".join(_list_totals(game.task)), game.task.answer
         attempts = [(totals, answer)] * int(rng.integers(2, 5))
         if rng.random() < 0.3:

@@ -1,4 +1,4 @@
-"""A game of repairing failing functions: edit, run the visible tests, submit; hidden tests decide."""
+"""Game of repairing failing functions: edit, run the visible tests, submit; hidden tests decide."""
 
 from __future__ import annotations
 
@@ -54,14 +54,13 @@ Case = tuple[int, int]
 class Repair(Simulator):
     """Game of one engineer, who edits a small repository of failing functions, runs tests and submits.
 
-    Acts: EDIT name: expression (what the function returns), RUN (the visible tests), SUBMIT. Options besides
-    Simulator's: functions 1 to 4, how many there are, all failing; max_turns, at least one more than those, so that all
-    can be edited and submitted. Nobody can talk: a "|" belongs to an expression.
+    Acts: EDIT name: expression (the function's return value), RUN (the visible tests), SUBMIT. Options besides
+    Simulator's: functions: number of functions, 1 to 4, all failing. max_turns: maximum number of acts, at least one
+    more than functions. There is no talk: a "|" belongs to an expression.
 
     Reward part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every
-    edit that changes something and every run, and "submitted", 1 for submitting what was edited, serve credit
-    assignment only (gated reward accumulation) and are no part of the payoff. An edit that is no expression of a or b
-    earns neither.
+    effective edit and every run, and "submitted", 1 for submitting edited functions, serve credit assignment only
+    (gated reward accumulation) and do not belong to the payoff. An edit that is no expression of a or b earns neither.
     """
 
     name = "repair"
@@ -286,9 +285,9 @@ def _make_random(game: Repair, seed: int) -> Answer:
         runs = rng.integers(2) == 0 and game.max_turns > game.count + 1 + todo.count("RUN")
         todo += ["RUN", n] if runs else [n]
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         one = todo.pop(0) if todo else "SUBMIT"
-        return one if isinstance(one, str) else f"EDIT {seen.public['names'][one]}: {rng.choice(CANDIDATES)}"
+        return one if isinstance(one, str) else f"EDIT {view.public['names'][one]}: {rng.choice(CANDIDATES)}"
 
     return act
 
@@ -297,11 +296,11 @@ def _make_oracle(game: Repair, seed: int) -> Answer:
     """Return a player that gives every function its correct expression and submits."""
     todo = list(range(game.count))
 
-    def act(seen: View) -> str:
-        name = seen.public["names"][todo.pop(0)] if todo else ""
+    def act(view: View) -> str:
+        name = view.public["names"][todo.pop(0)] if todo else ""
         return f"EDIT {name}: {BANK[name].right}" if name else "SUBMIT"
 
     return act
 
 
-Repair.players = {"noop": lambda game, seed: lambda seen: "SUBMIT", "random": _make_random, "oracle": _make_oracle}
+Repair.players = {"noop": lambda game, seed: lambda view: "SUBMIT", "random": _make_random, "oracle": _make_oracle}

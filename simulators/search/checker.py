@@ -34,7 +34,7 @@ MAX_CHAINS = 30
 
 
 class CheckError(Exception):
-    """Raised for a written question that fails a check; the message says why."""
+    """Raised for a written question that fails a check; the message is the reason."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from games.base import one_line
 from games.plain_files import read_plain
 
-LARGEST, LONGEST_FACT = 10**6, 300
+MAX_BYTES, MAX_FACT_LENGTH = 10**6, 300
 """Maximum bytes of a profile, and maximum characters of a fact."""
 SAID: Mapping[str, tuple[str, ...]] = {
     "location": ("Geography", "Location"),
@@ -85,7 +85,7 @@ def read_countries(folder: Path) -> dict[str, Country]:
 
 def _read_country(file: Path) -> Country:
     try:
-        profile = json.loads(read_plain(file, LARGEST).decode("utf-8"))
+        profile = json.loads(read_plain(file, MAX_BYTES).decode("utf-8"))
     except OSError as error:
         raise ValueError(f"{file}: the profile cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError):
@@ -103,7 +103,7 @@ def _find_text(profile: Any, path: tuple[str, ...]) -> str:
     for part in (*path, "text"):
         profile = profile.get(part) if isinstance(profile, dict) else None
     text = profile if isinstance(profile, str) else ""
-    return one_line(re.split(r"\s*(?:\+\+|note:)", text)[0], LONGEST_FACT)
+    return one_line(re.split(r"\s*(?:\+\+|note:)", text)[0], MAX_FACT_LENGTH)
 
 
 def make_rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:

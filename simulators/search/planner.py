@@ -1,4 +1,4 @@
-"""Search planner game: choose the searches for a reader who cannot search (AI-SearchPlanner)."""
+"""Search planner game: choose searches for a reader that cannot search (AI-SearchPlanner)."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ PLANNER, READER = "planner", "reader"
 class SearchPlanner(Search):
     """Game of a planner, which searches and reads pages, and a reader, which answers from these pages alone.
 
-    Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's: reader "script" (answers
-    what the pages say) or "seat" (a policy at a seat of its own, frozen, say); process: reward for all evidence pages,
-    paid by share to the calls that show them; baseline: whether a right answer pays nothing where the scripted reader
-    is right without any page; team: whether the reader's seat is paid for a right answer, too.
+    Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's:
+    reader: "script" (answers from the facts on the pages) or "seat" (a policy, such as a frozen one, at its own seat).
+    process: reward for all evidence pages, paid by share to the calls that show them.
+    baseline: whether a right answer pays nothing if the scripted reader is right without any page.
+    team: whether the reader's seat is also paid for a right answer.
 
-    Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost`, of each call. After AI-SearchPlanner's
-    outcome + lambda process - alpha cost (constants there are not published). `best`, in the report, is what
-    the player `best` earns: it searches, step by step, where what that takes costs less than a right answer
-    pays.
+    Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost`, of each call. They follow
+    AI-SearchPlanner's outcome + lambda process - alpha cost, whose constants are not published. The report's `best` is
+    what the player `best` earns, which searches step by step if that costs less than a right answer pays.
     """
 
     name = "search_planner"
@@ -168,5 +168,5 @@ class SearchPlanner(Search):
         """Success rate of the player `random`, measured on 400 matches: it searches random names and stops."""
         game, right = self.clone(), 0.0
         for seed in range(FLOOR_DEALS):
-            right += planner_players.random_plan_succeeds(game, seed)
+            right += planner_players.succeeds_at_random(game, seed)
         return right / FLOOR_DEALS

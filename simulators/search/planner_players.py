@@ -31,7 +31,7 @@ def measure_effort(game: LibraryGame) -> tuple[int, bool]:
     return work.calls, is_exact(find_answer(game.question.text, work.texts, game.terse), game.question.answers)
 
 
-def random_plan_succeeds(game: LibraryGame, seed: int) -> bool:
+def succeeds_at_random(game: LibraryGame, seed: int) -> bool:
     """Reset the game to this seed, let the random planner search, and return True if the reader is then right."""
     game.reset(seed=seed)
     plan = _make_random_plan(game, seed)
@@ -105,9 +105,9 @@ def _make_player(plan: Plan) -> Callable[[Any, int], Answer]:
     def make(game: LibraryGame, seed: int) -> Answer:
         plans = plan(game, seed)
 
-        def act(seen: View) -> str:
-            if seen.seat == READER:
-                return write_answer(find_answer(game.question.text, seen.private["pages"], game.terse), game.terse)
+        def act(view: View) -> str:
+            if view.seat == READER:
+                return write_answer(find_answer(game.question.text, view.private["pages"], game.terse), game.terse)
             return plans()
 
         return act

@@ -94,7 +94,7 @@ def _make_random(game: LibraryGame, seed: int) -> Answer:
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     calls = int(rng.integers(3))
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         names = game.list_names_read(game.work, game.question.text)
         if game.turns < calls and names and game.work.left["searches"] > 0:
             return write_call("search", names[int(rng.integers(len(names)))], game.terse)
@@ -108,7 +108,7 @@ def _make_closed_book(game: LibraryGame, seed: int) -> Answer:
     """Return a player that never searches: it guesses an answer of the kind that the question asks for."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         candidates = _list_plausible_answers(parse_question(game.question.text, game.terse), game)
         return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
 
@@ -137,8 +137,8 @@ def _make_reader(game: LibraryGame, seed: int) -> Answer:
     If an asker words the question, the player reads those words, and answers "none" if it cannot parse them.
     """
 
-    def act(seen: View) -> str:
-        asked = str(seen.public.get("question") or game.question.text)
+    def act(view: View) -> str:
+        asked = str(view.public.get("question") or game.question.text)
         as_dealt = asked == game.question.text
         program = parse_question(asked, game.terse) if as_dealt else find_question(asked)
         call = choose_next_call(program, game.work, game.terse) if program else None
@@ -150,9 +150,9 @@ def _make_reader(game: LibraryGame, seed: int) -> Answer:
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
+    "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
-    "oracle": lambda game, seed: lambda seen: write_answer(game.question.answer, game.terse),
+    "oracle": lambda game, seed: lambda view: write_answer(game.question.answer, game.terse),
     "reader": _make_reader,
     "closed_book": _make_closed_book,
 }

@@ -28,10 +28,10 @@ FLOOR_DEALS = 400
 class Search(PersonGame, LibraryGame):
     """Search game of one seat, which looks up the answer to a question in a library of invented pages.
 
-    Acts: search(query), open(title), ANSWER text; `ANSWER none` where no page has the answer. With person "played" a
-    second seat, the asker, words the question first, and answers ASK text (`simulators.search.asker`). Options besides
-    LibraryGame's (`simulators.search.base`) and PersonGame's: pay "exact" (1 for an exact match) or "f1" (of words),
-    both as in SQuAD's script. Reward parts: `answer`; `cost`, of each call.
+    Acts: search(query), open(title), ANSWER text; `ANSWER none` if no page has the answer. With person "played" a
+    second seat, the asker, first words the question and then replies to ASK text (`simulators.search.asker`). Options
+    besides LibraryGame's (`simulators.search.base`) and PersonGame's: pay, "exact" (1 for an exact match) or "f1" (of
+    words), both as in SQuAD's script. Reward parts: `answer`; `cost`, of each call.
     """
 
     name = "search"

@@ -38,13 +38,14 @@ class SearchSelfplay(LibraryGame):
     """Search self-play (SSP): a proposer writes a question with a given answer, and solvers search for that answer.
 
     Acts: the proposer's search, open, QUESTION text PROGRAM program; the solvers' search, open, ANSWER text. Options
-    besides LibraryGame's (`simulators.search.base`; `hops` is the minimum for a question): solvers: how many try each
-    question; pay "hard" (1 - s, s the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)); rejected:
-    price of a rejected question. checks: those to apply, by default all (`simulators.search.checker`); reader of the
-    gate: "script" or "seat" (a seat `reader` that reads the pages and answers); noise: random pages mixed in. rounds:
-    questions per match; reuse: whether a question of an earlier round replaces a rejected one.
+    besides LibraryGame's (`simulators.search.base`; `hops` is the minimum for a question):
+    solvers: number of solvers of each question.
+    pay: "hard" (1 - s, where s is the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)).
+    rejected: price of a rejected question. checks: checks of a question, by default all (`simulators.search.checker`).
+    reader: reader of the check `gate`: "script" or "seat" (a seat `reader`). noise: random pages mixed in for it.
+    rounds: questions per match. reuse: whether a question of an earlier round replaces a rejected one.
 
-    A proposer whose question is rejected may mend it once (illegal: retry). Reward parts: `right` of a solver,
+    A proposer whose question is rejected may repair it once with `illegal: retry`. Reward parts: `right` of a solver,
     `challenge` and `rejected` of the proposer, `cost` of a call.
     """
 

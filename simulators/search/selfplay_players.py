@@ -26,7 +26,7 @@ def _make_random(game: LibraryGame, seed: int) -> Answer:
     """Return a proposer that writes a random question about the world without reading any page."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         assert game.library.world is not None, "a proposer needs a world of its own"
         program = draw_question(game.library.world, rng, ["chain"], game.hops).program
         return write_question(program, game.terse) if program else ""
@@ -37,7 +37,7 @@ def _make_random(game: LibraryGame, seed: int) -> Answer:
 def _make_oracle(game: LibraryGame, seed: int) -> Answer:
     """Return a proposer that knows the match's example question, reads its evidence pages and asks it."""
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         work, example = game.work, game.example
         for page in sorted(example.evidence - set(work.read)):
             return write_call("open" if page in work.found else "search", page, game.terse)
@@ -52,7 +52,7 @@ def _make_reader(game: LibraryGame, seed: int) -> Answer:
     It prefers a chain without backward steps. If its calls run out, it asks any valid chain found, or writes nothing.
     """
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         work = game.work
         programs = list_possible_programs(work, game.wish)
         if programs and "^" not in str(programs[0]):
@@ -86,11 +86,11 @@ def _make_player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answe
     def make(game: LibraryGame, seed: int) -> Answer:
         proposes, solves = propose(game, seed), solve(game, seed)
 
-        def act(seen: View) -> str:
-            if seen.seat == READER:
-                pages = seen.private["pages"]
-                return write_answer(find_answer(seen.private["question"], pages, game.terse), game.terse)
-            return proposes(seen) if seen.seat == PROPOSER else solves(seen)
+        def act(view: View) -> str:
+            if view.seat == READER:
+                pages = view.private["pages"]
+                return write_answer(find_answer(view.private["question"], pages, game.terse), game.terse)
+            return proposes(view) if view.seat == PROPOSER else solves(view)
 
         return act
 
@@ -98,7 +98,7 @@ def _make_player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answe
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
+    "noop": lambda game, seed: lambda view: "",
     "random": _make_player(_make_random, SOLVERS["random"]),
     "oracle": _make_player(_make_oracle, SOLVERS["oracle"]),
     "reader": _make_player(_make_reader, SOLVERS["reader"]),

@@ -36,18 +36,18 @@ class Match(Protocol):
 
 def _make_noop(game: Match, seed: int) -> Answer:
     """Return a player that writes nothing."""
-    return lambda seen: ""
+    return lambda view: ""
 
 
 def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that answers a random other question of the level and database, and judges by a coin flip."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         other = draw_question(game.world, game.question.level, rng)
-        if _is_grounder(seen):
+        if _is_grounder(view):
             return write_names(other.names, game.terse)
-        return _write_verdict(rng.random() < 0.5) if seen.seat == "judge" else write_sql(other.sql, game.terse, True)
+        return _write_verdict(rng.random() < 0.5) if view.seat == "judge" else write_sql(other.sql, game.terse, True)
 
     return act
 
@@ -58,10 +58,10 @@ def _make_oracle(game: Match, seed: int) -> Answer:
     If the grounder has omitted a name of the true query, the writer writes a wrong query.
     """
 
-    def act(seen: View) -> str:
-        if _is_grounder(seen):
+    def act(view: View) -> str:
+        if _is_grounder(view):
             return write_names(game.question.names, game.terse)
-        if seen.seat == "judge":
+        if view.seat == "judge":
             return _write_verdict(game.is_right)
         return write_sql(_choose_query(game), game.terse, True)
 
@@ -71,11 +71,11 @@ def _make_oracle(game: Match, seed: int) -> Answer:
 def _make_lister(game: Match, seed: int) -> Answer:
     """Return a grounder that names the whole schema; at the other seats it plays like the oracle."""
     oracle = _make_oracle(game, seed)
-    return lambda seen: write_names(game.world.schema.names(), game.terse) if _is_grounder(seen) else oracle(seen)
+    return lambda view: write_names(game.world.schema.names(), game.terse) if _is_grounder(view) else oracle(view)
 
 
-def _is_grounder(seen: View) -> bool:
-    return seen.seat == "grounder"
+def _is_grounder(view: View) -> bool:
+    return view.seat == "grounder"
 
 
 def _make_flawed(game: Match, seed: int) -> Answer:
@@ -88,11 +88,11 @@ def _make_flawed(game: Match, seed: int) -> Answer:
     start = ("solve", "check", "fail")[int(rng.integers(3))]
     is_wrong = bool(rng.random() < SLIPS)
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         nonlocal start
-        if _is_grounder(seen):
+        if _is_grounder(view):
             return write_names(_draw_flawed_names(game, rng), game.terse)
-        if seen.seat == "judge":
+        if view.seat == "judge":
             return _write_verdict(game.is_right != (rng.random() < MISJUDGES))
         question = game.question
         sql = question.wrong[seed % len(question.wrong)] if is_wrong else _choose_query(game)

@@ -44,14 +44,14 @@ class Sql(Simulator):
     Then the judge reads the question, the writer's reasoning, solution and result, and says whether it is right.
 
     Options besides Simulator's: seats, "writer" (alone, with the whole schema) or "all"; schemas, the number of
-    databases (a database is the entity of the split); levels of the questions, a number from 1 to 4 or a list; turns 1
-    to 5 (1: only the solution); team, whether all seats are paid `right` and nothing else; terse, databases of three
-    tables and acts of few tokens, for tiny models.
+    databases (a database is the entity of the split); levels of the questions, a number from 1 to 4 or a list; turns, 1
+    to 5 (1: only the solution); team, whether all seats are paid `right` and nothing else; terse, for tiny models:
+    databases of three tables and acts of few tokens.
 
     Reward parts: `right`, 1 to the writer for the right result; `linked`, the grounder's F1 of tables and columns
-    against the true query's; `judged`, 1 to the judge for a right verdict. `right` and `judged` are paid at the end;
-    until then no seat learns what is right. Results are compared as sets of rows: the order of columns counts, but not
-    their names, nor the order and duplicates of rows.
+    against the true query's; `judged`, 1 to the judge for a right verdict. `right` and `judged` are paid at the end, so
+    that no seat learns earlier what is right. Results are compared as sets of rows: the order of columns counts, but
+    not their names, nor the order and duplicates of rows.
     """
 
     name = "sql"

@@ -34,8 +34,8 @@ START_SECONDS = 60.0
 """Seconds for a server to start and to list its tools."""
 STOP_SECONDS = 10.0
 """Seconds for a server to stop at the end of the process. It is killed after 4."""
-MOST_PICTURES = 4
-LARGEST_PICTURE = 8 << 20
+MAX_PICTURES = 4
+MAX_PICTURE_BYTES = 8 << 20
 """Maximum size of a picture in a result, in bytes."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 THREAD = "arena-mcp"
@@ -230,9 +230,9 @@ def _read_content(result: mcp_types.CallToolResult) -> Content:
     for part in result.content:
         if part.type == "text":
             texts.append(part.text)
-        elif part.type == "image" and len(pictures) < MOST_PICTURES:
-            if len(part.data) > LARGEST_PICTURE * 4 // 3:
-                raise ValueError(f"the picture has more than {LARGEST_PICTURE:,} bytes")
+        elif part.type == "image" and len(pictures) < MAX_PICTURES:
+            if len(part.data) > MAX_PICTURE_BYTES * 4 // 3:
+                raise ValueError(f"the picture has more than {MAX_PICTURE_BYTES:,} bytes")
             try:
                 pictures.append(base64.b64decode(part.data, validate=True))
             except (binascii.Error, ValueError):

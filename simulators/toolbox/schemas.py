@@ -16,7 +16,7 @@ from simulators.tools import Shape
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 DESCRIPTION = 300
 """Maximum number of characters of a tool's description."""
-LARGEST = 8_000
+MAX_CHARACTERS = 8_000
 """Maximum number of characters of a schema, because schemas become part of prompts."""
 TYPES: Mapping[str, tuple[type, str]] = {
     "string": (str, "str"), "integer": (int, "int"), "number": (float, "float"), "boolean": (bool, "bool"),
@@ -38,8 +38,8 @@ def build_shape(name: str, description: str, schema: Any) -> Shape:
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, Mapping) or not isinstance(required, list):
         raise ValueError(f"the schema of tool {name} has no valid properties")
-    if is_too_deep(dict(schema)) or len(json.dumps(schema)) > LARGEST:
-        raise ValueError(f"the schema of tool {name} is too large: at most {LARGEST:,} characters, 16 levels")
+    if is_too_deep(dict(schema)) or len(json.dumps(schema)) > MAX_CHARACTERS:
+        raise ValueError(f"the schema of tool {name} is too large: at most {MAX_CHARACTERS:,} characters, 16 levels")
     parameters = {"type": "object", "properties": dict(properties), "required": list(required)}
     signature = (_write_signature(key, part, key in required) for key, part in properties.items())
     return Shape(

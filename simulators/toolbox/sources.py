@@ -29,7 +29,7 @@ from simulators.toolbox.mcp_server import REFUSED, McpServer
 from simulators.toolbox.schemas import build_shape
 from simulators.tools import Content, Shape, Tool, type_hints
 
-MOST_TOOLS = 64
+MAX_TOOLS = 64
 """Maximum number of tools of one source."""
 Address = Annotated[str, Field(max_length=2_000)]
 
@@ -217,8 +217,8 @@ def _make_server_factory(source: ToolSource, limits: Limits) -> ToolsetFactory:
     finally:
         if not source.shared:
             server.close()
-    if len(listed) > MOST_TOOLS:
-        raise ValueError(f"mcp: {address} has {len(listed)} tools: at most {MOST_TOOLS}")
+    if len(listed) > MAX_TOOLS:
+        raise ValueError(f"mcp: {address} has {len(listed)} tools: at most {MAX_TOOLS}")
 
     def ask(name: str, /, **arguments: Any) -> Any:  # a parameter may be called name, too
         return server.call(name, arguments, source.timeout)

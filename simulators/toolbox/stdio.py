@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-LONGEST_MESSAGE = 48 << 20
+MAX_MESSAGE_BYTES = 48 << 20
 """Maximum size of a server's message in bytes: four pictures of 8 MB in base64, and texts."""
 ERRORS = 2_000
 """Number of bytes that are kept of the standard error."""
@@ -40,7 +40,7 @@ async def server_process(command: Sequence[str], errors: bytearray) -> AsyncIter
 
     process = await asyncio.create_subprocess_exec(
         *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, env=get_default_environment(),
-        limit=LONGEST_MESSAGE,
+        limit=MAX_MESSAGE_BYTES,
     )  # fmt: skip
     assert process.stdin and process.stdout and process.stderr
     received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)

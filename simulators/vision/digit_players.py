@@ -33,9 +33,9 @@ def make_looker(choose: Choose, look: Callable[[Any, int], str], fact: str) -> C
         rng = np.random.default_rng([seed, 1])
         chosen = 0
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             nonlocal chosen
-            if seen.public[fact]:
+            if view.public[fact]:
                 return str(game.scene.digits[chosen])
             chosen = choose(game, rng)
             return look(game, chosen)

@@ -31,7 +31,7 @@ QUARTERS = 4
 def _make_oracle(game: Match, seed: int) -> Answer:
     """Return a player that looks up an asked time, shows the event, and answers."""
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         event = game.clip.target_event
         if game.is_timed and not game.is_looked_up:
             return f"get frame number at time {format_clock(event.second)}"
@@ -46,12 +46,12 @@ def _make_finder(game: Match, seed: int) -> Answer:
     """Return a player that narrows the lamp's change down by the frames it is shown; it looks up asked times."""
     oracle = _make_oracle(game, seed)
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         if game.is_timed:
-            return oracle(seen)
+            return oracle(view)
         if any(map(game.clip.target_event.holds, game.shown)):
-            return oracle(seen) if game.chosen else GUESS
-        if seen.public["turns_left"] == 1:
+            return oracle(view) if game.chosen else GUESS
+        if view.public["turns_left"] == 1:
             return GUESS
         first, last = game.clip.find_gap(game.shown)
         return f"choose frames between {first} and {last}"
@@ -62,9 +62,9 @@ def _make_finder(game: Match, seed: int) -> Answer:
 def _make_uniform(game: Match, seed: int) -> Answer:
     """Return a player that looks at 32 frames, evenly spread, and guesses if the event is not among them."""
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         done = len(game.chosen)
-        if done == QUARTERS or seen.public["turns_left"] == 1:
+        if done == QUARTERS or view.public["turns_left"] == 1:
             is_seen = any(map(game.clip.target_event.holds, game.shown))
             return f"output answer: {game.clip.target_event.digit}" if is_seen else GUESS
         first, last = (game.clip.length * part // QUARTERS for part in (done, done + 1))
@@ -77,9 +77,9 @@ def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that chooses random frames, or none, before it says a random digit."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
-        if seen.public["turns_left"] > 1 and rng.integers(2):
-            first, last = sorted(rng.integers(seen.public["frames"], size=2).tolist())
+    def act(view: View) -> str:
+        if view.public["turns_left"] > 1 and rng.integers(2):
+            first, last = sorted(rng.integers(view.public["frames"], size=2).tolist())
             return f"choose frames between {first} and {last}"
         return f"output answer: {rng.integers(10)}"
 
@@ -94,7 +94,7 @@ def _make_hasty(game: Match, seed: int) -> Answer:
     rng = np.random.default_rng([seed, 2])
     is_careful = bool(rng.integers(2))
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         clip = game.clip
         if game.chosen:
             wanted = [event for event in (clip.target_event, *clip.events) if any(map(event.holds, game.shown))]
@@ -112,10 +112,10 @@ def _make_hasty(game: Match, seed: int) -> Answer:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
+    "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": _make_oracle,
-    "blind": lambda game, seed: lambda seen: GUESS,
+    "blind": lambda game, seed: lambda view: GUESS,
     "finder": _make_finder,
     "uniform": _make_uniform,
     "hasty": _make_hasty,

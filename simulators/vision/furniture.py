@@ -19,7 +19,7 @@ SIDES = ("left", "top", "right", "bottom")
 LARGE: Mapping[str, tuple[int, int]] = {"bed": (12, 8), "desk": (8, 5), "shelf": (9, 4), "table": (7, 7)}
 SMALL: Mapping[str, tuple[int, int]] = {"chair": (4, 4), "lamp": (3, 3), "plant": (4, 3)}
 """Least sizes of the things; each side may be a unit longer."""
-LEAST_THINGS, MOST_THINGS = 2, 5
+MIN_THINGS, MAX_THINGS = 2, 5
 """Number of things in a task."""
 PILLAR = 4
 """Width and depth of the pillar."""
@@ -154,7 +154,7 @@ def _draw_size(rng: np.random.Generator, name: str) -> tuple[int, int]:
     return width + int(rng.integers(2)), depth + int(rng.integers(2))
 
 
-def draw_task(rng: np.random.Generator, step: int = 1, things: int = MOST_THINGS) -> Task:
+def draw_task(rng: np.random.Generator, step: int = 1, things: int = MAX_THINGS) -> Task:
     """Draw a task that a layout in multiples of `step` solves: three large things, two at walls, and two small ones.
 
     Of fewer `things` there are the two at walls first, then a small one beside one of them, then one apart from one.
@@ -163,15 +163,15 @@ def draw_task(rng: np.random.Generator, step: int = 1, things: int = MOST_THINGS
         large = [[*LARGE][number] for number in rng.permutation(len(LARGE))[:3].tolist()]
         small = [[*SMALL][number] for number in rng.permutation(len(SMALL))[:2].tolist()]
         grown = {name: _draw_size(rng, name) for name in large + small}
-        placed = large + small if things == MOST_THINGS else large[:2] + small[: things - 2]
+        placed = large + small if things == MAX_THINGS else large[:2] + small[: things - 2]
         sizes = tuple((name, grown[name]) for name in placed)
         walls = tuple([*COLOURS][number] for number in rng.permutation(len(COLOURS))[: len(SIDES)].tolist())
         first, second = rng.permutation(len(SIDES))[:2].tolist()
         wishes = (
             Wish("at", large[0], walls[first]),
             Wish("at", large[1], walls[second]),
-            Wish("beside", small[0], pick(rng, large if things == MOST_THINGS else large[:2])),
-            Wish("apart", small[1], pick(rng, large if things == MOST_THINGS else large[:2])),
+            Wish("beside", small[0], pick(rng, large if things == MAX_THINGS else large[:2])),
+            Wish("apart", small[1], pick(rng, large if things == MAX_THINGS else large[:2])),
         )
         pillar = (int(rng.integers(6, WIDTH - 6 - PILLAR)), int(rng.integers(6, DEPTH - 6 - PILLAR)))
         task = Task(sizes, tuple(wish for wish in wishes if wish.thing in placed), walls, pillar, step)

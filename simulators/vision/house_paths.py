@@ -35,7 +35,7 @@ REACH = 600
 PIXEL, BEGINNING = 50, 200
 """Side of the squares on which ways are checked, and the length of a way's beginning."""
 FARTHEST = 2**30
-LONGEST = 200
+MAX_ACTS = 200
 """Maximum acts of an expert."""
 
 Place = tuple[int, int]
@@ -93,7 +93,7 @@ def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
         thing = house.things[station]
         ahead = [*shortest_path(house, poses[-1], station), (thing.x, thing.y)]
         while not is_near(poses[-1], thing, REACH):
-            if len(acts) == LONGEST:
+            if len(acts) == MAX_ACTS:
                 raise SimulatorFault(f"no route from {start} to the {thing}")
             if _is_straight(house, poses[-1][:2], _find_front(poses[-1], thing)):
                 ahead = ahead[-1:]

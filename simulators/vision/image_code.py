@@ -1,6 +1,6 @@
 """Image code that models write, such as `image.rotate(90).crop(0, 0, 332, 332)`: parsed, checked and interpreted.
 
-Nothing of it is executed as Python. A program is at most `MOST_STATEMENTS` lines `name = IMAGE`, of which the last may
+Nothing of it is executed as Python. A program is at most `MAX_STATEMENTS` lines `name = IMAGE`, of which the last may
 be an expression; an image is a known name with calls of `OPERATIONS`, whose arguments are numbers.
 """
 
@@ -19,7 +19,7 @@ from games.png import Pixels
 from simulators.vision.boxes import SCALE, Box, clamp_box
 from simulators.vision.drawing import crop
 
-LONGEST, MOST_STATEMENTS, MOST_CALLS, LARGEST = 400, 8, 12, 256
+MAX_CHARACTERS, MAX_STATEMENTS, MAX_CALLS, MAX_SIZE = 400, 8, 12, 256
 """Maximum characters and statements of a program, its calls, and the side of an image in pixels."""
 BRIGHTEST = 16
 
@@ -95,8 +95,8 @@ def _scale(pixels: Pixels, factor: float, about: int) -> Pixels:
 
 
 def _resize(picture: Picture, width: float, height: float) -> Picture:
-    if not (1 <= width <= LARGEST and 1 <= height <= LARGEST):
-        raise CodeError(f"an image is 1 to {LARGEST} pixels wide and high")
+    if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
+        raise CodeError(f"an image is 1 to {MAX_SIZE} pixels wide and high")
     whole = (0, 0, picture.pixels.shape[1], picture.pixels.shape[0])
     return picture.move_pixels(lambda array: crop(array, whole, int(height), int(width)))
 
@@ -143,14 +143,14 @@ def run(code: str, images: Mapping[str, Picture]) -> tuple[Picture, tuple[str, .
 
     Raises CodeError for code that breaks a rule.
     """
-    if len(code) > LONGEST:
-        raise CodeError(f"code has at most {LONGEST} characters")
+    if len(code) > MAX_CHARACTERS:
+        raise CodeError(f"code has at most {MAX_CHARACTERS} characters")
     try:
         body = ast.parse(code.strip()).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise CodeError("this is no code: write one like image.rotate(90)") from None
-    if not 0 < len(body) <= MOST_STATEMENTS:
-        raise CodeError(f"code is 1 to {MOST_STATEMENTS} lines")
+    if not 0 < len(body) <= MAX_STATEMENTS:
+        raise CodeError(f"code is 1 to {MAX_STATEMENTS} lines")
     program = _Program(dict(images))
     return [program.execute(statement) for statement in body][-1], tuple(program.called)
 
@@ -188,8 +188,8 @@ class _Program:
             raise CodeError(f"{name} takes {arity} numbers")
         picture = self.evaluate(node.func.value)
         self.called.append(name)
-        if len(self.called) > MOST_CALLS:
-            raise CodeError(f"code has at most {MOST_CALLS} calls")
+        if len(self.called) > MAX_CALLS:
+            raise CodeError(f"code has at most {MAX_CALLS} calls")
         return operate(picture, *numbers)
 
 

@@ -18,7 +18,7 @@ from simulators.vision.glyphs import GLYPH_HEIGHT, GLYPH_WIDTH, put_text
 USAGE = '{"NAME": [x, y], ...} with the place of each thing'
 STEP = 2
 """Units per letter."""
-LARGEST = 1000
+MAX_NUMBER = 1000
 """Largest distance of a place from the room's corner."""
 UNIT, WALL = 3, 3
 """Pixels per unit of length, and thickness of a wall in pixels."""
@@ -87,12 +87,12 @@ def describe_briefly(task: Task) -> str:
 
 def _read_place(name: str, place: object) -> tuple[int, int]:
     if not isinstance(place, list) or len(place) != 2 or not all(map(_is_number, place)):
-        raise LayoutError(f"the {name} needs two numbers [x, y] from -{LARGEST} to {LARGEST}")
+        raise LayoutError(f"the {name} needs two numbers [x, y] from -{MAX_NUMBER} to {MAX_NUMBER}")
     return int(place[0]), int(place[1])
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
 
 
 def draw_layout(task: Task, places: Places, seed: int) -> Pixels:

@@ -39,7 +39,7 @@ def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[M
         rng = np.random.default_rng([seed, 2])
         hasty, seen_row = is_hasty(rng), 0
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             nonlocal seen_row
             asked = game.question
             if not game.found:
@@ -59,17 +59,17 @@ def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[M
 
 def _make_blind(game: Match, seed: int) -> Answer:
     """Return a player that reads texts alone: it finds the slide, and guesses."""
-    return lambda seen: guess(game.deck.values) if seen.public["found"] else f"search {seen.public['question'][:199]}"
+    return lambda view: guess(game.deck.values) if view.public["found"] else f"search {view.public['question'][:199]}"
 
 
 def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that searches for words of the question and looks anywhere, then says a random number."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
-        if not seen.public["found"]:
-            return f"search {pick(rng, seen.public['question'].split()[5:])}"
-        if seen.public["turns_left"] > 1 and rng.integers(2):
+    def act(view: View) -> str:
+        if not view.public["found"]:
+            return f"search {pick(rng, view.public['question'].split()[5:])}"
+        if view.public["turns_left"] > 1 and rng.integers(2):
             left, right = sorted(rng.choice(SCALE, 2, replace=False).tolist())
             top, bottom = sorted(rng.choice(SCALE, 2, replace=False).tolist())
             return f"bbox {left} {top} {right} {bottom}"
@@ -79,7 +79,7 @@ def _make_random(game: Match, seed: int) -> Answer:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
+    "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": _make_reader(lambda rng: False),
     "blind": _make_blind,

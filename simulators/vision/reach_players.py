@@ -81,7 +81,7 @@ def _make_doer(choose: Callable[[Match, int], int]) -> Callable[[Match, int], An
     def make(game: Match, seed: int) -> Answer:
         chosen = -1
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             nonlocal chosen
             chosen = choose(game, seed) if chosen < 0 else chosen
             return format_act(expert_act(game.table, chosen, game.bins), game.bins)
@@ -105,7 +105,7 @@ def _choose_unsure(game: Match, seed: int) -> int:
 def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that writes random bins."""
     rng = np.random.default_rng([seed, 1])
-    return lambda seen: " ".join(map(str, rng.integers(game.bins, size=3).tolist()))
+    return lambda view: " ".join(map(str, rng.integers(game.bins, size=3).tolist()))
 
 
 def _make_blind(game: Match, seed: int) -> Answer:
@@ -113,7 +113,7 @@ def _make_blind(game: Match, seed: int) -> Answer:
     far, turns = SIDE * UNIT // ((BINS - STILL - 1) * STRIDE) + 1, 0
     middle = SIDE * UNIT // 2 // STRIDE
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         nonlocal turns
         turns += 1
         done = (turns - far - 1) * (BINS - STILL - 1)
@@ -130,7 +130,7 @@ def format_act(act: Bins, bins: int) -> str:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: format_act((STILL, STILL, 0), game.bins),
+    "noop": lambda game, seed: lambda view: format_act((STILL, STILL, 0), game.bins),
     "random": _make_random,
     "oracle": _make_doer(lambda game, seed: game.wanted),
     "blind": _make_blind,

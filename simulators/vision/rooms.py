@@ -11,7 +11,7 @@ import numpy as np
 from games.abilities import GroundingLesson
 from games.base import choice, whole_number
 from games.contracts import REFEREE, TOOL
-from simulators.vision.furniture import DEPTH, LEAST_THINGS, MOST_THINGS, SIDES, WIDTH, Places, Task, draw_task
+from simulators.vision.furniture import DEPTH, MAX_THINGS, MIN_THINGS, SIDES, WIDTH, Places, Task, draw_task
 from simulators.vision.layouts import STEP, USAGE, LayoutError, describe_briefly, draw_layout, read_layout, read_letters
 from simulators.vision.rooms_lessons import KINDS, draw_lesson
 from simulators.vision.rooms_players import DONE, PLAYERS
@@ -54,18 +54,18 @@ class Rooms(VisualWorld):
         *,
         acts: Literal["json", "letters"] = "json",
         max_turns: int = 3,
-        things: int = MOST_THINGS,
+        things: int = MAX_THINGS,
         **options: Any,
     ) -> None:
         self.stride = STEP if choice("acts", acts, "json", "letters") == "letters" else 1
-        self.things = whole_number("things", things, least=LEAST_THINGS, most=MOST_THINGS)
+        self.things = whole_number("things", things, least=MIN_THINGS, most=MAX_THINGS)
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=16)
         super().__init__(**options)
 
     @property
     def floor(self) -> float:
         """Success rate of random acts: 10 of 4,000 seeds with two things, and none of 4,000 with three."""
-        return 0.003 if self.things == LEAST_THINGS else 0.0
+        return 0.003 if self.things == MIN_THINGS else 0.0
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a task, and show the empty room."""

@@ -13,7 +13,7 @@ from simulators.base import Answer
 from simulators.vision.drawing import pick
 from simulators.vision.house import House
 from simulators.vision.house_paths import LENGTHS, STOP, Act, Route, expert_route
-from simulators.vision.rooms3d_acts import ACTS, MOST_ACTS, format_acts
+from simulators.vision.rooms3d_acts import ACTS, MAX_ACTS, format_acts
 
 
 class Match(Protocol):
@@ -33,10 +33,10 @@ def _make_planner(plan: Plan) -> Callable[[Match, int], Answer]:
     def make(game: Match, seed: int) -> Answer:
         acts: Iterator[Act] | None = None
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             nonlocal acts
             acts = acts or plan(game, np.random.default_rng([seed, 1]))
-            return format_acts([one for _, one in zip(range(MOST_ACTS), acts, strict=False)])
+            return format_acts([one for _, one in zip(range(MAX_ACTS), acts, strict=False)])
 
         return act
 

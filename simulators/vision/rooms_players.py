@@ -36,9 +36,9 @@ def _make_furnisher(see: See) -> Callable[[Match, int], Answer]:
     def make(game: Match, seed: int) -> Answer:
         rng = np.random.default_rng([seed, 1])
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             return (
-                DONE if seen.public["layouts"] else _format_act(game.task, game.task.arrange(rng, see(game.task, rng)))
+                DONE if view.public["layouts"] else _format_act(game.task, game.task.arrange(rng, see(game.task, rng)))
             )
 
         return act
@@ -50,7 +50,7 @@ def _make_reviser(game: Match, seed: int) -> Answer:
     """Return a player that reads the walls again each turn, as `weak` does, and writes layouts until one fits."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         walls = _see_weakly(game.task, rng)
         if game.places and game.task._replace(walls=tuple(walls)).is_solved_by(game.places):
             return DONE
@@ -88,9 +88,9 @@ def _make_blind(game: Match, seed: int) -> Answer:
     rng = np.random.default_rng([seed, 1])
     beyond = (WIDTH, DEPTH)
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         task = game.task._replace(pillar=beyond)
-        return DONE if seen.public["layouts"] else _format_act(task, task.arrange(rng, _guess_walls(task, rng)))
+        return DONE if view.public["layouts"] else _format_act(task, task.arrange(rng, _guess_walls(task, rng)))
 
     return act
 
@@ -99,10 +99,10 @@ def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that places things anywhere in the room until it is done."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
-        if seen.public["layouts"] and rng.integers(2):
+    def act(view: View) -> str:
+        if view.public["layouts"] and rng.integers(2):
             return DONE
-        sizes = seen.public["things"].items()
+        sizes = view.public["things"].items()
         return _format_act(
             game.task,
             {name: (pick(rng, range(WIDTH - w + 1)), pick(rng, range(DEPTH - d + 1))) for name, (w, d) in sizes},
@@ -112,7 +112,7 @@ def _make_random(game: Match, seed: int) -> Answer:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
+    "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": _make_furnisher(lambda task, rng: task.walls),
     "blind": _make_blind,

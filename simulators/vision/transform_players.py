@@ -46,12 +46,12 @@ def _make_in_steps(game: Match, seed: int) -> Answer:
     rng = np.random.default_rng([seed, 1])
     acts: list[str] = []
 
-    def act(seen: View) -> str:
-        if not seen.public["runs"]:
+    def act(view: View) -> str:
+        if not view.public["runs"]:
             cell, words = choose_by_colour(game, rng), list_repairs(game.damage)
             mend = [write(game, *words)] if words else []
             acts[:] = [*mend, write(game, f"crop {NAMES[cell]}"), str(game.scene.digits[cell])]
-        return acts[int(seen.public["runs"])]
+        return acts[int(view.public["runs"])]
 
     return act
 
@@ -61,8 +61,8 @@ def _make_random(game: Match, seed: int) -> Answer:
     rng = np.random.default_rng([seed, 1])
     codes = ["image.rotate(90)", "last.flip()", "image.brighten(4)", "last.crop(0, 0, 332, 332)"]
 
-    def act(seen: View) -> str:
-        if seen.public["turns_left"] > 1 and rng.integers(2):
+    def act(view: View) -> str:
+        if view.public["turns_left"] > 1 and rng.integers(2):
             return pick(rng, codes)
         return str(rng.integers(10))
 
@@ -70,10 +70,10 @@ def _make_random(game: Match, seed: int) -> Answer:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
+    "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": make_looker(choose_target, write_repair, "runs"),
-    "blind": lambda game, seed: lambda seen: "7",
+    "blind": lambda game, seed: lambda view: "7",
     "colour": make_looker(choose_by_colour, write_repair, "runs"),
     "colour_in_steps": _make_in_steps,
 }

@@ -26,9 +26,9 @@ def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that picks any listed act, and boxes, points and digits at random."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
-        if seen.legal is not None:
-            return str(rng.choice(seen.legal))
+    def act(view: View) -> str:
+        if view.legal is not None:
+            return str(rng.choice(view.legal))
         if game.act == "point":
             return " ".join(map(str, rng.integers(game.bins, size=2)))
         left, right = sorted(rng.choice(SCALE, 2, replace=False).tolist())
@@ -40,7 +40,7 @@ def _make_random(game: Match, seed: int) -> Answer:
 
 def _make_blind(game: Match, seed: int) -> Answer:
     """Return a player that reads texts alone: without a picture all cells, and all digits, are alike."""
-    return lambda seen: "7" if seen.public["looks"] else look_at(game, 0)
+    return lambda view: "7" if view.public["looks"] else look_at(game, 0)
 
 
 def _make_colour_twice(game: Match, seed: int) -> Answer:
@@ -48,18 +48,18 @@ def _make_colour_twice(game: Match, seed: int) -> Answer:
     rng = np.random.default_rng([seed, 1])
     cells: list[int] = []
 
-    def act(seen: View) -> str:
-        looks = int(seen.public["looks"])
+    def act(view: View) -> str:
+        looks = int(view.public["looks"])
         if not looks:
             order = rng.permutation(list_cells_of_colour(game.scene)).tolist()
-            cells[:] = order[: pick(rng, (1, 2)) if seen.public["looks_left"] > 1 else 1]
+            cells[:] = order[: pick(rng, (1, 2)) if view.public["looks_left"] > 1 else 1]
         return look_at(game, cells[looks]) if looks < len(cells) else DIGITS[game.scene.digits[pick(rng, cells)]]
 
     return act
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
+    "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": make_looker(choose_target, look_at, "looks"),
     "blind": _make_blind,

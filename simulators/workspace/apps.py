@@ -12,7 +12,7 @@ from simulators.tools import Tool
 from simulators.workspace.state import HOURS, Day, Meeting, State, Ticket
 
 PATH = re.compile(r"[\w-][\w.-]{0,39}(/[\w-][\w.-]{0,39}){0,2}")
-MOST_RECORDS = 60
+MAX_RECORDS = 60
 """Maximum number of files, and of tickets; also of a ticket's comments."""
 TEXT_LENGTH, TITLE_LENGTH = 400, 60
 SHORT: Mapping[str, str] = {
@@ -50,8 +50,8 @@ class Apps:
 
     def write_file(self, path: str, text: str) -> str:
         """Write a text to a file, new or not."""
-        if len(self.state.files) >= MOST_RECORDS and path not in self.state.files:
-            raise ValueError(f"there are {MOST_RECORDS} files already")
+        if len(self.state.files) >= MAX_RECORDS and path not in self.state.files:
+            raise ValueError(f"there are {MAX_RECORDS} files already")
         self.state.files[_check_path(path)] = one_line(text, TEXT_LENGTH)
         return "ok"
 
@@ -100,7 +100,7 @@ class Apps:
     def create_ticket(self, owner: str, title: str) -> int:
         """Create a ticket for an owner, and return its number."""
         self._require_person(owner)
-        if len(self.state.tickets) >= MOST_RECORDS or not title.strip():
+        if len(self.state.tickets) >= MAX_RECORDS or not title.strip():
             raise ValueError("a ticket needs a title" if not title.strip() else "there are too many tickets")
         number = max(self.state.tickets, default=0) + 1
         self.state.tickets[number] = Ticket(owner, one_line(title, TITLE_LENGTH), 0)
@@ -124,7 +124,7 @@ class Apps:
     def comment_ticket(self, ticket: int, text: str) -> str:
         """Add a comment to a ticket."""
         found = self._require_ticket(ticket)
-        if len(found.comments) >= MOST_RECORDS:
+        if len(found.comments) >= MAX_RECORDS:
             raise ValueError(f"ticket {ticket} has too many comments")
         found.comments.append(one_line(text, TEXT_LENGTH))
         return "ok"

@@ -39,7 +39,7 @@ def _make_player(acts: Callable[[Match, np.random.Generator], Iterator[str]]) ->
     def make(game: Match, seed: int) -> Answer:
         plan: Iterator[str] | None = None
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             nonlocal plan
             plan = plan or acts(game, np.random.default_rng([seed, 1]))
             return next(plan, DONE)
@@ -89,11 +89,11 @@ def _misdirect(game: Match, call: Call, rng: np.random.Generator) -> Call | None
 def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that chooses among the listed acts at random."""
     rng = np.random.default_rng([seed, 1])
-    return lambda seen: str(seen.legal[int(rng.integers(len(seen.legal)))]) if seen.legal else DONE
+    return lambda view: str(view.legal[int(rng.integers(len(view.legal)))]) if view.legal else DONE
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: DONE,
+    "noop": lambda game, seed: lambda view: DONE,
     "random": _make_random,
     "oracle": _make_player(_play_oracle),
     "flawed": _make_player(_play_flawed),

@@ -29,14 +29,14 @@ ERROR = "Error: "
 class Workspace(Simulator):
     """Game of one agent with tools over files, tickets and a calendar. Acts: up to four tool calls, or `done`.
 
-    A task has 1 to `steps` steps in words, each from a template about a person. `done`, also as a call, or the last of
-    `max_turns` acts ends the match. Options besides Simulator's: steps 1 to 3; terse, for tiny models: short names of
+    A task has 1 to `steps` steps in words, each from a template about a person. `done`, also as a call, or act number
+    `max_turns` ends the match. Options besides Simulator's: steps, 1 to 3; terse, for tiny models: short names of
     tools, texts and results, letters as people; max_turns.
 
-    Reward parts, at the end: `state`, 0.8 × (records that had to change and are as wanted, less others that changed) /
-    (records that had to change), at least 0; `calls`, 0.2 × the share of required functions that were called without an
-    error. At once: `invalid`, -0.05 for a call that is answered by an error, at most -0.25 in a match. Success is a
-    state equal to the wanted one. The split divides pairs of template and person.
+    Reward parts at the end: `state`, 0.8 × (needed records that are as wanted - other changed records) / needed
+    records, at least 0, where needed records are those that had to change; `calls`, 0.2 × the share of required
+    functions that were called without an error. At once: `invalid`, -0.05 for a call that is answered by an error, at
+    most -0.25 in a match. Success is a state equal to the wanted one. The split divides pairs of template and person.
     """
 
     name = "workspace"

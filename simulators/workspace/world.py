@@ -17,7 +17,7 @@ NAMES = (
 LETTERS = tuple("ABCDEFGH")
 """Names in terse mode: few, and one token each, so that a tiny model learns quickly to copy them."""
 SUBJECTS = ("budget", "travel", "contract", "survey", "minutes", "layout")
-LONGEST_AGE = {False: 30, True: 10}
+MAX_AGE = {False: 30, True: 10}
 """Upper bound (excluded) of tickets' ages in days, by `terse`."""
 
 
@@ -35,7 +35,7 @@ def draw_state(rng: np.random.Generator, people: Sequence[str], terse: bool) -> 
     )
     days = [DAYS[one] for one in rng.permutation(len(DAYS))[: 2 if terse else 5]]
     for person in people:
-        ages = shuffle_numbers(rng, 1, LONGEST_AGE[terse])
+        ages = shuffle_numbers(rng, 1, MAX_AGE[terse])
         for index in range(int(rng.integers(1, 3 if terse else 4))):
             ticket = Ticket(person, str(rng.choice(TITLES_TERSE if terse else TITLES)), next(ages))
             if index and rng.random() < 0.25:

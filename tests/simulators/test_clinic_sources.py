@@ -158,7 +158,7 @@ def test_no_sign_implies_another_or_is_in_the_name_of_a_disease():
 def test_the_seed_draws_the_diseases_and_each_has_enough_signs():
     one, same, other = (made("orphanet", table=seed).table for seed in (0, 0, 1))
     assert one is same and one.names != other.names and one.signs == other.signs
-    assert ((one.symptoms >= orphanet.OCCASIONAL).sum(axis=1) >= orphanet.FEWEST).all()
+    assert ((one.symptoms >= orphanet.OCCASIONAL).sum(axis=1) >= orphanet.MIN_SYMPTOMS).all()
     assert any(sign.secret for sign in one.signs) and one.prior == pytest.approx(1 / 20)
     assert len(made("orphanet", diseases=100).table.names) == 100
     with pytest.raises(ValueError, match=r"diseases must be at most \d+ with 8 symptoms of orphanet, not 50"):

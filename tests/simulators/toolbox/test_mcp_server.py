@@ -59,7 +59,7 @@ def test_faults_of_a_call_are_exceptions(fault: str, error: type[Exception], tex
 
 
 def test_an_endless_message_ends_its_connection_and_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "LONGEST_MESSAGE", 2 << 20)
+    monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 2 << 20)
     before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, server("endless")
     with pytest.raises(ServerEnded):
         shop.call("act", {}, 60)

@@ -13,7 +13,7 @@ from games.abilities import Grounds
 from simulators import conformance
 from simulators.vision import Transform
 from simulators.vision.damage import Damage
-from simulators.vision.image_code import LARGEST, CodeError, Picture, run, spell_out
+from simulators.vision.image_code import MAX_SIZE, CodeError, Picture, run, spell_out
 from simulators.vision.scenes import CELL, compute_iou, crop_cell, mark_corner, paint, resize
 from simulators.vision.transform_lessons import make_corner_labels
 from simulators.vision.transform_players import write_repair
@@ -96,8 +96,8 @@ def test_other_code_is_refused_in_one_line(code: str, why: str) -> None:
 
 def test_the_largest_program_is_quick() -> None:
     began = time.process_time()
-    code = f"a=image.resize({LARGEST},{LARGEST})\n" + "\n".join(["a=a.brighten(9)"] * 7)
-    assert run(code, {"image": Picture.of(PIXELS)})[0].pixels.shape == (LARGEST, LARGEST, 3)
+    code = f"a=image.resize({MAX_SIZE},{MAX_SIZE})\n" + "\n".join(["a=a.brighten(9)"] * 7)
+    assert run(code, {"image": Picture.of(PIXELS)})[0].pixels.shape == (MAX_SIZE, MAX_SIZE, 3)
     assert time.process_time() - began < 1.0
 
 
@@ -108,7 +108,7 @@ def test_any_text_runs_or_is_refused(code: str) -> None:
         picture, _ = run(code, {"image": Picture.of(PIXELS), "last": Picture.of(PIXELS)})
     except CodeError:
         return
-    assert max(picture.pixels.shape) <= LARGEST and picture.pixels.shape[:2] == picture.rows.shape
+    assert max(picture.pixels.shape) <= MAX_SIZE and picture.pixels.shape[:2] == picture.rows.shape
 
 
 def test_every_damage_is_undone_to_the_pixel() -> None:
