@@ -37,12 +37,12 @@ def make_key(source: str, seed: int, diseases: int | None, symptoms: int | None)
         if (diseases, symptoms, seed) != (None, None, 0):
             raise ValueError(f"{source} has its own diseases and symptoms: leave out diseases, symptoms and table")
         return Key(source)
-    most = (MAX_DISEASES, len(SYMPTOMS)) if source == SYNTHETIC else (orphanet.MAX_DISEASES, orphanet.MAX_SIGNS)
+    limits = (MAX_DISEASES, len(SYMPTOMS)) if source == SYNTHETIC else (orphanet.MAX_DISEASES, orphanet.MAX_SIGNS)
     return Key(
         source,
         whole_number("table", seed, 0),
-        whole_number("diseases", DISEASES if diseases is None else diseases, 2, most[0]),
-        whole_number("symptoms", len(SYMPTOMS) if symptoms is None else symptoms, 8, most[1]),
+        whole_number("diseases", DISEASES if diseases is None else diseases, 2, limits[0]),
+        whole_number("symptoms", len(SYMPTOMS) if symptoms is None else symptoms, 8, limits[1]),
     )
 
 

@@ -113,13 +113,13 @@ class Coqtop:
         except ConfineError as error:
             raise CoqFault(str(error)) from None
         self.said: list[str] = []
-        self.list_states: list[int] = []
+        self.states: list[int] = []
         self.sent = 0
         try:
             self._read()
             for sentence in SETTINGS:
                 self._send(sentence)
-            self.list_states.append(self._send(f"Set Default Timeout {SECONDS}.")[0])
+            self.states.append(self._send(f"Set Default Timeout {SECONDS}.")[0])
         except BaseException:
             self.stop()
             raise
@@ -131,25 +131,25 @@ class Coqtop:
 
     def go_to(self, sentences: Sequence[str]) -> None:
         """Bring the process to the state after these sentences. Raises CoqFault if one of them is refused."""
-        kept = self.count_common(sentences)
-        if kept < len(self.said):
-            self._send(f"BackTo {self.list_states[kept]}.")
-            del self.said[kept:], self.list_states[kept + 1 :]
-        for sentence in sentences[kept:]:
+        common = self.count_common(sentences)
+        if common < len(self.said):
+            self._send(f"BackTo {self.states[common]}.")
+            del self.said[common:], self.states[common + 1 :]
+        for sentence in sentences[common:]:
             if error := self.send(sentence).error:
                 raise CoqFault(f"coqtop refused what it had accepted: {sentence[:80]}: {error[:200]}")
 
     def send(self, sentence: str) -> Attempt:
         """Send a sentence and return the goals after it. A refused sentence changes nothing."""
         state, text = self._send(sentence)
-        if state == self.list_states[-1]:
+        if state == self.states[-1]:
             return Attempt("", _find_error(text))
         found = _GOALS.search(text)
         if not found and sentence != "Qed.":  # Coq prints the goals only if it considers them changed
             state, text = self._send("Show.")
             found = _GOALS.search(text)
         self.said.append(sentence)
-        self.list_states.append(state)
+        self.states.append(state)
         return Attempt(_NUMBER.sub("", found[0]) if found else "", "")
 
     def _send(self, sentence: str) -> tuple[int, str]:

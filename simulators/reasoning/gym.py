@@ -280,9 +280,9 @@ def _validate_value(family: str, name: str, value: object, hints: Mapping[str, A
 
 def _check_size(family: str, name: str, value: object, default: object) -> None:
     """Raise ValueError for a number far beyond the family's defaults: it could take hours, or all memory."""
-    most = max([MAX_SETTING, *(10 * abs(number) for number in _list_numbers(default))])
-    if any(abs(number) > most for number in _list_numbers(value)):
-        raise ValueError(f"task: {family}.{name}: at most {most:g}: larger tasks take too long to make")
+    limit = max([MAX_SETTING, *(10 * abs(number) for number in _list_numbers(default))])
+    if any(abs(number) > limit for number in _list_numbers(value)):
+        raise ValueError(f"task: {family}.{name}: at most {limit:g}: larger tasks take too long to make")
 
 
 def _list_numbers(value: object) -> list[float]:
@@ -296,7 +296,7 @@ def _read_level(family: str, level: object) -> dict[str, Any]:
     if family not in curricula:
         raise ValueError(f"task: {family} has no curriculum: leave out level")
     curriculum = curricula[family]()
-    most = max(len(attribute.levels) for attribute in curriculum.attributes.values()) - 1
-    curriculum.set_global_level(whole_number(f"task: {family}.level", level, least=0, most=most))
+    last_level = max(len(attribute.levels) for attribute in curriculum.attributes.values()) - 1
+    curriculum.set_global_level(whole_number(f"task: {family}.level", level, least=0, most=last_level))
     config = dataclasses.asdict(curriculum.generate_configuration())
     return {name: value for name, value in config.items() if name not in MATCH_SETTINGS}

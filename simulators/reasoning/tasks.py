@@ -95,8 +95,8 @@ class Reasoning(TaskGame):
         if with_code and (why := find_obstacle()):
             raise ValueError(why)
         self.tasks = gym.read_task_option(task)
-        most = len(self.tasks)
-        self.stage = most if stage is None else whole_number("stage", stage, least=1, most=most)
+        count = len(self.tasks)
+        self.stage = count if stage is None else whole_number("stage", stage, least=1, most=count)
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:

@@ -75,8 +75,8 @@ class Shelf:
 def load_shelf(key: Key) -> Shelf:
     """Build or return the cached shelf of this key. Raises ValueError for an invalid file or a missing extra."""
     catalogue = load(key.source) if isinstance(key.source, str) else generate(key.source, key.edition, key.genres)
-    told = [item.text.removeprefix(item.name) for item in catalogue.items]  # titles are arbitrary
-    vectors = embed_catalogue(told, key.embedding)
+    texts = [item.text.removeprefix(item.name) for item in catalogue.items]  # titles are arbitrary
+    vectors = embed_catalogue(texts, key.embedding)
     return Shelf(catalogue, vectors, build_index(vectors), key.embedding)
 
 

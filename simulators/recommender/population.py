@@ -53,10 +53,10 @@ def draw_friendships(segments: Sequence[int], seed: int) -> Friends:
 
 def spread_word(teller: Visitor, item: int, audience: Sequence[Visitor], friends: Friends) -> list[int]:
     """Recommend an item to the teller's friends, each with probability 1/2; return the numbers of those told."""
-    told = [number for number in friends[teller.number] if uniform(teller.key, TELL, item, number) < 0.5]
-    for number in told:
+    listeners = [number for number in friends[teller.number] if uniform(teller.key, TELL, item, number) < 0.5]
+    for number in listeners:
         audience[number].heard_of.setdefault(item, teller.number)
-    return told
+    return listeners
 
 
 def draw_segment_tastes(rng: np.random.Generator, concentration: Floats, segments: int) -> list[Floats]:

@@ -165,10 +165,10 @@ class Recommender(PersonGame):
             return self.seat.facts(self.service.visitor, self.shelf.catalogue)
         if self.terse:
             return {"marks": page.mark_page(self.service)}
-        told = self.service.chart.facts(self.shelf.catalogue)
+        statements = self.service.chart.facts(self.shelf.catalogue)
         return {
             "candidates": page.describe_candidates(self.service, self.codes),
-            **told,
+            **statements,
             "finds": MAX_FINDS - self.service.finds,
         }
 
@@ -273,9 +273,9 @@ class Recommender(PersonGame):
         """Pay and count whether a page follows the user's instruction, if any candidate could."""
         wish = self.instruction
         if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
-            kept = wish.is_satisfied_by(items)
-            self.tally.count_instruction(kept)
-            self.pay(RECOMMENDER, "instruction", WEIGHTS["instruction"] * kept)
+            is_followed = wish.is_satisfied_by(items)
+            self.tally.count_instruction(is_followed)
+            self.pay(RECOMMENDER, "instruction", WEIGHTS["instruction"] * is_followed)
 
     def _pay(self, reaction: Reaction, items: list[Item]) -> None:
         """Pay the rewards of a page."""

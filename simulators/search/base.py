@@ -219,10 +219,10 @@ def _shows_pages(show: str | None, terse: bool) -> bool:
     """Return True if searches show full pages: as `show` says, by default if terse. Raises ValueError if invalid."""
     if show is None:
         return terse
-    whole = choice("show", show, "titles", "pages") == "pages"
-    if terse and not whole:
+    shows_pages = choice("show", show, "titles", "pages") == "pages"
+    if terse and not shows_pages:
         raise ValueError("show must be pages where terse is true")
-    return whole
+    return shows_pages
 
 
 def _validate_sorts(sorts: Sequence[str] | str) -> tuple[Sort, ...]:

@@ -59,9 +59,9 @@ class Notes:
 
     def kind(self, name: str) -> str:
         """Return a thing's kind, as stated or as implied by a relation that leads to the thing, or "" if unknown."""
-        told = self.facts.get(name, {}).get("kind", "")
+        stated = self.facts.get(name, {}).get("kind", "")
         said = ((relation, value) for facts in self.facts.values() for relation, value in facts.items())
-        return told or next(
+        return stated or next(
             (RELATIONS[relation].target for relation, value in said if value == name and relation != "kind"), ""
         )
 

@@ -89,6 +89,6 @@ def _find_highest(scores: NDArray[np.float32], count: int) -> list[int]:
     """Return the indices of the `count` highest positive scores, highest first, equal ones in index order."""
     above = np.flatnonzero(scores > 0)
     if len(above) > count:
-        least = np.partition(scores[above], len(above) - count)[len(above) - count]
-        above = above[scores[above] >= least]
+        threshold = np.partition(scores[above], len(above) - count)[len(above) - count]
+        above = above[scores[above] >= threshold]
     return above[np.argsort(-scores[above], kind="stable")][:count].tolist()  # type: ignore[no-any-return]

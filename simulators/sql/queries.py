@@ -105,8 +105,8 @@ class Query:
         of = f"the {self.target.phrase}" if self.target else ""
         conditions = " and ".join(map(self._word_condition, self.where))
         if self.order:
-            most = "highest" if self.order[1] else "lowest"
-            return f"What is {of} of the {noun} with the {most} {self.order[0].phrase}?"
+            extreme = "highest" if self.order[1] else "lowest"
+            return f"What is {of} of the {noun} with the {extreme} {self.order[0].phrase}?"
         if self.having is not None and self.joined:
             return f"List {of} of every {noun} with at least {self.having + 1} {self.joined.plural}."
         if not self.target:

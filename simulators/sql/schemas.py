@@ -166,8 +166,8 @@ def _draw_schema(index: int, rng: np.random.Generator) -> Schema:
     for entity in entities:
         if entity.noun in chosen:
             count = int(rng.integers(3, len(entity.attributes) + 1))
-            kept = sorted(rng.choice(len(entity.attributes), size=count, replace=False).tolist())
-            columns = tuple(_draw_column(entity.attributes[n], rng) for n in kept)
+            picked = sorted(rng.choice(len(entity.attributes), size=count, replace=False).tolist())
+            columns = tuple(_draw_column(entity.attributes[n], rng) for n in picked)
             parents, key = tuple(name[parent] for parent in entity.parents), f"{entity.noun}_id"
             tables.append(Table(name[entity.noun], entity.noun, _make_plural(entity.noun), key, columns, parents))
     return Schema(index, False, tuple(tables))

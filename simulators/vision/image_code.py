@@ -97,8 +97,8 @@ def _scale(pixels: Pixels, factor: float, about: int) -> Pixels:
 def _resize(picture: Picture, width: float, height: float) -> Picture:
     if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
         raise CodeError(f"an image is 1 to {MAX_SIZE} pixels wide and high")
-    whole = (0, 0, picture.pixels.shape[1], picture.pixels.shape[0])
-    return picture.move_pixels(lambda array: crop(array, whole, int(height), int(width)))
+    full = (0, 0, picture.pixels.shape[1], picture.pixels.shape[0])
+    return picture.move_pixels(lambda array: crop(array, full, int(height), int(width)))
 
 
 OPERATIONS: Mapping[str, tuple[int, Callable[..., Picture]]] = {

@@ -65,9 +65,9 @@ def _arrives(hand: Point, at: Point, bins: int) -> bool:
 def move_towards(hand: Point, at: Point, grip: int) -> Bins:
     """Return the bins of a straight movement towards a point, at most as far as one act goes."""
     steps = [_divide_rounded(to - start, STRIDE) for start, to in zip(hand, at, strict=True)]
-    most = STILL - 1
-    longest = max(most, *map(abs, steps))
-    dx, dy = (STILL + _divide_rounded(step * most, longest) for step in steps)
+    limit = STILL - 1
+    longest = max(limit, *map(abs, steps))
+    dx, dy = (STILL + _divide_rounded(step * limit, longest) for step in steps)
     return dx, dy, grip
 
 

@@ -98,9 +98,9 @@ class Rooms(VisualWorld):
 
     def public(self) -> dict[str, Any]:
         """Return the `things` with width and depth, the `wishes`, the number of `layouts`, and `turns_left`."""
-        told = {"things": {name: [*size] for name, size in self.task.sizes}, "wishes": [*map(str, self.task.wishes)]}
-        told |= {"brief": describe_briefly(self.task)} if self.stride > 1 else {}
-        return {**told, "layouts": self.layouts, "turns_left": self.max_turns - self.turns}
+        facts = {"things": {name: [*size] for name, size in self.task.sizes}, "wishes": [*map(str, self.task.wishes)]}
+        facts |= {"brief": describe_briefly(self.task)} if self.stride > 1 else {}
+        return {**facts, "layouts": self.layouts, "turns_left": self.max_turns - self.turns}
 
     def play(self, seat: str, act: str) -> str:
         """Show a layout, or end the match. Returns "done", "layout" or "nothing"."""

@@ -104,10 +104,10 @@ def crop_middle(pixels: Pixels, cell: int) -> Pixels:
 
 def show_overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[str | Pixels]:
     """Return what a viewer sees of a scene's picture: its overview, or the overview of each cell before its name."""
-    whole = reduce(pixels)
+    full = reduce(pixels)
     if not is_tiled:
-        return [whole]
-    return [part for cell, name in enumerate(names) for part in (crop_cell(whole, cell, TILE), name)]
+        return [full]
+    return [part for cell, name in enumerate(names) for part in (crop_cell(full, cell, TILE), name)]
 
 
 def list_cells_of_colour(scene: Scene) -> list[int]:

@@ -80,14 +80,16 @@ def _find_oldest(do: Do, person: str) -> int:
 
 def _plan_close(draft: Draft, person: str) -> Step:
     ages = sorted(one.days for one in draft.state.tickets.values() if one.owner == person and one.status == "open")
-    least = ages[-1] - 1 if len(ages) < 2 else int(draft.rng.integers(ages[0], ages[-1]))
+    min_age = ages[-1] - 1 if len(ages) < 2 else int(draft.rng.integers(ages[0], ages[-1]))
 
     def plan(do: Do) -> None:
         for row in do("find_tickets", owner=person, status="open"):
-            if row["days"] > least:
+            if row["days"] > min_age:
                 do("close_ticket", ticket=row["id"])
 
-    return Step(f"close every ticket of {person} that is older than {least} days", f"end {person} over {least}", plan)
+    return Step(
+        f"close every ticket of {person} that is older than {min_age} days", f"end {person} over {min_age}", plan
+    )
 
 
 def _plan_assign(draft: Draft, person: str) -> Step:

@@ -88,8 +88,8 @@ def _read_sentence(sentence: str) -> Iterator[Step]:
 def _read_value(name: str, words: str) -> str:
     """Return the value to which these words set a setting; "" if they name none."""
     setting = SETTINGS[name]
-    told = {value for value in setting.values if f" {value} " in words}
-    told |= {setting.good} if any(f" {word} " in words for word in setting.good_words) else set()
+    values = {value for value in setting.values if f" {value} " in words}
+    values |= {setting.good} if any(f" {word} " in words for word in setting.good_words) else set()
     for value, pattern in (("on", ON), ("off", OFF)):
-        told |= {value} if value in setting.values and pattern.search(words) else set()
-    return told.pop() if len(told) == 1 else ""
+        values |= {value} if value in setting.values and pattern.search(words) else set()
+    return values.pop() if len(values) == 1 else ""
