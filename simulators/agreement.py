@@ -134,7 +134,7 @@ PART = re.compile(r",| but | or | and (?!no )| so (?!much )(?=\w)")
 LEXICON = frozenset(
     word for each in (OPENER, ASSENT, REFUSAL, WHOLE, AGREEING) for word in re.findall(r"[a-z]{2,}", each.pattern)
 )
-"""Words of these phrases, which add nothing beside a stance."""
+"""Words of these phrases. They only express a stance."""
 
 
 def read_agreement(text: str) -> Stance | None:

@@ -148,7 +148,7 @@ def _call_tool(tools: Sequence[Tool], call: Call) -> str | Content:
     except ValueError as refusal:
         return f"Error: {refusal}"
     except Exception as error:  # noqa: BLE001 a failing tool is something to read, never the match's end
-        # Its text may name what the model must not know.
+        # Its text may contain secrets.
         return f"Error: {tool.name} failed ({type(error).__name__})."
 
 

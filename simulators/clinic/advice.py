@@ -1,4 +1,4 @@
-"""Recommendations: what a doctor advises together with the diagnosis, as in DoctorAgent-RL.
+"""Recommendations of a doctor together with the diagnosis, as in DoctorAgent-RL.
 
 Each disease has one right recommendation, a number from 1; diseases share them, so that a wrong diagnosis may come with
 the right one. They are drawn from a seed: simulation only, never advice.
@@ -56,7 +56,7 @@ class Advice:
         return str(index + 1) if self.terse else f" RECOMMEND {index + 1}"
 
     def rules(self, pay: float) -> str:
-        """Return the recommendation of each disease, and what the right one pays; "" in terse mode or without any."""
+        """Return the recommendation of each disease and the reward of the right one; "" if terse or without any."""
         if not self.count or self.terse:
             return ""
         groups = [[n for n, right in zip(self.names, self.right, strict=True) if right == i] for i in range(self.count)]

@@ -35,7 +35,7 @@ class Chart:
         return symptom in self.answers or symptom in self.complaint
 
     def add_complaint(self, facts: Mapping[int, Stance]) -> None:
-        """Add what a patient says unasked: symptoms that it has to the complaint, and others to the answers."""
+        """Add unasked statements of a patient: present symptoms to the complaint, all others to the answers."""
         self.complaint += tuple(sign for sign, stance in facts.items() if stance == "inform")
         self.answers |= {sign: stance for sign, stance in facts.items() if stance != "inform"}
 

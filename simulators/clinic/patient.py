@@ -1,4 +1,4 @@
-"""The patient's side of a match: the due answer, who words it, and what is read from the words.
+"""The patient's side of a match: the due answer, its wording, and the facts read from it.
 
 With person "render", a text that the extractor does not read as exactly the due act is requested once more, and then
 replaced by the template; each costs the patient's seat 0.1 (part `reading`). With "free", the extractor's reading
@@ -65,7 +65,7 @@ class Patient:
         return Act(self.record.answers[self.due], self.table.symptom_names[self.due])
 
     def as_facts(self) -> dict[str, Any]:
-        """Return what the patient's seat sees: due act ("say"), template and short answer, each "" without a question.
+        """Return the patient seat's facts: due act ("say"), template and short answer, each "" without a question.
 
         With person "free" or "played" also the symptoms that it has, is unsure about, or should keep secret ("have",
         "unsure", "secret"). A played one that is to speak first has a template, too; its "have" is also divided into

@@ -123,7 +123,7 @@ def _diagnoser(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | No
 
 
 def _format_act(game: Visit, kind: str, index: int) -> str:
-    """Return an act as text; a diagnosis with what that disease needs."""
+    """Return an act as text; a diagnosis includes the disease's recommendation."""
     end = game.advice.write(game.advice.right[index]) if kind == "d" else ""
     return acts.format_act(kind, index, game.table, game.terse) + end
 

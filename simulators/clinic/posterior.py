@@ -76,7 +76,7 @@ class Inference:
         for row, persona in enumerate(self.personas):
             if (chart.strain >= strain_limit(persona, budget)) != chart.gone:
                 logs[row] = -np.inf
-        if np.isneginf(logs).all():  # a freely played patient may say what no record allows
+        if np.isneginf(logs).all():  # a freely played patient may contradict every record
             logs = np.log(np.broadcast_to(self.table.prior, logs.shape))
         scaled = np.exp(logs - logs.max())
         weights: Floats = scaled / scaled.sum()

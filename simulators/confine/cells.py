@@ -1,4 +1,4 @@
-"""Start and stop of cells: isolated processes for what models write. `cell.py` builds them, `code.py` runs code in one.
+"""Start and stop of cells: isolated processes for model-written code. `cell.py` builds them, `code.py` uses one.
 
 `start_program` starts a program that stays and is spoken to through its standard streams.
 """

@@ -95,7 +95,7 @@ def find_obstacle() -> str:
 
 @functools.cache
 def _try_escape() -> str:
-    """Run code that tries to break out of isolation. Returns "" if it cannot, else what went wrong. Cached.
+    """Run code that tries to break out of isolation. Returns "" if it cannot, else the problem. Cached.
 
     Raises ConfineError, which is not cached, if the trial was ended before it could tell.
     """

@@ -34,7 +34,7 @@ ALLOWED: Mapping[str, tuple[int, int]] = {
     "epoll_ctl": (233, 21), "epoll_wait": (232, -1), "epoll_pwait": (281, 22), "eventfd2": (290, 19),
     "nanosleep": (35, 101), "clock_nanosleep": (230, 115), "pause": (34, -1), "sched_yield": (24, 124),
     "sendto": (44, 206), "recvfrom": (45, 207), "shutdown": (48, 210),
-    # time, and who one is
+    # time, and the process's identity
     "clock_gettime": (228, 113), "clock_getres": (229, 114), "gettimeofday": (96, 169), "time": (201, -1),
     "times": (100, 153), "getrusage": (98, 165), "getrlimit": (97, 163), "getrandom": (318, 278),
     "sched_getaffinity": (204, 123), "uname": (63, 160), "getpid": (39, 172), "getppid": (110, 173),

@@ -170,7 +170,7 @@ class Customer:
         }
 
     def make_consent(self, proposal: Proposal) -> Consent | None:
-        """Return the consent that a yes to this proposal gives; None if a plain-text proposal is not what it wants."""
+        """Return the consent that a yes to this proposal gives; None if it does not want a plain-text proposal."""
         if self._wants(proposal):
             return Consent(self.goal.tool, self.goal.subject, proposal.write)
         return Consent(proposal.write.tool, proposal.write.subject, proposal.write) if proposal.write else None

@@ -54,7 +54,7 @@ class Record:
 def draw_record(
     rng: np.random.Generator, person: Person, persona: str, goals: tuple[Goal, ...], unused_numbers: list[str]
 ) -> Record:
-    """Draw what a customer volunteers, forgets and misstates; `unused_numbers` has the wrong number for each goal."""
+    """Draw which facts a customer volunteers, forgets and misstates; `unused_numbers` has a wrong number per goal."""
     kind = PERSONAS[persona]
     slips = min(1.0, SLIP * kind.slips) if kind.slips > 1 else 0.0
     wrong = rng.random(len(goals)) < slips

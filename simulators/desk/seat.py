@@ -46,7 +46,7 @@ class Seat:
     """Number of fines of a free seat, by kind."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what the seat sees: `say` (due acts) and `template`.
+        """Return the seat's facts: `say` (due acts) and `template`.
 
         A free seat also sees `answer`, the short word of the due statement, and `record`, its statements by short word.
         """

@@ -64,7 +64,7 @@ class World:
     handset: Handset | None = None
     """Phone that only the customer sees and changes, in domains where it has one."""
     instructions: ClassVar[Sequence[str]] = ()
-    """Acts that tell the customer what to do on its phone."""
+    """Acts that instruct the customer about its phone."""
 
     def __init__(self, rng: np.random.Generator, others: np.random.Generator, name: str) -> None:
         self.database, self.session = Database(SCHEMA + self.schema), Session()

@@ -74,7 +74,7 @@ def find_coq_obstacle() -> str:
 
 
 class Installation(NamedTuple):
-    """Installed Coq: the program's path, and the (outside, inside) paths of what it reads."""
+    """Installed Coq: the program's path, and the (outside, inside) paths of the files that it reads."""
 
     program: str
     shown: tuple[tuple[str, str], ...]

@@ -42,7 +42,7 @@ class Proof(Protocol):
         """Return all open goals and lemmas as text, equal for proofs with the same future."""
 
     def apply(self, act: str) -> Step:
-        """Play an act, which may change nothing. Raises ValueError, with the reason, for text that is no act."""
+        """Play an act, which may change nothing. Raises ValueError, with the reason, for invalid text."""
 
     def hint(self) -> str:
         """Return an act that leads along the hidden proof or back to it; "" if none is known."""

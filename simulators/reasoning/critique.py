@@ -174,7 +174,7 @@ def _make_compass(game: Critique, seed: int) -> Answer:
 
 
 def _make_bisector(game: Critique, seed: int) -> Answer:
-    """Return a solver that halves the whole numbers from -12 to 18, or what is left of them, as the critic directs.
+    """Return a solver that halves the whole numbers from -12 to 18, or the remaining ones, as the critic directs.
 
     Sums of two one-digit numbers, with signs, are among them.
     """

@@ -29,7 +29,7 @@ CORRECT = (
     "Please correct the error, if any, and rewrite the solution."
 )
 MORE, GO_ON = "Wait", "Go on."
-"""Last word of a reply that another one follows, and what the seat is told then (protocol "units")."""
+"""Last word of a reply that another one follows, and the message before the next (protocol "units")."""
 TURNS: Mapping[str, int] = {"single": 1, "retry": 5, "correct": 2, "units": 5, "code": 5}
 SUM = re.compile(r"[0-9+*/() -]+")
 """Sums that Python evaluates as the question means them."""

@@ -79,7 +79,7 @@ def popular(game: Match, seed: int) -> Answer:
 
 
 def deaf_bandit(game: Match, seed: int) -> Answer:
-    """Return a bandit that samples genres by each user's clicks (Thompson sampling) and ignores what users say."""
+    """Return a bandit that samples genres by each user's clicks (Thompson sampling) and ignores users' statements."""
     rng = random.Random(seed)
     return _make_player(
         game, lambda service: _best_page(service, _sample_value(service, service.chart, rng, listens=False))

@@ -237,7 +237,7 @@ class Recommender(PersonGame):
 
     @property
     def can_steer(self) -> bool:
-        """True if the user's seat says what it likes."""
+        """True if the user's seat chooses its statements freely."""
         return self.person in ("free", "played")
 
     def _greet(self) -> None:

@@ -49,7 +49,7 @@ class Seat:
         self.template, self.wish, self.due, self.is_question = template, wish, True, is_question
 
     def facts(self, visitor: Visitor, catalogue: Catalogue) -> dict[str, Any]:
-        """Return what the seat sees: the due text (`template`) and its code (`answer`).
+        """Return the seat's facts: the due text (`template`) and its code (`answer`).
 
         A free or played seat also sees its `taste` by genre, price `cap`, mindset `before` the latest page and now
         (`mindset`), and the same in few tokens (`marks`); a played one the genres that it `loves` and `dislikes`.

@@ -44,7 +44,7 @@ BANK: Mapping[str, Function] = {
 }
 CANDIDATES = tuple(function.right for function in BANK.values())
 WORKED: Mapping[str, Callable[[int, int], int]] = {
-    expression: eval(f"lambda a, b: {expression}")  # ours, made once
+    expression: eval(f"lambda a, b: {expression}")  # trusted code, compiled once
     for function in BANK.values()
     for expression in (function.right, *function.bugs)
 }
@@ -172,7 +172,7 @@ class Repair(Simulator):
     def _edit(self, seat: str, name: str, body: str) -> str:
         if name not in self.bodies:
             raise IllegalAct(f"there is no function {name[:40]}; there are {', '.join(self.names)}")
-        if not body.isprintable():  # what it shows would not be what it says, and others read it
+        if not body.isprintable():  # its display could differ from its content
             raise IllegalAct("an expression holds no control or invisible characters")
         if body != self.bodies[name]:
             self._edits += 1
@@ -220,7 +220,7 @@ class Repair(Simulator):
 
     def _passes(self, name: str) -> bool:
         cases = self.unseen[name]
-        if known := WORKED.get(self.bodies[name]):  # ours: what a cell would say is known
+        if known := WORKED.get(self.bodies[name]):  # a known expression needs no cell
             return all(known(*case) == _compute_expected(name, case) for case in cases)
         code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
         outcome = slowly(run_python, code, seconds=SECONDS, output_bytes=2000)

@@ -18,7 +18,7 @@ NOUNS = tuple(relation.noun for relation in RELATIONS.values())
 
 @dataclass
 class Asker:
-    """Asker of one question: what it has said, and whether it is its turn."""
+    """Asker of one question, with its first words and whether it is its turn."""
 
     question: Question
     library: Library
@@ -29,7 +29,7 @@ class Asker:
     gone: bool = False
 
     def facts(self) -> dict[str, Any]:
-        """Return what its seat sees: the question, and the script's text (`template`)."""
+        """Return the seat's facts: the question, and the script's text (`template`)."""
         return {"question": self.question.text, "template": self.question.text if self.due else ""}
 
     def check(self, text: str) -> Faults:

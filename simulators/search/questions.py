@@ -205,7 +205,7 @@ def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:
     chain, end = walked
     if sort == "chain":
         return Program("chain", (chain,))
-    # Of the last steps of what cannot be answered some are not stated, or nothing is there backwards.
+    # An unanswerable chain ends with a fact that is not stated, or a backward step without results.
     way = True if sort == "count" else None if walker.backwards else False
     last = _list_steps(walker.world.kind(end), way)
     longer = (Chain(start, (*chain.steps, walker.pick(last))),) if last else None

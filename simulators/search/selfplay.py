@@ -123,7 +123,7 @@ class SearchSelfplay(LibraryGame):
         return {"question": asked, "round": min(self._round, self.rounds)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return what this seat alone sees: `left` calls, `found` titles, the proposer's task, the reader's pages."""
+        """Return the seat's private facts: `left` calls, `found` titles, the proposer's task, the reader's pages."""
         if seat == READER:
             return {"question": self.question.text, "pages": list(self.shown)} if self.question and self.shown else {}
         work = self.works.get(seat)

@@ -53,7 +53,7 @@ def _make_random(game: Match, seed: int) -> Answer:
 
 
 def _make_oracle(game: Match, seed: int) -> Answer:
-    """Return a player that names what the true query uses, writes the query at once, and judges correctly.
+    """Return a player that names the true query's tables and columns, writes the query at once, and judges correctly.
 
     If the grounder has omitted a name of the true query, the writer writes a wrong query.
     """

@@ -243,7 +243,7 @@ class Sql(Simulator):
         return {"link_f1": f1, "link_precision": precision, "link_recall": recall}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score` and `success` (a right solution), `level`, `queries`, `errors`, and what followed the errors.
+        """Return `score` and `success` (a right solution), `level`, `queries`, `errors`, and acts after errors.
 
         `errors` is the number of queries that failed. `had_error` is True if there was one, and `repaired` if a right
         solution followed it. With all seats also `link_f1`, `link_precision`, `link_recall`, and `judge_right` (False

@@ -76,7 +76,7 @@ async def _receive(stdout: asyncio.StreamReader, received: MemoryObjectSendStrea
 
 
 def _parse(line: bytes) -> Any:
-    """Parse a line as a message. Returns the error, which the session ignores, for a line that is no message."""
+    """Parse a line as a message. Returns the error, which the session ignores, for an invalid line."""
     import mcp_types
     from mcp.shared.message import SessionMessage
 
@@ -108,7 +108,7 @@ async def _keep_end(stderr: asyncio.StreamReader, errors: bytearray, end: Any) -
 
 
 async def _stop(process: Process) -> None:
-    """End the server and what it started in its process group."""
+    """Stop the server and its process group."""
     assert process.stdin
     with suppress(OSError):
         process.stdin.close()

@@ -47,7 +47,7 @@ class Clip(NamedTuple):
     target: int
     """Index of the event that the question is about."""
     seed: int
-    """Seed of what does not matter: grain, tints and the ball's way."""
+    """Seed of irrelevant details: grain, tints and the ball's way."""
 
     @property
     def target_event(self) -> Event:

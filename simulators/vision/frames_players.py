@@ -120,4 +120,4 @@ PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "uniform": _make_uniform,
     "hasty": _make_hasty,
 }
-"""`finder` reads what it is shown; `uniform` is the baseline that ignores the question; `hasty` demonstrates."""
+"""`finder` reads the shown frames; `uniform` is the baseline that ignores the question; `hasty` demonstrates."""

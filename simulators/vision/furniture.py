@@ -125,7 +125,7 @@ class Task(NamedTuple):
         return places
 
     def _place(self, rng: np.random.Generator, name: str, wish: Wish | None, places: Places) -> tuple[int, int]:
-        """Draw a place for a thing: at the wished wall, around the thing that it should be beside, or anywhere."""
+        """Draw a place for a thing: at the wished wall, next to the wished thing, or anywhere."""
         sizes = dict(self.sizes)
         width, depth = sizes[name]
         if wish and wish.kind == "beside":

@@ -214,7 +214,7 @@ def compute_length(path: Sequence[Pose]) -> float:
 
 
 def compare(path: Sequence[Pose], reference: Sequence[Pose], success: bool, near: int) -> dict[str, float]:
-    """Return `spl` and `ndtw` of a path beside a reference of shortest length."""
+    """Return `spl` and `ndtw` of a path, given a reference path of shortest length."""
     return {"spl": spl(success, compute_length(reference), compute_length(path)), "ndtw": ndtw(path, reference, near)}
 
 

@@ -31,12 +31,12 @@ Whole = NDArray[np.int64]
 
 
 def paint(house: House, pose: Pose, size: int) -> Pixels:
-    """Draw what the walker sees, [size, size, 3]."""
+    """Draw the walker's view, [size, size, 3]."""
     return draw_view(house, pose, size)[0]
 
 
 def draw_view(house: House, pose: Pose, size: int) -> tuple[Pixels, Whole]:
-    """Draw what the walker sees, and return the pixels with the number of the thing at each, -1 where there is none."""
+    """Draw the walker's view. Returns the pixels and the number of the thing at each, -1 for none."""
     offsets = 2 * np.arange(size, dtype=np.int64) + 1 - size  # in halves of a pixel from the middle
     pixels = np.empty((size, size, 3), np.uint8)
     pixels[: size // 2], pixels[size // 2 :] = SKY, FLOOR

@@ -25,7 +25,7 @@ BRIGHTEST = 16
 
 
 class CodeError(Exception):
-    """Raised for code that cannot be run. The message tells its author why, in one line."""
+    """Raised for code that cannot be run; the message is the reason, in one line."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 
 
 class LayoutError(ValueError):
-    """Raised for a text that is no layout; the message tells its author why."""
+    """Raised for an invalid layout; the message is the reason."""
 
 
 def read_layout(text: str, names: Sequence[str]) -> Places:

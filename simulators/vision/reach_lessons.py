@@ -129,6 +129,6 @@ def _make_grid_lesson(text: str, table: Table, words: Mapping[str, str], answer:
 
 
 def write_instruction(layout: Layout, pushes: bool) -> str:
-    """Return what the viewer is told to do."""
+    """Return the viewer's instruction."""
     block = f"the {layout.colours[layout.wanted]} block"
     return f"push {block} into the ring" if pushes else f"reach {block}"

@@ -42,7 +42,7 @@ ALIGNED = 3 * UNIT // 4
 
 
 def expert_act(table: Table, block: int, bins: int = BINS) -> Bins:
-    """Return the act, of 32 bins, of who does the task with this block and can write so many `bins`."""
+    """Return an expert's act, of 32 bins, for the task with this block if acts have `bins` bins."""
     at = table.blocks[block]
     if not table.pushes:
         return move_towards(table.hand, at, DOWN if _arrives(table.hand, at, bins) else 0)

@@ -45,7 +45,7 @@ class Rooms(VisualWorld):
         CONSTRAINT: "-0.2 times the share out of place", FORMAT: "0.5 without errors",
     }  # fmt: skip
     theory: ClassVar[Mapping[str, float]] = {"blind": 1 / 12}
-    """Success rate of who does not see which two of four walls are meant."""
+    """Success rate of a player that does not see which two of four walls are meant."""
     players = PLAYERS
     lesson_kinds = KINDS
 

@@ -112,7 +112,7 @@ class Rooms3D(VisualWorld):
         return [str(act) for act in ACTS]
 
     def play(self, seat: str, act: str) -> str:
-        """Walk, and show what is seen then. Returns the acts; raises IllegalAct for other texts."""
+        """Walk and show the new view. Returns the acts; raises IllegalAct for other texts."""
         if not (acts := read_acts(act)):
             raise IllegalAct("write one to three acts, such as: left 30, go 75, stop")
         for one in acts:

@@ -44,7 +44,7 @@ def _make_planner(plan: Plan) -> Callable[[Match, int], Answer]:
 
 
 def _plan_to_form(game: Match, rng: np.random.Generator) -> Iterator[Act]:
-    """Yield the acts of who goes to any thing of the wanted form, whatever its colour."""
+    """Yield the acts of a player that goes to any thing of the wanted form, of either colour."""
     *stations, last = game.route.stations
     wanted = game.house.things[last].kind
     chosen = pick(rng, [n for n, thing in enumerate(game.house.things) if thing.kind == wanted])
@@ -52,7 +52,7 @@ def _plan_to_form(game: Match, rng: np.random.Generator) -> Iterator[Act]:
 
 
 def _plan_blind(game: Match, rng: np.random.Generator) -> Iterator[Act]:
-    """Yield the acts of who reads texts alone: it goes as far as things often are, and stops."""
+    """Yield the acts of a player without pictures: it goes a typical distance and stops."""
     return iter([*[Act("go", LENGTHS[-1])] * 4, Act(STOP)])
 
 

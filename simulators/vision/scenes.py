@@ -103,7 +103,7 @@ def crop_middle(pixels: Pixels, cell: int) -> Pixels:
 
 
 def show_overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[str | Pixels]:
-    """Return what a viewer sees of a scene's picture: its overview, or the overview of each cell before its name."""
+    """Return a viewer's view of a scene: the overview, or the overview of each cell before its name."""
     full = reduce(pixels)
     if not is_tiled:
         return [full]

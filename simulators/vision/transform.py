@@ -57,7 +57,7 @@ class Transform(DigitWorld):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a scene and what was done to its picture."""
+        """Draw a scene and the damage of its picture."""
         self.scene: Scene = self.draw_scene(rng)
         self.digit = int(options.get(JUDGED, self.scene.digits[self.scene.target]))
         self.damage = Damage.draw(rng)

@@ -126,7 +126,7 @@ class Zoom(DigitWorld):
         return self._look(seat, act)
 
     def _look(self, seat: str, text: str) -> str:
-        """Show what an act names, and pay the first look at the target's digit."""
+        """Show the place that an act names, and pay the first look at the target's digit."""
         self.looks += 1
         look = read_look(self, text)
         if look is None:

@@ -20,7 +20,7 @@ DOT, DOT_COLOUR = 2, (255, 0, 0)
 APART = CELL
 """Distance in pixels from all earlier points at which one more point is paid."""
 ANSWER, GROUNDED, EXTRA = 0.6, 0.4, 0.2
-"""ViGoRL's weights of a right answer and of the format, and what an extra point adds to the format."""
+"""ViGoRL's weights of a right answer and of the format, and the format bonus of an extra point."""
 
 
 class LookGame(Protocol):
@@ -89,7 +89,7 @@ def look_at(game: LookGame, cell: int) -> str:
 
 
 def crop_look(look: Look, pixels: Pixels, layout: str) -> Pixels:
-    """Return what a look shows of a scene's picture, with a dot at its point."""
+    """Return a look's part of a scene's picture, with a dot at its point."""
     size = TILE if layout == "tiles" else CELL
     shown = crop(pixels, look.box, size, size)
     if look.point:

@@ -48,7 +48,7 @@ class CallerSeat(PlayedSeat):
     """Calls since it last said something."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what a played customer sees, the PIN of its SIM card, and the calls that are due (`uses`)."""
+        """Return a played customer's facts, the PIN of its SIM card, and the due calls (`uses`)."""
         facts = super().facts()
         facts["about"] |= {"PIN": self.customer.handset.pin}
         return {**facts, "uses": list(self.customer.uses)}
