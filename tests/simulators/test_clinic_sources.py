@@ -112,7 +112,7 @@ def test_child_and_hepar2_by_their_own_tables():
     row = child.names.index("pulmonary atresia")
     assert shown["left ventricular hypertrophy"][row] == pytest.approx(0.9 * 0.9 + 0.1 * 0.05)
     hepar = load_table(Key("pgmpy:hepar2"))
-    model = networks._solver("hepar2").model
+    model = networks._load_solver("hepar2").model
     antibodies = hepar.findings[:, hepar.all_findings.index("mitochondrial antibodies")]
     for name, chance in zip(hepar.names, antibodies, strict=True):
         pbc = "present" if name == "primary biliary cirrhosis" else "absent"
@@ -151,7 +151,7 @@ def test_no_sign_implies_another_or_is_in_the_name_of_a_disease():
     phrases = [(term, fold(name)) for term in chosen for name in (terms[term].name, *signs.get(term, ()))]
     for term, one in phrases:
         assert not any(f" {one} " in f" {words} " for other, words in phrases if other != term)
-    for name in orphanet._diseases(60):
+    for name in orphanet._list_diseases(60):
         assert not any(f" {words} " in f" {fold(name)} " for _, words in phrases)
 
 

@@ -107,9 +107,9 @@ def test_vectors_are_kept_whole_or_not_at_all(tmp_path, monkeypatch):
 
     def slow(texts):
         calls.append(len(texts))
-        return embedding._hashed(texts)
+        return embedding._embed_hashed(texts)
 
-    monkeypatch.setattr(embedding, "_minilm", slow)
+    monkeypatch.setattr(embedding, "_embed_minilm", slow)
     texts = [item.text for item in generate(30, 0).items]
     first = embedding.embed_catalogue(texts, "minilm")
     assert (embedding.embed_catalogue(texts, "minilm") == first).all() and calls == [30]
@@ -134,6 +134,6 @@ def test_what_is_not_installed_is_named_with_the_extra(monkeypatch, module, key)
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    embedding._sentence_transformer.cache_clear()
+    embedding._load_minilm.cache_clear()
     with pytest.raises(ValueError, match=r"pip install 'arena-selfplay\[recommender\]'"):
         load_shelf(key)
