@@ -224,7 +224,7 @@ class Clinic(PersonGame):
             "score": max(0.0, success + costs),
             "success": success,
             "answer": names[record.disease],
-            **({"letter": acts.code("d")[record.disease]} if self.terse else {}),
+            **({"letter": acts.list_codes("d")[record.disease]} if self.terse else {}),
             "diagnosis": "" if self.named is None else names[self.named],
             **({"advised": self.recommended == self.advice.right[record.disease]} if self.advice.count else {}),
             "budget": self.budget,

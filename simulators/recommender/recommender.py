@@ -279,7 +279,7 @@ class Recommender(PersonGame):
 
     def _pay(self, reaction: Reaction, items: list[Item]) -> None:
         """Pay the rewards of a page."""
-        spread = self.tally.note(reaction, items)
+        spread = self.tally.count_page(reaction, items)
         self.pay(RECOMMENDER, "satisfaction", reaction.joy)
         self.pay(RECOMMENDER, "click", WEIGHTS["click"] * len(reaction.clicked))
         self.pay(RECOMMENDER, "diversity", WEIGHTS["diversity"] * spread)
@@ -288,7 +288,7 @@ class Recommender(PersonGame):
 
     def _ask(self, topic: str) -> None:
         """Charge the user for a question and, unless this ends the visit, have it answered."""
-        self.tally.request += 1
+        self.tally.asked += 1
         self.service.ask()
         if self._continue_visit():
             self._say(answer_question(self.service.visitor, topic))

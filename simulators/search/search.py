@@ -76,7 +76,7 @@ class Search(PersonGame, LibraryGame):
     @property
     def question_text(self) -> str:
         """The question as the solver knows it; "" until a played asker has spoken."""
-        return self.asker.question_text if self.is_played else self.question.text
+        return self.asker.first_words if self.is_played else self.question.text
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
         """Return the definitions of the solver's tools, none in terse mode."""
@@ -143,8 +143,8 @@ class Search(PersonGame, LibraryGame):
         if not self.admit_text(text):
             return ""
         self.asker.due, self.asker.gone = False, bool(LEAVING.search(text))
-        if not self.asker.question_text:
-            self.asker.question_text = text
+        if not self.asker.first_words:
+            self.asker.first_words = text
             return ""
         return text
 
