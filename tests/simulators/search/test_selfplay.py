@@ -130,7 +130,7 @@ def test_a_checker_that_fails_rejects(monkeypatch) -> None:
     for name in ("check", "gate"):
         with monkeypatch.context() as patched:
             patched.setattr(checker, name, lambda *_: 1 / 0)
-            patched.setattr("simulators.search.selfplay.gate", lambda *_: 1 / 0)
+            patched.setattr("simulators.search.selfplay.require_readable", lambda *_: 1 / 0)
             trial = game.clone()
             trial.step(act)
             assert trial.rejection == "the checker cannot check it (ZeroDivisionError)"
