@@ -35,9 +35,9 @@ from arena.statistics import SHARE, mean_ci, paired_ci
 from games.contracts import MatchId
 from simulators.base import Simulator
 from simulators.prover import Prover
-from simulators.prover.planning import pieces
+from simulators.prover.planning import cut_into_pieces
 from simulators.prover.rewriting import RewriteProof, Rewriting
-from simulators.prover.rules import successors
+from simulators.prover.rules import list_successors
 from simulators.prover.terms import Equation, read_equation
 from simulators.prover.theorems import Theorem
 
@@ -71,7 +71,7 @@ class Informed:
     def _reply(self, request: Request) -> Completion:
         goal = self.frame.decode(request.ids).rpartition("prover")[2]
         equation = read_equation(re.sub(r"([+*])[0-9]+ ", r"\1", re.sub(r"<[^>]*>", "", goal)))
-        acts = [act for act, _ in successors(equation, (0,))] or ["comm 1"]
+        acts = [act for act, _ in list_successors(equation, (0,))] or ["comm 1"]
         chances = dict.fromkeys(acts, (1 - self.right) / len(acts))
         if hint := self.hints.get(equation):
             chances[hint] = chances.get(hint, 0.0) + self.right
@@ -111,8 +111,8 @@ class Searches:
         game.reset(seed=seed)
         proof = game.proof
         assert isinstance(proof, RewriteProof)
-        total, lefts = 0, [state[0] for state, _ in proof.states()] + [proof.theorem[1]]
-        for equation in pieces(proof, count):
+        total, lefts = 0, [state[0] for state, _ in proof.list_states()] + [proof.theorem[1]]
+        for equation in cut_into_pieces(proof, count):
             start, end = lefts.index(equation[0]), lefts.index(equation[1])
             game.source = Given(Theorem(equation, tuple(proof.hidden_proof[start:end])))
             game.reset(seed=seed)
@@ -124,7 +124,7 @@ class Searches:
 
     async def _search(self, seed: int, game: Prover) -> int | None:
         assert isinstance(game.proof, RewriteProof)
-        engine: Any = Informed(self.frame, self.right, dict(game.proof.states()))
+        engine: Any = Informed(self.frame, self.right, dict(game.proof.list_states()))
         policy = Policy(name="p", source=Path(), model=None, tokenizer=None, frame=self.frame, trained=False, version=1)
         contender = ModelContender("p", engine, lambda game, seat: (policy, self.role))
         seats = {"prover": Seating("nano_prover", "p", 1, False, "model")}

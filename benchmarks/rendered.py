@@ -38,7 +38,7 @@ from arena.statistics import SHARE, mean_ci, rate_ci
 from games.contracts import Act, Game, MatchId, View
 from simulators.clinic import Clinic
 from simulators.clinic.signs import SYMPTOMS
-from simulators.clinic.synthetic import invented
+from simulators.clinic.synthetic import invent_table
 from simulators.desk import Desk
 from simulators.extractor import Reading
 
@@ -256,7 +256,7 @@ def after(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
 
 def extractor() -> dict[str, Any]:
     """The extractor against labels made by hand: how often what it reads for sure is right, and how much it reads."""
-    vocabulary, pairs = invented(0, 20, len(SYMPTOMS)).words, []
+    vocabulary, pairs = invent_table(0, 20, len(SYMPTOMS)).words, []
     for row in map(json.loads, LABELS.read_text().splitlines()):
         read = vocabulary.understand(row["text"], row["topic"])
         sure = not read.unclear and read.facts.keys() == {row["topic"]}

@@ -34,10 +34,10 @@ from simulators.conformance import play
 from simulators.embedding import Embedding
 from simulators.search import Search
 from simulators.search.checker import CHECKS, Check
-from simulators.search.library import Key, Library, library
-from simulators.search.players import answer_from, backwards
-from simulators.search.programs import Chain, ends
-from simulators.search.questions import SORTS, Question, draw
+from simulators.search.library import Key, Library, load_library
+from simulators.search.players import find_answer, write_backward_query
+from simulators.search.programs import Chain, find_ends
+from simulators.search.questions import SORTS, Question, draw_question
 from simulators.search.retrieval import RETRIEVERS, Retriever
 from simulators.search.selfplay import SearchSelfplay
 
@@ -56,9 +56,9 @@ def queries(question: Question, shelf: Library) -> list[tuple[str, frozenset[str
     assert question.program is not None and shelf.world is not None
     chain, asked = question.program.chains[0], []
     for place, step in enumerate(chain.steps):
-        (here,) = ends(Chain(chain.start, chain.steps[:place]), shelf.world) if place else [chain.start]
+        (here,) = find_ends(Chain(chain.start, chain.steps[:place]), shelf.world) if place else [chain.start]
         if step.startswith("^"):
-            asked.append((backwards(here, step[1:], terse=False), shelf.world.subjects(here, step[1:])))
+            asked.append((write_backward_query(here, step[1:], terse=False), shelf.world.subjects(here, step[1:])))
         else:
             asked.append((here, frozenset([here])))
     return asked
@@ -66,7 +66,7 @@ def queries(question: Question, shelf: Library) -> list[tuple[str, frozenset[str
 
 def recall(pages: int, questions: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
     """Recall by hops, at each depth with an interval, of whole questions and of queries step by step."""
-    shelf, rows = library(Key(pages, embedding=embedding)), {}
+    shelf, rows = load_library(Key(pages, embedding=embedding)), {}
     assert shelf.world is not None
     shelf.index.find("anything", 1, retriever)  # made before the clock starts
     began, asked = time.process_time(), 0
@@ -74,7 +74,7 @@ def recall(pages: int, questions: int, retriever: Retriever, embedding: Embeddin
         rng = np.random.default_rng([0, hops])
         found: dict[str, list[list[float]]] = {"question": [], "steps": []}
         for _ in range(questions):
-            question = draw(shelf.world, rng, ["chain"], (hops, hops))
+            question = draw_question(shelf.world, rng, ["chain"], (hops, hops))
             steps = queries(question, shelf)
             for way, pairs in {"question": [(question.text, question.evidence)], "steps": steps}.items():
                 hits = [[shelf.titles[hit] for hit in shelf.index.find(q, max(DEPTHS), retriever)] for q, _ in pairs]
@@ -110,7 +110,7 @@ def players(pages: int, matches: int) -> dict[str, Any]:
 def _open_book(game: Search, seed: int) -> float:
     game.reset(seed=seed)
     texts = [game.library.pages[title] for title in sorted(game.question.evidence)]
-    return float(answer_from(game.question.text, texts, terse=False) == game.question.answer)
+    return float(find_answer(game.question.text, texts, terse=False) == game.question.answer)
 
 
 GATES: dict[str, tuple[Check, ...]] = {
@@ -153,7 +153,7 @@ def memory(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, 
 
 def _weigh(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
     before, began = _megabytes(), time.process_time()
-    shelf = library(Key(pages, embedding=embedding))
+    shelf = load_library(Key(pages, embedding=embedding))
     shelf.index.find("anything", 1, retriever)
     loaded, seconds = _megabytes(), time.process_time() - began
     games = []

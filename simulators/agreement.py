@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import re
 
-from simulators.extractor import Stance, plain_words
+from simulators.extractor import Stance, normalise_text
 
 
-def _phrases(phrases: str) -> str:
+def _join_phrases(phrases: str) -> str:
     """Return a regular expression, as text, that matches any of the semicolon-separated phrases."""
     return f"(?:{'|'.join(' '.join(phrase.split()) for phrase in phrases.split(';'))})"
 
 
-def _begins(phrases: str) -> re.Pattern[str]:
+def _match_at_start(phrases: str) -> re.Pattern[str]:
     """Compile semicolon-separated phrases to a pattern that matches them at the start of a clause."""
-    return re.compile(f" {_phrases(phrases)}(?= )")
+    return re.compile(f" {_join_phrases(phrases)}(?= )")
 
 
-def _within(phrases: str) -> re.Pattern[str]:
+def _match_anywhere(phrases: str) -> re.Pattern[str]:
     """Compile semicolon-separated phrases to a pattern that finds them anywhere, as whole words."""
-    return re.compile(f"(?<= ){_phrases(phrases)}(?= )")
+    return re.compile(f"(?<= ){_join_phrases(phrases)}(?= )")
 
 
-# Phrases are written as `_words` leaves them: folded, without contractions.
+# Phrases are written as `_normalise` leaves them: folded, without contractions.
 SHORT = {
     "cannot": "can not", "cant": "can not", "wont": "will not", "shant": "shall not", "im": "i am", "id": "i would",
     "ill": "i will", "ive": "i have", "thats": "that is", "its": "it is", "lets": "let us", "thatll": "that will",
@@ -38,7 +38,7 @@ SHORT = {
 CONTRACTED = re.compile(
     rf"(?<= )(?:{'|'.join(SHORT)}|(do|does|did|is|are|was|were|has|have|had|would|could|should|must)nt)(?= )"
 )
-FILLER = _within(r"""
+FILLER = _match_anywhere(r"""
     just; really; actually; honestly; still; also; hereby; fully; completely; totally; entirely; quite; much;
     to be honest
 """)
@@ -48,14 +48,14 @@ GOOD = "(?:right|correct|true|fine|ok|okay|good|great|perfect|wonderful|excellen
 EMPHATIC = "(?:certainly|definitely|absolutely|surely|sure|of course|naturally|obviously)"
 IT = "(?:that|this|it|everything|all|all of (?:that|it)|which)"
 
-AGREEING = _within(r"""
+AGREEING = _match_anywhere(r"""
     (?:no|not a|not any) (?:problems?|issues?|worries|trouble); i (?:do|would) not mind(?: at all)?;
     (?:i do not see )?why not(?: \?)?; i could not agree more;
     i do not have (?:any |an? )?(?:objections?|problems?|issues?);
     (?:i (?:have|see) |there (?:is|are) )?(?:no|not any) (?:objections?|concerns?|complaints)(?: at all)?
 """)
 """Agrees, although it contains a no."""
-IDLE = _within(r"""
+IDLE = _match_anywhere(r"""
     (?:no|without a|without any|beyond) doubt; no (?:rush|hurry); (?:do not|no need to) (?:worry|hurry|rush|wait);
     if you (?:please|would|could|can|do not mind); if possible;
     if (?:that|it) is (?:ok|okay|fine|all right|possible);
@@ -64,13 +64,13 @@ IDLE = _within(r"""
     (?:i |we )?(?:do|does|did|will) not (?:want|need|use|like) (?:\w+ ){1,4}any (?:more|longer)
 """)
 """Neither refuses nor sets a condition, although it contains a no or an if."""
-OPENER = _begins(r"""
+OPENER = _match_at_start(r"""
     well; hm+; mm; uh; um; oh; ah; hello; hi; hey; so; and; then; sorry; please; kindly; in that case; thanks;
     thank you(?: so| very)?; i (?:think|believe|mean|meant|say|said|would say|have to say)(?! so );
     i am (?:afraid|sorry); let me think; sir; maam; madam; my answer is; the answer is; (?:it|that) is a; now; rather;
     hell; god; dear
 """)
-UNSURE = _begins(r"""
+UNSURE = _match_at_start(r"""
     (?:i am )?not (?:so |too |very )?(?:sure|certain); unsure; uncertain; undecided; perhaps; maybe; possibly;
     hard to (?:say|tell); (?:i have )?no (?:idea|clue); wait; hold on; hang on; not so fast;
     (?:a|one) (?:moment|second|minute); let me (?:check|see|think); (?:i )?(?:guess|suppose);
@@ -78,7 +78,7 @@ UNSURE = _begins(r"""
     i am thinking
 """)
 """Doubt. This and the next two patterns count at the start of a clause."""
-REFUSAL = _begins(rf"""
+REFUSAL = _match_at_start(rf"""
     no; nope; nah; naw; never; nevermind; not; none; neither; negative; do not; stop; incorrect; wrong; declined?;
     refused?; rejected; denied; disagree; rather not; {EMPHATIC} not; under no circumstances; by no means;
     forget (?:it|that|about); leave (?:it|that|everything|things); hold off; do nothing; let us not; abort; better not;
@@ -91,7 +91,7 @@ REFUSAL = _begins(rf"""
     (?:that|this|it|which) (?:is|was|looks|sounds|seems) (?:wrong|incorrect);
     (?:that|this|it) (?:does|do|will|would) not (?:work for|sound|look|seem|suit)
 """)
-ASSENT = _begins(rf"""
+ASSENT = _match_at_start(rf"""
     yes; yeah; yea; yep; yup; ya; aye; {EMPHATIC}; indeed; affirmative; for sure; by all means; with pleasure;
     gladly; exactly; precisely; agreed; accepted; approved; confirmed; granted; permission granted; proceed;
     carry on; continue; go (?:ahead|for it|on); do (?:it|that|this|so); make (?:it so|that happen|it happen);
@@ -107,14 +107,14 @@ ASSENT = _begins(rf"""
     be my guest; you bet; i (?:would like|want) to (?:go ahead|proceed|do (?:that|it|so));
     {IT} is (?:the|my) (?:right|correct)
 """)
-ACKNOWLEDGED = _begins("ok;okay;alright;all right")
+ACKNOWLEDGED = _match_at_start("ok;okay;alright;all right")
 """Agrees whatever follows, unless the reply asks a question."""
 WHOLE = re.compile(
     rf" (?:(?:very|all|well) )?(?:{GOOD}|please|i do|do|well|cool|super|deal|k|y)"
     rf"(?: (?:{GOOD}|then|thanks|thank|you|so|very|please|sir|maam|do))* $"
 )
 """Agrees if it is the whole clause."""
-OBJECTION = _within(r"""
+OBJECTION = _match_anywhere(r"""
     but; except; excluding; unless; until; till; however; though; although; otherwise; provided; on condition;
     as long as; first (?:tell|show|let|check|i|you); (?:before|once|after) (?:you|i);
     (?:tell|show|let|check|send|explain) (?:\w+ ){1,6}first; only (?:if|when|once|the|one|for|after);
@@ -122,7 +122,7 @@ OBJECTION = _within(r"""
     take (?:that|it) back
 """)
 """Limits an assent anywhere in the reply."""
-CONDITION = _within(rf"""
+CONDITION = _match_anywhere(rf"""
     if; whether; wait; hold on; hang on; stop; not sure; unsure; maybe; perhaps; i guess; i suppose; i wonder;
     i (?:\w+ )?(?:do|did|can|could|will|would|must) not (?:\w+ )?{WISHES};
     do not (?:do|go|proceed|charge|touch|cancel|change|send|take|make);
@@ -134,7 +134,7 @@ PART = re.compile(r",| but | or | and (?!no )| so (?!much )(?=\w)")
 LEXICON = frozenset(
     word for each in (OPENER, ASSENT, REFUSAL, WHOLE, AGREEING) for word in re.findall(r"[a-z]{2,}", each.pattern)
 )
-"""Words of these phrases, which add nothing beside a stance."""
+"""Words of these phrases. They only express a stance."""
 
 
 def read_agreement(text: str) -> Stance | None:
@@ -144,7 +144,7 @@ def read_agreement(text: str) -> Stance | None:
     """
     stances: set[Stance] = set()
     is_question = is_acknowledged = is_limited = False
-    pieces = [*MARK.split(_words(text.replace("*", ","))), ""]
+    pieces = [*MARK.split(_normalise(text.replace("*", ","))), ""]
     for sentence, mark in zip(pieces[::2], pieces[1::2], strict=True):
         parts = [f" {' '.join(part.split())} " for part in PART.split(sentence)]
         parts = [part for part in parts if part != " please "] or parts  # "Don't, please" is no yes
@@ -154,15 +154,15 @@ def read_agreement(text: str) -> Stance | None:
         is_limited |= bool(OBJECTION.search(sentence) or (mark != "?" and CONDITION.search(sentence)))
         for part in map(_without_openers, parts):
             is_acknowledged |= bool(ACKNOWLEDGED.match(part) or WHOLE.match(part))
-            stances |= {stance for stance in (_stance(part),) if stance}
+            stances |= {stance for stance in (_classify_clause(part),) if stance}
     if stances == {"inform"} and (is_limited or (is_question and is_acknowledged)):
         return "unknown"
     return "unknown" if len(stances) > 1 else next(iter(stances), None)
 
 
-def _words(text: str) -> str:
+def _normalise(text: str) -> str:
     """Normalise a reply to words: contractions expanded, fillers and idle phrases dropped, "no problem" as "yes"."""
-    plain = re.sub(r"(\w)\1{2,}", r"\1", plain_words(text))
+    plain = re.sub(r"(\w)\1{2,}", r"\1", normalise_text(text))
     plain = CONTRACTED.sub(lambda found: SHORT.get(found[0], f"{found[1]} not"), plain)
     plain = FILLER.sub("", plain)
     return re.sub(" +", " ", IDLE.sub("", AGREEING.sub("yes", re.sub(" +", " ", plain))))
@@ -175,7 +175,7 @@ def _without_openers(part: str) -> str:
     return part
 
 
-def _stance(part: str) -> Stance | None:
+def _classify_clause(part: str) -> Stance | None:
     """Return the stance that a clause starts with, or None if it starts with none.
 
     "inform" is assent, "deny" refusal, and "unknown" doubt, or assent directly followed by refusal or doubt.

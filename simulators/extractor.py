@@ -19,7 +19,7 @@ from games.families.book import fold
 
 Stance = Literal["inform", "deny", "unknown"]
 """Stance on a topic: it holds, it does not hold, or the person cannot tell."""
-LONGEST = 4000
+MAX_CHARACTERS = 4000
 """Maximum number of characters read of a text."""
 
 # All patterns look at words between single blanks, with a blank at either end.
@@ -92,46 +92,46 @@ class Reading:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Closed vocabulary that finds topics and stances in texts. Create it with `vocabulary`, read texts with `read`."""
+    """Closed vocabulary that finds topics and stances in texts. Create one with `make_vocabulary`."""
 
     phrases: Mapping[str, str]
     """Topic of each folded phrase."""
 
     @functools.cached_property
-    def mention(self) -> re.Pattern[str]:
+    def pattern(self) -> re.Pattern[str]:
         """Compiled pattern that finds every phrase of the vocabulary as whole words, the longest first."""
         longest = sorted(self.phrases, key=len, reverse=True)
         return re.compile(rf"(?<= )(?:{'|'.join(map(re.escape, longest)) or '(?!)'})(?= )")
 
-    def words(self, topic: str) -> tuple[str, ...]:
+    def list_phrases(self, topic: str) -> tuple[str, ...]:
         """Return all phrases of this topic, folded to plain lower-case words; () for an unknown topic."""
         return tuple(phrase for phrase, meant in self.phrases.items() if meant == topic)
 
-    def read(self, text: str, asked: str = "") -> dict[str, Stance]:
+    def read(self, text: str, asked_topic: str = "") -> dict[str, Stance]:
         """Return the stance ("inform", "deny" or "unknown") on each topic that the text states. Never raises.
 
-        A bare answer ("No.") is about the topic `asked`. Contradictions count as "unknown"; topics of unanswered
+        A bare answer ("No.") is about the topic `asked_topic`. Contradictions count as "unknown"; topics of unanswered
         questions are left out.
         """
-        return dict(self.understand(text, asked).facts)
+        return dict(self.understand(text, asked_topic).facts)
 
-    def understand(self, text: str, asked: str = "") -> Reading:
+    def understand(self, text: str, asked_topic: str = "") -> Reading:
         """Return the stances that `read` returns, and the parts of the text not understood, as a Reading."""
         answered: defaultdict[str, set[Stance]] = defaultdict(set)
         claimed: defaultdict[str, set[Stance]] = defaultdict(set)
         questioned: list[str] = []
         """Topics of a question that the person answers itself: `Fever? No.`"""
         posed: set[str] = set()
-        plain = plain_words(text)
+        plain = normalise_text(text)
         pieces = [*CLAUSE.split(plain), ""]
         for clause, end in zip(pieces[::2], pieces[1::2], strict=True):
-            claims = self._claims(clause)
+            claims = self._find_claims(clause)
             if end == "?":
                 questioned = [topic for topic, _ in claims]
                 posed.update(questioned)
                 continue
-            for topic in questioned or ([asked] if asked else []):
-                answered[topic] |= _bare_stances(clause, alone=not claims)
+            for topic in questioned or ([asked_topic] if asked_topic else []):
+                answered[topic] |= _read_bare_answers(clause, alone=not claims)
             questioned = []
             for topic, stances in claims:
                 claimed[topic] |= stances
@@ -141,21 +141,21 @@ class Vocabulary:
         facts = {
             topic: "unknown" if len(stances) > 1 else min(stances) for topic, stances in by_topic.items() if stances
         }
-        rest = SMALL_TALK.sub("", self.mention.sub("", plain))
+        rest = SMALL_TALK.sub("", self.pattern.sub("", plain))
         unknown = {word for word in rest.split() if not PLAIN_TALK.fullmatch(word)}
         return Reading(facts, frozenset(unknown | torn | (posed - facts.keys())))
 
-    def _claims(self, clause: str) -> list[tuple[str, set[Stance]]]:
+    def _find_claims(self, clause: str) -> list[tuple[str, set[Stance]]]:
         """Return a clause's mentions of topics, in order, as (topic, stances) pairs; two stances are a contradiction.
 
         Doubt covers the whole clause; denial covers the words after it, until it is taken back. A double denial of a
         topic is ambiguous.
         """
         claims: list[tuple[str, set[Stance]]] = []
-        masked = self.mention.sub(lambda match: "#" * len(match[0]), clause)  # a phrase may hold a `not` of its own
+        masked = self.pattern.sub(lambda match: "#" * len(match[0]), clause)  # a phrase may hold a `not` of its own
         earnest = IDLE.sub(lambda match: " " + "#" * (len(match[0]) - 2) + " ", masked)
         doubted, last = DOUBT.search(masked) is not None, 0
-        for match in self.mention.finditer(clause):
+        for match in self.pattern.finditer(clause):
             before = earnest[: match.start()]
             back = max((end.end() - 1 for end in TAKEN_BACK.finditer(before)), default=0)
             stances: set[Stance] = {"inform"}
@@ -170,7 +170,7 @@ class Vocabulary:
         return claims
 
 
-def vocabulary(words: Mapping[str, Iterable[str]]) -> Vocabulary:
+def make_vocabulary(words: Mapping[str, Iterable[str]]) -> Vocabulary:
     """Create a vocabulary from spellings by topic. Raises ValueError if two topics share a folded spelling."""
     phrases: dict[str, str] = {}
     for topic, spellings in words.items():
@@ -180,20 +180,20 @@ def vocabulary(words: Mapping[str, Iterable[str]]) -> Vocabulary:
     return Vocabulary(phrases)
 
 
-def plain_words(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Normalise a text to lower-case words and punctuation, separated and enclosed by single blanks.
 
     Accents and apostrophes are dropped, line breaks become full stops, and a comma follows an answer such as "yes I
     do". Only the first 4,000 characters are read.
     """
-    marked = re.sub(r"[\n\r]+", " . ", re.sub(r"['’‘`]", "", text[:LONGEST]))
+    marked = re.sub(r"[\n\r]+", " . ", re.sub(r"['’‘`]", "", text[:MAX_CHARACTERS]))
     marked = re.sub(r"[:()\u2013\u2014]|\.\.\.|…| - ", " , ", marked)
     letters = unicodedata.normalize("NFKD", marked).casefold()
     plain = f" {' '.join(TOKEN.findall(''.join(c for c in letters if not unicodedata.combining(c))))} "
     return ANSWER.sub(r" \1 , ", plain)
 
 
-def _bare_stances(clause: str, alone: bool) -> set[Stance]:
+def _read_bare_answers(clause: str, alone: bool) -> set[Stance]:
     """Return the stances of bare answers in a clause, such as {"deny"} for "well, no, thanks".
 
     Leading openers ("well", "oh") are skipped. Only the first part between commas counts, unless `alone` says that the
@@ -202,12 +202,12 @@ def _bare_stances(clause: str, alone: bool) -> set[Stance]:
     parts = [part.split() for part in clause.split(",")]
     while len(parts) > 1 and OPENERS.issuperset(parts[0]):
         parts.pop(0)
-    answers = map(_bare_stance, parts if alone else parts[:1])
+    answers = map(_read_bare_answer, parts if alone else parts[:1])
     doubt: set[Stance] = {"unknown"} if alone and DOUBT.search(clause) else set()
     return doubt | {answer for answer in answers if answer}
 
 
-def _bare_stance(words: list[str]) -> Stance | None:
+def _read_bare_answer(words: list[str]) -> Stance | None:
     """Return the stance if these words are a bare answer such as "no, thanks", else None."""
     while words and words[0] in OPENERS and words[:2] != ["think", "so"]:
         words = words[1:]

@@ -21,18 +21,18 @@ PROBES = 12
 """Inverted lists examined per query, of 2 sqrt(n)."""
 
 
-def build(vectors: Vectors) -> Any:
+def build_index(vectors: Vectors) -> Any:
     """Return a faiss index that finds the largest inner products with these unit vectors [n, d].
 
     It is exact for up to 20,000 vectors, else approximate. Raises ValueError if faiss is not installed.
     """
-    faiss, (count, width) = _faiss(), vectors.shape
+    faiss, (count, width) = _import_faiss(), vectors.shape
     flat = faiss.IndexFlatIP(width)
     if count <= FLAT:
         flat.add(vectors)
         return flat
     index = faiss.IndexIVFFlat(flat, width, int(2 * count**0.5), faiss.METRIC_INNER_PRODUCT)
-    with _one_thread(faiss):
+    with _limit_to_one_thread(faiss):
         index.train(vectors)
         index.add(vectors)
     index.nprobe = PROBES
@@ -44,16 +44,16 @@ def kmeans(vectors: Vectors, clusters: int, seed: int) -> tuple[NDArray[np.int64
 
     Returns the index of each vector's nearest centroid [n], and the centroids [at most `clusters`, d].
     """
-    faiss, (count, width) = _faiss(), vectors.shape
+    faiss, (count, width) = _import_faiss(), vectors.shape
     found = faiss.Kmeans(width, min(clusters, count), niter=20, seed=seed, min_points_per_centroid=1)
-    with _one_thread(faiss):
+    with _limit_to_one_thread(faiss):
         found.train(vectors)
         _, nearest = found.index.search(vectors, 1)
     return np.asarray(nearest[:, 0], np.int64), np.asarray(found.centroids, np.float32)
 
 
 @contextmanager
-def _one_thread(faiss: Any) -> Iterator[None]:
+def _limit_to_one_thread(faiss: Any) -> Iterator[None]:
     """Limit faiss to one thread within the context: several add in another order, which changes the clusters."""
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
@@ -63,7 +63,7 @@ def _one_thread(faiss: Any) -> Iterator[None]:
         faiss.omp_set_num_threads(threads)
 
 
-def _faiss() -> Any:
+def _import_faiss() -> Any:
     try:
         import faiss
     except ImportError as error:

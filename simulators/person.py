@@ -84,13 +84,13 @@ WORDINGS: Mapping[Manner, Mapping[Kind, tuple[str, ...]]] = {
 """Templates of each act about `it`, by manner. The extractor reads each back exactly (tested)."""
 
 
-def worded(act: Act, it: str, manner: Manner, rng: np.random.Generator) -> str:
+def word_act(act: Act, it: str, manner: Manner, rng: np.random.Generator) -> str:
     """Word an act by a random template of this manner; `it` is the topic in the form that follows "I have"."""
     wordings = WORDINGS[manner][act.kind]
     return wordings[rng.integers(len(wordings))].format(it=it)
 
 
-def listed(things: Sequence[str]) -> str:
+def join_words(things: Sequence[str]) -> str:
     """Join words as English does: `a`, `a and b`, or `a, b and c`."""
     return " and ".join([", ".join(things[:-1]), things[-1]] if len(things) > 1 else things)
 
@@ -118,32 +118,34 @@ class Renderings:
     """Texts with uncheckable parts: unknown words, contradictions, questions about a topic."""
     replaced: int = 0
     """Acts worded by the template instead."""
-    asked_again: bool = field(default=False, repr=False)
+    is_retry: bool = field(default=False, repr=False)
+    """Whether the current act was already requested once more."""
 
-    def accepts(self, said: Reading, due: Reading) -> bool:
-        """Compare a text's facts (`said`) with those of the prescribed act (`due`), and count the result.
+    def accepts(self, actual: Reading, expected: Reading) -> bool:
+        """Compare a text's facts (`actual`) with those of the prescribed act (`expected`), and count the result.
 
         Returns True if both have the same topics and stances and the text has no further unclear parts.
         """
         self.texts += 1
-        wrong = any(said.facts[topic] != stance for topic, stance in due.facts.items() if topic in said.facts)
-        extra, withheld = bool(said.facts.keys() - due.facts.keys()), bool(due.facts.keys() - said.facts.keys())
-        unclear = not said.unclear <= due.unclear
+        wrong = any(actual.facts[topic] != stance for topic, stance in expected.facts.items() if topic in actual.facts)
+        extra = bool(actual.facts.keys() - expected.facts.keys())
+        withheld = bool(expected.facts.keys() - actual.facts.keys())
+        unclear = not actual.unclear <= expected.unclear
         self.wrong, self.extra, self.withheld = self.wrong + wrong, self.extra + extra, self.withheld + withheld
         self.unclear += unclear
         return not (wrong or extra or withheld or unclear)
 
-    def settled(self, text: str, template: str, read: Callable[[str], Reading]) -> str | None:
+    def settle(self, text: str, template: str, read: Callable[[str], Reading]) -> str | None:
         """Return the text if it says the same as the template, None to request another, or the template.
 
         The first failure returns None, the next one the template, which counts as `replaced`. `read` extracts a text's
         facts.
         """
         if self.accepts(read(text), read(template)):
-            self.asked_again = False
+            self.is_retry = False
             return text
-        self.asked_again = not self.asked_again
-        if self.asked_again:
+        self.is_retry = not self.is_retry
+        if self.is_retry:
             return None
         self.replaced += 1
         return template

@@ -23,29 +23,26 @@ FINE = 0.1
 LEAVING = re.compile(r"\b(?:good\W?bye|bye)\b", re.IGNORECASE)
 
 
-class Checked(NamedTuple):
+class Faults(NamedTuple):
     """Faults of a text by kind, each named by the fact."""
 
     wrong: Sequence[str] = ()
     leaked: Sequence[str] = ()
     withheld: Sequence[str] = ()
 
-    def complaint(self) -> str:
-        """Return the complaint that the person reads when it is asked again."""
-        said = [
+    def describe(self) -> str:
+        """Return the faults in words, for the person to read when it is asked again."""
+        complaints = [
             f"{text}: {one_line(', '.join(facts)).rstrip('.')}."
             for text, facts in (("Not so", self.wrong), ("Not to be told now", self.leaked), ("Say", self.withheld))
             if facts
         ]
-        return " ".join(said)
+        return " ".join(complaints)
 
 
 @dataclass
 class Conduct:
-    """Counts of a played person's texts: all of them, their words, those with faults by kind, and what became of them.
-
-    `add` counts a text and returns True if it is passed on.
-    """
+    """Counts of a played person's texts: all, their words, those with faults of each kind, and those passed on."""
 
     texts: int = 0
     words: int = 0
@@ -53,14 +50,17 @@ class Conduct:
     leaked: int = 0
     withheld: int = 0
     again: int = 0
-    """Texts that were requested once more instead of being passed on."""
+    """Rejected texts, which were requested once more."""
     faults: int = 0
     """Texts with faults that were passed on."""
     tries: int = 0
     """Requests for the statement that is due now."""
 
-    def add(self, text: str, checked: Checked, retries: int) -> bool:
-        """Count a text and its faults; return False if it must be said again, which happens `retries` times at most."""
+    def count(self, text: str, checked: Faults, retries: int) -> bool:
+        """Count a text and its faults. Returns True if it is passed on, False if it must be said again.
+
+        A statement is requested again at most `retries` times.
+        """
         self.texts, self.words = self.texts + 1, self.words + len(text.split())
         self.wrong, self.leaked = self.wrong + bool(checked.wrong), self.leaked + bool(checked.leaked)
         self.withheld += bool(checked.withheld)
@@ -85,9 +85,9 @@ class PersonGame(Simulator):
     person_retries: how often a played person is asked again after a text with faults. person_faults: how many of its
     texts with faults are passed on before the match fails.
 
-    A subclass names `person_seat`. For "played" it writes `check_person`, lets `admits` decide about each text of the
-    seat, and gives the seat its record and goal in `private`, beside `template`, the text of the script. Parts `wrong`
-    and `secret` are the fines of a played person; its seat is never paid with the others.
+    A subclass names `person_seat`. For "played" it writes `check_person`, lets `admit_text` decide about each text of
+    the seat, and gives the seat its record and goal in `private`, beside `template`, the text of the script. Parts
+    `wrong` and `secret` are the fines of a played person; its seat is never paid with the others.
     """
 
     person_seat: ClassVar[str]
@@ -111,24 +111,24 @@ class PersonGame(Simulator):
         """True if the person's seat decides what to say."""
         return self.person == "played"
 
-    def check_person(self, text: str) -> Checked:
+    def check_person(self, text: str) -> Faults:
         """Return the faults of a played person's text and change nothing. A subclass with "played" must write it."""
         raise NotImplementedError
 
-    def admits(self, text: str) -> bool:
+    def admit_text(self, text: str) -> bool:
         """Count, check and fine a played person's text; return True if it takes effect and reaches the other side.
 
         Otherwise the seat is told the faults and moves again, or the match has ended because of too many.
         """
         checked = self.check_person(text)
-        passed = self.conduct.add(text, checked, self.person_retries)
+        passed = self.conduct.count(text, checked, self.person_retries)
         for part, facts in (("wrong", checked.wrong), ("secret", checked.leaked)):
             if facts:
                 self.pay(self.person_seat, part, -FINE * len(facts))
         if self.conduct.faults > self.person_faults:
             self._fail()
         elif not passed:
-            self.tell(checked.complaint(), self.person_seat)
+            self.tell(checked.describe(), self.person_seat)
         return passed and not self.ended
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:

@@ -31,7 +31,7 @@ __all__ = ["Call", "Content", "Tool", "describe", "read_calls", "run", "run_with
 
 RESULT_LENGTH = 2_000
 """Maximum number of characters of a result."""
-MOST_PROBLEMS = 3
+MAX_PROBLEMS = 3
 """Maximum number of wrong arguments reported at once."""
 
 
@@ -81,7 +81,7 @@ class Tool:
         """
         key = getattr(function, "__func__", function)
         if key not in SHAPES:
-            SHAPES[key] = _shape(function)
+            SHAPES[key] = _build_shape(function)
         return cls(SHAPES[key], function)
 
     @property
@@ -105,50 +105,50 @@ def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "sign
     """
     if style == "signatures":
         return "\n".join(f"{tool.shape.signature}: {tool.shape.description}" for tool in tools)
-    return "\n".join(_compact(tool.definition) for tool in tools)
+    return "\n".join(_to_json(tool.definition) for tool in tools)
 
 
-def run(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> str:
+def run(tools: Sequence[Tool], call: Call, max_characters: int = RESULT_LENGTH) -> str:
     """Run the call with one of the tools and return the result for the model: text or compact JSON.
 
-    A result over `most` characters is cut, with a note. A failure of any kind returns a text that starts with `Error:`,
-    except that SimulatorFault passes through.
+    A result over `max_characters` is cut, with a note. A failure of any kind returns a text that starts with `Error:`;
+    only SimulatorFault passes through.
     """
-    return run_with_pictures(tools, call, most).text
+    return run_with_pictures(tools, call, max_characters).text
 
 
-def run_with_pictures(tools: Sequence[Tool], call: Call, most: int = RESULT_LENGTH) -> Content:
+def run_with_pictures(tools: Sequence[Tool], call: Call, max_characters: int = RESULT_LENGTH) -> Content:
     """Run the call as `run` does and return the result with its pictures, whose format is not checked."""
-    result = _result(tools, call)
+    result = _call_tool(tools, call)
     content = result if isinstance(result, Content) else Content(result)
     # Surrogates stand for nothing and no encoder takes them.
     text = content.text.encode("utf-8", "replace").decode("utf-8")
-    if len(text) > most:
-        text = f"{text[:most]}… (cut: {most:,} of {len(text):,} characters)"
+    if len(text) > max_characters:
+        text = f"{text[:max_characters]}… (cut: {max_characters:,} of {len(text):,} characters)"
     return Content(text, content.pictures)
 
 
-def _result(tools: Sequence[Tool], call: Call) -> str | Content:
+def _call_tool(tools: Sequence[Tool], call: Call) -> str | Content:
     name = one_line(call.name, 64)
     if call.problem:
         return f"Error: {name + ': ' if name else ''}{call.problem}."
     tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None:
-        return f'Error: there is no tool "{name}"{_suggestion(name, [tool.name for tool in tools])}.'
+        return f'Error: there is no tool "{name}"{_suggest(name, [tool.name for tool in tools])}.'
     arguments, problems = _validate(tool.shape, call)
     if problems:
         return f"Error: {'; '.join(problems)}. Use {tool.shape.signature}."
     try:
         result = tool.function(**arguments)
-        return result if isinstance(result, str | Content) else _compact(result)
+        return result if isinstance(result, str | Content) else _to_json(result)
     except SimulatorFault:
         raise
     except TimeoutError:
         return f"Error: {tool.name} took too long."
-    except ValueError as why:
-        return f"Error: {why}"
+    except ValueError as refusal:
+        return f"Error: {refusal}"
     except Exception as error:  # noqa: BLE001 a failing tool is something to read, never the match's end
-        # Its text may name what the model must not know.
+        # Its text may contain secrets.
         return f"Error: {tool.name} failed ({type(error).__name__})."
 
 
@@ -157,9 +157,9 @@ def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
     if len(call.positional) > len(shape.names):
         return {}, [f"{shape.name} takes {len(shape.names)} arguments, not {len(call.positional)}"]
     placed = dict(zip(shape.names, call.positional, strict=False))
-    twice = [name for name in placed if name in call.arguments]
-    if twice:
-        return {}, [f'argument "{twice[0]}" is given twice']
+    duplicates = [name for name in placed if name in call.arguments]
+    if duplicates:
+        return {}, [f'argument "{duplicates[0]}" is given twice']
     values = {**placed, **call.arguments}
     try:
         if call.as_text:
@@ -167,7 +167,7 @@ def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
         validated = shape.arguments.model_validate(values)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
-        return {}, [_problem(shape, one["type"], one["loc"], one["msg"]) for one in errors[:MOST_PROBLEMS]]
+        return {}, [_describe_problem(shape, e["type"], e["loc"], e["msg"]) for e in errors[:MAX_PROBLEMS]]
     given = validated.model_fields_set  # a parameter that is left out keeps its own default
     places = {name: f"p{index}" for index, name in enumerate(shape.names)}
     return {name: getattr(validated, place) for name, place in places.items() if place in given}, []
@@ -186,23 +186,23 @@ def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
     return dict(texts)
 
 
-def _problem(shape: Shape, kind: str, where: tuple[int | str, ...], why: str) -> str:
-    name = one_line(str(where[0]) if where else "", 64)
+def _describe_problem(shape: Shape, kind: str, location: tuple[int | str, ...], why: str) -> str:
+    name = one_line(str(location[0]) if location else "", 64)
     if kind == "missing":
         return f'argument "{name}" is missing'
     if kind == "extra_forbidden":
-        return f'there is no argument "{name}"{_suggestion(name, shape.names)}'
+        return f'there is no argument "{name}"{_suggest(name, shape.names)}'
     return f'argument "{name}": {one_line(why[:1].lower() + why[1:])}'
 
 
-def _suggestion(name: str, names: Sequence[str]) -> str:
+def _suggest(name: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, names, n=2)
     if near:
         return f" (did you mean {' or '.join(near)}?)"
     return f" (there are {', '.join(names)})" if names else ""
 
 
-def _shape(function: Callable[..., Any]) -> Shape:
+def _build_shape(function: Callable[..., Any]) -> Shape:
     name = function.__name__
     description = (inspect.getdoc(function) or "").strip().partition("\n")[0]
     if not description:
@@ -222,7 +222,7 @@ def _shape(function: Callable[..., Any]) -> Shape:
         required = parameter.default is parameter.empty
         fields[f"p{index}"] = (hint, Field(... if required else parameter.default, alias=parameter.name))
         signature.append(
-            f"{parameter.name}: {_type_name(hint)}" + ("" if required else f" = {_compact(parameter.default)}")
+            f"{parameter.name}: {_name_type(hint)}" + ("" if required else f" = {_to_json(parameter.default)}")
         )
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     model = create_model(name, __config__=config, **fields)
@@ -230,7 +230,7 @@ def _shape(function: Callable[..., Any]) -> Shape:
         name=name,
         description=description,
         signature=f"{name}({', '.join(signature)})",
-        parameters=_untitled(model.model_json_schema()),
+        parameters=_without_titles(model.model_json_schema()),
         names=tuple(parameter.name for parameter in parameters),
         arguments=model,
     )
@@ -255,25 +255,27 @@ def _is_supported(hint: Any) -> bool:
     return hint in (str, int, float, bool) or origin is Literal
 
 
-def _type_name(hint: Any) -> str:
+def _name_type(hint: Any) -> str:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
-        return "|".join(_compact(part) for part in parts)
+        return "|".join(_to_json(part) for part in parts)
     if origin is list:
-        return f"list[{_type_name(parts[0])}]"
+        return f"list[{_name_type(parts[0])}]"
     if parts:
-        return "|".join("null" if part is types.NoneType else _type_name(part) for part in parts)
+        return "|".join("null" if part is types.NoneType else _name_type(part) for part in parts)
     return str(hint.__name__)
 
 
-def _untitled(schema: Any) -> Any:
+def _without_titles(schema: Any) -> Any:
     """Return the JSON schema without pydantic's titles, which repeat the names. A parameter named title is kept."""
     if isinstance(schema, list):
-        return [_untitled(part) for part in schema]
+        return [_without_titles(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: _untitled(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)}
+    return {
+        key: _without_titles(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)
+    }
 
 
-def _compact(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

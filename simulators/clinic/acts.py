@@ -7,7 +7,7 @@ import string
 from collections.abc import Iterator, Mapping
 
 from games.base import IllegalAct
-from simulators.clinic.signs import LETTERS, number_of
+from simulators.clinic.signs import LETTERS, find_index
 from simulators.clinic.table import Table
 
 ACT = re.compile(r"\s*(ask|test|diagnose)(?![a-z])\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
@@ -16,12 +16,12 @@ USUAL, OFTEN, AT_TIMES = 0.8, 0.3, 0.05
 """Minimum probabilities of HPO's very frequent, frequent and occasional signs."""
 
 
-def names(kind: str, table: Table) -> tuple[str, ...]:
+def list_names(kind: str, table: Table) -> tuple[str, ...]:
     """Return the names that acts of a kind can mention: symptoms for "a", tests for "t", diseases for "d"."""
-    return table.asked if kind == "a" else table.ordered if kind == "t" else table.names
+    return table.symptom_names if kind == "a" else table.test_names if kind == "t" else table.names
 
 
-def code(kind: str) -> str:
+def list_codes(kind: str) -> str:
     """Return all characters that terse names of a kind can use, the nth for its nth name.
 
     They are 1 to 9 for tests ("t"), else the letters a to z and A to Z.
@@ -40,7 +40,7 @@ def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
     if match is None:
         raise IllegalAct("write ASK and a symptom, TEST and a test, or DIAGNOSE and a disease")
     kind = match[1][0].lower()
-    index = number_of(match[2], names(kind, table))
+    index = find_index(match[2], list_names(kind, table))
     if index is None:
         raise IllegalAct(f"{VERBS[kind]} one of those that are listed")
     return kind, index
@@ -48,14 +48,14 @@ def read_act(text: str, table: Table, terse: bool) -> tuple[str, int]:
 
 def _read_terse(text: str, table: Table) -> tuple[str, int]:
     for kind in VERBS:
-        if text[:1] == kind.upper() and len(text) == 2 and text[1] in code(kind)[: len(names(kind, table))]:
-            return kind, code(kind).index(text[1])
+        if text[:1] == kind.upper() and len(text) == 2 and text[1] in list_codes(kind)[: len(list_names(kind, table))]:
+            return kind, list_codes(kind).index(text[1])
     raise IllegalAct("write A, T or D and a letter or digit that there is")
 
 
-def written(kind: str, index: int, table: Table, terse: bool) -> str:
+def format_act(kind: str, index: int, table: Table, terse: bool) -> str:
     """Format an act in words, such as `ASK fever`, or in terse mode as a code, such as `Ab`. `index` counts from 0."""
-    return f"{kind.upper()}{code(kind)[index]}" if terse else f"{VERBS[kind]} {names(kind, table)[index]}"
+    return f"{kind.upper()}{list_codes(kind)[index]}" if terse else f"{VERBS[kind]} {list_names(kind, table)[index]}"
 
 
 def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
@@ -64,23 +64,25 @@ def rules(table: Table, terse: bool, pay: str, open_book: bool) -> str:
     In terse mode they are only the codes of the first and last act of each kind.
     """
     if terse:
-        ends = [(kind, len(names(kind, table)) - 1) for kind in VERBS]
-        return " ".join(f"{written(kind, 0, table, True)}-{written(kind, last, table, True)}" for kind, last in ends)
+        ends = [(kind, len(list_names(kind, table)) - 1) for kind in VERBS]
+        return " ".join(
+            f"{format_act(kind, 0, table, True)}-{format_act(kind, last, table, True)}" for kind, last in ends
+        )
     tests = "; ".join(f"{test} ({', '.join(shown)})" for test, shown in table.tests.items())
     lines = [
         f"You are the doctor in {table.world}: find out which disease the patient has. ASK symptom: the patient "
         "says yes, no or unsure, and may be wrong. TEST name: shows its findings and is never wrong. DIAGNOSE disease "
         f"ends the match. Your budget is of questions and tests together. {pay}",
-        f"Symptoms: {', '.join(names('a', table))}.",
+        f"Symptoms: {', '.join(list_names('a', table))}.",
         f"Tests: {tests}.",
         f"Diseases: {', '.join(table.names)}.",
     ]
-    return "\n".join([*lines, *(_textbook(table) if open_book else ())])
+    return "\n".join([*lines, *(_describe_diseases(table) if open_book else ())])
 
 
-def _textbook(table: Table) -> Iterator[str]:
+def _describe_diseases(table: Table) -> Iterator[str]:
     """Yield a heading, then a line per disease with the signs that it shows usually, often and at times."""
-    signs = (*names("a", table), *table.all_findings)
+    signs = (*list_names("a", table), *table.all_findings)
     yield "Book (usual; often; at times):"
     for disease, name in enumerate(table.names):
         chances = [*table.symptoms[disease], *table.findings[disease]]

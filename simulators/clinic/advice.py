@@ -1,4 +1,4 @@
-"""Recommendations: what a doctor advises together with the diagnosis, as in DoctorAgent-RL.
+"""Recommendations of a doctor together with the diagnosis, as in DoctorAgent-RL.
 
 Each disease has one right recommendation, a number from 1; diseases share them, so that a wrong diagnosis may come with
 the right one. They are drawn from a seed: simulation only, never advice.
@@ -14,7 +14,7 @@ import numpy as np
 from games.base import IllegalAct
 
 WORDS = re.compile(r"(.*?)(?<!\s)\s+RECOMMEND\s+(\d+)\s*", re.IGNORECASE | re.DOTALL | re.ASCII)
-MOST = 9
+MAX_RECOMMENDATIONS = 9
 
 
 class Advice:
@@ -22,11 +22,11 @@ class Advice:
 
     def __init__(self, count: int, names: Sequence[str], seed: int, terse: bool) -> None:
         self.count, self.names, self.terse = count, names, terse
-        dealt = np.resize(np.arange(count), len(names)) if count else np.zeros(len(names), np.int64)
-        self.right: tuple[int, ...] = tuple(np.random.default_rng([seed, count]).permutation(dealt).tolist())
+        unordered = np.resize(np.arange(count), len(names)) if count else np.zeros(len(names), np.int64)
+        self.right: tuple[int, ...] = tuple(np.random.default_rng([seed, count]).permutation(unordered).tolist())
 
     def split(self, act: str) -> tuple[str, int | None]:
-        """Split a diagnosis into itself and the index of its recommendation; (act, None) without one.
+        """Split a recommendation off a diagnosis: (diagnosis, index of the recommendation), or (act, None) without one.
 
         Raises IllegalAct for a number that is out of range.
         """
@@ -56,7 +56,7 @@ class Advice:
         return str(index + 1) if self.terse else f" RECOMMEND {index + 1}"
 
     def rules(self, pay: float) -> str:
-        """Return the recommendation of each disease, and what the right one pays; "" in terse mode or without any."""
+        """Return the recommendation of each disease and the reward of the right one; "" if terse or without any."""
         if not self.count or self.terse:
             return ""
         groups = [[n for n, right in zip(self.names, self.right, strict=True) if right == i] for i in range(self.count)]

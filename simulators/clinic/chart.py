@@ -34,28 +34,28 @@ class Chart:
         """Return True if the patient has mentioned this symptom or answered about it."""
         return symptom in self.answers or symptom in self.complaint
 
-    def complain(self, facts: Mapping[int, Stance]) -> None:
-        """Add what a patient says unasked: symptoms that it has to the complaint, and others to the answers."""
+    def add_complaint(self, facts: Mapping[int, Stance]) -> None:
+        """Add unasked statements of a patient: present symptoms to the complaint, all others to the answers."""
         self.complaint += tuple(sign for sign, stance in facts.items() if stance == "inform")
         self.answers |= {sign: stance for sign, stance in facts.items() if stance != "inform"}
 
     def note_test(self, test: int, findings: tuple[bool, ...], table: Table) -> str:
         """Add a test's findings to the chart and return them in words. `findings` are all those of the patient."""
-        first, shown = table.bounds(test)
+        first, shown = table.locate_findings(test)
         self.findings |= {finding: findings[finding] for finding in range(first, first + len(shown))}
         return "; ".join(f"{name}: {'yes' if self.findings[first + n] else 'no'}" for n, name in enumerate(shown))
 
-    def facts(self, table: Table) -> dict[str, Any]:
+    def as_facts(self, table: Table) -> dict[str, Any]:
         """Return the chart by name: {"complaint": symptoms, "answers": yes/no/unsure, "findings": yes/no}."""
         return {
-            "complaint": [table.asked[symptom] for symptom in self.complaint],
-            "answers": {table.asked[symptom]: SAID[stance] for symptom, stance in self.answers.items()},
+            "complaint": [table.symptom_names[symptom] for symptom in self.complaint],
+            "answers": {table.symptom_names[symptom]: SAID[stance] for symptom, stance in self.answers.items()},
             "findings": {
                 table.all_findings[finding]: "yes" if there else "no" for finding, there in self.findings.items()
             },
         }
 
-    def marks(self, table: Table) -> str:
+    def as_marks(self, table: Table) -> str:
         """Return the chart in few characters: letter and mark per symptom, digit and marks per test.
 
         Marks of symptoms are ! (complaint), + (yes), - (no) and ? (unsure).
@@ -63,7 +63,7 @@ class Chart:
         parts = [LETTERS[symptom] + TOLD for symptom in self.complaint]
         parts += [LETTERS[symptom] + MARKS[stance] for symptom, stance in self.answers.items()]
         for test in range(len(table.tests)):
-            first, shown = table.bounds(test)
+            first, shown = table.locate_findings(test)
             if first in self.findings:
                 parts.append(f"{test + 1}" + "".join("-+"[self.findings[first + n]] for n in range(len(shown))))
         return "".join(parts)

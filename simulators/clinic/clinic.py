@@ -14,17 +14,17 @@ import numpy as np
 from games.base import IllegalAct, flag, number, one_line, whole_number
 from simulators.base import MIXED, Answer
 from simulators.clinic import acts, players
-from simulators.clinic.advice import MOST, Advice
+from simulators.clinic.advice import MAX_RECOMMENDATIONS, Advice
 from simulators.clinic.chart import Chart
-from simulators.clinic.fees import Reward, fees, outcome
+from simulators.clinic.fees import Reward, choose_fees, outcome_fees
 from simulators.clinic.patient import SHORT, Patient
-from simulators.clinic.posterior import Inference, endurance, entropy, inference
-from simulators.clinic.record import draw_record, record_from, twin_of
+from simulators.clinic.posterior import Inference, entropy, load_inference, strain_limit
+from simulators.clinic.record import draw_record, make_twin, restore_record
 from simulators.clinic.signs import LETTERS
-from simulators.clinic.sources import SYNTHETIC, key, load
+from simulators.clinic.sources import SYNTHETIC, load_table, make_key
 from simulators.extractor import Stance
 from simulators.person import PERSONAS, may_leave
-from simulators.played import FINE, LEAVING, Checked, PersonGame
+from simulators.played import FINE, LEAVING, Faults, PersonGame
 
 DOCTOR, PATIENT, LAB = "doctor", "patient", "lab"
 
@@ -37,22 +37,22 @@ class Clinic(PersonGame):
     diseases may be named or numbered from 1. `simulators.clinic.patient` says what a patient with a seat does.
 
     Options besides PersonGame's:
-    diseases, symptoms, table: how many there are (20 and 44), and the seed of who has what (another table is another
-    medicine). Simulation only, never advice, wherever the table is from:
-    source "synthetic" (all invented); "pgmpy:child", "pgmpy:hepar2" or "pgmpy:asia" (a published Bayesian network, of
-    a size of its own: `simulators.clinic.networks`); "orphanet" (rare diseases and the frequencies of their signs:
+    diseases, symptoms: their numbers, 20 and 44 by default. table: the seed of the sign frequencies.
+    source: origin of the table, which is a simulation and never advice:
+    "synthetic" (all invented); "pgmpy:child", "pgmpy:hepar2" or "pgmpy:asia" (a published Bayesian network of fixed
+    size, `simulators.clinic.networks`); "orphanet" (rare diseases and the frequencies of their signs,
     `simulators.clinic.orphanet`; uses the Human Phenotype Ontology and Orphanet's data, CC-BY 4.0). The latter two
-    need the extra `clinic`, and those modules state their licences.
+    need the extra `clinic`; their modules state the licences.
     budget: questions and tests, a number or [low, high], drawn for each match.
     slip: the share of answers that are wrong, for a cooperative patient.
     reward "outcome": `diagnosis` 1 for the right one, `cost` -question_cost or -test_cost, `repeat` -0.1, and -0.1 for
     illegal acts; a question alone never pays. "doctoragent", for replication: `simulators.clinic.fees`.
-    recommendations: how many there are, for a diagnosis that ends with one of them (DIAGNOSE disease RECOMMEND 1, terse
-    `Db1`); 0 asks for none. The right one pays `recommendation` in "doctoragent".
-    information: the weight of shaping (part `information`), off by default. Each act pays the difference that it makes
-    to the potential 1 - H/log2(diseases), H being the entropy of the exact posterior in bits, and the end takes the
-    potential back: so it changes returns by a constant of the deal, and no policy's rank (Ng et al. 1999).
-    terse: acts and facts in as few tokens as can be, for tiny models. open_book: the rules hold the table in words.
+    recommendations: their number; a diagnosis ends with one of them (DIAGNOSE disease RECOMMEND 1, terse `Db1`). 0 asks
+    for none. The right one pays `recommendation` in "doctoragent".
+    information: weight of the shaping reward (part `information`), 0 by default. Each act pays its change of the
+    potential 1 - H/log2(diseases), where H is the entropy of the exact posterior in bits. The end takes the potential
+    back, so that shaping changes returns by a constant of the deal and no policy's rank (Ng et al. 1999).
+    terse: acts and facts in as few tokens as possible, for tiny models. open_book: the rules contain the table.
     """
 
     name = "clinic"
@@ -89,29 +89,29 @@ class Clinic(PersonGame):
         penalty: float | None = None,
         **options: Any,
     ) -> None:
-        self.key = key(source, table, diseases, symptoms)
-        self.table = load(self.key)
+        self.key = make_key(source, table, diseases, symptoms)
+        self.table = load_table(self.key)
         self.diseases, self.symptoms = len(self.table.names), len(self.table.signs)
-        self.budgets = _budgets(budget)
+        self.budgets = _parse_budget(budget)
         self.slip = number("slip", slip)
         if self.slip > 1:
             raise ValueError(f"slip must be a share from 0 to 1, not {slip!r}")
-        self.outcome = outcome(number("question_cost", question_cost), number("test_cost", test_cost))
-        self.fees = fees(reward, self.outcome)
+        self.outcome = outcome_fees(number("question_cost", question_cost), number("test_cost", test_cost))
+        self.fees = choose_fees(reward, self.outcome)
         self.information = number("information", information)
         self.terse, self.open_book = flag("terse", terse), flag("open_book", open_book)
-        recommended = whole_number("recommendations", recommendations, 0, min(MOST, self.diseases))
+        recommended = whole_number("recommendations", recommendations, 0, min(MAX_RECOMMENDATIONS, self.diseases))
         self.advice = Advice(recommended, self.table.names, table, self.terse)
-        for what, count in (("diseases", self.diseases), ("symptoms", self.symptoms)):
+        for option, count in (("diseases", self.diseases), ("symptoms", self.symptoms)):
             if self.terse and count > len(LETTERS):
-                raise ValueError(f"{what} must be at most {len(LETTERS)} in a terse clinic, not {count}")
+                raise ValueError(f"{option} must be at most {len(LETTERS)} in a terse clinic, not {count}")
         super().__init__(penalty=-self.fees.invalid if penalty is None else penalty, talk=False, **options)
 
     @property
     def solver(self) -> Inference:
         """Solver of the exact posterior for these options. Cached for all matches, so clones do not copy it."""
         personas = self.personas if self.persona == MIXED else (str(self.persona),)
-        return inference(self.key, personas, self.slip)
+        return load_inference(self.key, personas, self.slip)
 
     @property
     def floor(self) -> float:
@@ -123,7 +123,7 @@ class Clinic(PersonGame):
         """Remaining questions and tests together; 0 once the patient has lost patience."""
         return 0 if self.chart.gone else self.budget - self.questions - self.tests
 
-    # What a game tells.
+    # Methods of TextGame and Simulator.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw the budget and the patient (or take it from the option `record`), and send its first words."""
@@ -131,7 +131,7 @@ class Clinic(PersonGame):
         self.budget = int(rng.integers(low, high + 1))
         voice, draws = rng.spawn(2)
         if "record" in options:
-            record = record_from(options["record"])
+            record = restore_record(options["record"])
         else:
             persona = self.draw_persona(draws)
             record = self.draw_entity(
@@ -143,15 +143,15 @@ class Clinic(PersonGame):
         self.questions = self.tests = self.repeated = 0
         self.named: int | None = None
         self.recommended: int | None = None
-        self.informed = self._potential()
+        self.informed = self._compute_potential()
         if self.is_played:
-            self.patient.template, self.agent_selection = self.patient.opening(), PATIENT
+            self.patient.template, self.agent_selection = self.patient.draw_opening(), PATIENT
         else:
-            self.tell(self.patient.opening(), DOCTOR, sender=PATIENT)
+            self.tell(self.patient.draw_opening(), DOCTOR, sender=PATIENT)
 
     def rules(self) -> str:
         """Return the acts, their costs and all names; in terse mode only their codes."""
-        return acts.rules(self.table, self.terse, self.fees.in_words(), self.open_book) + self.advice.rules(
+        return acts.rules(self.table, self.terse, self.fees.describe(), self.open_book) + self.advice.rules(
             self.fees.recommendation
         )
 
@@ -162,8 +162,8 @@ class Clinic(PersonGame):
     def private(self, seat: str) -> dict[str, Any]:
         """Return a seat's own facts: the doctor's chart, in words or short marks; the patient's `Patient.facts`."""
         if seat == PATIENT:
-            return self.patient.facts()
-        return {"chart": self.chart.marks(self.table)} if self.terse else self.chart.facts(self.table)
+            return self.patient.as_facts()
+        return {"chart": self.chart.as_marks(self.table)} if self.terse else self.chart.as_facts(self.table)
 
     def legal(self, seat: str) -> list[str] | None:
         """Return the doctor's useful acts: new questions and tests within the budget, and all diagnoses.
@@ -178,8 +178,8 @@ class Clinic(PersonGame):
             open_acts += [("t", test) for test in range(len(self.table.tests)) if test not in self.tested]
         ends = [self.advice.write(index) for index in range(self.advice.count)] or [""]
         return [
-            acts.written(kind, which, self.table, self.terse) + end
-            for kind, which in sorted(open_acts)
+            acts.format_act(kind, index, self.table, self.terse) + end
+            for kind, index in sorted(open_acts)
             for end in (ends if kind == "d" else [""])
         ]
 
@@ -190,22 +190,22 @@ class Clinic(PersonGame):
     def play(self, seat: str, act: str) -> str:
         """Play an act of the doctor, or the patient's answer, and return its text for the other seat.
 
-        Raises IllegalAct for no act, or a question or test beyond the budget where such do not end the match.
+        Raises IllegalAct for unreadable acts, and for questions and tests beyond the budget unless they end the match.
         """
         if seat == PATIENT:
             return self._listen(act)
-        plain, index = self.advice.split(act)
-        kind, which = acts.read_act(plain, self.table, self.terse)
-        self.advice.require(kind, index)
+        plain, recommended = self.advice.split(act)
+        kind, index = acts.read_act(plain, self.table, self.terse)
+        self.advice.require(kind, recommended)
         if kind == "d":
-            self._diagnose(which, index)
+            self._diagnose(index, recommended)
         elif not self.left:
             self._overrun()
         elif kind == "a":
-            self._ask(which)
+            self._ask(index)
         else:
-            self._test(which)
-        return acts.written(kind, which, self.table, self.terse) + self.advice.write(index)
+            self._test(index)
+        return acts.format_act(kind, index, self.table, self.terse) + self.advice.write(recommended)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return the outcome, its cost, and exact posteriors given the doctor's chart.
@@ -224,7 +224,7 @@ class Clinic(PersonGame):
             "score": max(0.0, success + costs),
             "success": success,
             "answer": names[record.disease],
-            **({"letter": acts.code("d")[record.disease]} if self.terse else {}),
+            **({"letter": acts.list_codes("d")[record.disease]} if self.terse else {}),
             "diagnosis": "" if self.named is None else names[self.named],
             **({"advised": self.recommended == self.advice.right[record.disease]} if self.advice.count else {}),
             "budget": self.budget,
@@ -245,19 +245,19 @@ class Clinic(PersonGame):
         """Return reset options for two patients with equal answers and findings but different diseases."""
         record = self.patient.record
         other = (record.disease + int(rng.integers(1, self.diseases))) % self.diseases
-        return record.as_options(), twin_of(record, other).as_options()
+        return record.as_options(), make_twin(record, other).as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return texts that reveal the disease, or a symptom that was neither asked about nor mentioned, by secret."""
-        untold = [name for sign, name in enumerate(self.table.asked) if not self.chart.knows(sign)]
+        untold = [name for sign, name in enumerate(self.table.symptom_names) if not self.chart.knows(sign)]
         disease = self.table.names[self.patient.record.disease]
-        return {"disease": (disease,), **{name: self.table.words.words(name) for name in untold}}
+        return {"disease": (disease,), **{name: self.table.words.list_phrases(name) for name in untold}}
 
-    def check_person(self, text: str) -> Checked:
+    def check_person(self, text: str) -> Faults:
         """Return the faults of a played patient's text (`Patient.check`)."""
         return self.patient.check(text, self.chart)
 
-    # How a turn goes.
+    # Effects of a turn.
 
     def end(self, reason: str, announcement: str) -> None:
         """End the match and take back the shaping potential, so that shaping changes no policy's value."""
@@ -292,7 +292,7 @@ class Clinic(PersonGame):
             self._repeat()
         if self.person == "script":
             self.tell(self.patient.template, DOCTOR, sender=PATIENT)
-            self._answered({symptom: self.patient.record.answers[symptom]})
+            self._take_answers({symptom: self.patient.record.answers[symptom]})
 
     def _test(self, test: int) -> None:
         self.tests += 1
@@ -314,7 +314,7 @@ class Clinic(PersonGame):
     def _listen(self, text: str) -> str:
         """Check and fine the patient's text, and return it for the doctor, or "" if the seat must say it again."""
         text = one_line(text)
-        if self.is_played and not self.admits(text):
+        if self.is_played and not self.admit_text(text):
             return ""
         reading = self.patient.hear(text)
         if reading is None:
@@ -327,13 +327,13 @@ class Clinic(PersonGame):
         self.chart.gone |= self.is_played and bool(LEAVING.search(words))
         self.patient.template = ""
         if self.patient.due is None:
-            self.chart.complain(facts)
-            self.informed = self._potential()
+            self.chart.add_complaint(facts)
+            self.informed = self._compute_potential()
         else:
-            self._answered(facts)
+            self._take_answers(facts)
         return words
 
-    def _answered(self, facts: Mapping[int, Stance]) -> None:
+    def _take_answers(self, facts: Mapping[int, Stance]) -> None:
         """Add answers to the chart, pay for the question, and end the questions if the patient has lost patience."""
         due = self.patient.due
         assert due is not None
@@ -343,7 +343,7 @@ class Clinic(PersonGame):
             self._charge("question", self.fees.answered)
         self.patient.due = None
         self.chart.answers |= {symptom: stance for symptom, stance in facts.items() if not self.chart.knows(symptom)}
-        patience = endurance(self.patient.record.persona, self.budget) - self.chart.strain
+        patience = strain_limit(self.patient.record.persona, self.budget) - self.chart.strain
         if may_leave(goal=False, patience=patience, pending=False):
             self.chart.gone = True
             self.tell("I have no more time for this.", DOCTOR, sender=PATIENT)
@@ -352,10 +352,10 @@ class Clinic(PersonGame):
     def _pay_information(self) -> None:
         """Pay the change of the shaping potential since the last payment."""
         if self.information:
-            before, self.informed = self.informed, self._potential()
+            before, self.informed = self.informed, self._compute_potential()
             self.pay(DOCTOR, "information", self.informed - before)
 
-    def _potential(self) -> float:
+    def _compute_potential(self) -> float:
         """Return the shaping potential, `information` times (1 - entropy of the posterior / log2(diseases))."""
         if not self.information:
             return 0.0
@@ -363,7 +363,7 @@ class Clinic(PersonGame):
         return self.information * (1 - unknown)
 
 
-def _budgets(option: object) -> tuple[int, int]:
+def _parse_budget(option: object) -> tuple[int, int]:
     """Return the lowest and highest budget, from a number or [low, high]. Raises ValueError for anything else."""
     ends = option if isinstance(option, list | tuple) else (option, option)
     if len(ends) != 2:

@@ -32,7 +32,7 @@ class Fees:
     overrun: float = 0.0
     """For a question or test beyond the budget, which ends the match. At 0 it is an illegal act instead."""
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Return the fees in one sentence, for the rules."""
         if self.answered:
             return (
@@ -45,7 +45,7 @@ class Fees:
         )
 
 
-def outcome(question_cost: float, test_cost: float) -> Fees:
+def outcome_fees(question_cost: float, test_cost: float) -> Fees:
     """Return fees that reward only the right diagnosis (1); questions, tests, repeats and illegal acts have costs."""
     return Fees(diagnosis=1.0, question=-question_cost, test=-test_cost, repeat=-REPEAT, invalid=-REPEAT)
 
@@ -60,7 +60,7 @@ The original grants 0 to 5 each for how near diagnosis and recommendation come i
 """
 
 
-def fees(reward: Reward, plain: Fees) -> Fees:
+def choose_fees(reward: Reward, plain: Fees) -> Fees:
     """Return the fees of the option `reward`: `plain` for "outcome", or `DOCTORAGENT`. Raises ValueError if unknown."""
     options = {"outcome": plain, "doctoragent": DOCTORAGENT}
     if reward not in options:

@@ -1,10 +1,10 @@
 """Bayesian networks that pgmpy carries, as tables: the chance of each sign given one disease, by variable elimination.
 
-child: blue babies (Spiegelhalter and Cowell 1992); asia: lungs (Lauritzen and Spiegelhalter 1988); hepar2: livers
-(Onisko 2003). Where diseases are nodes of their own, a patient has exactly one: the nodes of all others are absent. A
-sign is that its node has one of the values listed here. Its chance given the disease is the network's own, exactly;
-what else ties signs together is dropped, so that naive Bayes is exact for the patients of the clinic. Networks without
-a patient who could answer (alarm, pathfinder, munin and others) are left out.
+child: congenital heart disease (Spiegelhalter and Cowell 1992); asia: lung diseases (Lauritzen and Spiegelhalter 1988);
+hepar2: liver diseases (Onisko 2003). If diseases are separate nodes, a patient has exactly one: all others are absent.
+A sign is present if its node has one of the values listed here. Its probability given the disease is exactly the
+network's. Further dependence between signs is dropped, so that naive Bayes is exact for the clinic's patients. Networks
+without a patient who could answer (alarm, pathfinder, munin and others) are left out.
 
 Licence: pgmpy, MIT, and the networks in its package, which are those of the bnlearn repository. Simulation only, never
 advice.
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simulators.clinic.signs import read_signs
+from simulators.clinic.signs import parse_signs
 from simulators.clinic.table import Floats, Table
 
 DIGITS = 6
@@ -155,9 +155,9 @@ NETWORKS: Mapping[str, Network] = {
 }
 
 
-def table(name: str) -> Table:
+def build_table(name: str) -> Table:
     """Return the table of a network in `NETWORKS`, with exact probabilities. Raises ValueError without pgmpy."""
-    network, solver = NETWORKS[name], _solver(name)
+    network, solver = NETWORKS[name], _load_solver(name)
     cases = [_split_selection(disease) for disease in network.diseases.values()]
     others = {node: network.absent for node, _ in cases}
     evidences = [others | {node: values[0]} for node, values in cases]
@@ -169,10 +169,10 @@ def table(name: str) -> Table:
         world=f"a simulation from the Bayesian network {name} (never advice)",
         names=tuple(network.diseases),
         prior=weights / weights.sum(),
-        signs=tuple(read_signs(sign, secret=sign in network.secret)[0] for _, _, sign in symptoms),
-        symptoms=_chances(solver, evidences, [selection.strip() for selection, _, _ in symptoms]),
+        signs=tuple(parse_signs(sign, secret=sign in network.secret)[0] for _, _, sign in symptoms),
+        symptoms=_query_chances(solver, evidences, [selection.strip() for selection, _, _ in symptoms]),
         tests={test: tuple(shown) for test, shown in network.tests.items()},
-        findings=_chances(solver, evidences, findings),
+        findings=_query_chances(solver, evidences, findings),
     )
 
 
@@ -182,7 +182,7 @@ def _split_selection(selection: str) -> tuple[str, list[str]]:
     return node, values.split(",")
 
 
-def _chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> Floats:
+def _query_chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> Floats:
     """Return P(sign | disease), [diseases, signs], rounded to `DIGITS` decimals, as a read-only array.
 
     `evidences` has the values of the network's nodes for each disease. A sign is `node=value,value`: any of the values.
@@ -200,7 +200,7 @@ def _chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> 
     return table
 
 
-def _solver(name: str) -> Any:
+def _load_solver(name: str) -> Any:
     """Return pgmpy's exact inference for the network of this name. Raises ValueError without pgmpy."""
     try:
         with warnings.catch_warnings():

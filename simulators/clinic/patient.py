@@ -1,4 +1,4 @@
-"""The patient's side of a match: the due answer, who words it, and what is read from the words.
+"""The patient's side of a match: the due answer, its wording, and the facts read from it.
 
 With person "render", a text that the extractor does not read as exactly the due act is requested once more, and then
 replaced by the template; each costs the patient's seat 0.1 (part `reading`). With "free", the extractor's reading
@@ -20,8 +20,8 @@ from simulators.clinic.chart import Chart
 from simulators.clinic.record import Record
 from simulators.clinic.table import Table
 from simulators.extractor import Stance
-from simulators.person import PERSONAS, Act, Renderings, Speech, listed, worded
-from simulators.played import FINE, Checked
+from simulators.person import PERSONAS, Act, Renderings, Speech, join_words, word_act
+from simulators.played import FINE, Faults
 
 OPENINGS = ("Hello doctor. I have {them}.", "Good morning. I have {them} these days.", "Doctor, I have {them}.")
 UNWELL = ("Hello doctor. I do not feel well.", "Good morning. Something is wrong with me.", "Doctor, I feel ill.")
@@ -46,26 +46,26 @@ class Patient:
     template: str = ""
     """Scripted answer to that question."""
 
-    def opening(self) -> str:
+    def draw_opening(self) -> str:
         """Return the patient's first words, which mention every symptom of the record's complaint."""
         things = [self.table.signs[sign].it for sign in self.record.complaint]
         wordings = OPENINGS if things else UNWELL
-        return wordings[self.rng.integers(len(wordings))].format(them=listed(things))
+        return wordings[self.rng.integers(len(wordings))].format(them=join_words(things))
 
     def ask(self, sign: int) -> None:
         """Set the symptom that the doctor asks about, and draw a wording of the record's answer as the template."""
         self.due = sign
         manner = PERSONAS[self.record.persona].manner
-        self.template = worded(self.act, self.table.signs[sign].it, manner, self.rng)
+        self.template = word_act(self.act, self.table.signs[sign].it, manner, self.rng)
 
     @property
     def act(self) -> Act:
         """The record's answer to the current question, as a speech act on the symptom."""
         assert self.due is not None
-        return Act(self.record.answers[self.due], self.table.asked[self.due])
+        return Act(self.record.answers[self.due], self.table.symptom_names[self.due])
 
-    def facts(self) -> dict[str, Any]:
-        """Return what the patient's seat sees: due act ("say"), template and short answer, each "" without a question.
+    def as_facts(self) -> dict[str, Any]:
+        """Return the patient seat's facts: due act ("say"), template and short answer, each "" without a question.
 
         With person "free" or "played" also the symptoms that it has, is unsure about, or should keep secret ("have",
         "unsure", "secret"). A played one that is to speak first has a template, too; its "have" is also divided into
@@ -101,9 +101,9 @@ class Patient:
             facts = self._read(text)
             return text, facts if self.due is None else {self.due: "unknown", **facts}, {}
         assert self.due is not None
-        asked, words = self.table.asked[self.due], self.table.words
+        asked, words = self.table.symptom_names[self.due], self.table.words
         if self.person == "render":
-            heard = self.renderings.settled(text, self.template, lambda said: words.understand(said, asked))
+            heard = self.renderings.settle(text, self.template, lambda said: words.understand(said, asked))
             if heard is None:
                 return None
             fine = {} if heard == text else {"reading": -FINE}
@@ -119,7 +119,7 @@ class Patient:
         facts.setdefault(self.due, "unknown")
         return text, facts, {name: -FINE * count for name, count in fines.items() if count}
 
-    def check(self, text: str, chart: Chart) -> Checked:
+    def check(self, text: str, chart: Chart) -> Faults:
         """Return the faults of a played patient's text.
 
         Wrong are stances that are not its record's answers, and names of diseases. Secret symptoms are leaked unless
@@ -130,12 +130,12 @@ class Patient:
         wrong += [name for name in self.table.names if f" {fold(name)} " in said]
         leaked = [sign for sign in facts if signs[sign].secret and sign != self.due and not chart.knows(sign)]
         unread = [] if self.due is None or self.due in facts else [f"yes, no or unsure to {signs[self.due].name}"]
-        return Checked(wrong, [signs[sign].name for sign in leaked], unread)
+        return Faults(wrong, [signs[sign].name for sign in leaked], unread)
 
     def _read(self, text: str) -> dict[int, Stance]:
         """Return the text's stances by symptom index; a bare yes or no is about the question."""
-        asked = "" if self.due is None else self.table.asked[self.due]
-        index = {name: number for number, name in enumerate(self.table.asked)}
+        asked = "" if self.due is None else self.table.symptom_names[self.due]
+        index = {name: number for number, name in enumerate(self.table.symptom_names)}
         return {index[topic]: stance for topic, stance in self.table.words.read(text, asked).items() if topic in index}
 
     def figures(self) -> dict[str, float | bool | str]:

@@ -67,7 +67,7 @@ def oracle(game: Visit, seed: int) -> Answer:
     def answer(view: View) -> str:
         if view.seat != game.seats[0]:
             return str(view.private["template"])
-        return _written(game, "d", game.patient.record.disease)
+        return _format_act(game, "d", game.patient.record.disease)
 
     return answer
 
@@ -82,9 +82,11 @@ def asker(game: Visit, seed: int) -> Answer:
         weights = game.solver.weights(game.chart, game.budget)
         if weights.sum(axis=0).max() >= SURE:
             return None
-        gains = game.solver.question_gains(weights)
+        gains = game.solver.compute_question_gains(weights)
         gains[[symptom for symptom in range(game.symptoms) if game.chart.knows(symptom)]] = 0.0
-        tests = [0.0 if n in game.tested else gain for n, gain in enumerate(game.solver.test_gains(weights).values())]
+        tests = [
+            0.0 if n in game.tested else gain for n, gain in enumerate(game.solver.compute_test_gains(weights).values())
+        ]
         best = ("t", int(np.argmax(tests))) if max(tests) > gains.max() else ("a", int(gains.argmax()))
         return best if max(*tests, float(gains.max())) > WORTHLESS else None
 
@@ -115,15 +117,15 @@ def _diagnoser(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | No
         chosen = choose() if game.left else None
         if chosen is None:
             chosen = "d", int(game.solver.posterior(game.chart, game.budget).argmax())
-        return _written(game, *chosen)
+        return _format_act(game, *chosen)
 
     return answer
 
 
-def _written(game: Visit, kind: str, index: int) -> str:
-    """Return an act as text; a diagnosis with what that disease needs."""
+def _format_act(game: Visit, kind: str, index: int) -> str:
+    """Return an act as text; a diagnosis includes the disease's recommendation."""
     end = game.advice.write(game.advice.right[index]) if kind == "d" else ""
-    return acts.written(kind, index, game.table, game.terse) + end
+    return acts.format_act(kind, index, game.table, game.terse) + end
 
 
 PLAYERS: Mapping[str, Callable[[Visit, int], Answer]] = {

@@ -4,10 +4,11 @@ The hypotheses are pairs of persona and disease. Given a pair, symptoms and find
 patient's statements about them, so naive Bayes is exact. With probability p of the symptom, f of forgetting it, v of
 mentioning it unasked (0 for secrets) and e of a slip, for each symptom
 
-mentioned unasked: p (1-f) v not mentioned: 1 - p (1-f) v not mentioned, then asked yes: (1-f) [p (1-v) (1-e) + (1-p) e]
-no: (1-f) [p (1-v) e + (1-p) (1-e)] unsure: f
+- mentioned unasked: p (1-f) v
+- not mentioned: 1 - p (1-f) v
+- not mentioned, then asked: yes (1-f) [p (1-v) (1-e) + (1-p) e], no (1-f) [p (1-v) e + (1-p) (1-e)], unsure f
 
-The last line sums to 1 - p (1-f) v. Personas that lose patience after n questions leave; all others stay.
+The last three sum to 1 - p (1-f) v. Personas that lose patience after n questions leave; all others stay.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import math
 import numpy as np
 
 from simulators.clinic.chart import Chart
-from simulators.clinic.sources import Key, load
+from simulators.clinic.sources import Key, load_table
 from simulators.clinic.table import Floats, Table
 from simulators.extractor import Stance
 from simulators.person import PERSONAS
@@ -26,7 +27,7 @@ from simulators.person import PERSONAS
 STANCES: tuple[Stance, ...] = ("inform", "deny", "unknown")
 
 
-def endurance(persona: str, budget: int) -> float:
+def strain_limit(persona: str, budget: int) -> float:
     """Return the strain at which this persona leaves, given the budget of questions; infinite if it never does."""
     patience = PERSONAS[persona].patience
     return math.inf if patience >= 1 else max(1, math.ceil(patience * budget))
@@ -53,11 +54,11 @@ class Inference:
         yes = (1 - forgets) * (withheld * (1 - errors) + (1 - chance) * errors)
         no = (1 - forgets) * (withheld * errors + (1 - chance) * (1 - errors))
         with np.errstate(divide="ignore"):
-            self.told, self.untold = np.log(unasked), np.log1p(-unasked)
-            self.shown = np.log(np.stack([1 - table.findings, table.findings]))
-            self.said = np.log(np.stack([yes, no, np.broadcast_to(forgets, yes.shape)])) - self.untold
+            self.log_mentioned, self.log_unmentioned = np.log(unasked), np.log1p(-unasked)
+            self.log_findings = np.log(np.stack([1 - table.findings, table.findings]))
+            self.log_answers = np.log(np.stack([yes, no, np.broadcast_to(forgets, yes.shape)])) - self.log_unmentioned
             """(stances, personas, diseases, symptoms): log-probability of an answer, if not mentioned unasked."""
-        self.nothing = np.log(table.prior)[None] - math.log(len(personas)) + self.untold.sum(axis=2)
+        self.log_initial = np.log(table.prior)[None] - math.log(len(personas)) + self.log_unmentioned.sum(axis=2)
         """Log-weights of all hypotheses if nothing was mentioned unasked."""
 
     def weights(self, chart: Chart, budget: int) -> Floats:
@@ -65,17 +66,17 @@ class Inference:
 
         A chart that no record allows, which a free patient can cause, gives the prior.
         """
-        logs = self.nothing.copy()
+        logs = self.log_initial.copy()
         for sign in chart.complaint:
-            logs += self.told[:, :, sign] - self.untold[:, :, sign]
+            logs += self.log_mentioned[:, :, sign] - self.log_unmentioned[:, :, sign]
         for sign, stance in chart.answers.items():
-            logs += self.said[STANCES.index(stance), :, :, sign]
+            logs += self.log_answers[STANCES.index(stance), :, :, sign]
         for finding, there in chart.findings.items():
-            logs += self.shown[int(there), :, finding][None]
+            logs += self.log_findings[int(there), :, finding][None]
         for row, persona in enumerate(self.personas):
-            if (chart.strain >= endurance(persona, budget)) != chart.gone:
+            if (chart.strain >= strain_limit(persona, budget)) != chart.gone:
                 logs[row] = -np.inf
-        if np.isneginf(logs).all():  # a freely played patient may say what no record allows
+        if np.isneginf(logs).all():  # a freely played patient may contradict every record
             logs = np.log(np.broadcast_to(self.table.prior, logs.shape))
         scaled = np.exp(logs - logs.max())
         weights: Floats = scaled / scaled.sum()
@@ -86,26 +87,26 @@ class Inference:
         diseases: Floats = self.weights(chart, budget).sum(axis=0)
         return diseases
 
-    def question_gains(self, weights: Floats) -> Floats:
+    def compute_question_gains(self, weights: Floats) -> Floats:
         """Return the expected information about the disease from asking each symptom, [symptoms], in bits."""
-        joint = np.einsum("spdi,pd->sid", np.exp(self.said), weights)
-        return _gains(joint)
+        joint = np.einsum("spdi,pd->sid", np.exp(self.log_answers), weights)
+        return _mutual_information(joint)
 
-    def test_gains(self, weights: Floats) -> dict[str, float]:
+    def compute_test_gains(self, weights: Floats) -> dict[str, float]:
         """Return the expected information about the disease from each test, by name, over all its findings, in bits."""
         diseases, gains = weights.sum(axis=0), {}
         for test, name in enumerate(self.table.tests):
-            joint, (first, shown) = diseases[None], self.table.bounds(test)
+            joint, (first, shown) = diseases[None], self.table.locate_findings(test)
             for finding in range(first, first + len(shown)):
-                joint = (joint[:, None] * np.exp(self.shown[:, :, finding])[None]).reshape(-1, len(diseases))
-            gains[name] = float(_gains(joint[:, None])[0])
+                joint = (joint[:, None] * np.exp(self.log_findings[:, :, finding])[None]).reshape(-1, len(diseases))
+            gains[name] = float(_mutual_information(joint[:, None])[0])
         return gains
 
 
 @functools.cache
-def inference(key: Key, personas: tuple[str, ...], slip: float) -> Inference:
+def load_inference(key: Key, personas: tuple[str, ...], slip: float) -> Inference:
     """Return the solver for these options, cached for all matches of the process."""
-    return Inference(load(key), personas, slip)
+    return Inference(load_table(key), personas, slip)
 
 
 def entropy(chances: Floats) -> float:
@@ -114,7 +115,7 @@ def entropy(chances: Floats) -> float:
     return float(-(some * np.log2(some)).sum())
 
 
-def _gains(joint: Floats) -> Floats:
+def _mutual_information(joint: Floats) -> Floats:
     """Return each item's mutual information with the disease in bits, from joint [outcomes, items, diseases]."""
     outcome, disease = joint.sum(axis=2, keepdims=True), joint.sum(axis=0, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -33,7 +33,7 @@ class Record:
         return f"{self.disease}:{signs}"
 
     def as_options(self) -> dict[str, Any]:
-        """Return the record as options for `reset`, from which `record_from` restores it."""
+        """Return the record as options for `reset`, from which `restore_record` restores it."""
         return {"record": asdict(self)}
 
 
@@ -59,12 +59,12 @@ def draw_record(rng: np.random.Generator, table: Table, persona: str, slip: floa
     return Record(disease, tuple(map(bool, has)), tuple(map(bool, findings)), answers, complaint, persona)
 
 
-def twin_of(record: Record, disease: int) -> Record:
+def make_twin(record: Record, disease: int) -> Record:
     """Return a patient with this disease, equal answers and findings, and the opposite of each forgotten symptom."""
     has = [yes != (said == "unknown") for yes, said in zip(record.symptoms, record.answers, strict=True)]
     return replace(record, disease=disease, symptoms=tuple(has))
 
 
-def record_from(options: dict[str, Any]) -> Record:
+def restore_record(options: dict[str, Any]) -> Record:
     """Restore a record from the value of the option `record` that `as_options` made."""
     return Record(**options)

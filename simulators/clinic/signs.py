@@ -18,13 +18,13 @@ class Sign(NamedTuple):
     secret: bool = False
 
 
-def read_signs(lines: str, secret: bool = False) -> tuple[Sign, ...]:
+def parse_signs(lines: str, secret: bool = False) -> tuple[Sign, ...]:
     """Parse one symptom per line: name; form after "I have"; synonyms. `secret` holds for all of them."""
     rows = [[part.strip() for part in line.split(";")] for line in lines.strip().splitlines()]
     return tuple(Sign(name, it, tuple(more), secret) for name, it, *more in rows)
 
 
-OPEN = read_signs("""
+OPEN = parse_signs("""
 fever; a fever; feverish; high temperature; temperature
 cough; a cough; coughing
 headache; a headache; headaches; head hurts; head aches
@@ -66,7 +66,7 @@ nosebleeds; nosebleeds; nosebleed; nose bleeds; bleeding nose
 bruising; easy bruising; bruises; bruise easily
 hair loss; hair loss; losing hair; hair falls out
 """)
-SECRET = read_signs(
+SECRET = parse_signs(
     """
 low mood; a low mood; depressed; hopeless
 heavy drinking; a drinking habit; drink a lot; too much alcohol; drinking too much
@@ -89,15 +89,15 @@ LETTERS = string.ascii_letters
 """Terse names of symptoms and of diseases, in order."""
 ONSETS = ("Bra", "Cor", "Dul", "Fen", "Gal", "Hes", "Jor", "Kel", "Lom", "Mav")
 ENDINGS = ("vane", "rith", "mora", "zell", "quin", "tosk", "pell", "ndra", "gax", "luno")
-MOST_DISEASES = len(ONSETS) * len(ENDINGS)
+MAX_DISEASES = len(ONSETS) * len(ENDINGS)
 
 
-def disease_names(count: int) -> tuple[str, ...]:
+def invent_disease_names(count: int) -> tuple[str, ...]:
     """Return `count` invented disease names, at most 100. Any two of the first ten differ in both halves."""
     return tuple(ONSETS[n % 10] + ENDINGS[(n // 10 + n) % 10] for n in range(count))
 
 
-def number_of(text: str, names: tuple[str, ...]) -> int | None:
+def find_index(text: str, names: tuple[str, ...]) -> int | None:
     """Return the index in `names` of a name (in any case), or of a number from 1; None if it is neither."""
     plain = fold(text)
     if re.fullmatch("[0-9]{1,3}", plain):

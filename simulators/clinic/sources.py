@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from games.base import whole_number
 from simulators.clinic import networks, orphanet
-from simulators.clinic.signs import MOST_DISEASES, SYMPTOMS
-from simulators.clinic.synthetic import invented
+from simulators.clinic.signs import MAX_DISEASES, SYMPTOMS
+from simulators.clinic.synthetic import invent_table
 from simulators.clinic.table import Table
 
 SYNTHETIC, ORPHANET = "synthetic", "orphanet"
@@ -26,7 +26,7 @@ class Key(NamedTuple):
     symptoms: int = len(SYMPTOMS)
 
 
-def key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> Key:
+def make_key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> Key:
     """Validate the options of a table and return its cache key. None means 20 diseases and 44 symptoms.
 
     Raises ValueError for an unknown source or a size out of its range. Published networks have fixed sizes.
@@ -37,19 +37,19 @@ def key(source: str, seed: int, diseases: int | None, symptoms: int | None) -> K
         if (diseases, symptoms, seed) != (None, None, 0):
             raise ValueError(f"{source} has its own diseases and symptoms: leave out diseases, symptoms and table")
         return Key(source)
-    most = (MOST_DISEASES, len(SYMPTOMS)) if source == SYNTHETIC else (orphanet.MOST_DISEASES, orphanet.MOST_SIGNS)
+    limits = (MAX_DISEASES, len(SYMPTOMS)) if source == SYNTHETIC else (orphanet.MAX_DISEASES, orphanet.MAX_SIGNS)
     return Key(
         source,
         whole_number("table", seed, 0),
-        whole_number("diseases", DISEASES if diseases is None else diseases, 2, most[0]),
-        whole_number("symptoms", len(SYMPTOMS) if symptoms is None else symptoms, 8, most[1]),
+        whole_number("diseases", DISEASES if diseases is None else diseases, 2, limits[0]),
+        whole_number("symptoms", len(SYMPTOMS) if symptoms is None else symptoms, 8, limits[1]),
     )
 
 
 @functools.cache
-def load(key: Key) -> Table:
+def load_table(key: Key) -> Table:
     """Return the table of this key, cached. Raises ValueError if the source's package is not installed."""
     if key.source in PGMPY:
-        return networks.table(PGMPY[key.source])
-    made = invented if key.source == SYNTHETIC else orphanet.table
+        return networks.build_table(PGMPY[key.source])
+    made = invent_table if key.source == SYNTHETIC else orphanet.build_table
     return made(key.seed, key.diseases, key.symptoms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS, disease_names
+from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS, invent_disease_names
 from simulators.clinic.table import Floats, Table
 
 VERY_FREQUENT, FREQUENT, OCCASIONAL, BACKGROUND = 0.9, 0.55, 0.2, 0.03
@@ -19,22 +19,22 @@ PREVALENCE = (4.0, 2.0, 1.0)
 """Weights of common, uncommon and rare diseases, one third each."""
 
 
-def invented(seed: int, diseases: int, symptoms: int) -> Table:
+def invent_table(seed: int, diseases: int, symptoms: int) -> Table:
     """Return the invented table of this seed and size, in HPO's frequency classes. Any two diseases differ."""
     rng = np.random.default_rng([seed, diseases, symptoms])
     weights = np.resize(PREVALENCE, diseases)
     return Table(
         world="an invented world",
-        names=disease_names(diseases),
+        names=invent_disease_names(diseases),
         prior=weights / weights.sum(),
         signs=SYMPTOMS[:symptoms],
-        symptoms=_frequencies(rng, diseases, symptoms, SYMPTOM_CLASSES),
+        symptoms=_draw_frequencies(rng, diseases, symptoms, SYMPTOM_CLASSES),
         tests=TESTS,
-        findings=_frequencies(rng, diseases, len(FINDINGS), FINDING_CLASSES),
+        findings=_draw_frequencies(rng, diseases, len(FINDINGS), FINDING_CLASSES),
     )
 
 
-def _frequencies(rng: np.random.Generator, rows: int, columns: int, classes: tuple[float, ...]) -> Floats:
+def _draw_frequencies(rng: np.random.Generator, rows: int, columns: int, classes: tuple[float, ...]) -> Floats:
     chances = np.full((rows, columns), BACKGROUND)
     for row in chances:
         row[rng.permutation(columns)[: len(classes)]] = classes[:columns]

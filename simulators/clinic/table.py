@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulators.clinic.signs import Sign
-from simulators.extractor import Vocabulary, vocabulary
+from simulators.extractor import Vocabulary, make_vocabulary
 
 Floats = NDArray[np.float64]
 
@@ -35,12 +35,12 @@ class Table:
     """(diseases, findings of all tests): probability of each finding."""
 
     @functools.cached_property
-    def asked(self) -> tuple[str, ...]:
+    def symptom_names(self) -> tuple[str, ...]:
         """Names of all symptoms, in the order of their indices."""
         return tuple(sign.name for sign in self.signs)
 
     @functools.cached_property
-    def ordered(self) -> tuple[str, ...]:
+    def test_names(self) -> tuple[str, ...]:
         """Names of all tests, in the order of their indices."""
         return tuple(self.tests)
 
@@ -53,9 +53,9 @@ class Table:
     def words(self) -> Vocabulary:
         """Vocabulary for reading patients' texts: symptoms, and diseases, which no patient should name."""
         spoken = {sign.name: (sign.name, sign.it, *sign.synonyms) for sign in self.signs}
-        return vocabulary(spoken | {name: (name,) for name in self.names})
+        return make_vocabulary(spoken | {name: (name,) for name in self.names})
 
-    def bounds(self, test: int) -> tuple[int, tuple[str, ...]]:
+    def locate_findings(self, test: int) -> tuple[int, tuple[str, ...]]:
         """Return the index of a test's first finding, and the names of its findings, which have consecutive indices."""
         shown = list(self.tests.values())
         return sum(map(len, shown[:test])), shown[test]

@@ -4,4 +4,4 @@ from simulators.base import SimulatorFault
 
 
 class ConfineError(SimulatorFault):
-    """Raised if this system cannot confine model-written code; the message says what is missing and how to get it."""
+    """Raised if this system cannot confine model-written code; the message says how to fix it."""

@@ -47,51 +47,51 @@ CLONE, PIVOT_ROOT, CAPSET = (56, 155, 126) if X86 else (220, 41, 91)
 MOUNT_SETATTR, CLOSE_RANGE = 442, 436
 
 
-def asked(action: str, result: int) -> int:
+def check_result(action: str, result: int) -> int:
     """Return the result of a libc call. Raises OSError, naming `action`, with errno's text if it is negative."""
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), action)
     return result
 
 
-def system(action: str, number: int, *arguments: int | bytes) -> int:
+def call_system(action: str, number: int, *arguments: int | bytes) -> int:
     """Make a system call by its number and return its result. Raises OSError, naming `action`, if it fails."""
     passed = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    return asked(action, LIBC.syscall(ctypes.c_long(number), *passed))
+    return check_result(action, LIBC.syscall(ctypes.c_long(number), *passed))
 
 
-def control(action: str, option: int, value: int = 0) -> None:
+def call_prctl(action: str, option: int, value: int = 0) -> None:
     """Call prctl with one argument. Raises OSError, naming `action`, if it fails."""
     zero = ctypes.c_ulong(0)
-    asked(action, LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
+    check_result(action, LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
     """Mount `source` at `target` by mount(2). Raises OSError, naming the target, if it fails."""
     texts = [text.encode() or None for text in (source, target, kind)]
-    asked(f"mount {target}", LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() or None))
+    check_result(f"mount {target}", LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() or None))
 
 
-def keep(job: dict[str, Any], report: int) -> None:
+def run_keeper(job: dict[str, Any], report: int) -> None:
     """Run the keeper, the process outside the cell: start the warden in new namespaces and wait for its end.
 
     The warden is process 1 of the cell; the keeper also maps its user and group. SIGTERM kills the warden. Does nothing
-    if the caller is gone already.
+    if the caller has already ended.
     """
-    control("parent's death", DEATH_SIGNAL, signal.SIGKILL)
+    call_prctl("parent's death", DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != job["parent"]:
         return
-    with open("/proc/self/oom_score_adj", "w") as score:  # when memory is short, the prisoner goes first
+    with open("/proc/self/oom_score_adj", "w") as score:  # when memory is short, the kernel kills the cell first
         score.write("1000")
     gate, opener = os.pipe()
-    warden = system("clone with new namespaces", CLONE, NAMESPACES | signal.SIGCHLD, 0, 0, 0, 0)
+    warden = call_system("clone with new namespaces", CLONE, NAMESPACES | signal.SIGCHLD, 0, 0, 0, 0)
     if warden == 0:
         os.close(opener)
-        guarded(report, lambda: ward(job, gate, report))
+        run_and_exit(report, lambda: run_warden(job, gate, report))
     os.close(gate)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(warden, signal.SIGKILL))
     try:
-        identify(warden)
+        map_identities(warden)
         os.write(opener, b"\0")
         os.waitpid(warden, 0)
     except OSError:
@@ -99,14 +99,14 @@ def keep(job: dict[str, Any], report: int) -> None:
         raise
 
 
-def identify(warden: int) -> None:
+def map_identities(warden: int) -> None:
     """Map user and group ids of the warden (process 1 of the cell).
 
     If possible, root is mapped to root, for building the cell, and nobody to nobody, for running in it. Otherwise the
     caller is mapped to nobody. The kernel does not apply the process limit to its own root, so nobody must be a
     different user.
     """
-    root = os.getuid() == 0 and all(holds(f"/proc/self/{kind}_map", NOBODY) for kind in ("uid", "gid"))
+    root = os.getuid() == 0 and all(has_id(f"/proc/self/{kind}_map", NOBODY) for kind in ("uid", "gid"))
     if not root:
         with open(f"/proc/{warden}/setgroups", "w") as setgroups:
             setgroups.write("deny")
@@ -115,42 +115,42 @@ def identify(warden: int) -> None:
             ids.write(f"0 {own} 1\n{NOBODY} {NOBODY} 1\n" if root else f"{NOBODY} {own} 1\n")
 
 
-def holds(path: str, identity: int) -> bool:
+def has_id(path: str, identity: int) -> bool:
     """Return True if the id exists in the user namespace whose id map is the file `path`."""
     with open(path) as ids:
         spans = [[int(number) for number in line.split()] for line in ids]
     return any(first <= identity < first + count for first, _, count in spans)
 
 
-def ward(job: dict[str, Any], gate: int, report: int) -> NoReturn:
+def run_warden(job: dict[str, Any], gate: int, report: int) -> NoReturn:
     """Run the warden, process 1 of the cell: build it, drop privileges, start the prisoner, report how that ended.
 
     The warden first waits until the keeper writes to the pipe `gate`, and ends silently if the keeper is gone. Never
     returns.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 does not even hear what it has no handler for
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 never receives signals without a handler
     if not os.read(gate, 1):
         os._exit(1)
-    build(job)
-    give_up()
-    control("keeper's death", DEATH_SIGNAL, signal.SIGKILL)
-    if gone(gate):  # it went before we asked to be told
+    build_root(job)
+    drop_privileges()
+    call_prctl("keeper's death", DEATH_SIGNAL, signal.SIGKILL)
+    if is_closed(gate):  # the keeper ended before the death signal was set
         os._exit(1)
     os.write(report, b"started\n")
     prisoner = os.fork()
     if prisoner == 0:
-        guarded(report, lambda: imprison(job))
+        run_and_exit(report, lambda: run_prisoner(job))
     _, status = os.waitpid(prisoner, 0)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     os.write(report, f"status {status} {used.ru_utime + used.ru_stime}\n".encode())
     os._exit(0)
 
 
-def build(job: dict[str, Any]) -> None:
+def build_root(job: dict[str, Any]) -> None:
     """Build the cell's root file system, enter it, and leave the old one unreachable.
 
-    It holds the job's files and texts, read-only, and an empty scratch directory in memory.
+    The root contains the job's files and texts, read-only, and an empty scratch directory in memory.
     """
     LIBC.sethostname(b"cell", 4)
     mount("none", "/", flags=RECURSIVE | PRIVATE)
@@ -168,16 +168,18 @@ def build(job: dict[str, Any]) -> None:
         mount(here, BASE + inside, flags=BIND)
     for inside in job["hidden"]:
         mount(BASE + SCRATCH, BASE + inside, flags=BIND)
-    system("make the root read-only", MOUNT_SETATTR, -100, BASE.encode(), AT_RECURSIVE, READ_ONLY_NO_SUID_NO_DEV, 32)
+    call_system(
+        "make the root read-only", MOUNT_SETATTR, -100, BASE.encode(), AT_RECURSIVE, READ_ONLY_NO_SUID_NO_DEV, 32
+    )
     limits = f"size={job['scratch_mb']}m,nr_inodes=1000,mode=700,uid={NOBODY},gid={NOBODY}"
     mount("none", BASE + SCRATCH, "tmpfs", NOSUID | NODEV | NOEXEC, limits)
     os.chdir(BASE)
-    system("pivot_root", PIVOT_ROOT, b".", b".")
-    asked("unmount the old root", LIBC.umount2(b".", DETACH))
+    call_system("pivot_root", PIVOT_ROOT, b".", b".")
+    check_result("unmount the old root", LIBC.umount2(b".", DETACH))
     os.chdir(SCRATCH)
 
 
-def give_up() -> None:
+def drop_privileges() -> None:
     """Drop all capabilities irrevocably, become the user nobody, and forbid new privileges and core dumps."""
     capability = 0
     while LIBC.prctl(DROP_BOUNDING, ctypes.c_ulong(capability), 0, 0, 0) == 0:
@@ -186,31 +188,31 @@ def give_up() -> None:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
-    system("drop the capabilities", CAPSET, CAPABILITIES_V3, bytes(24))
-    control("no new privileges", NO_NEW_PRIVILEGES, 1)
-    control("no dumps", DUMPABLE, 0)
+    call_system("drop the capabilities", CAPSET, CAPABILITIES_V3, bytes(24))
+    call_prctl("no new privileges", NO_NEW_PRIVILEGES, 1)
+    call_prctl("no dumps", DUMPABLE, 0)
 
 
-def imprison(job: dict[str, Any]) -> NoReturn:
+def run_prisoner(job: dict[str, Any]) -> NoReturn:
     """Run the prisoner, the process for the code: apply limits and system call filter, execute the program.
 
-    Only the three standard streams stay open. Its stdin is the job's text of that name, or else what follows the job
-    in ours. Never returns.
+    Only the three standard streams stay open. Its stdin is the job's text `stdin` or, without one, the rest of this
+    process's stdin after the job. Never returns.
     """
     if "stdin" in job["texts"]:
         os.dup2(os.open("/stdin", os.O_RDONLY), 0)
-    system("close what is open", CLOSE_RANGE, 3, 0xFFFFFFFF, CLOSE_ON_EXEC)
+    call_system("close what is open", CLOSE_RANGE, 3, 0xFFFFFFFF, CLOSE_ON_EXEC)
     for name, (soft, hard) in job["limits"].items():
         resource.setrlimit(getattr(resource, name), (soft, hard))
-    LIBC.personality(ctypes.c_ulong(NO_RANDOM_ADDRESSES))  # so that a run's addresses are the next run's too
+    LIBC.personality(ctypes.c_ulong(NO_RANDOM_ADDRESSES))  # so that every run has the same addresses
     program = job["filter"]
     array = ctypes.create_string_buffer(program)
     header = struct.pack("HP", len(program) // 8, ctypes.addressof(array))
-    asked("install the filter", LIBC.prctl(SECCOMP, ctypes.c_ulong(2), header))
+    check_result("install the filter", LIBC.prctl(SECCOMP, ctypes.c_ulong(2), header))
     os.execve(job["command"][0], job["command"], job["environment"])
 
 
-def gone(pipe: int) -> bool:
+def is_closed(pipe: int) -> bool:
     """Return True if the pipe's other end, which writes nothing more, is closed. Makes the pipe non-blocking."""
     os.set_blocking(pipe, False)
     try:
@@ -219,13 +221,13 @@ def gone(pipe: int) -> bool:
         return False
 
 
-def guarded(report: int, work: Callable[[], None]) -> NoReturn:
+def run_and_exit(report: int, work: Callable[[], None]) -> NoReturn:
     """Run `work`, write any failure to the pipe `report` as an `error` line, and end the process. Never returns."""
     try:
         work()
     except OSError as error:
-        why = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        os.write(report, f"error {why}\n".encode())
+        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        os.write(report, f"error {reason}\n".encode())
     except Exception as error:  # noqa: BLE001 the waiting process must get an answer
         os.write(report, f"error {type(error).__name__} {error}\n".encode())
     finally:
@@ -236,19 +238,19 @@ def main() -> NoReturn:
     """Read the job from stdin and run the keeper. The command's argument is the report pipe's number."""
     report = int(sys.argv[1])
     os.set_inheritable(report, False)
-    # Whatever the caller has set: nobody, the user, must read what is built, and signals must arrive.
+    # Reset what the caller may have set: the user nobody must be able to read the root, and signals must arrive.
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    left = int.from_bytes(os.read(0, 8), "big")
+    size = int.from_bytes(os.read(0, 8), "big")
     data = b""
-    while left > len(data):  # and not a byte more: the rest of stdin may be the program's
-        piece = os.read(0, left - len(data))
+    while size > len(data):  # not a byte more: the rest of stdin may be the program's
+        piece = os.read(0, size - len(data))
         if not piece:
             os._exit(1)
         data += piece
     job = marshal.loads(data)
     signal.alarm(job["alarm"])
-    guarded(report, lambda: keep(job, report))
+    run_and_exit(report, lambda: run_keeper(job, report))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Start and stop of cells: isolated processes for what models write. `cell.py` builds them, `code.py` runs code in one.
+"""Start and stop of cells: isolated processes for model-written code. `cell.py` builds them, `code.py` uses one.
 
 `start_program` starts a program that stays and is spoken to through its standard streams.
 """
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from simulators.confine import ConfineError
-from simulators.confine.interpreter import base
-from simulators.confine.syscalls import filter_for
+from simulators.confine.interpreter import find_base
+from simulators.confine.syscalls import build_filter
 
 CELL = Path(__file__).with_name("cell.py")
 START_SECONDS = 30.0
@@ -31,7 +31,7 @@ Limits = Mapping[str, tuple[int, int]]
 """Soft and hard limit by name, as in `resource`."""
 
 
-def limits(memory: int, cpu_seconds: float, file_bytes: int) -> Limits:
+def make_limits(memory: int, cpu_seconds: float, file_bytes: int) -> Limits:
     """Return the limits of a cell: bytes of address space, CPU seconds, bytes of a file, and fixed others."""
     cpu = math.ceil(cpu_seconds)
     return {
@@ -46,15 +46,15 @@ def limits(memory: int, cpu_seconds: float, file_bytes: int) -> Limits:
     }
 
 
-def begin(stdin: int, stderr: int) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a cell's outer process. Returns it and the descriptor of its reports; it reads the job from `stdin`.
+def start_cell(stdin: int, stderr: int) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a cell's outer process, which reads the job from `stdin`. Returns it and the descriptor of its reports.
 
     The cell ends with the calling thread. Raises ConfineError if no process can be started.
     """
     report, write_end = os.pipe()
     try:
         cell = subprocess.Popen(
-            [base(), "-I", "-S", "-B", str(CELL), str(write_end)],
+            [find_base(), "-I", "-S", "-B", str(CELL), str(write_end)],
             stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, pass_fds=[write_end], env={}, bufsize=0,
             start_new_session=True, cwd="/",
         )  # fmt: skip
@@ -66,20 +66,20 @@ def begin(stdin: int, stderr: int) -> tuple[subprocess.Popen[bytes], int]:
     return cell, report
 
 
-def job(alarm: int, **parts: Any) -> dict[str, Any]:
-    """Return a cell's job. `alarm` is the number of seconds after which it ends in any case, or 0."""
-    shared = {"filter": filter_for(platform.machine()), "scratch_mb": SCRATCH_MB, "parent": os.getpid()}
+def make_job(alarm: int, **parts: Any) -> dict[str, Any]:
+    """Return a cell's job. `alarm` is its timeout in seconds; 0 means none."""
+    shared = {"filter": build_filter(platform.machine()), "scratch_mb": SCRATCH_MB, "parent": os.getpid()}
     return {**shared, "alarm": alarm, **parts}
 
 
-def packed(job: Mapping[str, Any]) -> bytes:
-    """Return a job as the bytes that a cell's outer process reads: their number, and the dict in marshal's format."""
+def pack_job(job: Mapping[str, Any]) -> bytes:
+    """Encode a job for a cell's outer process: the length as 8 bytes, then the dict in marshal's format."""
     data = marshal.dumps(dict(job))
     return len(data).to_bytes(8, "big") + data
 
 
-def stop(cell: subprocess.Popen[bytes]) -> None:
-    """Stop a cell and return when nothing of it remains: its outer process ends the inner ones and waits for them."""
+def stop_cell(cell: subprocess.Popen[bytes]) -> None:
+    """Stop a cell and wait until all its processes have ended: the outer one ends the inner ones and waits for them."""
     cell.terminate()
     try:
         cell.wait(timeout=10)
@@ -95,7 +95,7 @@ def start_program(
     command: Sequence[str],
     shown: Sequence[tuple[str, str]],
     environment: Mapping[str, str],
-    allowed: Limits,
+    limits: Limits,
 ) -> subprocess.Popen[bytes]:
     """Start a program in a cell and return the cell, whose stdin and stdout (with stderr) are the program's.
 
@@ -106,7 +106,7 @@ def start_program(
 
     def attend() -> None:  # a cell ends with the thread that started it, so this one stays
         try:
-            cell = _started(command, shown, environment, allowed)
+            cell = _start(command, shown, environment, limits)
         except BaseException as error:  # noqa: BLE001 raised in the waiting thread
             started.set_exception(error)
         else:
@@ -117,38 +117,38 @@ def start_program(
     try:
         return started.result()
     except BaseException:  # interrupted while the cell starts
-        started.add_done_callback(lambda done: None if done.exception() else stop(done.result()))
+        started.add_done_callback(lambda done: None if done.exception() else stop_cell(done.result()))
         raise
 
 
-def _started(
-    command: Sequence[str], shown: Sequence[tuple[str, str]], environment: Mapping[str, str], allowed: Limits
+def _start(
+    command: Sequence[str], shown: Sequence[tuple[str, str]], environment: Mapping[str, str], limits: Limits
 ) -> subprocess.Popen[bytes]:
     folders = [pair for pair in shown if os.path.isdir(pair[0])]
-    order = job(
+    job = make_job(
         0, folders=folders, files=[pair for pair in shown if pair not in folders], hidden=[], texts={},
-        command=list(command), environment=dict(environment), limits=dict(allowed),
+        command=list(command), environment=dict(environment), limits=dict(limits),
     )  # fmt: skip
-    cell, report = begin(subprocess.PIPE, subprocess.STDOUT)
-    why = "it does not start"
+    cell, report = start_cell(subprocess.PIPE, subprocess.STDOUT)
+    problem = "it does not start"
     try:
         with os.fdopen(report, "rb") as reports:
             assert cell.stdin
-            cell.stdin.write(packed(order))
+            cell.stdin.write(pack_job(job))
             if select.select([reports], [], [], START_SECONDS)[0]:
-                why = reports.readline().decode().strip().removeprefix("error ") or why
+                problem = reports.readline().decode().strip().removeprefix("error ") or problem
     except BrokenPipeError:
         pass
     except BaseException:
-        stop(cell)
+        stop_cell(cell)
         raise
-    if why != "started":
-        stop(cell)
-        raise ConfineError(f"{os.path.basename(command[0])} cannot be confined here: {why}; {remedy()}")
+    if problem != "started":
+        stop_cell(cell)
+        raise ConfineError(f"{os.path.basename(command[0])} cannot be confined here: {problem}; {suggest_remedy()}")
     return cell
 
 
-def remedy() -> str:
+def suggest_remedy() -> str:
     """Return advice to the user: the setting of this system to change so that cells can start."""
     for setting, refusing, advice in (
         ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),

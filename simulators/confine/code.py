@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from simulators.confine import ConfineError, cells
-from simulators.confine.interpreter import ENVIRONMENT, interpreter
+from simulators.confine.interpreter import ENVIRONMENT, find_interpreter
 from simulators.confine.syscalls import MACHINES
 
 Reason = Literal["", "timeout", "memory", "output", "killed", "refused"]
 
-LONGEST_CODE = 100_000
+MAX_CHARACTERS = 100_000
 """Maximum number of characters of code, and of standard input."""
 MB = 1 << 20
 
@@ -79,23 +79,23 @@ def run_python(
     ConfineError if this system cannot confine code, and ValueError for invalid limits. No process remains when this
     returns.
     """
-    why = available()
-    if why:
-        raise ConfineError(why)
+    obstacle = find_obstacle()
+    if obstacle:
+        raise ConfineError(obstacle)
     return _run(code, seconds, memory_mb, output_bytes, stdin)
 
 
-def available() -> str:
-    """Return "" if a trial run shows that code can be confined here, else the reason and what to do."""
+def find_obstacle() -> str:
+    """Return the reason why code cannot be confined here and what to do, or "" if a trial run shows that it can."""
     try:
-        return _verdict()
+        return _try_escape()
     except ConfineError as error:
         return str(error)
 
 
 @functools.cache
-def _verdict() -> str:
-    """Run code that tries to break out of isolation. Returns "" if it cannot, else what went wrong. Cached.
+def _try_escape() -> str:
+    """Run code that tries to break out of isolation. Returns "" if it cannot, else the problem. Cached.
 
     Raises ConfineError, which is not cached, if the trial was ended before it could tell.
     """
@@ -117,28 +117,28 @@ def _verdict() -> str:
 def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: str) -> Outcome:
     if not 0 < seconds < math.inf or memory_mb < 64 or output_bytes < 0:
         raise ValueError("seconds must be positive, memory_mb at least 64 and output_bytes at least 0")
-    if len(code) > LONGEST_CODE or len(stdin) > LONGEST_CODE:
-        return Outcome("", f"code and input may have {LONGEST_CODE:,} characters", "refused", 0.0)
+    if len(code) > MAX_CHARACTERS or len(stdin) > MAX_CHARACTERS:
+        return Outcome("", f"code and input may have {MAX_CHARACTERS:,} characters", "refused", 0.0)
     try:
         (code + stdin).encode()
     except UnicodeEncodeError:
         return Outcome("", "the code holds characters that no file can hold (lone surrogates)", "refused", 0.0)
-    # Should we be stopped ourselves, the keeper still ends.
-    job = cells.job(
+    # The alarm ends the keeper even if this process is killed.
+    job = cells.make_job(
         math.ceil(cells.START_SECONDS + 2 * seconds) + 5,
-        **interpreter()._asdict(),
+        **find_interpreter()._asdict(),
         environment=ENVIRONMENT,
         texts={"code.py": code, "stdin": stdin},
-        limits=cells.limits(memory_mb * MB, seconds, cells.SCRATCH_MB * MB),
+        limits=cells.make_limits(memory_mb * MB, seconds, cells.SCRATCH_MB * MB),
     )
-    return _Watch(2 * seconds + 1, output_bytes).run(job, math.ceil(seconds))
+    return _CellMonitor(2 * seconds + 1, output_bytes).run(job, math.ceil(seconds))
 
 
-class _Watch:
+class _CellMonitor:
     """Outside observer of one cell (isolated process): collects its output and stops it at time or output limit."""
 
     def __init__(self, seconds: float, output_bytes: int) -> None:
-        self.allowed, self.output_bytes = seconds, output_bytes
+        self.seconds, self.output_bytes = seconds, output_bytes
         self.output = {"stdout": bytearray(), "stderr": bytearray(), "report": bytearray()}
         self.reason: Reason = ""
         self.started = 0.0
@@ -146,18 +146,18 @@ class _Watch:
     def run(self, job: dict[str, Any], cpu_limit: int) -> Outcome:
         """Run the job's cell to its end and return the outcome. Raises ConfineError if the cell cannot be started."""
         with os.fdopen(os.memfd_create("job"), "w+b") as file:
-            file.write(cells.packed(job))
+            file.write(cells.pack_job(job))
             file.seek(0)
-            cell, report = cells.begin(file.fileno(), subprocess.PIPE)
+            cell, report = cells.start_cell(file.fileno(), subprocess.PIPE)
         try:
             with cell, os.fdopen(report, "rb", buffering=0) as reports:
                 try:
                     self._collect(cell, reports)
                 finally:
-                    cells.stop(cell)
+                    cells.stop_cell(cell)
         finally:
-            took = time.monotonic() - self.started
-        return self._outcome(took, cpu_limit, cell.returncode)
+            seconds = time.monotonic() - self.started
+        return self._make_outcome(seconds, cpu_limit, cell.returncode)
 
     def _collect(self, cell: subprocess.Popen[bytes], reports: Any) -> None:
         deadline = time.monotonic() + cells.START_SECONDS
@@ -173,7 +173,7 @@ class _Watch:
                     self.output[key.data] += piece
                 if not self.started and self.output["report"]:
                     self.started = time.monotonic()
-                    deadline = self.started + self.allowed
+                    deadline = self.started + self.seconds
                 if len(self.output["stdout"]) + len(self.output["stderr"]) > self.output_bytes:
                     self.reason = "output"
                 elif ready.get_map() and time.monotonic() >= deadline:
@@ -181,27 +181,27 @@ class _Watch:
                 if self.reason:
                     return
 
-    def _outcome(self, took: float, cpu_limit: int, ended: int) -> Outcome:
+    def _make_outcome(self, seconds: float, cpu_limit: int, exit_code: int) -> Outcome:
         reports = {
             line.partition(" ")[0]: line.partition(" ")[2] for line in self.output["report"].decode().splitlines()
         }
         stdout = self.output["stdout"][: self.output_bytes]
         stderr = self.output["stderr"][: self.output_bytes - len(stdout)].decode("utf-8", "replace")
         if "error" in reports or "started" not in reports:
-            why = reports.get("error") or stderr.strip()[-200:]
-            if why:
-                raise ConfineError(f"generated code cannot be confined here: {why}; {cells.remedy()}")
-            died = ended < 0 and not self.reason  # else we ended it ourselves
+            problem = reports.get("error") or stderr.strip()[-200:]
+            if problem:
+                raise ConfineError(f"generated code cannot be confined here: {problem}; {cells.suggest_remedy()}")
+            is_killed = exit_code < 0 and not self.reason  # otherwise the monitor itself stopped it
             raise ConfineError(
-                f"a cell for generated code was ended by signal {-ended} ({signal.strsignal(-ended)}) before it started"
-                if died else f"a cell for generated code did not start in {cells.START_SECONDS:g} s"
+                f"a cell for generated code was ended by signal {-exit_code} ({signal.strsignal(-exit_code)}) before "
+                "it started" if is_killed else f"a cell for generated code did not start in {cells.START_SECONDS:g} s"
             )  # fmt: skip
         status, cpu = reports.get("status", f"{int(signal.SIGKILL)} 0").split()
         code = os.waitstatus_to_exitcode(int(status))
         reason = self.reason
         if not reason and code < 0:
-            spent = code == -signal.SIGXCPU or float(cpu) >= cpu_limit - 0.1
-            reason = "timeout" if spent else "killed"
+            is_cpu_spent = code == -signal.SIGXCPU or float(cpu) >= cpu_limit - 0.1
+            reason = "timeout" if is_cpu_spent else "killed"
         if not reason and code and stderr.rstrip().rpartition("\n")[2].startswith("MemoryError"):
             reason = "memory"
-        return Outcome(stdout.decode("utf-8", "replace"), stderr, reason, took)
+        return Outcome(stdout.decode("utf-8", "replace"), stderr, reason, seconds)

@@ -16,14 +16,14 @@ from simulators.confine import ConfineError
 
 HOME = "/python"
 LIBRARIES = f"{HOME}/shared"
-# The environment is ours alone, so that -I, which would ignore it, is not needed.
+# -I is not needed, and would ignore this environment, which contains nothing of the caller's.
 OPTIONS = ("-s", "-P", "-S", "-B", "-X", "utf8")
 ENVIRONMENT = {
     "HOME": "/scratch",
     "TMPDIR": "/scratch",
     "LD_LIBRARY_PATH": LIBRARIES,
     "PYTHONHOME": HOME,
-    "PYTHONHASHSEED": "0",  # what a model's code prints should not depend on chance
+    "PYTHONHASHSEED": "0",  # the output of a model's code should be deterministic
 }
 SURVEY_SECONDS = 60.0
 
@@ -66,25 +66,27 @@ class Interpreter(NamedTuple):
 
 
 @functools.cache
-def base() -> str:
+def find_base() -> str:
     """Return the path of the Python interpreter from which this virtual environment was made."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
 @functools.cache
-def interpreter() -> Interpreter:
+def find_interpreter() -> Interpreter:
     """Find the files that this Python and its standard library need, without installed packages. Cached.
 
     Runs a survey script in a child process. Raises ConfineError if that fails.
     """
     try:
         survey = subprocess.run(
-            [base(), "-I", "-S", "-c", SURVEY],
+            [find_base(), "-I", "-S", "-c", SURVEY],
             capture_output=True, text=True, timeout=SURVEY_SECONDS, check=True, env={}, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         program, library, folder, names = json.loads(survey.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise ConfineError(f"generated code cannot be confined here: {base()} cannot be surveyed ({error})") from error
+        raise ConfineError(
+            f"generated code cannot be confined here: {find_base()} cannot be surveyed ({error})"
+        ) from error
     inside = f"{HOME}/{folder}/{os.path.basename(library)}"
     files = {program: f"{HOME}/bin/python3"}
     for name in names:

@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from simulators.confine import ConfineError
-from simulators.confine.interpreter import base
-from simulators.confine.syscalls import COMPUTING, MACHINES, filter_for
+from simulators.confine.interpreter import find_base
+from simulators.confine.syscalls import COMPUTING, MACHINES, build_filter
 
 WORKER = Path(__file__).with_name("sql_worker.py")
 MEMORY = 256 << 20
 """Address space of the worker in bytes, including the copy of the database."""
-PATIENCE = 60.0
+ANSWER_SECONDS = 60.0
 """Wall-clock seconds after which an unresponsive worker is killed, even on a busy machine."""
-LONGEST = 10_000
+MAX_CHARACTERS = 10_000
 """Maximum number of characters of a statement."""
 PIPE = 1 << 20
 TOO_MUCH_MEMORY = "Error: the query takes too much memory"
@@ -68,8 +68,8 @@ class Database:
         tables, views and the schema; with `write` it may also insert, update and delete rows. Raises ConfineError if
         this system cannot confine it.
         """
-        if len(sql) > LONGEST:
-            return f"Error: a query has at most {LONGEST:,} characters"
+        if len(sql) > MAX_CHARACTERS:
+            return f"Error: a query has at most {MAX_CHARACTERS:,} characters"
         try:
             sql.encode()
         except UnicodeEncodeError:
@@ -83,9 +83,9 @@ class Database:
         return text
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        twin = type(self)(limits=self.limits)
-        self.connection.backup(twin.connection)
-        return twin
+        copied = type(self)(limits=self.limits)
+        self.connection.backup(copied.connection)
+        return copied
 
 
 class _Worker:
@@ -96,21 +96,21 @@ class _Worker:
             raise ConfineError(f"running SQL of models needs Linux on {' or '.join(MACHINES)}: {platform.platform()}")
         try:
             self.process = subprocess.Popen(
-                [base(), "-I", "-S", "-B", str(WORKER)],
+                [find_base(), "-I", "-S", "-B", str(WORKER)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd="/", pipesize=PIPE,
             )  # fmt: skip
         except OSError as error:
             raise ConfineError(f"SQL of models cannot be confined here: no child process ({error})") from error
         self.owner = os.getpid()
-        answer = self.ask((filter_for(platform.machine(), COMPUTING), MEMORY))
+        answer = self.ask((build_filter(platform.machine(), COMPUTING), MEMORY))
         if answer is None or answer[0] != "ready":
-            why = answer[0] if answer else f"its worker does not start: {self.ending()}"
-            self.end()
-            raise ConfineError(f"SQL of models cannot be confined here: {why}")
+            problem = answer[0] if answer else f"its worker does not start: {self.describe_ending()}"
+            self.kill()
+            raise ConfineError(f"SQL of models cannot be confined here: {problem}")
 
     def ask(self, request: Any) -> tuple[str, bytes] | None:
         """Send a request and return (text, changed database), or None if the worker dies or takes over 60 s."""
-        data, deadline = marshal.dumps(request), time.monotonic() + PATIENCE
+        data, deadline = marshal.dumps(request), time.monotonic() + ANSWER_SECONDS
         assert self.process.stdin and self.process.stdout
         try:
             self.process.stdin.write(len(data).to_bytes(4, "big") + data)
@@ -130,17 +130,17 @@ class _Worker:
         text = 8 + int.from_bytes(received[4:8], "big")
         return received[8:text].decode("utf-8", "replace"), bytes(received[text:])
 
-    def ending(self) -> str:
+    def describe_ending(self) -> str:
         """Return how the worker ended, or "" if it exceeded its CPU time or still runs after 5 s."""
         try:
             code = self.process.wait(5)
-        except subprocess.TimeoutExpired:  # it lives, and is too slow
+        except subprocess.TimeoutExpired:  # alive but too slow
             return ""
         if code == -signal.SIGXCPU:
             return ""
         return f"signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exit code {code}"
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill the worker process and wait for its end."""
         self.process.kill()
         with contextlib.suppress(BrokenPipeError):
@@ -160,24 +160,24 @@ def _query_worker(request: Any) -> tuple[str, bytes]:
     """
     with _lock:
         for _ in range(2):
-            worker, answer, died = _running_worker(), None, ""
+            worker, answer, ending = _get_worker(), None, ""
             try:
                 answer = worker.ask(request)
-                died = "" if answer else worker.ending()
+                ending = "" if answer else worker.describe_ending()
             finally:
                 if answer is None or answer[0] == TOO_MUCH_MEMORY:
-                    _workers.pop().end()
-            if not died:
+                    _workers.pop().kill()
+            if not ending:
                 return answer or ("Error: the query takes too long", b"")
-    return f"Error: the query's process was ended twice, by {died}", b""
+    return f"Error: the query's process was ended twice, by {ending}", b""
 
 
-def _running_worker() -> _Worker:
+def _get_worker() -> _Worker:
     """Return this process's worker, starting one if none is alive. A fork does not use its parent's."""
     if _workers and _workers[0].owner != os.getpid():
-        _workers.clear()  # we are a fork, it belongs to our parent
+        _workers.clear()  # this process is a fork, and the worker is the parent's
     if _workers and _workers[0].process.poll() is not None:
-        _workers.pop().end()
+        _workers.pop().kill()
     if not _workers:
         _workers.append(_Worker())
     return _workers[0]
@@ -186,4 +186,4 @@ def _running_worker() -> _Worker:
 @atexit.register
 def _close() -> None:
     while _workers:
-        _workers.pop().end()
+        _workers.pop().kill()

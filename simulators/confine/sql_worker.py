@@ -55,9 +55,9 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 10,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
-EXPLAINED = ("addr", "opcode", "p1", "p2", "p3", "p4", "p5", "comment")
+EXPLAIN_COLUMNS = ("addr", "opcode", "p1", "p2", "p3", "p4", "p5", "comment")
 """Columns of EXPLAIN, which shows addresses in memory; EXPLAIN QUERY PLAN does not."""
-STEPS_A_LOOK = 100
+STEPS_PER_CHECK = 100
 """Steps between two checks of the budget."""
 
 ACTIONS = {
@@ -74,9 +74,9 @@ CHANGES = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
 
 
 class Guard:
-    """Authorizer and budget of one statement: SQLite calls `allow` before and `exhausted` while it runs.
+    """Authorizer and budget of one statement: SQLite calls `allow` before and `count_steps` while it runs.
 
-    `refusal` is the first reason why something was denied, or ""; `asked` is True once SQLite has asked.
+    `refusal` is the first reason why something was denied, or ""; `was_called` is True once SQLite has asked.
     """
 
     def __init__(self, connection: sqlite3.Connection, write: bool, steps: int, seconds: float) -> None:
@@ -84,34 +84,34 @@ class Guard:
         self.tables = {str(name).lower() for (name,) in names}
         self.modules = {str(name).lower() for (name,) in connection.execute("PRAGMA module_list")}
         self.write, self.steps, self.deadline = write, steps, time.process_time() + seconds
-        self.asked, self.refusal = False, ""
+        self.was_called, self.refusal = False, ""
 
     def allow(self, action: int, first: str | None, second: str | None, *_: Any) -> int:
         """Authorize one part of a statement for SQLite: return SQLITE_OK if it is allowed, else SQLITE_DENY."""
-        self.asked, table = True, (first or "").lower()
+        self.was_called, table = True, (first or "").lower()
         if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_FUNCTION:
-            return self._unless((second or "").lower() not in FUNCTIONS, f"the function {second} is not allowed")
+            return self._deny_if((second or "").lower() not in FUNCTIONS, f"the function {second} is not allowed")
         if action == sqlite3.SQLITE_READ:
             # A subquery of which no column is read is asked about under its own name.
             alias = not second and table not in self.modules and not table.startswith("pragma_")
             known = table in self.tables or table in SCHEMA or table in TABLE_FUNCTIONS
-            return self._unless(not known and not alias, f"the table {first} is not allowed")
+            return self._deny_if(not known and not alias, f"the table {first} is not allowed")
         if action in CHANGES and table.startswith("sqlite_"):
-            # So begins every change of the schema, and every use of a table that is a module of SQLite's.
-            return self._unless(True, "only this database's own tables can be used, and its schema cannot be changed")
+            # Every change of the schema, and every use of a table module of SQLite, begins like this.
+            return self._deny_if(True, "only this database's own tables can be used, and its schema cannot be changed")
         if action in CHANGES:
-            return self._unless(not self.write or table not in self.tables, f"{ACTIONS[action]}: {first} is read-only")
-        return self._unless(True, f"{ACTIONS.get(action, 'this')} is not allowed")
+            return self._deny_if(not self.write or table not in self.tables, f"{ACTIONS[action]}: {first} is read-only")
+        return self._deny_if(True, f"{ACTIONS.get(action, 'this')} is not allowed")
 
-    def _unless(self, denied: bool, refusal: str) -> int:
+    def _deny_if(self, denied: bool, refusal: str) -> int:
         if not denied:
             return sqlite3.SQLITE_OK
         self.refusal = self.refusal or refusal
         return sqlite3.SQLITE_DENY
 
-    def date(self, name: str, dates: sqlite3.Connection, *values: Any) -> Any:
+    def compute_date(self, name: str, dates: sqlite3.Connection, *values: Any) -> Any:
         """Return the result of a date function, computed on another connection, `dates`.
 
         Raises ValueError if it depends on the clock or time zone. Arguments may come in any case, as blobs, and with
@@ -128,9 +128,9 @@ class Guard:
             self.refusal = str(error)
             raise
 
-    def exhausted(self) -> int:
+    def count_steps(self) -> int:
         """Count 100 steps and return True if steps or CPU time are used up: SQLite then undoes the statement."""
-        self.steps -= STEPS_A_LOOK
+        self.steps -= STEPS_PER_CHECK
         if self.steps < 0:
             self.refusal = "the query takes too many steps"
         elif time.process_time() > self.deadline:
@@ -138,7 +138,7 @@ class Guard:
         return bool(self.refusal)
 
 
-def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, int]) -> tuple[str, bytes]:
+def run_statement(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, int]) -> tuple[str, bytes]:
     """Run one statement on a copy of a database within `bounds`: (CPU seconds, steps, rows, characters).
 
     Returns the result as JSON text or "Error: …", and the changed database as bytes, b"" if nothing changed.
@@ -147,25 +147,25 @@ def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, i
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     if image:
         connection.deserialize(image)
-    connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")  # defines them, while that is allowed
+    connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")  # defines both before the authorizer is set
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA trusted_schema = OFF")
     guard = Guard(connection, write, steps, seconds)
-    # For what takes long within one step: the kernel ends this process.
+    # If a single step takes too long, the kernel ends this process.
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(guard.deadline) + 1, resource.RLIM_INFINITY))
     if not write:
         connection.execute("PRAGMA query_only = ON")
-    for limit, most in LIMITS.items():
-        connection.setlimit(limit, most)
+    for limit, value in LIMITS.items():
+        connection.setlimit(limit, value)
     connection.set_authorizer(guard.allow)
-    connection.set_progress_handler(guard.exhausted, STEPS_A_LOOK)
+    connection.set_progress_handler(guard.count_steps, STEPS_PER_CHECK)
     dates = sqlite3.connect(":memory:")
     for name in DATES:
-        connection.create_function(name, -1, partial(guard.date, name, dates))
+        connection.create_function(name, -1, partial(guard.compute_date, name, dates))
     before = connection.total_changes
     try:
         cursor = connection.execute(sql)
-        if tuple(name for name, *_ in cursor.description or ()) == EXPLAINED:
+        if tuple(name for name, *_ in cursor.description or ()) == EXPLAIN_COLUMNS:
             return "Error: EXPLAIN is not allowed, EXPLAIN QUERY PLAN is", b""
         text = format_rows(cursor, rows, characters)
         cursor.close()
@@ -174,7 +174,7 @@ def answer(image: bytes, sql: str, write: bool, bounds: tuple[float, int, int, i
         return "Error: the query takes too much memory", b""
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
         return f"Error: {(guard.refusal or str(error))[:300]}", b""
-    if not guard.asked:
+    if not guard.was_called:
         return "Error: the query does nothing", b""
     return text, connection.serialize() if changed else b""
 
@@ -186,35 +186,35 @@ def format_rows(cursor: sqlite3.Cursor, rows: int, characters: int) -> str:
     names alone are too long.
     """
     if cursor.description is None:
-        return compact({"changed": max(0, cursor.rowcount)})
-    columns = compact([name for name, *_ in cursor.description])
+        return to_json({"changed": max(0, cursor.rowcount)})
+    columns = to_json([name for name, *_ in cursor.description])
     if len(columns) > characters:
         raise ValueError(f"the names of its columns alone take more than {characters:,} characters: shorten them (AS)")
     lines: list[str] = []
-    room = characters - len(columns)
+    remaining = characters - len(columns)
     for row in cursor:
-        line = compact([plain(value) for value in row])
-        room -= len(line)
-        if len(lines) == rows or room < 0:
+        line = to_json([to_json_value(value) for value in row])
+        remaining -= len(line)
+        if len(lines) == rows or remaining < 0:
             # The rest is not counted: it may never end.
             return f'{{"columns":{columns},"rows":[{",".join(lines)}]}} (only the first {len(lines)} rows are shown)'
         lines.append(line)
     return f'{{"columns":{columns},"rows":[{",".join(lines)}]}}'
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Return an SQL value as one that JSON supports: a blob as x'…', inf and nan as text."""
     if isinstance(value, bytes):
         return f"x'{value.hex()}'"
     return str(value) if isinstance(value, float) and value - value != 0 else value
 
 
-def compact(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Return the value as JSON text without blanks."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def shut_in(program: bytes, memory: int) -> None:
+def restrict_process(program: bytes, memory: int) -> None:
     """Restrict this process irrevocably to computing and its open streams (a seccomp filter), and limit its memory.
 
     `program` is the filter, `memory` the address space in bytes. Raises OSError if seccomp fails.
@@ -232,19 +232,19 @@ def shut_in(program: bytes, memory: int) -> None:
 def main() -> None:
     """Serve requests from stdin until it ends. The first message carries the filter and the memory limit."""
     reads, writes = sys.stdin.buffer, sys.stdout.buffer
-    program, memory = marshal.loads(received(reads))
-    answer(b"", "SELECT json('[1]'), upper('a')", False, (1.0, 1000, 1, 100))  # loads what is loaded late
+    program, memory = marshal.loads(receive(reads))
+    run_statement(b"", "SELECT json('[1]'), upper('a')", False, (1.0, 1000, 1, 100))  # triggers lazy loading
     try:
-        shut_in(program, memory)
+        restrict_process(program, memory)
         send(writes, "ready", b"")
     except OSError as error:
         send(writes, f"{error.filename}: {error.strerror}", b"")
         return
-    while request := received(reads):
-        send(writes, *answer(*marshal.loads(request)))
+    while request := receive(reads):
+        send(writes, *run_statement(*marshal.loads(request)))
 
 
-def received(stream: Any) -> bytes:
+def receive(stream: Any) -> bytes:
     """Read one length-prefixed message; b"" at the end of the stream."""
     size = stream.read(4)
     return stream.read(int.from_bytes(size, "big")) if len(size) == 4 else b""

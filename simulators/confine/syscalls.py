@@ -34,7 +34,7 @@ ALLOWED: Mapping[str, tuple[int, int]] = {
     "epoll_ctl": (233, 21), "epoll_wait": (232, -1), "epoll_pwait": (281, 22), "eventfd2": (290, 19),
     "nanosleep": (35, 101), "clock_nanosleep": (230, 115), "pause": (34, -1), "sched_yield": (24, 124),
     "sendto": (44, 206), "recvfrom": (45, 207), "shutdown": (48, 210),
-    # time, and who one is
+    # time, and the process's identity
     "clock_gettime": (228, 113), "clock_getres": (229, 114), "gettimeofday": (96, 169), "time": (201, -1),
     "times": (100, 153), "getrusage": (98, 165), "getrlimit": (97, 163), "getrandom": (318, 278),
     "sched_getaffinity": (204, 123), "uname": (63, 160), "getpid": (39, 172), "getppid": (110, 173),
@@ -80,7 +80,7 @@ NUMBER, MACHINE, FIRST_ARGUMENT = 0, 4, 16
 Instruction = tuple[int, int, int, int]
 
 
-def filter_for(machine: str, calls: Mapping[str, tuple[int, int]] = ALLOWED) -> bytes:
+def build_filter(machine: str, calls: Mapping[str, tuple[int, int]] = ALLOWED) -> bytes:
     """Return a seccomp filter that allows `calls` on this machine type, as an array of struct sock_filter.
 
     All other calls fail with EPERM, except that a process may read and lower its own limits and, with ALLOWED, start
@@ -93,12 +93,12 @@ def filter_for(machine: str, calls: Mapping[str, tuple[int, int]] = ALLOWED) -> 
             program += _if_call(numbers[column], [(RETURN, 0, 0, ALLOW)])
     program += _if_call(PRLIMIT64[column], _if_argument(0, 0xFFFFFFFF, [0]))
     if calls is ALLOWED:
-        program += _with_arguments(column)
+        program += _check_arguments(column)
     program.append((RETURN, 0, 0, DENY))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _with_arguments(column: int) -> list[Instruction]:
+def _check_arguments(column: int) -> list[Instruction]:
     program: list[Instruction] = []
     # A thread, never a process; for clone3, whose flags are out of reach, the C library falls back to clone.
     program += _if_call(CLONE[column], _if_argument(0, NEW_THREAD | NEW_NAMESPACES, [NEW_THREAD]))
@@ -114,8 +114,8 @@ def _if_call(number: int, then: list[Instruction]) -> Iterator[Instruction]:
     yield from then
 
 
-def _if_argument(index: int, mask: int, wanted: list[int] | tuple[int, ...]) -> list[Instruction]:
-    """Return instructions that allow the call if its masked argument `index` is one of `wanted`, and else deny it."""
-    checks = [[(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)] for value in wanted]
+def _if_argument(index: int, mask: int, values: list[int] | tuple[int, ...]) -> list[Instruction]:
+    """Return instructions that allow the call if its masked argument `index` is one of `values`, and else deny it."""
+    checks = [[(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)] for value in values]
     start = [(LOAD, 0, 0, FIRST_ARGUMENT + 8 * index), (MASK, 0, 0, mask)]
     return start + [instruction for check in checks for instruction in check] + [(RETURN, 0, 0, DENY)]

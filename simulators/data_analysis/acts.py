@@ -13,7 +13,7 @@ MARKED = re.compile(
 )
 WORDED = re.compile(r"\s*(code|sql|answer)\b:?[ \t]*(.*)", re.DOTALL | re.IGNORECASE)
 FENCE = re.compile(r"\A\s*```[ \t]*(python|py|sql)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
-LONGEST_ANSWER = 200
+MAX_ANSWER_LENGTH = 200
 
 
 class Act(NamedTuple):
@@ -40,6 +40,6 @@ def read_act(reply: str) -> Act | None:
         name, text = (fenced[1] or "code").lower(), fenced[2]
     if name == "answer":
         lines = text.strip().splitlines()
-        text = lines[0][:LONGEST_ANSWER] if lines else ""
+        text = lines[0][:MAX_ANSWER_LENGTH] if lines else ""
     verb: Verb = "sql" if name == "sql" else "answer" if name == "answer" else "code"
     return Act(verb, text.strip("\n") if verb == "code" else text.strip()) if text.strip() else None

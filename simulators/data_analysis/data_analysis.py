@@ -11,10 +11,10 @@ from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import TOOL
 from games.families.book import fold
 from simulators.base import Answer, Simulator, SimulatorFault
-from simulators.confine.code import available
+from simulators.confine.code import find_obstacle
 from simulators.data_analysis import packaged, players, tables
 from simulators.data_analysis.acts import read_act
-from simulators.data_analysis.questions import TOLERANCE, Question, ask, joined_frame
+from simulators.data_analysis.questions import TOLERANCE, Question, draw_question, join_tables
 from simulators.data_analysis.session import DATABASE, ERROR, Session
 from simulators.data_analysis.tables import KINDS, Data, Kind
 
@@ -39,7 +39,7 @@ class DataAnalysis(Simulator):
     name = "data_analysis"
     seats = (ANALYST,)
     whole_acts = True
-    blocks = True  # while code runs
+    blocks = True  # a step waits for the code
     metadata: ClassVar[dict[str, Any]] = {"name": "data_analysis_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {RIGHT: "the answer is right"}
     players: Mapping[str, Callable[[DataAnalysis, int], Answer]] = players.PLAYERS
@@ -60,38 +60,42 @@ class DataAnalysis(Simulator):
         self.max_turns = whole_number("max_turns", max_turns, 1, 100)
         if self.source == "packaged" and self.terse:
             raise ValueError('terse tables are generated: leave out source "packaged"')
-        if self.source == "packaged" and not packaged.identities():
+        if self.source == "packaged" and not packaged.list_identities():
             raise ValueError(
                 'source "packaged" needs scikit-learn or statsmodels: install the extra recommender or clinic'
             )
-        if why := available():
-            raise ValueError(why)
+        if obstacle := find_obstacle():
+            raise ValueError(obstacle)
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a table of the split, its format and a question about it."""
         depth = int(rng.integers(1, self.depth + 1))
-        self.data, self.question = self._deal(rng, depth)
+        self.data, self.question = self._draw_question(rng, depth)
         kinds = KINDS if self.tables == "mixed" else (self.tables,)
         self.kind: Kind = kinds[int(rng.integers(len(kinds)))]
         self.session = Session(self.data, self.kind)
         self._runs = self._errors = 0
         self._right = False
 
-    def _identity(self, rng: np.random.Generator) -> str:
+    def _draw_identity(self, rng: np.random.Generator) -> str:
         if self.source == "generated":
             return str(int(rng.integers(2**32)))
-        known = packaged.identities()
+        known = packaged.list_identities()
         return known[int(rng.integers(len(known)))]
 
-    def _deal(self, rng: np.random.Generator, depth: int) -> tuple[Data, Question]:
+    def _draw_question(self, rng: np.random.Generator, depth: int) -> tuple[Data, Question]:
         """Draw tables of the split and a question of this depth. Tables without a question in 20 draws are replaced."""
         for _ in range(TABLES):
-            identity = self.draw_entity(lambda: self._identity(rng), str)
-            data = tables.draw(int(identity), self.terse) if self.source == "generated" else packaged.load(identity)
-            frame = joined_frame(data)
+            identity = self.draw_entity(lambda: self._draw_identity(rng), str)
+            data = (
+                tables.draw_tables(int(identity), self.terse)
+                if self.source == "generated"
+                else packaged.load_part(identity)
+            )
+            frame = join_tables(data)
             for _ in range(QUESTIONS):
-                if question := ask(data, frame, rng, depth, self.terse):
+                if question := draw_question(data, frame, rng, depth, self.terse):
                     return data, question
         raise SimulatorFault(f"none of {TABLES} tables allows a question of depth {depth}")
 
@@ -116,13 +120,13 @@ class DataAnalysis(Simulator):
         """Return `question`, `tables` (a line each: name, columns, place, first row) and `left`, the remaining acts."""
         question = self.question.short if self.terse else self.question.words
         shown = [
-            f"{table.name}({', '.join(table.columns)}): {len(table.rows)} rows in {self._place(table.name)}, such as "
+            f"{table.name}({', '.join(table.columns)}): {len(table.rows)} rows in {self._locate(table.name)}, such as "
             f"{', '.join(map(str, table.rows[0]))}"
             for table in self.data.tables
         ]
         return {"question": question, "tables": shown, "left": self.turns_left}
 
-    def _place(self, name: str) -> str:
+    def _locate(self, name: str) -> str:
         return DATABASE if self.kind == "sqlite" else f"{name}.{self.kind}"
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -149,9 +153,9 @@ class DataAnalysis(Simulator):
             self.end(RIGHT if self._right else WRONG, f"That is {RIGHT if self._right else WRONG}.")
             return ""
         if read.verb == "code":
-            output = self.session.python(read.text)
+            output = self.session.run_python(read.text)
         elif self.kind == "sqlite":
-            output = self.session.sql(read.text, self.terse)
+            output = self.session.run_sql(read.text, self.terse)
         else:
             output = f"{ERROR}there is no database: write Python"
         self._runs += 1

@@ -15,7 +15,7 @@ PARTS = 5
 """Number of disjoint parts of a packaged table. Each part is a table for the split."""
 
 
-class Packaged(NamedTuple):
+class PackagedTable(NamedTuple):
     """Packaged table: its library, its file there, and its columns: groups, numbers and years."""
 
     library: str
@@ -25,56 +25,58 @@ class Packaged(NamedTuple):
     date: str = ""
 
 
-PACKAGED: Mapping[str, Packaged] = {
-    "iris": Packaged(
+PACKAGED: Mapping[str, PackagedTable] = {
+    "iris": PackagedTable(
         "sklearn", "datasets/data/iris.csv", "species", ("sepal_length", "sepal_width", "petal_length", "petal_width")
     ),
-    "wine": Packaged(
+    "wine": PackagedTable(
         "sklearn", "datasets/data/wine_data.csv", "cultivar",
         ("alcohol", "malic_acid", "ash", "alcalinity", "magnesium", "phenols"),
     ),
-    "grunfeld": Packaged(
+    "grunfeld": PackagedTable(
         "statsmodels", "datasets/grunfeld/grunfeld.csv", "firm", ("invest", "value", "capital"), "year"
     ),
-    "macrodata": Packaged(
+    "macrodata": PackagedTable(
         "statsmodels", "datasets/macrodata/macrodata.csv", "quarter", ("realgdp", "cpi", "unemp"), "year"
     ),
 }  # fmt: skip
 
 
-def identities() -> list[str]:
+def list_identities() -> list[str]:
     """Return the identities of all parts of the installed packaged tables, such as `iris 0`."""
-    return [f"{name} {part}" for name, _ in _installed() for part in range(PARTS)]
+    return [f"{name} {part}" for name, _ in _find_installed() for part in range(PARTS)]
 
 
-def load(identity: str) -> Data:
+def load_part(identity: str) -> Data:
     """Return the part of a packaged table with this identity. It has every fifth row."""
     name, _, part = identity.partition(" ")
-    packaged, path = PACKAGED[name], dict(_installed())[name]
+    packaged, path = PACKAGED[name], dict(_find_installed())[name]
     header, *lines = csv.reader(io.StringIO(path.read_text("utf-8")))
     lines = lines[int(part) :: PARTS]
     if packaged.library == "sklearn":  # the header holds counts, then the names of the classes, which come last
-        table = Table(name, (packaged.group, *packaged.numbers), tuple(_sklearn_rows(header[2:], packaged, lines)))
+        table = Table(name, (packaged.group, *packaged.numbers), tuple(_read_sklearn(header[2:], packaged, lines)))
     else:
         columns = (packaged.group, *packaged.numbers, packaged.date)
-        table = Table(name, columns, tuple(_statsmodels_rows(header, packaged, lines)))
+        table = Table(name, columns, tuple(_read_statsmodels(header, packaged, lines)))
     return Data(table, (packaged.group,), packaged.numbers, packaged.date)
 
 
-def _sklearn_rows(labels: list[str], packaged: Packaged, lines: list[list[str]]) -> Iterator[tuple[Value, ...]]:
+def _read_sklearn(labels: list[str], packaged: PackagedTable, lines: list[list[str]]) -> Iterator[tuple[Value, ...]]:
     for line in lines:
         yield (labels[int(line[-1])], *map(float, line[: len(packaged.numbers)]))
 
 
-def _statsmodels_rows(header: list[str], packaged: Packaged, lines: list[list[str]]) -> Iterator[tuple[Value, ...]]:
+def _read_statsmodels(
+    header: list[str], packaged: PackagedTable, lines: list[list[str]]
+) -> Iterator[tuple[Value, ...]]:
     for line in lines:
-        given = dict(zip(header, line, strict=True))
-        group = given[packaged.group]
+        record = dict(zip(header, line, strict=True))
+        group = record[packaged.group]
         label = f"Q{group}" if packaged.group == "quarter" else group
-        yield (label, *(float(given[name]) for name in packaged.numbers), int(float(given[packaged.date])))
+        yield (label, *(float(record[name]) for name in packaged.numbers), int(float(record[packaged.date])))
 
 
-def _installed() -> Iterator[tuple[str, Path]]:
+def _find_installed() -> Iterator[tuple[str, Path]]:
     """Yield the name and path of each packaged table whose library is installed, without importing the library."""
     for name, packaged in PACKAGED.items():
         found = importlib.util.find_spec(packaged.library)

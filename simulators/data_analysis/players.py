@@ -23,7 +23,7 @@ class Match(Protocol):
     kind: str
 
 
-def _analyst(game: Match, seed: int, flawed: bool) -> Answer:
+def _make_analyst(game: Match, seed: int, flawed: bool) -> Answer:
     """Return a player that runs the right code, SQL if there is a database and else Python, and answers its result.
 
     With `flawed`, half of the time the code omits the last condition or computes another measure, and three times in
@@ -32,11 +32,11 @@ def _analyst(game: Match, seed: int, flawed: bool) -> Answer:
     rng = np.random.default_rng([seed, 1])
     fails, errs = flawed and rng.random() < 0.3, flawed and rng.random() < 0.5
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         nonlocal fails
-        shown = [message.text for message in seen.messages if message.sender == TOOL]
+        shown = [message.text for message in view.messages if message.sender == TOOL]
         if shown and not shown[-1].startswith(ERROR):
-            return f"answer {_value(shown[-1])}"
+            return f"answer {_read_value(shown[-1])}"
         code = game.question.wrong_code if errs else game.question.code
         text = f"sql {code.sql}" if code.sql and game.kind == "sqlite" else f"code\n{code.python}"
         broken, fails = fails, False
@@ -45,7 +45,7 @@ def _analyst(game: Match, seed: int, flawed: bool) -> Answer:
     return act
 
 
-def _value(text: str) -> str:
+def _read_value(text: str) -> str:
     """Return the only value in a result, which is JSON from SQL or text from Python."""
     try:
         return str(json.loads(text)["rows"][0][0])
@@ -53,11 +53,11 @@ def _value(text: str) -> str:
         return text
 
 
-def _random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that answers a random label of a group column or a whole number below 10."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         labels = sorted({str(value) for column in game.data.groups for value in game.data.main.values(column)})
         return f"answer {rng.choice([*labels, *map(str, range(10))])}"
 
@@ -65,8 +65,8 @@ def _random(game: Match, seed: int) -> Answer:
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "answer ?",
-    "random": _random,
-    "oracle": lambda game, seed: _analyst(game, seed, flawed=False),
-    "flawed": lambda game, seed: _analyst(game, seed, flawed=True),
+    "noop": lambda game, seed: lambda view: "answer ?",
+    "random": _make_random,
+    "oracle": lambda game, seed: _make_analyst(game, seed, flawed=False),
+    "flawed": lambda game, seed: _make_analyst(game, seed, flawed=True),
 }

@@ -16,14 +16,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from simulators.data_analysis.tables import Data, Value, literal
+from simulators.data_analysis.tables import Data, Value, to_literal
 
 Element = TypeVar("Element")
 NUMBER = re.compile(r"[+-]?(?=\.?\d)(\d{1,3}(,\d{3})+|\d*)(\.\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 """Answer that is a number, perhaps with commas between thousands."""
 TOLERANCE = 0.01
 """Maximum error of a right number, so that two decimals are enough."""
-LEAST_ROWS = {False: 5, True: 2}
+MIN_ROWS = {False: 5, True: 2}
 """Minimum number of rows that meet the conditions, by `terse`."""
 MARGIN = 0.05
 """Minimum lead of the largest sum over the second largest, so that rounding does not decide the answer."""
@@ -93,25 +93,27 @@ class Question:
         return abs(float(text.replace(",", "")) - self.answer) <= TOLERANCE + 1e-9
 
 
-def ask(data: Data, frame: pd.DataFrame, rng: np.random.Generator, depth: int, terse: bool) -> Question | None:
+def draw_question(
+    data: Data, frame: pd.DataFrame, rng: np.random.Generator, depth: int, terse: bool
+) -> Question | None:
     """Draw a question of this depth about the tables, whose joined frame is `frame`.
 
     Returns None if its answer is undefined, or if a condition does not change it.
     """
-    measures = list(_measures(data, rng, terse))
+    measures = list(_draw_measures(data, rng, terse))
     measure = _pick(rng, measures)
     others = [one for one in measures if one.short != measure.short]
     conditions: list[Condition] = []
     for _ in range(depth - 1):
         kinds = {one.kind for one in conditions}
-        conditions.append(_pick(rng, [one for one in _conditions(data, frame, rng) if one.kind not in kinds]))
+        conditions.append(_pick(rng, [one for one in _draw_conditions(data, frame, rng) if one.kind not in kinds]))
     masks = [condition.mask(frame) for condition in conditions]
-    rows = _all(frame, masks)
-    answer = measure.value(rows) if len(rows) >= LEAST_ROWS[terse] else None
+    rows = _select_rows(frame, masks)
+    answer = measure.value(rows) if len(rows) >= MIN_ROWS[terse] else None
     if answer is None:
         return None
     for index in range(len(masks)):  # each condition has to matter
-        if _alike(answer, measure.value(_all(frame, masks[:index] + masks[index + 1 :]))):
+        if _is_close(answer, measure.value(_select_rows(frame, masks[:index] + masks[index + 1 :]))):
             return None
     where = " and ".join(one.words for one in conditions)
     return Question(
@@ -119,25 +121,25 @@ def ask(data: Data, frame: pd.DataFrame, rng: np.random.Generator, depth: int, t
         short=" ".join([measure.short, *(one.short for one in conditions)]),
         kinds=(*(one.kind for one in conditions), measure.kind),
         answer=answer,
-        code=_code(data, measure, conditions),
-        wrong_code=_code(data, measure if conditions else _pick(rng, others), conditions[:-1]),
+        code=_write_code(data, measure, conditions),
+        wrong_code=_write_code(data, measure if conditions else _pick(rng, others), conditions[:-1]),
     )
 
 
-def _all(frame: pd.DataFrame, masks: list[pd.Series]) -> pd.DataFrame:
+def _select_rows(frame: pd.DataFrame, masks: list[pd.Series]) -> pd.DataFrame:
     """Return the rows that all masks select."""
     for mask in masks:
         frame = frame[mask.loc[frame.index]]
     return frame
 
 
-def _alike(answer: Value, other: Value | None) -> bool:
+def _is_close(answer: Value, other: Value | None) -> bool:
     if isinstance(answer, str) or isinstance(other, str) or other is None:
         return answer == other
     return abs(answer - other) <= 2 * TOLERANCE
 
 
-def _code(data: Data, measure: Measure, conditions: list[Condition]) -> Code:
+def _write_code(data: Data, measure: Measure, conditions: list[Condition]) -> Code:
     """Return the code for a measure of the rows that meet the conditions."""
     source, look_up = data.main.name, ""
     if data.side is not None and any(one.kind == "join" for one in conditions):
@@ -154,7 +156,7 @@ def _code(data: Data, measure: Measure, conditions: list[Condition]) -> Code:
     )
 
 
-def joined_frame(data: Data) -> pd.DataFrame:
+def join_tables(data: Data) -> pd.DataFrame:
     """Return the main table joined with the side table's attribute, as a frame."""
     columns: dict[str, list[Value]] = {name: data.main.values(name) for name in data.main.columns}
     if data.side is not None:
@@ -164,28 +166,28 @@ def joined_frame(data: Data) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _conditions(data: Data, frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[Condition]:
+def _draw_conditions(data: Data, frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[Condition]:
     """Yield a condition of each kind that the tables allow."""
     if rng.random() < 0.5:
-        yield _equals(_pick(rng, list(data.groups)), frame, rng)
+        yield _draw_equality(_pick(rng, list(data.groups)), frame, rng)
     else:
-        yield _above(_pick(rng, list(data.numbers)), data, rng)
-    yield _nested(_pick(rng, list(data.numbers)), data.main.name)
+        yield _draw_bound(_pick(rng, list(data.numbers)), data, rng)
+    yield _make_mean_bound(_pick(rng, list(data.numbers)), data.main.name)
     if data.side is not None:
-        yield _joins(data, frame, rng)
+        yield _draw_join(data, frame, rng)
     if data.date:
-        yield _since(data, data.date)
+        yield _make_date_bound(data, data.date)
 
 
-def _equals(column: str, frame: pd.DataFrame, rng: np.random.Generator) -> Condition:
+def _draw_equality(column: str, frame: pd.DataFrame, rng: np.random.Generator) -> Condition:
     value = str(_pick(rng, sorted(set(frame[column]))))
     return Condition(
         "filter", f"with {column} {value}", f"{column}={value}",
-        f"{column}={literal(value)}", f"r[{column!r}]=={value!r}", lambda frame: frame[column] == value,
+        f"{column}={to_literal(value)}", f"r[{column!r}]=={value!r}", lambda frame: frame[column] == value,
     )  # fmt: skip
 
 
-def _above(column: str, data: Data, rng: np.random.Generator) -> Condition:
+def _draw_bound(column: str, data: Data, rng: np.random.Generator) -> Condition:
     bound = _pick(rng, sorted(data.main.values(column))[1:-1])
     return Condition(
         "filter", f"with {column} above {bound}", f"{column}>{bound}", f"{column}>{bound}", f"r[{column!r}]>{bound}",
@@ -193,7 +195,7 @@ def _above(column: str, data: Data, rng: np.random.Generator) -> Condition:
     )  # fmt: skip
 
 
-def _nested(column: str, name: str) -> Condition:
+def _make_mean_bound(column: str, name: str) -> Condition:
     return Condition(
         "nested", f"with {column} above the mean {column} of all rows", f"{column}>mean",
         f"{column}>(select avg({column}) from {name})", f"r[{column!r}]*len({name})>sum(q[{column!r}] for q in {name})",
@@ -201,33 +203,33 @@ def _nested(column: str, name: str) -> Condition:
     )  # fmt: skip
 
 
-def _since(data: Data, date: str) -> Condition:
+def _make_date_bound(data: Data, date: str) -> Condition:
     bound = sorted(data.main.values(date))[len(data.main.rows) // 3]
     return Condition(
-        "since", f"with {date} {bound} or later", f"{date}>={bound}", f"{date}>={literal(bound)}",
+        "since", f"with {date} {bound} or later", f"{date}>={bound}", f"{date}>={to_literal(bound)}",
         f"r[{date!r}]>={bound!r}", lambda frame: frame[date] >= bound,
     )  # fmt: skip
 
 
-def _joins(data: Data, frame: pd.DataFrame, rng: np.random.Generator) -> Condition:
+def _draw_join(data: Data, frame: pd.DataFrame, rng: np.random.Generator) -> Condition:
     assert data.side is not None
     key, column = data.side.columns
     value = str(_pick(rng, sorted(set(frame[column]))))
     return Condition(
         "join", f"whose {key} has the {column} {value} in {data.side.name}", f"{column}={value}",
-        f"{column}={literal(value)}", f"of[r[{key!r}]]=={value!r}", lambda frame: frame[column] == value,
+        f"{column}={to_literal(value)}", f"of[r[{key!r}]]=={value!r}", lambda frame: frame[column] == value,
     )  # fmt: skip
 
 
-def _measures(data: Data, rng: np.random.Generator, terse: bool) -> Iterator[Measure]:
+def _draw_measures(data: Data, rng: np.random.Generator, terse: bool) -> Iterator[Measure]:
     """Yield a measure of each kind that the tables allow, and two aggregates, because there are five functions."""
     number, group, name = _pick(rng, list(data.numbers)), _pick(rng, list(data.groups)), data.main.name
     for _ in range(2):
         yield _aggregate(str(_pick(rng, ["count", "sum", "min", "max"] + ["mean"] * (not terse))), number, name)
     yield Measure(
         "group", f"Which {group} has the largest total {number} in {name}", f"top {group} {number}",
-        (group, f"group by {group} order by sum({number}) desc limit 1"), _largest(f"r[{group!r}]", number),
-        lambda frame: _top(frame.groupby(group)[number].sum()),
+        (group, f"group by {group} order by sum({number}) desc limit 1"), _write_largest(f"r[{group!r}]", number),
+        lambda frame: _find_top(frame.groupby(group)[number].sum()),
     )  # fmt: skip
     if data.date:
         date = data.date
@@ -237,15 +239,17 @@ def _measures(data: Data, rng: np.random.Generator, terse: bool) -> Iterator[Mea
         yield Measure(
             "trend", f"Which {period}{' (as 2024-01)' * (period == 'month')} has the largest total {number} in {name}",
             f"top {period} {number}", (sql, f"group by 1 order by sum({number}) desc limit 1"),
-            _largest(python, number),
-            lambda frame: _top(frame.groupby(frame[date] if date == "year" else frame[date].str[:7])[number].sum()),
+            _write_largest(python, number),
+            lambda frame: _find_top(
+                frame.groupby(frame[date] if date == "year" else frame[date].str[:7])[number].sum()
+            ),
         )  # fmt: skip
     if not terse:
         one, two = (str(column) for column in rng.permutation(list(data.numbers))[:2])
         yield Measure(
             "correlation", f"What is the correlation (Pearson) of {one} and {two} in {name}", f"corr {one} {two}",
             ("", ""), f"__import__('statistics').correlation([r[{one!r}] for r in rows], [r[{two!r}] for r in rows])",
-            lambda frame: _defined(frame[one].corr(frame[two])),
+            lambda frame: _to_value(frame[one].corr(frame[two])),
         )  # fmt: skip
 
 
@@ -261,16 +265,16 @@ def _aggregate(function: str, number: str, name: str) -> Measure:
     return Measure(
         "aggregate", words.get(function, f"What is the {extreme} {number} in {name}"),
         function if function == "count" else f"{function} {number}", (sql, ""), python,
-        lambda frame: len(frame) if function == "count" else _defined(frame[number].agg(function)),
+        lambda frame: len(frame) if function == "count" else _to_value(frame[number].agg(function)),
     )  # fmt: skip
 
 
-def _largest(key: str, number: str) -> str:
+def _write_largest(key: str, number: str) -> str:
     """Return a Python expression for the key whose rows have the largest sum of `number`."""
     return f"max({{{key} for r in rows}}, key=lambda k: sum(r[{number!r}] for r in rows if {key} == k))"
 
 
-def _top(sums: pd.Series) -> Value | None:
+def _find_top(sums: pd.Series) -> Value | None:
     """Return the label with the largest sum; None if it is the only label or leads by less than `MARGIN`."""
     ordered = sums.sort_values(ascending=False)
     if len(ordered) < 2 or ordered.iloc[0] - ordered.iloc[1] < MARGIN:
@@ -279,11 +283,11 @@ def _top(sums: pd.Series) -> Value | None:
     return label if isinstance(label, str) else int(label)
 
 
-def _defined(value: float) -> Value | None:
+def _to_value(value: float) -> Value | None:
     """Return a number as an int or float of Python; None for NaN."""
     value = float(value)
     return None if math.isnan(value) else int(value) if value.is_integer() else value
 
 
-def _pick(rng: np.random.Generator, among: list[Element]) -> Element:
-    return among[int(rng.integers(len(among)))]
+def _pick(rng: np.random.Generator, elements: list[Element]) -> Element:
+    return elements[int(rng.integers(len(elements)))]

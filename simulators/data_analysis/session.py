@@ -17,7 +17,7 @@ SECONDS = 2.0
 """CPU seconds of a cell and all earlier ones."""
 OUTPUT = 1_500
 """Maximum number of bytes of a cell's output."""
-MOST_CODE = 30_000
+MAX_CODE = 30_000
 """Maximum number of characters of all cells together."""
 ERROR = "Error: "
 DATABASE = "data.db"
@@ -67,15 +67,15 @@ class Session:
     kind: Kind
     cells: list[str] = field(default_factory=list)
 
-    def python(self, cell: str) -> str:
+    def run_python(self, cell: str) -> str:
         """Run a cell after all earlier ones and return its output, or an error text.
 
         A cell with an error is not kept.
         """
-        if sum(map(len, self.cells)) + len(cell) > MOST_CODE:
-            return f"{ERROR}all cells may have {MOST_CODE:,} characters"
+        if sum(map(len, self.cells)) + len(cell) > MAX_CODE:
+            return f"{ERROR}all cells may have {MAX_CODE:,} characters"
         job = {
-            "files": self.data.files(self.kind), "script": self.data.script() if self.kind == "sqlite" else "",
+            "files": self.data.to_files(self.kind), "script": self.data.to_sql() if self.kind == "sqlite" else "",
             "tables": [(table.name, table.columns, table.rows) for table in self.data.tables],
             "earlier": self.cells, "cell": cell,
         }  # fmt: skip
@@ -88,21 +88,21 @@ class Session:
             return f"{ERROR}the cell ended its process"
         return text if text.startswith(ERROR) else f"{ERROR}{text}"
 
-    def sql(self, statement: str, terse: bool) -> str:
+    def run_sql(self, statement: str, terse: bool) -> str:
         """Run one read-only SQL statement and return its rows, or an error text. Nothing is kept.
 
         The rows are JSON; with `terse`, only values, with `;` between rows.
         """
-        text = slowly(query, self.data.script(), statement)
-        return _values(text) if terse and not text.startswith(ERROR) else text
+        text = slowly(run_query, self.data.to_sql(), statement)
+        return _format_values(text) if terse and not text.startswith(ERROR) else text
 
 
-def query(script: str, statement: str) -> str:
+def run_query(script: str, statement: str) -> str:
     """Create a database by the script, run a model-written statement on it, and return the result."""
     return Database(script, Limits(characters=OUTPUT)).query(statement)
 
 
-def _values(text: str) -> str:
+def _format_values(text: str) -> str:
     """Return the values of a JSON result; the text itself if it was cut."""
     try:
         rows = json.loads(text)["rows"]

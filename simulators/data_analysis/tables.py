@@ -42,7 +42,7 @@ class Table:
         index = self.columns.index(column)
         return [row[index] for row in self.rows]
 
-    def dicts(self) -> list[dict[str, Value]]:
+    def to_dicts(self) -> list[dict[str, Value]]:
         """Return the rows as dicts by column name."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
@@ -65,20 +65,21 @@ class Data:
         """All tables."""
         return (self.main,) if self.side is None else (self.main, self.side)
 
-    def script(self) -> str:
+    def to_sql(self) -> str:
         """Return the SQL that creates and fills the tables."""
-        return "\n".join(line for table in self.tables for line in _statements(table))
+        return "\n".join(line for table in self.tables for line in _write_statements(table))
 
-    def files(self, kind: Kind) -> dict[str, str]:
+    def to_files(self, kind: Kind) -> dict[str, str]:
         """Return the tables as CSV or JSON texts by file name; {} for a database."""
         if kind == "sqlite":
             return {}
         return {
-            f"{table.name}.{kind}": _csv(table) if kind == "csv" else json.dumps(table.dicts()) for table in self.tables
+            f"{table.name}.{kind}": _to_csv(table) if kind == "csv" else json.dumps(table.to_dicts())
+            for table in self.tables
         }
 
 
-def draw(identity: int, terse: bool) -> Data:
+def draw_tables(identity: int, terse: bool) -> Data:
     """Generate the tables of an identity, a whole number that determines names, columns and values.
 
     With `terse`, they have five to eight rows, no dates, and names and texts of one letter.
@@ -89,7 +90,7 @@ def draw(identity: int, terse: bool) -> Data:
     values = {name: TERSE_VALUES[:3] if terse else tuple(rng.permutation(GROUPS[name])[:4].tolist()) for name in names}
     count = int(rng.integers(5, 9) if terse else rng.integers(20, 61))
     columns = [[values[name][int(rng.integers(len(values[name])))] for _ in range(count)] for name in names]
-    columns += [_numbers(rng, count, terse, whole=bool(index)) for index in range(2)]
+    columns += [_draw_numbers(rng, count, terse, is_integer=bool(index)) for index in range(2)]
     date = "" if terse else "day"
     if date:
         columns.append([(START + datetime.timedelta(days=int(one))).isoformat() for one in rng.integers(0, 150, count)])
@@ -104,31 +105,31 @@ def draw(identity: int, terse: bool) -> Data:
     return Data(main, tuple(names), numbers, date, side)
 
 
-def _numbers(rng: np.random.Generator, count: int, terse: bool, whole: bool) -> list[Value]:
+def _draw_numbers(rng: np.random.Generator, count: int, terse: bool, is_integer: bool) -> list[Value]:
     if terse:
         return [int(one) for one in rng.permutation(np.arange(1, 10))[:count]]
-    if whole:
+    if is_integer:
         return [int(one) for one in rng.integers(1, 100, count)]
     return [round(float(one), 2) for one in rng.gamma(4.0, 12.0, count)]
 
 
-def _csv(table: Table) -> str:
+def _to_csv(table: Table) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([table.columns, *table.rows])
     return text.getvalue()
 
 
-def _statements(table: Table) -> Iterator[str]:
-    columns = ", ".join(f"{name} {_type(table.values(name))}" for name in table.columns)
+def _write_statements(table: Table) -> Iterator[str]:
+    columns = ", ".join(f"{name} {_name_type(table.values(name))}" for name in table.columns)
     yield f"CREATE TABLE {table.name} ({columns});"
     for row in table.rows:
-        yield f"INSERT INTO {table.name} VALUES ({', '.join(map(literal, row))});"
+        yield f"INSERT INTO {table.name} VALUES ({', '.join(map(to_literal, row))});"
 
 
-def _type(values: Sequence[Value]) -> str:
+def _name_type(values: Sequence[Value]) -> str:
     return "TEXT" if isinstance(values[0], str) else "REAL" if isinstance(values[0], float) else "INTEGER"
 
 
-def literal(value: Value) -> str:
+def to_literal(value: Value) -> str:
     """Return a value as an SQL literal."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)

@@ -17,8 +17,8 @@ from simulators.desk.goals import ACCOUNT, Goal
 from simulators.desk.policy import Consent, Fact, Session
 from simulators.desk.record import Outcome, Record
 from simulators.desk.speech import Proposal, Speech
-from simulators.extractor import Reading, Vocabulary, vocabulary
-from simulators.person import PERSONAS, Act, Manner, listed, may_leave
+from simulators.extractor import Reading, Vocabulary, make_vocabulary
+from simulators.person import PERSONAS, Act, Manner, join_words, may_leave
 
 AGREEMENT = "agreement"
 """Topic of a yes or no to a proposal."""
@@ -55,37 +55,41 @@ ENOUGH = "I have had enough of this. Goodbye."
 
 @dataclass
 class Customer:
-    """Scripted customer: its hidden record and the conversation. Call `open` once, then `hear`, until `gone` is set."""
+    """Scripted customer with its hidden record and the conversation's state.
+
+    Call `open` once, then `hear` for each message of the agent, until `gone` is set.
+    """
 
     record: Record
     session: Session
     facts: Mapping[str, Fact]
     subject: str
-    """Kind of thing with numbers: order or booking."""
+    """Kind of numbered object: order, booking or line."""
     verbs: Mapping[str, Sequence[str]]
     """The customer's words for each write."""
-    at: int = 0
+    goal_index: int = 0
     """Index of the current goal."""
     outcomes: list[Outcome] = field(default_factory=list)
     identity: dict[str, str] = field(default_factory=dict)
     """Facts about itself that it has stated: email or name, and postcode."""
     fruitless: int = 0
+    """Number of the agent's messages that did not help."""
     gone: str = ""
     """Reason for leaving: `served` or `left`; "" before."""
-    insisted: bool = False
+    has_insisted: bool = False
     acts: list[Act] = field(default_factory=list)
     """Acts of its last message."""
-    corrected: bool = False
+    is_number_asked: bool = False
     """Whether the agent asked for the number of the current goal."""
     said: str = ""
     """Everything that a free seat said in its own words."""
     unclear: bool = False
-    """Whether those words left the request open."""
+    """Whether a free seat's words left the request open."""
 
     @property
     def goal(self) -> Goal:
         """Goal that the customer pursues now, `record.goals[at]`."""
-        return self.record.goals[self.at]
+        return self.record.goals[self.goal_index]
 
     @property
     def manner(self) -> Manner:
@@ -93,39 +97,39 @@ class Customer:
         return PERSONAS[self.record.persona].manner
 
     @property
-    def pending(self) -> bool:
+    def is_write_pending(self) -> bool:
         """True while the agent may still make a write to which the customer agreed."""
-        return self.session.granted is not None
+        return self.session.consent is not None
 
     @property
-    def uttered(self) -> str:
+    def revealed_text(self) -> str:
         """Text of all that the customer has revealed: requests so far, stated identity, a free seat's own words."""
-        requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.at + 1])
+        requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.goal_index + 1])
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 
     @property
-    def shown(self) -> Goal:
-        """The current goal as far as it bears on the acts that are listed for the agent: all of it."""
+    def stated_goal(self) -> Goal:
+        """Part of the current goal from which the agent's acts are listed: all of it."""
         return self.goal
 
-    def vocabulary(self) -> Vocabulary:
+    def build_vocabulary(self) -> Vocabulary:
         """Return the vocabulary for parsing the customer's texts: its data, requested values, questions and writes."""
         person, words = self.record.person, dict[str, list[str]]()
         own = (person.name, person.email, person.postcode, person.address)
-        for value in (*own, *self.identity.values(), *self.known().values()):
-            words[value] = [_spaced(value)]
+        for value in (*own, *self.identity.values(), *self.choose_identity().values()):
+            words[value] = [_space_out(value)]
         for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True):
             values = [value for write in goal.writes for value in write.arguments.values()]
             texts = (goal.subject, wrong, *goal.mentions, *goal.details, *values)
-            words |= {text: [_spaced(text)] for text in texts if text and text != ACCOUNT}
+            words |= {text: [_space_out(text)] for text in texts if text and text != ACCOUNT}
         words |= {fact.asks: [fact.asks] for fact in self.facts.values()}
         words |= {tool: list(verbs) for tool, verbs in self.verbs.items()}
-        return vocabulary(words)
+        return make_vocabulary(words)
 
     def read(self, text: str, proposed: bool) -> Reading:
         """Parse a seat's text into facts and unclear words; yes or no is fact `AGREEMENT` if a write was `proposed`."""
-        text = _spaced(text)
-        reading = self.vocabulary().understand(text)
+        text = _space_out(text)
+        reading = self.build_vocabulary().understand(text)
         stance = read_agreement(text) if proposed else None
         if stance is None:
             return reading
@@ -137,36 +141,36 @@ class Customer:
 
         A wrong number in the record is stated until the agent has asked for the number.
         """
-        if self.goal.subject == ACCOUNT or self.record.forgets_numbers[self.at]:
+        if self.goal.subject == ACCOUNT or self.record.forgets_numbers[self.goal_index]:
             return ""
-        return (not self.corrected and self.record.wrong_numbers[self.at]) or self.goal.subject
+        return (not self.is_number_asked and self.record.wrong_numbers[self.goal_index]) or self.goal.subject
 
-    def numbers(self) -> set[str]:
+    def list_numbers(self) -> set[str]:
         """Return all order or booking numbers that the customer could state, right or wrong; may contain ""."""
         pairs = zip(self.record.goals, self.record.forgets_numbers, strict=True)
         right = {goal.subject for goal, forgotten in pairs if not forgotten}
         return right | {*self.record.wrong_numbers}
 
-    def known(self) -> dict[str, str]:
-        """Return the identity it would state now: email or name, and postcode. Only the first can be wrong."""
+    def choose_identity(self) -> dict[str, str]:
+        """Return the identity to state now: email or name, and postcode. Only the first postcode can be wrong."""
         person, record = self.record.person, self.record
         wrong = record.wrong_postcode if not self.identity else ""
         contact = {"name": person.name} if record.forgets_email else {"email": person.email}
         return {**contact, "postcode": wrong or person.postcode}
 
     def shorts(self) -> dict[str, str]:
-        """Return the customer's possible statements by short code: yes, no, identity, number, request, bye."""
+        """Return the customer's possible statements by short code: yes, no, identity, number, request and bye."""
         return {
             "yes": YES[self.manner],
             "no": NO,
-            "identity": " ".join(_identity_texts(self.known())),
+            "identity": " ".join(_identity_texts(self.choose_identity())),
             "number": self._number_statement()[1],
             "request": STILL[self.manner].format(ask=self._wish()),
             "bye": GOODBYE,
         }
 
-    def consent(self, proposal: Proposal) -> Consent | None:
-        """Return the consent that a yes to this proposal gives; None if a plain-text proposal is not what it wants."""
+    def make_consent(self, proposal: Proposal) -> Consent | None:
+        """Return the consent that a yes to this proposal gives; None if it does not want a plain-text proposal."""
         if self._wants(proposal):
             return Consent(self.goal.tool, self.goal.subject, proposal.write)
         return Consent(proposal.write.tool, proposal.write.subject, proposal.write) if proposal.write else None
@@ -180,7 +184,7 @@ class Customer:
     def wrote(self, tool: str, subject: str) -> None:
         """Set the current goal's `written` if a completed write has the goal's tool and subject."""
         if (tool, subject) == (self.goal.tool, self.goal.subject):
-            self.outcomes[self.at].written = True
+            self.outcomes[self.goal_index].written = True
 
     def is_closed(self, at: int) -> bool:
         """Return True if the goal of this index is settled."""
@@ -188,9 +192,9 @@ class Customer:
 
     def turn_to(self, at: int) -> None:
         """Make the goal of this index the current one."""
-        self.at = at
+        self.goal_index = at
         self.outcomes += [Outcome() for _ in range(at + 1 - len(self.outcomes))]
-        self.insisted = self.corrected = False
+        self.has_insisted = self.is_number_asked = False
 
     def hear(self, speech: Speech) -> str:
         """Process the agent's message and return the customer's reply; its acts are stored in `acts`.
@@ -199,7 +203,7 @@ class Customer:
         `gone` if the customer leaves: "served" after the last goal, "left" when its patience has run out.
         """
         self.acts, said = [], list[str]()
-        outcome, useful = self.outcomes[self.at], False
+        outcome, useful = self.outcomes[self.goal_index], False
         facts = {name: value for name, value in speech.facts.items() if name in self.goal.facts}
         useful |= bool(facts.keys() - outcome.told.keys())
         outcome.told |= facts
@@ -211,32 +215,35 @@ class Customer:
             said.append(self._agree(speech.proposal))
         elif speech.reasons and not outcome.written:
             useful = True
-            said += self._denied(speech)
+            said += self._take_denial(speech)
         outcome.closed |= self._is_fulfilled(outcome)
         if speech.identity:
             useful |= not self.session.verified
             said.append(self._identify())
         if speech.number and not outcome.closed:
-            useful |= not self.corrected
-            self.corrected = True
+            useful |= not self.is_number_asked
+            self.is_number_asked = True
             act, text = self._number_statement()
             said.append(self._say(*act, text))
-        if outcome.closed and not self.pending and not said:
+        if outcome.closed and not self.is_write_pending and not said:
             return self._go_on()
-        self.fruitless += not (useful or self.pending)
+        self.fruitless += not (useful or self.is_write_pending)
         patience = PERSONAS[self.record.persona].patience
         left = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
-        if may_leave(goal=False, patience=left, pending=self.pending):
+        if may_leave(goal=False, patience=left, pending=self.is_write_pending):
             return self._leave("left", ENOUGH)
         if not said:
             said = [self._say("instruct", "reason", WHY) if speech.denies else self._remind(outcome)]
         return " ".join(said)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
-        """Do what it is told to do on its phone; return whether that was of use, and what it says. Here it has none."""
+        """Follow instructions about the customer's phone. Returns whether that helped, and the statements about it.
+
+        Here the customer has no phone: (False, []).
+        """
         return False, []
 
-    # What it says.
+    # Statements.
 
     def _say(self, kind: str, topic: str, text: str) -> str:
         self.acts.append(Act(kind, topic))  # type: ignore[arg-type]
@@ -251,13 +258,13 @@ class Customer:
     def _wish(self) -> str:
         questions = [self.facts[name].asks for name in self.goal.facts]
         ask = self.goal.ask.format(it=self._subject_text())
-        return f"{ask}, and to know {listed(questions)}" if questions else ask
+        return f"{ask}, and to know {join_words(questions)}" if questions else ask
 
     def _ask(self, wordings: Mapping[Manner, str]) -> str:
         return self._say("instruct", self.goal.tool or "ask", wordings[self.manner].format(ask=self._wish()))
 
     def _identify(self) -> str:
-        self.identity = self.known()
+        self.identity = self.choose_identity()
         texts = _identity_texts(self.identity)
         return " ".join(self._say("inform", name, text) for name, text in zip(self.identity, texts, strict=True))
 
@@ -269,11 +276,11 @@ class Customer:
         return Act("inform", "number"), f"It is {self._subject_text()}."
 
     def _agree(self, proposal: Proposal) -> str:
-        if self.outcomes[self.at].written or not self._wants(proposal):
-            self.session.granted = None
+        if self.outcomes[self.goal_index].written or not self._wants(proposal):
+            self.session.consent = None
             self.fruitless += 1
-            return self._say("deny", "proposal", f"{NO} {self._remind(self.outcomes[self.at])}")
-        self.session.granted = self.consent(proposal)
+            return self._say("deny", "proposal", f"{NO} {self._remind(self.outcomes[self.goal_index])}")
+        self.session.consent = self.make_consent(proposal)
         return self._say("confirm", self.goal.tool, YES[self.manner])
 
     def _wants(self, proposal: Proposal) -> bool:
@@ -281,13 +288,13 @@ class Customer:
         goal = self.goal
         if proposal.write is None:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
-        return any(write.alike(proposal.write) for write in goal.writes)
+        return any(write.matches(proposal.write) for write in goal.writes)
 
-    def _denied(self, speech: Speech) -> Sequence[str]:
-        outcome = self.outcomes[self.at]
-        outcome.denied, self.session.granted = speech.reasons, None
-        if self.record.insists and not self.insisted:
-            self.insisted = True
+    def _take_denial(self, speech: Speech) -> Sequence[str]:
+        outcome = self.outcomes[self.goal_index]
+        outcome.denied, self.session.consent = speech.reasons, None
+        if self.record.insists and not self.has_insisted:
+            self.has_insisted = True
             return [self._say("instruct", "exception", INSIST)]
         outcome.closed = True
         return []
@@ -296,7 +303,7 @@ class Customer:
         """Return a message that asks for the missing facts or, while a write is due, repeats the whole request."""
         missing = [self.facts[name].asks for name in self.goal.facts if name not in outcome.told]
         if missing and (outcome.written or not self.goal.tool):
-            return self._say("instruct", "fact", f"I would like to know {listed(missing)}.")
+            return self._say("instruct", "fact", f"I would like to know {join_words(missing)}.")
         return self._ask(STILL)
 
     def _go_on(self) -> str:
@@ -306,9 +313,9 @@ class Customer:
         self.turn_to(following[0])
         return self._ask(NEXT)
 
-    def _leave(self, why: str, words: str) -> str:
-        self.gone = why
-        return self._say("end", why, words)
+    def _leave(self, reason: str, words: str) -> str:
+        self.gone = reason
+        return self._say("end", reason, words)
 
     def _is_fulfilled(self, outcome: Outcome) -> bool:
         """Return True if the goal's write is done and its facts were told. A goal with neither never is."""
@@ -321,6 +328,6 @@ def _identity_texts(identity: Mapping[str, str]) -> list[str]:
     return [f"My {name} is {value}." for name, value in identity.items()]
 
 
-def _spaced(text: str) -> str:
+def _space_out(text: str) -> str:
     """Replace dots and @ inside words and numbers by blanks, so that an email is parsed as one sentence."""
     return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)

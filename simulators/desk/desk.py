@@ -18,8 +18,8 @@ from games.contracts import TOOL
 from simulators.base import Answer
 from simulators.desk import listing, players, tasks
 from simulators.desk.customer import Customer
-from simulators.desk.device.settings import claims
-from simulators.desk.domains import WORLDS, seated
+from simulators.desk.device.settings import read_claims
+from simulators.desk.domains import WORLDS, make_seat
 from simulators.desk.goals import Goal
 from simulators.desk.people import draw_name
 from simulators.desk.played import PlayedSeat
@@ -27,7 +27,7 @@ from simulators.desk.policy import CONFIRMATION, IDENTITY, PRIVACY, Rule
 from simulators.desk.record import draw_record
 from simulators.desk.speech import VERBS, Speech, read_speech
 from simulators.person import PERSONAS
-from simulators.played import Checked, PersonGame
+from simulators.played import Faults, PersonGame
 from simulators.tools import Call, describe, read_calls, run
 
 AGENT, CUSTOMER = "agent", "customer"
@@ -43,12 +43,12 @@ class Desk(PersonGame):
 
     Options besides PersonGame's:
     domain: "shop", "airline" or "phone" (`simulators.desk.phone`: the customer has a phone, and the agent also plays
-    `LOOK setting` and `SET setting value`). goals: how many in a match, a number or [low, high], at most 4; in the
-    phone domain there is one goal, and these are faults, at most 3.
-    person: what the customer's seat does, if it has one, is in `simulators.desk.seat` and `simulators.desk.played`.
-    cost: of each act of the agent. Part `outcome` pays 1 for success, at the end. max_turns: acts of the agent.
-    calls: tool calls that one act may hold.
-    tools: how they are described, "signatures" or "json" (as Hermes and Qwen models were trained).
+    `LOOK setting` and `SET setting value`). goals: number of goals in a match, or [low, high], at most 4; in the phone
+    domain there is one goal, and this is the number of faults, at most 3.
+    person: for a customer with a seat see `simulators.desk.seat` and `simulators.desk.played`.
+    cost: price of each act of the agent. Part `outcome` pays 1 for success, at the end. max_turns: maximum number of
+    the agent's acts. calls: maximum number of tool calls in one act.
+    tools: format of the tool descriptions, "signatures" or "json" (as Hermes and Qwen models were trained).
     terse: acts as short codes and facts in few tokens, for tiny models.
     """
 
@@ -82,13 +82,13 @@ class Desk(PersonGame):
             raise ValueError(f"domain must be one of {', '.join(WORLDS)}, not {domain!r}")
         if tools not in ("signatures", "json"):
             raise ValueError(f'tools must be "signatures" or "json", not {tools!r}')
-        most = WORLDS[domain].most_goals
-        goals = (1, most) if goals is None else goals
+        max_goals = WORLDS[domain].max_goals
+        goals = (1, max_goals) if goals is None else goals
         ends = goals if isinstance(goals, list | tuple) else (goals, goals)
         if len(ends) != 2:
             raise ValueError(f"goals must be a whole number or [low, high], not {goals!r}")
-        low = whole_number("goals", ends[0], 1, most)
-        self.goals = low, whole_number("goals", ends[1], low, most)
+        low = whole_number("goals", ends[0], 1, max_goals)
+        self.goals = low, whole_number("goals", ends[1], low, max_goals)
         self.domain, self.tools_style = domain, tools
         self.cost, self.max_turns = number("cost", cost), whole_number("max_turns", max_turns, 1)
         self.calls, self.terse = whole_number("calls", calls, 1), flag("terse", terse)
@@ -102,7 +102,7 @@ class Desk(PersonGame):
         """Success rate of the player of random listed acts, measured as 4 in 4,000 matches."""
         return 0.001
 
-    # What a game tells.
+    # Methods of TextGame and Simulator.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw the match and send the customer's first message. Option `others`: seed of other customers' data."""
@@ -112,16 +112,18 @@ class Desk(PersonGame):
         name = self.draw_entity(lambda: draw_name(own), str)
         self.world = WORLDS[self.domain](own, others, name)
         goals = tasks.compose(self.world, draws, int(draws.integers(self.goals[0], self.goals[1] + 1)))
-        record = draw_record(draws, self.world.owner, self.draw_persona(draws), goals, self.world.free[: len(goals)])
-        self.seat = seated(self.world, record, self.person)
+        record = draw_record(
+            draws, self.world.owner, self.draw_persona(draws), goals, self.world.unused_numbers[: len(goals)]
+        )
+        self.seat = make_seat(self.world, record, self.person)
         self.customer = self.seat.customer
-        self.accepted = tasks.effects(self.world, goals)
+        self.accepted = tasks.compute_effects(self.world, goals)
         self.said: list[str] = []
         self.acts = self.called = self.errors = 0
         self.success = False
         opening, self.heard = self.customer.open(), ""
         if self.is_played:
-            self.seat.asked(opening, None, {})
+            self.seat.request(opening, None, {})
             self.agent_selection = CUSTOMER
         else:
             self.heard = opening
@@ -163,16 +165,16 @@ class Desk(PersonGame):
         if seat == CUSTOMER:
             return self.seat.facts()
         if self.terse:
-            words = listing.marks(self.world, self.customer, self.heard)
-            return {"notes": [word.replace("_", " ") for word in words], "marks": listing.short(words)}
+            words = listing.describe_state(self.world, self.customer, self.heard)
+            return {"notes": [word.replace("_", " ") for word in words], "marks": listing.abbreviate(words)}
         session = self.world.session
-        return {"verified": bool(session.verified), "agreed": session.granted.tool if session.granted else ""}
+        return {"verified": bool(session.verified), "agreed": session.consent.tool if session.consent else ""}
 
     def legal(self, seat: str) -> list[str] | None:
         """Return the agent's listed acts, or a free customer's short codes. Other acts may be legal too."""
         if seat == CUSTOMER:
             return list(self.customer.shorts()) if self.person in ("free", "played") else None
-        return list(self.listed().keys() if self.terse else self.listed().values())
+        return list(self.list_acts().keys() if self.terse else self.list_acts().values())
 
     def next_seat(self, seat: str) -> str:
         """Return the customer's seat while its statement is due, else the agent."""
@@ -187,7 +189,7 @@ class Desk(PersonGame):
         if seat == CUSTOMER:
             return self._listen(act)
         if self.terse:
-            act = self.listed().get(act.strip(), act)
+            act = self.list_acts().get(act.strip(), act)
         verb = act.split(maxsplit=1)[0] if act.strip() else ""
         calls = [] if verb in VERBS else read_calls(act, self.calls)
         speech = None if calls else read_speech(act, self.world, self.policy)
@@ -211,10 +213,10 @@ class Desk(PersonGame):
         `rows` is True if the database changed as required; `told` is the share of goals that were answered as required.
         """
         goals, world = self.customer.record.goals, self.world
-        right = tasks.facts_right(goals, self.customer.outcomes)
-        changes = world.changes()
-        rows = tasks.rows_right(changes, self.accepted)
-        tau = tasks.tau_score(changes, self.accepted, goals, self.said) if self.ended != "illegal" else 0.0
+        right = tasks.judge_facts(goals, self.customer.outcomes)
+        changes = world.find_changes()
+        rows = tasks.has_right_rows(changes, self.accepted)
+        tau = tasks.compute_tau_score(changes, self.accepted, goals, self.said) if self.ended != "illegal" else 0.0
         breaches = Counter(world.session.breaches)
         return {
             "score": float(self.success),
@@ -222,7 +224,7 @@ class Desk(PersonGame):
             "tau_score": tau,
             "rows": rows,
             "told": sum(right) / len(goals),
-            "missing_facts": _missing(goals, self.customer),
+            "missing_facts": _count_missing(goals, self.customer),
             "breaches": sum(breaches.values()),
             **{f"breach_{name}": count for name, count in sorted(breaches.items())},
             "goals": len(goals),
@@ -242,24 +244,26 @@ class Desk(PersonGame):
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return texts that the agent must not see yet, by customer id: others' data; if unverified, the owner's."""
         owner, secrets = self.world.owner, {}
-        for person in self.world.all("SELECT * FROM customers"):
+        for person in self.world.fetch_all("SELECT * FROM customers"):
             own = person["id"] == owner.id
             if not own or not self.world.session.verified:
-                texts = [person["email"], *self.world.numbers_of(person["id"])]
+                texts = [person["email"], *self.world.list_numbers_of(person["id"])]
                 texts += [person["name"], person["address"]] if not own else []
-                secrets[person["id"]] = tuple(text for text in texts if not own or text not in self.customer.uttered)
+                secrets[person["id"]] = tuple(
+                    text for text in texts if not own or text not in self.customer.revealed_text
+                )
         return secrets | (self.world.handset.hidden() if self.world.handset else {})
 
-    def check_person(self, text: str) -> Checked:
+    def check_person(self, text: str) -> Faults:
         """Return the faults of a played customer's text (`Seat.check`)."""
         assert isinstance(self.seat, PlayedSeat)
         return self.seat.check(text)
 
-    # How a turn goes.
+    # Effects of a turn.
 
-    def listed(self) -> dict[str, str]:
+    def list_acts(self) -> dict[str, str]:
         """Return the agent's listed acts by short code. They use only values that the agent was shown."""
-        return listing.listed(self.world, self.customer, self.policy, self.heard)
+        return listing.list_acts(self.world, self.customer, self.policy, self.heard)
 
     def _call(self, call: Call) -> None:
         """Run a tool call, send the result to the agent, count calls and errors, and report writes to the customer."""
@@ -279,24 +283,24 @@ class Desk(PersonGame):
         self.said.append(speech.text)
         discloses = speech.reasons or speech.facts.keys() & self.customer.goal.facts.keys()
         if discloses and not self.world.session.verified:
-            self.world.breach(IDENTITY.name)
+            self.world.record_breach(IDENTITY.name)
         identity = self.customer.identity
         answer = self.customer.hear(speech)
         if self.person == "script":
-            self._answered(answer)
+            self._take_answer(answer)
         else:
-            self.seat.asked(answer, speech.proposal, identity)
+            self.seat.request(answer, speech.proposal, identity)
 
     def _listen(self, text: str) -> str:
         """Check and fine the customer's text and return it for the agent, or "" if the seat moves again.
 
-        It does after a text that it must say again, and after calls of its own tools.
+        The seat moves again after a rejected text, and after calls of its own tools.
         """
         if isinstance(self.seat, PlayedSeat) and (results := self.seat.use(text, self.calls)):
             for result in results:
                 self.tell(result, CUSTOMER, sender=TOOL)
             return ""
-        if self.is_played and not self.admits(text):
+        if self.is_played and not self.admit_text(text):
             return ""
         heard, fines = self.seat.hear(text)
         for part, fine in fines.items():
@@ -304,34 +308,34 @@ class Desk(PersonGame):
         if heard is None:
             self.tell(f"Say this and nothing else: {self.seat.template}", CUSTOMER)
             return ""
-        self._answered(heard)
+        self._take_answer(heard)
         return heard
 
-    def _answered(self, answer: str) -> None:
+    def _take_answer(self, answer: str) -> None:
         """Send and record the customer's answer, and end the match if the customer has left."""
         self.heard += f"\n{answer}"
         if self.world.handset:
-            self.world.handset.told |= dict(claims(answer))
+            self.world.handset.told |= dict(read_claims(answer))
         if self.person == "script":
             self.tell(answer, AGENT, sender=CUSTOMER)
         if self.customer.gone:
             self._finish(self.customer.gone)
 
-    def _finish(self, why: str) -> None:
-        """Decide the success of the match, pay it to the agent (and to a free customer's seat), and end the match."""
+    def _finish(self, reason: str) -> None:
+        """End the match: determine its success and pay it to the agent and to a free customer's seat."""
         goals = self.customer.record.goals
         self.success = (
             not self.world.session.breaches
-            and all(tasks.facts_right(goals, self.customer.outcomes))
-            and tasks.rows_right(self.world.changes(), self.accepted)
-            and tasks.works(self.world, goals)
+            and all(tasks.judge_facts(goals, self.customer.outcomes))
+            and tasks.has_right_rows(self.world.find_changes(), self.accepted)
+            and tasks.has_right_service(self.world, goals)
         )
         for seat in (AGENT, CUSTOMER) if self.person == "free" else (AGENT,):
             self.pay(seat, "outcome", float(self.success))
-        self.end(why, "The talk is over.")
+        self.end(reason, "The talk is over.")
 
 
-def _missing(goals: Sequence[Goal], customer: Customer) -> int:
+def _count_missing(goals: Sequence[Goal], customer: Customer) -> int:
     """Count the facts of allowed goals that were not told correctly."""
     by_goal = [outcome.told for outcome in customer.outcomes] + [{}] * len(goals)
     return sum(

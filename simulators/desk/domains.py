@@ -19,7 +19,7 @@ from simulators.person import Speech
 WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline, "phone": Phone}
 
 
-def seated(world: World, record: Record, person: Speech) -> Seat:
+def make_seat(world: World, record: Record, person: Speech) -> Seat:
     """Return the seat of a match's customer, whose words `person` decides; `customer` is its script."""
     about = record, world.session, world.facts, world.subject, world.verbs
     if world.handset:

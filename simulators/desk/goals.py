@@ -16,7 +16,7 @@ KINDS = ("order", "booking", "line")
 
 @dataclass(frozen=True)
 class Write:
-    """A call of a tool that changes the database: the tool's name and its arguments."""
+    """Call of a tool that changes the database: the tool's name and its arguments."""
 
     tool: str
     arguments: Mapping[str, str]
@@ -26,13 +26,13 @@ class Write:
         """Number of an order, booking or line in the call's arguments, or `ACCOUNT` if there is none."""
         return next((self.arguments[kind] for kind in KINDS if self.arguments.get(kind)), ACCOUNT)
 
-    def alike(self, other: Write) -> bool:
-        """Return True if the other call has the same tool and, in normal form (`canonical`), the same arguments."""
-        mine, others = ({k: canonical(v) for k, v in one.arguments.items()} for one in (self, other))
+    def matches(self, other: Write) -> bool:
+        """Return True if the other call has the same tool and, in normal form (`normalise`), the same arguments."""
+        mine, others = ({k: normalise(v) for k, v in one.arguments.items()} for one in (self, other))
         return self.tool == other.tool and mine == others
 
     def __str__(self) -> str:
-        return written(self.tool, self.arguments)
+        return format_call(self.tool, self.arguments)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Goal:
     writes: tuple[Write, ...] = ()
     """Acceptable writes, the first of which is the reference; () if only facts are asked for."""
     needs: tuple[Write, ...] = ()
-    """Writes of which all are needed, and no others; what they cannot repair is the phone's."""
+    """Writes that are all needed, and no others; further faults are the phone's."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Facts to be told, with their true values."""
     reasons: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class Goal:
         return self.writes[0].tool if self.writes else ""
 
 
-def canonical(value: object) -> object:
+def normalise(value: object) -> object:
     """Return a value's normal form: 25.0 as 25, other floats rounded to two places, texts case-folded in one line."""
     if isinstance(value, float):
         value = round(value, 2)
@@ -72,6 +72,6 @@ def canonical(value: object) -> object:
     return one_line(value, 500).casefold() if isinstance(value, str) else value
 
 
-def written(tool: str, arguments: Mapping[str, object]) -> str:
+def format_call(tool: str, arguments: Mapping[str, object]) -> str:
     """Format a tool call as `name(argument="value")`."""
     return f"{tool}({', '.join(f'{name}={json.dumps(value)}' for name, value in arguments.items())})"

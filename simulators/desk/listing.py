@@ -10,19 +10,19 @@ from collections.abc import Iterable, Sequence
 
 from games.families.book import fold
 from simulators.desk.customer import Customer
-from simulators.desk.goals import ACCOUNT, written
+from simulators.desk.goals import ACCOUNT, format_call
 from simulators.desk.policy import Fact, Rule
 from simulators.desk.speech import NUMBER, VALUES, canonical_fact
 from simulators.desk.world import World
 
-MOST = 8
+MAX_VALUES = 8
 """Maximum listed values of a fact, and numbers to look up."""
 LETTERS = "abcdefghij"
 """Letters for the kinds of facts, in codes."""
 AMOUNT = re.compile(r"(?<![\w.-])\d+\.\d{1,2}(?![\w.-])")
 
 
-def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str) -> dict[str, str]:
+def list_acts(world: World, customer: Customer, policy: Sequence[Rule], heard: str) -> dict[str, str]:
     """Return the agent's listed acts by short code. They use only numbers and values that occur in `heard`.
 
     `heard` is all text shown to the agent. Lookups, consent questions, writes and facts are listed only after
@@ -31,49 +31,53 @@ def listed(world: World, customer: Customer, policy: Sequence[Rule], heard: str)
     acts = {"i": "ASK identity", "n": "ASK number"}
     if identity := customer.identity:
         tool = "find_customer" if "email" in identity else "find_customer_by_name"
-        acts["f"] = written(tool, identity)
+        acts["f"] = format_call(tool, identity)
     if world.session.verified:
-        numbers = _numbers(customer, heard)
-        reads = world.lookups(numbers, [name for name in customer.shown.mentions if name in heard])
-        acts |= _coded("l", reads)
-        writes = [write for write in customer.shown.writes if all(text in heard for text in write.arguments.values())]
-        writes += world.possible(numbers)
-        acts |= _coded("c", [f"CONFIRM {write}" for write in writes])
-        acts |= _coded("w", [str(write) for write in writes])
+        numbers = _find_numbers(customer, heard)
+        reads = world.list_lookups(numbers, [name for name in customer.stated_goal.mentions if name in heard])
+        acts |= _number_acts("l", reads)
+        writes = [
+            write for write in customer.stated_goal.writes if all(text in heard for text in write.arguments.values())
+        ]
+        writes += world.list_possible_writes(numbers)
+        acts |= _number_acts("c", [f"CONFIRM {write}" for write in writes])
+        acts |= _number_acts("w", [str(write) for write in writes])
         for letter, name in zip(LETTERS, world.facts, strict=False):
-            if name not in customer.shown.facts:
+            if name not in customer.stated_goal.facts:
                 continue
-            acts |= _coded(f"t{letter}", [f"TELL {name} {value}" for value in _values(world.facts[name], heard)])
-    acts |= _coded("k", [act for act in world.instructions if act.startswith("LOOK")])
-    acts |= _coded("s", [act for act in world.instructions if act.startswith("SET")])
-    return acts | _coded("d", [f"DENY {rule.name}" for rule in policy]) | {"e": "ELSE", "q": "DONE"}
+            acts |= _number_acts(
+                f"t{letter}", [f"TELL {name} {value}" for value in _find_values(world.facts[name], heard)]
+            )
+    acts |= _number_acts("k", [act for act in world.instructions if act.startswith("LOOK")])
+    acts |= _number_acts("s", [act for act in world.instructions if act.startswith("SET")])
+    return acts | _number_acts("d", [f"DENY {rule.name}" for rule in policy]) | {"e": "ELSE", "q": "DONE"}
 
 
-def short(words: Iterable[str]) -> str:
+def abbreviate(words: Iterable[str]) -> str:
     """Join the words, each abbreviated to its initials: `cancel_order ?refund told` becomes `Cor?ReTo`."""
     return "".join("?" * word.startswith("?") + _initials(word.strip("?")) for word in words)
 
 
-def marks(world: World, customer: Customer, heard: str) -> list[str]:
+def describe_state(world: World, customer: Customer, heard: str) -> list[str]:
     """Return the match's state as words: request, missing facts (`?name`), identity, consent and write.
 
     After a lookup of the goal's subject, and once all arguments of its first write were heard, the facts follow on
     which the rules about that write depend.
     """
-    goal, outcome = customer.shown, customer.outcomes[customer.at]
+    goal, outcome = customer.stated_goal, customer.outcomes[customer.goal_index]
     words = [
         "unclear" if customer.unclear else goal.tool or ("pry" if goal.reasons else "ask"),
         *("?" + name for name in goal.facts if name not in outcome.told),
     ]
     words += ["told"] * bool(customer.identity) + ["known"] * bool(world.session.verified)
-    words += ["agreed"] * customer.pending + ["done"] * outcome.written
+    words += ["agreed"] * customer.is_write_pending + ["done"] * outcome.written
     if (
         goal.writes
-        and goal.subject in world.session.looked
+        and goal.subject in world.session.looked_up
         and all(text in heard for text in goal.writes[0].arguments.values())
     ):
-        words += world.marks(goal.writes[0])
-    return words + world.known(goal)
+        words += world.list_marks(goal.writes[0])
+    return words + world.list_further_marks(goal)
 
 
 def _initials(word: str) -> str:
@@ -82,32 +86,32 @@ def _initials(word: str) -> str:
     return ("".join(part[0] for part in parts) + last[:2]).capitalize()
 
 
-def _coded(code: str, acts: Sequence[str]) -> dict[str, str]:
+def _number_acts(code: str, acts: Sequence[str]) -> dict[str, str]:
     return {f"{code}{number}": act for number, act in enumerate(acts, 1)}
 
 
-def _numbers(customer: Customer, heard: str) -> list[str]:
+def _find_numbers(customer: Customer, heard: str) -> list[str]:
     """Return the numbers to look up: the one that the customer states, if heard, else the latest heard.
 
     Returns [] if the customer's goal is about its account.
     """
-    if customer.shown.subject == ACCOUNT:
+    if customer.stated_goal.subject == ACCOUNT:
         return []
     number = customer.number
-    return [number] if number and number in heard else _latest(NUMBER.findall(heard))
+    return [number] if number and number in heard else _keep_latest(NUMBER.findall(heard))
 
 
-def _values(fact: Fact, heard: str) -> list[str]:
+def _find_values(fact: Fact, heard: str) -> list[str]:
     """Return the values of a fact's kind that occur in `heard`, in normal form.
 
-    They are the latest `MOST`, sorted; for kind "word" all values of the fact that occur, in its order.
+    They are the latest `MAX_VALUES`, sorted; for kind "word" all values of the fact that occur, in its order.
     """
     if fact.kind == "word":
         return [value for value in fact.values if f" {value} " in f" {fold(heard)} "]
     pattern = AMOUNT if fact.kind == "amount" else VALUES[fact.kind]
-    return _latest(value for text in pattern.findall(heard) if (value := canonical_fact(fact.kind, text)))
+    return _keep_latest(value for text in pattern.findall(heard) if (value := canonical_fact(fact.kind, text)))
 
 
-def _latest(texts: Iterable[str]) -> list[str]:
-    latest = list(dict.fromkeys(reversed(list(texts))))[:MOST]
+def _keep_latest(texts: Iterable[str]) -> list[str]:
+    latest = list(dict.fromkeys(reversed(list(texts))))[:MAX_VALUES]
     return sorted(latest)

@@ -50,10 +50,10 @@ def draw_person(rng: np.random.Generator, number: int, name: str) -> Person:
     return Person(f"C{number}", name, email, draw_postcode(rng), draw_address(rng, 1 if number == 1 else 200))
 
 
-def draw_address(rng: np.random.Generator, least: int = 1) -> str:
-    """Draw house number, street and town; numbers are from `least`: 1 for the customer, 200 for other people."""
+def draw_address(rng: np.random.Generator, first_number: int = 1) -> str:
+    """Draw house number, street and town; numbers are from `first_number`: 1 for the customer, 200 for other people."""
     street, town = STREETS[rng.integers(len(STREETS))], TOWNS[rng.integers(len(TOWNS))]
-    return f"{least + rng.integers(199)} {street} Street {town}"
+    return f"{first_number + rng.integers(199)} {street} Street {town}"
 
 
 def draw_postcode(rng: np.random.Generator) -> str:

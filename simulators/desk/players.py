@@ -30,7 +30,7 @@ class Match(Protocol):
     world: World
     customer: Customer
 
-    def listed(self) -> dict[str, str]:
+    def list_acts(self) -> dict[str, str]:
         """Return the agent's acts that use only values it was shown, by short code."""
         ...
 
@@ -48,22 +48,22 @@ def at_random(game: Match, seed: int) -> Answer:
 
 def oracle(game: Match, seed: int) -> Answer:
     """Return a player that verifies, looks up records, then grants or denies each request as the policy requires."""
-    return _agent(game, lambda goal: bool(goal.reasons))
+    return _make_agent(game, lambda goal: bool(goal.reasons))
 
 
 def obedient(game: Match, seed: int) -> Answer:
     """Return a player that verifies, asks for consent and grants every request, even against the policy."""
-    return _agent(game, lambda goal: False)
+    return _make_agent(game, lambda goal: False)
 
 
 def refuser(game: Match, seed: int) -> Answer:
     """Return a player that verifies, then denies every request, for a true reason if any, else by the first rule."""
-    return _agent(game, lambda goal: True)
+    return _make_agent(game, lambda goal: True)
 
 
 def account(game: Match, seed: int) -> Answer:
-    """Return an oracle that uses its own tools alone, and tells no customer what to do on its phone."""
-    return _agent(game, lambda goal: bool(goal.reasons), instructs=False)
+    """Return an oracle that only uses its own tools and gives no instructions about a customer's phone."""
+    return _make_agent(game, lambda goal: bool(goal.reasons), instructs=False)
 
 
 def fumbler(game: Match, seed: int) -> Answer:
@@ -75,10 +75,10 @@ def fumbler(game: Match, seed: int) -> Answer:
     return lambda view: (errs if view.legal and rng.random() < FUMBLES else knows)(view)
 
 
-def _agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = True) -> Answer:
+def _make_agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = True) -> Answer:
     """Return a player that knows the goals, denies those for which `denies` is true, and grants the others.
 
-    What is wrong with a customer's phone it learns by asking; without `instructs` it ends the talk instead.
+    It finds faults of a customer's phone by asking; without `instructs` it ends the talk instead.
     """
     looked: set[str] = set()
 
@@ -87,39 +87,41 @@ def _agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = True) 
             if view.private.get("uses"):
                 return str(view.private["uses"][0])
             return str((game.terse and view.private.get("answer")) or view.private["template"])
-        listed = {act: code for code, act in game.listed().items()}
+        codes = {act: code for code, act in game.list_acts().items()}
         useful = _useful_acts(game, looked, denies(game.customer.goal))
         if not instructs and game.world.handset:
             useful = ["DONE" if act == "ELSE" else act for act in useful if act not in game.world.instructions]
-        act = next(act for act in useful if act in listed)
+        act = next(act for act in useful if act in codes)
         if "(" in act and not act.startswith(("CONFIRM", "find")):
-            looked.add(f"{game.customer.at} {act}")
-        return listed[act] if game.terse else act
+            looked.add(f"{game.customer.goal_index} {act}")
+        return codes[act] if game.terse else act
 
     return answer
 
 
 def _useful_acts(game: Match, looked: set[str], denies: bool) -> list[str]:
-    """Return the acts that would help now, as text, best first. Not all of them need be listed for the agent."""
+    """Return the acts that would help now, as text, best first. Not all of them are listed for the agent."""
     customer, world = game.customer, game.world
     if not world.session.verified:
         wrong = "postcode" in customer.identity and customer.identity["postcode"] != customer.record.person.postcode
-        finds = [act for act in game.listed().values() if act.startswith("find") and not wrong]
+        finds = [act for act in game.list_acts().values() if act.startswith("find") and not wrong]
         return [*finds, "ASK identity"]
-    goal, outcome = customer.goal, customer.outcomes[customer.at]
-    reads = [act for act in world.lookups([goal.subject], goal.mentions) if f"{customer.at} {act}" not in looked]
+    goal, outcome = customer.goal, customer.outcomes[customer.goal_index]
+    reads = [
+        act for act in world.list_lookups([goal.subject], goal.mentions) if f"{customer.goal_index} {act}" not in looked
+    ]
     if denies:
         about = [act for act in reads if '"' in act]
         return [*about, f"DENY {min(goal.reasons or {game.policy[0].name})}", *reads, "ASK number"]
     tells = [f"TELL {name} {value}" for name, value in goal.facts.items() if name not in outcome.told]
-    write = next((write for write in goal.writes if not world.broken(write)), next(iter(goal.writes), None))
+    write = next((write for write in goal.writes if not world.find_broken_rules(write)), next(iter(goal.writes), None))
     if world.handset:
         left = [write for write in goal.needs if (write.tool, write.subject) not in world.session.done]
-        writes = [str(write) if customer.pending else f"CONFIRM {write}" for write in left[:1]]
+        writes = [str(write) if customer.is_write_pending else f"CONFIRM {write}" for write in left[:1]]
         asks = [*reads, "ASK number"] if writes or tells else []
-        return [*writes, *tells, *world.handset.diagnosis(), *asks, "ELSE"]
+        return [*writes, *tells, *world.handset.list_instructions(), *asks, "ELSE"]
     if write is not None and not outcome.written:
-        return [str(write) if customer.pending else f"CONFIRM {write}", *reads, "ASK number"]
+        return [str(write) if customer.is_write_pending else f"CONFIRM {write}", *reads, "ASK number"]
     return [*tells, *reads, "ASK number"] if tells else ["ELSE"]
 
 

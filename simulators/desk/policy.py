@@ -11,7 +11,7 @@ from simulators.desk.goals import Write
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of the policy: `name` (also a reason to deny), text for the agent, and the predicate `holds`."""
+    """Rule of the policy: `name` (also a reason to deny), text for the agent, and the predicate `holds`."""
 
     name: str
     text: str
@@ -36,7 +36,7 @@ PRIVACY = Rule(
 
 
 class Fact(NamedTuple):
-    """A kind of information that customers ask for, such as the refund of an order."""
+    """Kind of information that customers ask for, such as the refund of an order."""
 
     asks: str
     """Text after "I would like to know"."""
@@ -49,7 +49,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True)
 class Consent:
-    """A customer's yes to one write, given by its tool and its subject (order, booking or account)."""
+    """Customer's yes to one write, given by its tool and its subject (order, booking or account)."""
 
     tool: str
     subject: str
@@ -58,7 +58,7 @@ class Consent:
 
     def covers(self, write: Write) -> bool:
         """Return True if the write has this tool and subject and, if the consent has an exact call, equals it."""
-        exact = self.write is None or self.write.alike(write)
+        exact = self.write is None or self.write.matches(write)
         return exact and (self.tool, self.subject) == (write.tool, write.subject)
 
 
@@ -68,11 +68,11 @@ class Session:
 
     verified: str = ""
     """The verified customer's id; "" before."""
-    granted: Consent | None = None
+    consent: Consent | None = None
     """The customer's consent to a pending write."""
     breaches: list[str] = field(default_factory=list)
     """Names of broken rules, one entry per breach."""
     done: list[tuple[str, str]] = field(default_factory=list)
     """Tool and subject of each write."""
-    looked: set[str] = field(default_factory=set)
+    looked_up: set[str] = field(default_factory=set)
     """Orders or bookings that were shown."""

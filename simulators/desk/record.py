@@ -25,7 +25,7 @@ class Outcome:
     written: bool = False
     closed: bool = False
 
-    def as_policy_wants(self, goal: Goal) -> bool:
+    def follows_policy(self, goal: Goal) -> bool:
         """Return True if the goal was denied for true reasons, if it must be, or else told its facts undenied."""
         if goal.reasons:
             return self.denied is not None and self.denied <= goal.reasons
@@ -34,7 +34,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Record:
-    """Hidden properties of a customer, drawn before the conversation: who it is, what it wants and how it errs."""
+    """Hidden properties of a customer, drawn before the conversation: identity, goals, and errors."""
 
     person: Person
     persona: str
@@ -52,9 +52,9 @@ class Record:
 
 
 def draw_record(
-    rng: np.random.Generator, person: Person, persona: str, goals: tuple[Goal, ...], free: list[str]
+    rng: np.random.Generator, person: Person, persona: str, goals: tuple[Goal, ...], unused_numbers: list[str]
 ) -> Record:
-    """Draw what a customer volunteers, forgets and misstates; `free` has the wrong number for each goal."""
+    """Draw which facts a customer volunteers, forgets and misstates; `unused_numbers` has a wrong number per goal."""
     kind = PERSONAS[persona]
     slips = min(1.0, SLIP * kind.slips) if kind.slips > 1 else 0.0
     wrong = rng.random(len(goals)) < slips
@@ -64,6 +64,6 @@ def draw_record(
         forgets_email=bool(rng.random() < kind.forgets),
         forgets_numbers=tuple(map(bool, rng.random(len(goals)) < kind.forgets)),
         wrong_postcode=draw_postcode(rng) if rng.random() < slips else "",
-        wrong_numbers=tuple(number if slip else "" for number, slip in zip(free, wrong, strict=True)),
+        wrong_numbers=tuple(number if slip else "" for number, slip in zip(unused_numbers, wrong, strict=True)),
         insists=bool(rng.random() < slips),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The customer's seat: what the customer should say, who words it, and the effect of its words.
+"""The customer's seat: its due statements, their wording, and the effect of its words.
 
 With person "render", a text that says anything but the due statement is requested once more, and then replaced by the
 template; each costs the seat 0.1 (part `reading`). With "free", the script still decides what the customer wants next,
@@ -17,7 +17,7 @@ from typing import Any
 
 from games.base import one_line
 from simulators.desk.customer import AGREEMENT, Customer
-from simulators.desk.speech import LONGEST, Proposal
+from simulators.desk.speech import MAX_CHARACTERS, Proposal
 from simulators.extractor import Stance
 from simulators.person import Renderings, Speech
 
@@ -33,7 +33,7 @@ CODES: Mapping[str, str] = {
 
 @dataclass
 class Seat:
-    """Seat that words the customer's statements: `asked` requests one, `hear` checks and fines the text."""
+    """Seat that words the customer's statements. `request` asks for one, `hear` checks and fines the text."""
 
     customer: Customer
     person: Speech
@@ -46,7 +46,7 @@ class Seat:
     """Number of fines of a free seat, by kind."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what the seat sees: `say` (due acts) and `template`.
+        """Return the seat's facts: `say` (due acts) and `template`.
 
         A free seat also sees `answer`, the short word of the due statement, and `record`, its statements by short word.
         """
@@ -61,10 +61,10 @@ class Seat:
         kind, topic = self.customer.acts[0]
         return CODES.get(topic) or CODES.get(kind) or "request"
 
-    def asked(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
+    def request(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
         """Request a statement, worded by the script as `template`, and an answer to `proposal` if there is one.
 
-        A free seat's identity is set back to `identity`: only its own words reveal more.
+        A free seat's identity is reset to `identity`, because only its own words reveal more.
         """
         self.template, self.proposal = template, proposal
         if self.person == "free":
@@ -77,14 +77,14 @@ class Seat:
         `reading`. Free seat: its short words are expanded, and the text always passes and sets identity and consent;
         the fines are parts `wrong`, `secret` and `unread`.
         """
-        text, proposed = one_line(text, LONGEST), self.proposal is not None
+        text, proposed = one_line(text, MAX_CHARACTERS), self.proposal is not None
         if self.person == "render":
-            heard = self.renderings.settled(text, self.template, lambda said: self.customer.read(said, proposed))
+            heard = self.renderings.settle(text, self.template, lambda said: self.customer.read(said, proposed))
             fines = {"reading": -FINE} if heard != text else {}
         else:
             heard = text = self.customer.shorts().get(text.lower(), text)
             said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))
-            fines = {part: -FINE * count for part, count in self._counted(text, said, due).items() if count}
+            fines = {part: -FINE * count for part, count in self._count_faults(text, said, due).items() if count}
             self._take_effect(text, said, due)
         if heard is not None:
             self.template = ""
@@ -100,29 +100,29 @@ class Seat:
             return self.renderings.figures()
         return {f"told_{name}": count for name, count in self.counts.items()} if self.person == "free" else {}
 
-    def _counted(self, text: str, said: Mapping[str, Stance], due: Mapping[str, Stance]) -> dict[str, int]:
-        """Add a text's faults by kind to `counts`, and return them. `said` and `due` are facts in text and template."""
+    def _count_faults(self, text: str, stated: Mapping[str, Stance], due: Mapping[str, Stance]) -> dict[str, int]:
+        """Add a text's faults by kind to `counts` and return them. `stated` and `due`: facts in text and template."""
         customer, person = self.customer, self.customer.record.person
-        own = {*customer.numbers(), customer.number, person.email}
+        own = {*customer.list_numbers(), customer.number, person.email}
         made_up = {*NUMBER.findall(text), *EMAIL.findall(text)} - own
-        against = AGREEMENT in due and said.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]
+        against = AGREEMENT in due and stated.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]
         counts = {
             "wrong": len(made_up) + against,
-            "secret": len({person.name, person.email, person.postcode, person.address} & said.keys() - due.keys()),
-            "unread": int(bool(due) and not due.keys() & said.keys()),
+            "secret": len({person.name, person.email, person.postcode, person.address} & stated.keys() - due.keys()),
+            "unread": int(bool(due) and not due.keys() & stated.keys()),
         }
         for part, count in counts.items():
             self.counts[part] += count
         return counts
 
-    def _take_effect(self, text: str, said: Mapping[str, Stance], due: Mapping[str, Stance]) -> None:
-        """Set identity, `unclear` and consent by what a free seat said, instead of by the script."""
+    def _take_effect(self, text: str, stated: Mapping[str, Stance], due: Mapping[str, Stance]) -> None:
+        """Set identity, `unclear` and consent from a free seat's words instead of the script."""
         customer = self.customer
         customer.said += f" {text}"
-        if said.keys() >= {*customer.known().values()}:
-            customer.identity = customer.known()
+        if stated.keys() >= {*customer.choose_identity().values()}:
+            customer.identity = customer.choose_identity()
         if CODES.get(customer.acts[0].kind, "request") == "request":
-            customer.unclear = bool(due) and not due.keys() & said.keys()
+            customer.unclear = bool(due) and not due.keys() & stated.keys()
         if self.proposal is not None and not customer.gone:
-            yes = said.get(AGREEMENT) == "inform"
-            customer.session.granted = customer.consent(self.proposal) if yes else None
+            yes = stated.get(AGREEMENT) == "inform"
+            customer.session.consent = customer.make_consent(self.proposal) if yes else None

@@ -18,7 +18,7 @@ from simulators.desk.goals import Write
 from simulators.desk.policy import Fact, Rule
 from simulators.desk.world import World
 
-LONGEST = 1000
+MAX_CHARACTERS = 1000
 """Maximum number of characters of a message that a customer reads."""
 VERBS = ("ASK", "CONFIRM", "TELL", "DENY", "ELSE", "SAY", "DONE")
 
@@ -106,9 +106,9 @@ def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
         case "ASK" if rest.lower() in ("identity", "number"):
             return Speech(f"ASK {rest.lower()}", identity=rest.lower() == "identity", number=rest.lower() == "number")
         case "CONFIRM":
-            return _confirm(rest)
+            return _read_confirm(rest)
         case "TELL":
-            return _tell(rest, world.facts)
+            return _read_tell(rest, world.facts)
         case "DENY":
             reason = rest.lower()
             if reason not in {rule.name for rule in rules}:
@@ -118,7 +118,7 @@ def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
             step = read_step(verb.upper(), one_line(rest, 60))
             return Speech(f"{verb.upper()} {step.name} {step.value}".rstrip(), steps=(step,))
         case "SAY" if one_line(rest):
-            return read_text(one_line(rest, LONGEST), rest[:LONGEST], world, rules)
+            return read_text(one_line(rest, MAX_CHARACTERS), rest[:MAX_CHARACTERS], world, rules)
     raise IllegalAct(f"write a tool call, or {', '.join(VERBS[:-1])} or DONE as the rules say")
 
 
@@ -153,7 +153,7 @@ def read_text(shown: str, text: str, world: World, rules: Sequence[Rule]) -> Spe
         identity=not agree and any(WHO.search(sentence) for sentence in asking),
         number=not agree and any(WHICH.search(sentence) for sentence in asking),
         proposal=Proposal(None, tools, frozenset(NUMBER.findall(text))) if agree else None,
-        facts=_facts(sentences, world.facts),
+        facts=_read_facts(sentences, world.facts),
         denies=denies,
         reasons=reasons,
         more=more,
@@ -169,15 +169,15 @@ def _asks_consent(sentence: str) -> bool:
     return found[0].lower() != "confirm" or not (WHO.search(sentence) or WHICH.search(sentence))
 
 
-def _confirm(rest: str) -> Speech:
+def _read_confirm(rest: str) -> Speech:
     calls = read_calls(rest)
     if len(calls) != 1 or calls[0].problem or calls[0].positional:
         raise IllegalAct("CONFIRM needs one call of a write tool with named arguments")
     write = Write(calls[0].name, {name: str(value) for name, value in calls[0].arguments.items()})
-    return Speech(f"CONFIRM {one_line(str(write), LONGEST)}", proposal=Proposal(write))
+    return Speech(f"CONFIRM {one_line(str(write), MAX_CHARACTERS)}", proposal=Proposal(write))
 
 
-def _tell(rest: str, facts: Mapping[str, Fact]) -> Speech:
+def _read_tell(rest: str, facts: Mapping[str, Fact]) -> Speech:
     name, _, value = rest.partition(" ")
     name = name.lower()
     if name not in facts:
@@ -188,7 +188,7 @@ def _tell(rest: str, facts: Mapping[str, Fact]) -> Speech:
     return Speech(f"TELL {name} {canonical}", facts={name: canonical})
 
 
-def _facts(sentences: Sequence[str], kinds: Mapping[str, Fact]) -> dict[str, str | None]:
+def _read_facts(sentences: Sequence[str], kinds: Mapping[str, Fact]) -> dict[str, str | None]:
     """Return values told in sentences that name a fact, questions excluded; None for a fact with several values."""
     by_name: dict[str, set[str]] = {}
     for sentence in sentences:
@@ -197,11 +197,11 @@ def _facts(sentences: Sequence[str], kinds: Mapping[str, Fact]) -> dict[str, str
         words = f" {fold(sentence)} "
         for name, fact in kinds.items():
             if any(f" {word} " in words for word in fact.words):
-                by_name.setdefault(name, set()).update(_values(sentence, words, fact))
+                by_name.setdefault(name, set()).update(_read_values(sentence, words, fact))
     return {name: values.pop() if len(values) == 1 else None for name, values in by_name.items() if values}
 
 
-def _values(sentence: str, words: str, fact: Fact) -> set[str]:
+def _read_values(sentence: str, words: str, fact: Fact) -> set[str]:
     if fact.kind == "word":
         return {value for value in fact.values if f" {value} " in words}
     texts = (

@@ -14,7 +14,7 @@ from simulators.prover.coq_theorems import LEMMAS
 from simulators.prover.coqtop import CoqFault, attempt
 from simulators.prover.proof import Step
 
-MOST_SHOWN = 2000
+MAX_SHOWN = 2000
 """Maximum number of characters of the goals that are shown."""
 GUESSES = (
     "intros.", "auto.", "lia.", "reflexivity.", "simpl.", "destruct n.", "induction n.", "induction l.", "destruct b.",
@@ -24,7 +24,7 @@ GUESSES = (
 """Tactics that the random player chooses from, whatever the goal."""
 
 
-def statement(lemma: str) -> str:
+def write_statement(lemma: str) -> str:
     """Return the sentence that states a library lemma as a new goal, by its type instead of its printed text."""
     return f"Goal ltac:(let t := type of (@Coq.{lemma}) in exact t)."
 
@@ -35,12 +35,12 @@ class CoqProof:
     def __init__(self, lemma: str, hidden_proof: Sequence[str]) -> None:
         self.lemma, self.hidden_proof, self.family = lemma, hidden_proof, lemma.rpartition(".")[0]
         self.said: tuple[str, ...] = ()
-        self.goal = _attempt((), statement(lemma))[0]
+        self.goal = _attempt((), write_statement(lemma))[0]
         if not self.goal:
             raise SimulatorFault(f"prover: this Coq cannot state {lemma}")
 
     @property
-    def proved(self) -> bool:
+    def is_proved(self) -> bool:
         """True if no goal is left and the kernel has checked the proof."""
         return not self.goal
 
@@ -61,7 +61,7 @@ class CoqProof:
     def apply(self, act: str) -> Step:
         """Send one tactic to Coq. Raises ValueError for a text that is not an allowed tactic."""
         sentence = read_sentence(act, self.lemma)
-        goal, error = _attempt((statement(self.lemma), *self.said), sentence)
+        goal, error = _attempt((write_statement(self.lemma), *self.said), sentence)
         if error:
             return Step(sentence, error)
         self.said, self.goal = (*self.said, sentence), goal
@@ -72,11 +72,11 @@ class CoqProof:
         done = len(self.said)
         return self.hidden_proof[done] if self.said == tuple(self.hidden_proof[:done]) else ""
 
-    def wild_act(self, rng: np.random.Generator) -> str:
+    def draw_act(self, rng: np.random.Generator) -> str:
         """Return one of `GUESSES`."""
         return GUESSES[int(rng.integers(len(GUESSES)))]
 
-    likely_act = wild_act
+    draw_likely_act = draw_act
 
 
 def _attempt(before: Sequence[str], sentence: str) -> tuple[str, str]:
@@ -86,7 +86,7 @@ def _attempt(before: Sequence[str], sentence: str) -> tuple[str, str]:
     except CoqFault as fault:
         raise SimulatorFault(f"prover: {fault}") from None
     lines = "\n".join(line.strip() for line in goals.splitlines() if line.strip())
-    return lines if len(lines) <= MOST_SHOWN else f"{lines[: MOST_SHOWN - 2]} …", error
+    return lines if len(lines) <= MAX_SHOWN else f"{lines[: MAX_SHOWN - 2]} …", error
 
 
 class CoqLibrary:

@@ -17,7 +17,7 @@ FORBIDDEN = frozenset(
      "Drop", "Redirect", "Extraction", "Eval", "Compute", "Goal", "Qed", "Defined", "by", "external", "native_compute",
      "vm_compute", "vm_cast_no_check", "native_cast_no_check", "fix", "cofix", "idtac", "solve", "repeat", "do", "try"}
 )  # fmt: skip
-LONGEST = 200
+MAX_CHARACTERS = 200
 _ALLOWED = re.compile(r"[A-Za-z0-9_' ().,:=+*<>/\\\-~|&\[\]@]*")
 _HEAD = re.compile(r"[A-Za-z_]+")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_']*")
@@ -30,8 +30,8 @@ def read_sentence(text: str, own_name: str) -> str:
     or word, and for the last part of `own_name`, the lemma to prove.
     """
     sentence = " ".join(text.split())
-    if not sentence or len(sentence) > LONGEST:
-        raise ValueError(f"write one tactic of at most {LONGEST} characters, such as intros.")
+    if not sentence or len(sentence) > MAX_CHARACTERS:
+        raise ValueError(f"write one tactic of at most {MAX_CHARACTERS} characters, such as intros.")
     body = sentence.removesuffix(".").rstrip()
     if not _ALLOWED.fullmatch(body):
         raise ValueError("letters, digits, blanks and _'().,:=+*<>/\\-~|&[]@ only")

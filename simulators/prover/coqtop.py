@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from simulators.confine import ConfineError
-from simulators.confine.cells import limits, start_program, stop
-from simulators.confine.code import available
+from simulators.confine.cells import make_limits, start_program, stop_cell
+from simulators.confine.code import find_obstacle
 from simulators.confine.interpreter import LIBRARIES
 
 COMMAND = "coqtop"
@@ -31,17 +31,17 @@ SETTINGS = ("From Coq Require Import Arith List Lia Bool.", "Unset Lia Cache.", 
 """First sentences of a process. `lia` would keep its caches in files."""
 SECONDS = 3
 """Seconds after which Coq itself stops a sentence."""
-PATIENCE = 20.0
+ANSWER_SECONDS = 20.0
 """Seconds of wall-clock time after which a process that does not answer is killed."""
 MEMORY = 2 << 30
 """Bytes of address space of a process. It uses 0.5 GB after the imports."""
 CPU_SECONDS = 600
 """CPU seconds after which the system kills a process."""
-MOST_SENTENCES = 2000
+MAX_SENTENCES = 2000
 """Number of sentences after which a process is replaced, because it keeps all states in memory."""
-MOST = min(4, os.cpu_count() or 1)
+MAX_PROCESSES = min(4, os.cpu_count() or 1)
 """Maximum number of concurrent coqtop processes; further attempts wait."""
-LONGEST_OUTPUT = 1 << 20
+MAX_OUTPUT = 1 << 20
 _PROMPT = re.compile(rb"<prompt>[^<>]*< (\d+) \|[^|]*\| \d+ < </prompt>$")
 _LINKED = re.compile(r"(/\S+) \(0x")
 _FINDLIB = "/etc/ocamlfind.conf"
@@ -64,29 +64,29 @@ class Attempt(NamedTuple):
     """Coq's error message; "" if the sentence was accepted."""
 
 
-def unavailable() -> str:
+def find_coq_obstacle() -> str:
     """Return "" if coqtop is installed and can be confined here, else the reason and what to do."""
     if shutil.which(COMMAND):
-        return available()
+        return find_obstacle()
     return (
         f"kind coq needs {COMMAND}, which is not installed: apt install coq libcoq-stdlib (Debian), or opam install coq"
     )
 
 
 class Installation(NamedTuple):
-    """Installed Coq: the program's path, and the (outside, inside) paths of what it reads."""
+    """Installed Coq: the program's path, and the (outside, inside) paths of the files that it reads."""
 
     program: str
     shown: tuple[tuple[str, str], ...]
 
 
 @functools.cache
-def installation() -> Installation:
+def find_installation() -> Installation:
     """Find the program, its shared libraries and the folder of Coq's library. Raises CoqFault if that fails."""
     program = os.path.realpath(shutil.which(COMMAND) or COMMAND)
     try:
         where, linked = (
-            subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True, cwd="/").stdout
+            subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True, cwd="/").stdout
             for command in ([program, "-where"], ["ldd", program])
         )
     except (OSError, subprocess.SubprocessError) as error:
@@ -105,10 +105,10 @@ class Coqtop:
     """Coqtop process, with its accepted sentences since the imports and Coq's state number after each."""
 
     def __init__(self) -> None:
-        program, shown = installation()
+        program, shown = find_installation()
         environment = {"HOME": "/nonexistent", "LD_LIBRARY_PATH": LIBRARIES}
         try:
-            allowed = limits(MEMORY, CPU_SECONDS, file_bytes=0)
+            allowed = make_limits(MEMORY, CPU_SECONDS, file_bytes=0)
             self._process = start_program([program, "-q", "-emacs"], shown, environment, allowed)
         except ConfineError as error:
             raise CoqFault(str(error)) from None
@@ -121,29 +121,29 @@ class Coqtop:
                 self._send(sentence)
             self.states.append(self._send(f"Set Default Timeout {SECONDS}.")[0])
         except BaseException:
-            self.end()
+            self.stop()
             raise
 
-    def common(self, sentences: Sequence[str]) -> int:
+    def count_common(self, sentences: Sequence[str]) -> int:
         """Return the length of the common prefix of these sentences and the process's own."""
         pairs = zip(self.said, sentences, strict=False)
         return next((n for n, (own, other) in enumerate(pairs) if own != other), min(len(self.said), len(sentences)))
 
     def go_to(self, sentences: Sequence[str]) -> None:
         """Bring the process to the state after these sentences. Raises CoqFault if one of them is refused."""
-        kept = self.common(sentences)
-        if kept < len(self.said):
-            self._send(f"BackTo {self.states[kept]}.")
-            del self.said[kept:], self.states[kept + 1 :]
-        for sentence in sentences[kept:]:
-            if error := self.say(sentence).error:
+        common = self.count_common(sentences)
+        if common < len(self.said):
+            self._send(f"BackTo {self.states[common]}.")
+            del self.said[common:], self.states[common + 1 :]
+        for sentence in sentences[common:]:
+            if error := self.send(sentence).error:
                 raise CoqFault(f"coqtop refused what it had accepted: {sentence[:80]}: {error[:200]}")
 
-    def say(self, sentence: str) -> Attempt:
+    def send(self, sentence: str) -> Attempt:
         """Send a sentence and return the goals after it. A refused sentence changes nothing."""
         state, text = self._send(sentence)
         if state == self.states[-1]:
-            return Attempt("", _error_in(text))
+            return Attempt("", _find_error(text))
         found = _GOALS.search(text)
         if not found and sentence != "Qed.":  # Coq prints the goals only if it considers them changed
             state, text = self._send("Show.")
@@ -164,32 +164,32 @@ class Coqtop:
 
     def _read(self) -> tuple[int, str]:
         assert self._process.stdout is not None
-        answer, deadline, pipe = bytearray(), time.monotonic() + PATIENCE, self._process.stdout.fileno()
+        answer, deadline, pipe = bytearray(), time.monotonic() + ANSWER_SECONDS, self._process.stdout.fileno()
         with selectors.DefaultSelector() as ready:
             ready.register(pipe, selectors.EVENT_READ)
             while not (prompt := _PROMPT.search(answer, max(0, len(answer) - 400))):
-                if not ready.select(deadline - time.monotonic()) or len(answer) > LONGEST_OUTPUT:
-                    self.end()
-                    raise CoqFault(f"coqtop gave no answer in {PATIENCE:g} s, or too long a one")
+                if not ready.select(deadline - time.monotonic()) or len(answer) > MAX_OUTPUT:
+                    self.stop()
+                    raise CoqFault(f"coqtop gave no answer in {ANSWER_SECONDS:g} s, or too long a one")
                 piece = os.read(pipe, 65536)
                 if not piece:
-                    self.end()
+                    self.stop()
                     raise CoqFault("coqtop ended, perhaps for want of memory")
                 answer += piece
         return int(prompt[1]), _INFO.sub("", answer[: prompt.start()].decode("utf-8", "replace")).strip()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop the process and its cell."""
-        stop(self._process)
+        stop_cell(self._process)
 
 
-def _error_in(text: str) -> str:
+def _find_error(text: str) -> str:
     """Return Coq's error message on one line."""
     return " ".join(text.rpartition("Error:")[2].split())[:400] or "refused"
 
 
 _IDLE: list[Coqtop] = []
-_LOCK, _ROOM = threading.Lock(), threading.Semaphore(MOST)
+_LOCK, _ROOM = threading.Lock(), threading.Semaphore(MAX_PROCESSES)
 _OWNER = os.getpid()
 
 
@@ -205,7 +205,7 @@ def attempt(before: Sequence[str], sentence: str) -> Attempt:
             try:
                 coqtop.go_to(before)
             except CoqFault:  # an idle process may have been killed meanwhile
-                coqtop.end()
+                coqtop.stop()
                 coqtop = Coqtop()
                 coqtop.go_to(before)
             result = _send_last(coqtop, before, sentence)
@@ -218,8 +218,8 @@ def attempt(before: Sequence[str], sentence: str) -> Attempt:
 def _send_last(coqtop: Coqtop, before: Sequence[str], sentence: str) -> Attempt | None:
     """Send a sentence to a process that is in the state after `before`. Returns None if the process is lost."""
     try:
-        result = coqtop.say(sentence)
-        if before and not (result.error or result.goals) and (error := coqtop.say("Qed.").error):
+        result = coqtop.send(sentence)
+        if before and not (result.error or result.goals) and (error := coqtop.send("Qed.").error):
             return Attempt("", f"the kernel refuses the proof: {error}")
     except CoqFault:
         return None
@@ -234,22 +234,22 @@ def _take_process(before: Sequence[str]) -> Coqtop:
             _OWNER = os.getpid()
             _IDLE.clear()
         if _IDLE:
-            best = max(range(len(_IDLE)), key=lambda n: _IDLE[n].common(before))
+            best = max(range(len(_IDLE)), key=lambda n: _IDLE[n].count_common(before))
             return _IDLE.pop(best)
     return Coqtop()
 
 
 def _give_back(coqtop: Coqtop, is_intact: bool) -> None:
     """Keep a process for later attempts, or kill it if it is lost or has had too many sentences."""
-    if is_intact and coqtop.sent < MOST_SENTENCES:
+    if is_intact and coqtop.sent < MAX_SENTENCES:
         with _LOCK:
             _IDLE.append(coqtop)
     else:
-        coqtop.end()
+        coqtop.stop()
 
 
 @atexit.register
 def _end_all() -> None:
     if os.getpid() == _OWNER:
         while _IDLE:
-            _IDLE.pop().end()
+            _IDLE.pop().stop()

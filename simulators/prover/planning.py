@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulators.prover.rewriting import RewriteProof
-from simulators.prover.rules import rewritten, successors
-from simulators.prover.terms import Equation, equation_text
+from simulators.prover.rules import list_successors, rewrite
+from simulators.prover.terms import Equation, format_equation
 
 BUDGET = 300
 """Maximum number of tactics that the search for one piece tries."""
@@ -41,7 +41,7 @@ def search(goal: Equation, budget: int, rng: np.random.Generator) -> Search:
     queue, met, nodes = deque([(goal, tuple[str, ...]())]), {goal[0]}, 0
     while queue:
         here, proof = queue.popleft()
-        near = list(successors(here, (0,)))
+        near = list(list_successors(here, (0,)))
         for which in rng.permutation(len(near)).tolist():
             act, after = near[which]
             if nodes == budget:
@@ -55,9 +55,9 @@ def search(goal: Equation, budget: int, rng: np.random.Generator) -> Search:
     return Search(None, nodes)
 
 
-def pieces(proof: RewriteProof, count: int) -> list[Equation]:
+def cut_into_pieces(proof: RewriteProof, count: int) -> list[Equation]:
     """Cut the hidden proof into at most `count` pieces of nearly equal length and return their equations."""
-    terms = [state[0] for state, _ in proof.states()] + [proof.theorem[1]]
+    terms = [state[0] for state, _ in proof.list_states()] + [proof.theorem[1]]
     steps = len(terms) - 1
     cuts = sorted({round(n * steps / count) for n in range(count + 1)})
     return [(terms[start], terms[end]) for start, end in pairwise(cuts)]
@@ -79,9 +79,9 @@ class Planner:
         """
         count, longest = first, len(proof.hidden_proof)
         while True:
-            plan = pieces(proof, min(count, longest))
+            plan = cut_into_pieces(proof, min(count, longest))
             if all([self._prove(piece) for piece in plan]):  # a list, so that all pieces are searched and cached
-                return self._acts(plan)
+                return self._list_acts(plan)
             if count >= longest:
                 return []
             count *= 2
@@ -96,10 +96,10 @@ class Planner:
             self.cache[piece] = found.proof
         return found.proof is not None
 
-    def _acts(self, plan: Sequence[Equation]) -> list[str]:
+    def _list_acts(self, plan: Sequence[Equation]) -> list[str]:
         acts = list[str]()
         for number, piece in enumerate(plan[:-1], 1):
-            acts += [f"have {equation_text(piece)}", *self.cache[piece], f"h{number}"]
+            acts += [f"have {format_equation(piece)}", *self.cache[piece], f"h{number}"]
         return [*acts, *self.cache[plan[-1]]]
 
 
@@ -108,5 +108,5 @@ def is_proof(goal: Equation, tactics: Sequence[str]) -> bool:
     here: Equation | None = goal
     for tactic in tactics:
         rule, number = tactic.split()
-        here = here and rewritten(here, rule, int(number))
+        here = here and rewrite(here, rule, int(number))
     return here is not None and here[0] == here[1]

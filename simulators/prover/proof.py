@@ -28,7 +28,7 @@ class Proof(Protocol):
     """Acts that prove the theorem from its start."""
 
     @property
-    def proved(self) -> bool:
+    def is_proved(self) -> bool:
         """Whether no goal is left."""
 
     @property
@@ -42,15 +42,15 @@ class Proof(Protocol):
         """Return all open goals and lemmas as text, equal for proofs with the same future."""
 
     def apply(self, act: str) -> Step:
-        """Play an act, which may change nothing. Raises ValueError, with the reason, for text that is no act."""
+        """Play an act, which may change nothing. Raises ValueError, with the reason, for invalid text."""
 
     def hint(self) -> str:
         """Return an act that leads along the hidden proof or back to it; "" if none is known."""
 
-    def wild_act(self, rng: np.random.Generator) -> str:
+    def draw_act(self, rng: np.random.Generator) -> str:
         """Return a random well-formed act, regardless of the goal."""
 
-    def likely_act(self, rng: np.random.Generator) -> str:
+    def draw_likely_act(self, rng: np.random.Generator) -> str:
         """Return a random act that often changes this proof."""
 
 

@@ -12,11 +12,11 @@ from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import TOOL, View
 from simulators.base import Answer, Simulator
 from simulators.prover.coq import CoqLibrary
-from simulators.prover.coqtop import unavailable
+from simulators.prover.coqtop import find_coq_obstacle
 from simulators.prover.planning import Planner
 from simulators.prover.proof import Kind, Proof
 from simulators.prover.rewriting import RewriteProof, Rewriting
-from simulators.prover.theorems import LONGEST_PROOF
+from simulators.prover.theorems import MAX_PROOF
 
 SEAT = "prover"
 PROVED = "proved"
@@ -58,10 +58,13 @@ class Prover(Simulator):
         **options: Any,
     ) -> None:
         self.kind, self.terse = choice("kind", kind, "rewrite", "coq"), flag("terse", terse)
-        self.depth, self.operators = _range("depth", depth, 1, LONGEST_PROOF), _range("operators", operators, 2, 6)
+        self.depth, self.operators = (
+            _read_range("depth", depth, 1, MAX_PROOF),
+            _read_range("operators", operators, 2, 6),
+        )
         turns = self.depth[1] + SPARE_TURNS if max_turns is None else max_turns
         self.max_turns = whole_number("max_turns", turns, least=self.depth[1])
-        if kind == "coq" and (why := unavailable()):
+        if kind == "coq" and (why := find_coq_obstacle()):
             raise ValueError(why)
         self.blocks = kind == "coq"  # while Coq works
         self.source: Kind = CoqLibrary(self.depth) if kind == "coq" else Rewriting(self.depth, self.operators)
@@ -103,7 +106,7 @@ class Prover(Simulator):
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options for the same theorem with two different hidden proofs."""
-        one, two = self.proof.wild_act(rng), self.proof.wild_act(rng)
+        one, two = self.proof.draw_act(rng), self.proof.draw_act(rng)
         return {"proof": [one]}, {"proof": [one, two]}
 
     def play(self, seat: str, act: str) -> str:
@@ -114,7 +117,7 @@ class Prover(Simulator):
             raise IllegalAct(str(why)) from None
         self._refused += bool(step.refusal)
         self._changed += not step.refusal
-        if self.proof.proved:
+        if self.proof.is_proved:
             self.pay(seat, PROVED, 1.0)
             self.end(PROVED, "Proved.")
             return step.act
@@ -129,84 +132,84 @@ class Prover(Simulator):
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, counts of applied `tactics` and `refused` ones, and the hidden proof's `depth`."""
         done = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
-        return {"score": float(self.proof.proved), "success": self.proof.proved, **done}
+        return {"score": float(self.proof.is_proved), "success": self.proof.is_proved, **done}
 
     @property
     def floor(self) -> float:
         """Success rate of the player `random` with these options, over `FLOOR_MATCHES` matches of fixed seeds."""
-        return _measured_floor(self.split, self.kind, self.depth, self.operators, self.max_turns)
+        return _measure_floor(self.split, self.kind, self.depth, self.operators, self.max_turns)
 
 
-def _range(name: str, value: int | Sequence[int], least: int, most: int) -> tuple[int, int]:
+def _read_range(name: str, value: int | Sequence[int], minimum: int, maximum: int) -> tuple[int, int]:
     """Return an option's range. Raises ValueError, naming it, unless it is a number or [low, high] in the limits."""
     ends = [value, value] if isinstance(value, int) else list(value) if isinstance(value, Sequence) else []
     if len(ends) != 2 or isinstance(value, str):
         raise ValueError(f"{name} must be a whole number or [low, high], not {value!r:.60}")
-    low, high = (whole_number(name, end, least=least, most=most) for end in ends)
+    low, high = (whole_number(name, end, least=minimum, most=maximum) for end in ends)
     if low > high:
         raise ValueError(f"{name} must be [low, high], not {value!r:.60}")
     return low, high
 
 
 @cache
-def _measured_floor(split: Any, kind: Any, depth: tuple[int, int], operators: tuple[int, int], max_turns: int) -> float:
+def _measure_floor(split: Any, kind: Any, depth: tuple[int, int], operators: tuple[int, int], max_turns: int) -> float:
     game, proved = Prover(split=split, kind=kind, depth=depth, operators=operators, max_turns=max_turns), 0
     matches = FLOOR_MATCHES[kind]
     for seed in range(matches):
         game.reset(seed=seed)
         rng = np.random.default_rng([seed, 2])
         for _ in range(max_turns):
-            game.proof.apply(game.proof.wild_act(rng))
-            if game.proof.proved:
+            game.proof.apply(game.proof.draw_act(rng))
+            if game.proof.is_proved:
                 proved += 1
                 break
     return proved / matches
 
 
-def _random(game: Prover, seed: int) -> Answer:
+def _make_random(game: Prover, seed: int) -> Answer:
     """Return a player of random tactics, regardless of the goal."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
-    return lambda seen: game.proof.wild_act(rng)
+    return lambda view: game.proof.draw_act(rng)
 
 
-def _oracle(game: Prover, seed: int) -> Answer:
+def _make_oracle(game: Prover, seed: int) -> Answer:
     """Return a player that writes the hidden proof, tactic by tactic."""
-    return lambda seen: game.proof.hint()
+    return lambda view: game.proof.hint()
 
 
-def _flawed(game: Prover, seed: int) -> Answer:
+def _make_flawed(game: Prover, seed: int) -> Answer:
     """Return a player that writes a random tactic that applies or, half of the time, the next one of the hidden proof.
 
     If it has left the hidden proof, it steps back to it if it can.
     """
     rng = np.random.default_rng([seed, 3])
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         right = "" if rng.random() < 0.5 else game.proof.hint()
-        return right or game.proof.likely_act(rng)
+        return right or game.proof.draw_likely_act(rng)
 
     return act
 
 
-def _planner(game: Prover, seed: int) -> Answer:
+def _make_planner(game: Prover, seed: int) -> Answer:
     """Return a player that finds a proof with subgoals from the hidden proof (`Planner`) and writes it.
 
     Without a proof, and with kind coq, it plays like `random`.
     """
     acts = list[str]()
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         if isinstance(game.proof, RewriteProof) and game.turns == 0:
             acts.extend(Planner(np.random.default_rng([seed, 4])).prove(game.proof))
-        return acts.pop(0) if acts else game.proof.wild_act(np.random.default_rng([seed, 5, game.turns]))
+        return acts.pop(0) if acts else game.proof.draw_act(np.random.default_rng([seed, 5, game.turns]))
 
     return act
 
 
 Prover.players = {
-    "noop": lambda game, seed: lambda seen: "drop",
-    "random": _random,
-    "oracle": _oracle,
-    "flawed": _flawed,
-    "planner": _planner,
+    "noop": lambda game, seed: lambda view: "drop",
+    "random": _make_random,
+    "oracle": _make_oracle,
+    "flawed": _make_flawed,
+    "planner": _make_planner,
 }

@@ -10,13 +10,13 @@ import numpy as np
 
 from simulators.base import Simulator, SimulatorFault
 from simulators.prover.proof import Step
-from simulators.prover.rules import RULES, SAYS, rewritten, successors, with_lemma
-from simulators.prover.terms import Equation, equation_text, numbered, read_equation, term_text
+from simulators.prover.rules import DESCRIPTIONS, RULES, apply_lemma, list_successors, rewrite
+from simulators.prover.terms import Equation, format_equation, format_numbered, format_term, read_equation
 from simulators.prover.theorems import SHAPES, Theorem, draw_shape, draw_theorem
 
-MOST_GOALS = 3
+MAX_GOALS = 3
 """Maximum number of open goals, including the theorem."""
-MOST_LEMMAS = 9
+MAX_LEMMAS = 9
 _TACTIC = re.compile(rf"({'|'.join(RULES)})\s+([1-9][0-9]?)", re.ASCII)
 _LEMMA = re.compile(r"h([1-9])", re.ASCII)
 _HAVE = re.compile(r"have\b(.*)", re.ASCII | re.DOTALL)
@@ -40,28 +40,28 @@ class RewriteProof:
         self.theorem = theorem.equation
 
     @property
-    def proved(self) -> bool:
+    def is_proved(self) -> bool:
         """True if no goal is left."""
         return not self.goals
 
     @property
     def goal(self) -> str:
         """The goal in focus as text; "" after the proof."""
-        return equation_text(self.goals[-1].left) if self.goals else ""
+        return format_equation(self.goals[-1].left) if self.goals else ""
 
     def facts(self) -> dict[str, Any]:
         """Return `numbered` (goal with operator numbers), `lemmas` as texts by name, and the number of `open` goals."""
-        named = {f"h{number}": equation_text(lemma) for number, lemma in enumerate(self.lemmas, 1)}
+        named = {f"h{number}": format_equation(lemma) for number, lemma in enumerate(self.lemmas, 1)}
         return {
-            "numbered": numbered(self.goals[-1].left) if self.goals else "",
+            "numbered": format_numbered(self.goals[-1].left) if self.goals else "",
             "lemmas": named,
             "open": len(self.goals),
         }
 
     def situation(self) -> str:
         """Return all open goals, the one in focus last, and the lemmas, as text."""
-        goals = [f"{equation_text(left)} for {equation_text(stated)}" for left, stated in self.goals]
-        return " ; ".join(goals) + " | " + " ; ".join(map(equation_text, self.lemmas))
+        goals = [f"{format_equation(left)} for {format_equation(stated)}" for left, stated in self.goals]
+        return " ; ".join(goals) + " | " + " ; ".join(map(format_equation, self.lemmas))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RewriteProof:
         """Return an independent copy; equations are immutable and shared."""
@@ -74,13 +74,15 @@ class RewriteProof:
         act = act.strip().casefold()
         if tactic := _TACTIC.fullmatch(act):
             name, number = tactic[1], int(tactic[2])
-            after = rewritten(self.goals[-1].left, name, number)
+            after = rewrite(self.goals[-1].left, name, number)
             return self._rewrite(f"{name} {number}", after, f"{name} does not apply at {number}")
         if lemma := _LEMMA.fullmatch(act):
             if (number := int(lemma[1])) > len(self.lemmas):
                 return Step(act, f"there is no lemma {act}")
             known = self.lemmas[number - 1]
-            return self._rewrite(act, with_lemma(self.goals[-1].left, known), f"{term_text(known[0])} does not occur")
+            return self._rewrite(
+                act, apply_lemma(self.goals[-1].left, known), f"{format_term(known[0])} does not occur"
+            )
         if have := _HAVE.fullmatch(act):
             return self._open(read_equation(have[1]))
         if act != "drop":
@@ -102,10 +104,10 @@ class RewriteProof:
         return Step(act, "")
 
     def _open(self, goal: Equation) -> Step:
-        act = f"have {equation_text(goal)}"
+        act = f"have {format_equation(goal)}"
         if goal[0] == goal[1] or goal in self.lemmas or goal in [stated for _, stated in self.goals]:
             return Step(act, "that is known or open already")
-        if len(self.goals) == MOST_GOALS or len(self.goals) + len(self.lemmas) > MOST_LEMMAS:
+        if len(self.goals) == MAX_GOALS or len(self.goals) + len(self.lemmas) > MAX_LEMMAS:
             return Step(act, "too many goals and lemmas")
         self.goals.append(Goal(goal, goal))
         return Step(act, "")
@@ -114,34 +116,34 @@ class RewriteProof:
         """Return an act along the hidden proof, or back to it within two tactics; "" if none is found."""
         if len(self.goals) > 1:
             return "drop"
-        here, way = self.goals[0].left, dict(self.states())
+        here, way = self.goals[0].left, dict(self.list_states())
         if here in way:
             return way[here]
-        near = list(successors(here))
+        near = list(list_successors(here))
         for act, after in near:
             if after in way or after[0] == after[1]:
                 return act
-        return next((act for act, after in near for _, second in successors(after) if second in way), "")
+        return next((act for act, after in near for _, second in list_successors(after) if second in way), "")
 
-    def states(self) -> list[tuple[Equation, str]]:
+    def list_states(self) -> list[tuple[Equation, str]]:
         """Return the theorem's states along the hidden proof, each with the next act."""
         equation, states = self.theorem, []
         for act in self.hidden_proof:
             states.append((equation, act))
             rule, number = act.split()
-            after = rewritten(equation, rule, int(number))
+            after = rewrite(equation, rule, int(number))
             assert after is not None, "the hidden proof does not apply"
             equation = after
         return states
 
-    def wild_act(self, rng: np.random.Generator) -> str:
+    def draw_act(self, rng: np.random.Generator) -> str:
         """Return a random rule at a random operator from 1 to 9."""
         return f"{list(RULES)[int(rng.integers(len(RULES)))]} {int(rng.integers(1, 10))}"
 
-    def likely_act(self, rng: np.random.Generator) -> str:
+    def draw_likely_act(self, rng: np.random.Generator) -> str:
         """Return a random tactic that applies to the left side of the goal, else a wild one."""
-        acts = [act for act, _ in successors(self.goals[-1].left, (0,))]
-        return acts[int(rng.integers(len(acts)))] if acts else self.wild_act(rng)
+        acts = [act for act, _ in list_successors(self.goals[-1].left, (0,))]
+        return acts[int(rng.integers(len(acts)))] if acts else self.draw_act(rng)
 
 
 class Rewriting:
@@ -155,7 +157,7 @@ class Rewriting:
         names = [name.upper() for name in RULES]
         if terse:
             return f"Prove the equation. {', '.join(f'{name} n' for name in names)}, HAVE TERM = TERM, h1, DROP."
-        meanings = ", ".join(f"{name.upper()} n ({says})" for name, says in SAYS.items())
+        meanings = ", ".join(f"{name.upper()} n ({says})" for name, says in DESCRIPTIONS.items())
         return (
             "Prove the equation by rewriting it until both sides are the same. Operators are numbered from 1 in the "
             f"order of the text. Each of these rewrites at operator n: {meanings}. HAVE TERM = TERM opens a subgoal; "
@@ -167,7 +169,7 @@ class Rewriting:
         """Draw a theorem whose shape is in the game's split, and return its empty proof."""
         length = int(rng.integers(self.depth[0], self.depth[1] + 1))
         for _ in range(SHAPES):
-            shape = game.draw_entity(lambda: draw_shape(rng, self.operators), term_text)
+            shape = game.draw_entity(lambda: draw_shape(rng, self.operators), format_term)
             if theorem := draw_theorem(rng, shape, length):
-                return RewriteProof(theorem, term_text(shape))
+                return RewriteProof(theorem, format_term(shape))
         raise SimulatorFault(f"prover: no theorem of {length} tactics was found: allow more operators")

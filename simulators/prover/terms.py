@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 LEAVES = ("a", "b", "c", "d", "0", "1")
 OPERATORS = ("+", "*")
-MOST_OPERATORS = 12
+MAX_OPERATORS = 12
 """Maximum number of operators in a term. Rules that would exceed it do not apply."""
-LONGEST = 200
+MAX_CHARACTERS = 200
 """Maximum number of characters of an equation."""
 _TOKEN = re.compile(r"\s*([abcd01+*()])")
 
@@ -24,27 +24,27 @@ Path = tuple[int, ...]
 Equation = tuple[Term, Term]
 
 
-def term_text(term: Term) -> str:
+def format_term(term: Term) -> str:
     """Return a term as text, without outer parentheses."""
     if isinstance(term, str):
         return term
     operator, left, right = term
-    return f"{_operand(left)}{operator}{_operand(right)}"
+    return f"{_format_operand(left)}{operator}{_format_operand(right)}"
 
 
-def _operand(term: Term) -> str:
-    return term if isinstance(term, str) else f"({term_text(term)})"
+def _format_operand(term: Term) -> str:
+    return term if isinstance(term, str) else f"({format_term(term)})"
 
 
-def equation_text(equation: Equation) -> str:
+def format_equation(equation: Equation) -> str:
     """Return an equation as text, such as `(a+b)*c = c*(a+b)`."""
-    return f"{term_text(equation[0])} = {term_text(equation[1])}"
+    return f"{format_term(equation[0])} = {format_term(equation[1])}"
 
 
-def numbered(equation: Equation) -> str:
+def format_numbered(equation: Equation) -> str:
     """Return the equation's text with each operator followed by its number: `(a +1 b) *2 c = c *3 (a +4 b)`."""
     parts, number = [], 0
-    for char in equation_text(equation):
+    for char in format_equation(equation):
         number += char in OPERATORS
         parts.append(f" {char}{number} " if char in OPERATORS else char)
     return "".join(parts)
@@ -52,8 +52,8 @@ def numbered(equation: Equation) -> str:
 
 def read_equation(text: str) -> Equation:
     """Parse an equation of bounded size. Raises ValueError, with the reason, for any other text."""
-    if len(text) > LONGEST:
-        raise ValueError(f"an equation has at most {LONGEST} characters")
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"an equation has at most {MAX_CHARACTERS} characters")
     sides = text.split("=")
     if len(sides) != 2:
         raise ValueError("an equation is TERM = TERM")
@@ -73,8 +73,8 @@ def _read_term(text: str) -> Term:
     term, rest = _read_operation(tokens)
     if rest:
         raise ValueError("a term has one operator in each pair of parentheses")
-    if size(term) > MOST_OPERATORS:
-        raise ValueError(f"a term has at most {MOST_OPERATORS} operators")
+    if count_operators(term) > MAX_OPERATORS:
+        raise ValueError(f"a term has at most {MAX_OPERATORS} operators")
     return term
 
 
@@ -98,21 +98,21 @@ def _read_operand(tokens: list[str]) -> tuple[Term, list[str]]:
     return inner, rest[1:]
 
 
-def size(term: Term) -> int:
+def count_operators(term: Term) -> int:
     """Return the number of operators in a term."""
-    return 0 if isinstance(term, str) else 1 + size(term[1]) + size(term[2])
+    return 0 if isinstance(term, str) else 1 + count_operators(term[1]) + count_operators(term[2])
 
 
-def operator_paths(term: Term, path: Path = ()) -> Iterator[Path]:
+def list_operator_paths(term: Term, path: Path = ()) -> Iterator[Path]:
     """Yield the paths of a term's operators in the order of its text."""
     if isinstance(term, str):
         return
-    yield from operator_paths(term[1], (*path, 1))
+    yield from list_operator_paths(term[1], (*path, 1))
     yield path
-    yield from operator_paths(term[2], (*path, 2))
+    yield from list_operator_paths(term[2], (*path, 2))
 
 
-def part(term: Term, path: Path) -> Term:
+def find_subterm(term: Term, path: Path) -> Term:
     """Return the subterm at a path, which must exist."""
     for step in path:
         assert not isinstance(term, str)
@@ -120,12 +120,12 @@ def part(term: Term, path: Path) -> Term:
     return term
 
 
-def replaced(term: Term, path: Path, new: Term) -> Term:
+def replace_subterm(term: Term, path: Path, new: Term) -> Term:
     """Return the term with the subterm at a path replaced by `new`."""
     if not path:
         return new
     assert not isinstance(term, str)
     operator, left, right = term
     if path[0] == 1:
-        return operator, replaced(left, path[1:], new), right
-    return operator, left, replaced(right, path[1:], new)
+        return operator, replace_subterm(left, path[1:], new), right
+    return operator, left, replace_subterm(right, path[1:], new)

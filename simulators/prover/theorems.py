@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulators.prover.rules import successors
+from simulators.prover.rules import list_successors
 from simulators.prover.terms import LEAVES, OPERATORS, Equation, Term
 
-LONGEST_PROOF = 8
+MAX_PROOF = 8
 WALKS = 20
 """Maximum number of random walks for a theorem of one shape."""
 SHAPES = 1000
@@ -27,15 +27,15 @@ class Theorem(NamedTuple):
 
 def draw_shape(rng: np.random.Generator, operators: tuple[int, int]) -> Term:
     """Draw a family of theorems: a term of random operators, as many as the range allows, whose leaves are all `a`."""
-    return _shape(rng, int(rng.integers(operators[0], operators[1] + 1)))
+    return _draw_term(rng, int(rng.integers(operators[0], operators[1] + 1)))
 
 
-def _shape(rng: np.random.Generator, operators: int) -> Term:
+def _draw_term(rng: np.random.Generator, operators: int) -> Term:
     if operators == 0:
         return LEAVES[0]
     left = int(rng.integers(operators))
     operator = OPERATORS[int(rng.integers(len(OPERATORS)))]
-    return operator, _shape(rng, left), _shape(rng, operators - 1 - left)
+    return operator, _draw_term(rng, left), _draw_term(rng, operators - 1 - left)
 
 
 def draw_theorem(rng: np.random.Generator, shape: Term, length: int) -> Theorem | None:
@@ -45,10 +45,10 @@ def draw_theorem(rng: np.random.Generator, shape: Term, length: int) -> Theorem 
     small terms, from which few terms can be reached.
     """
     for _ in range(WALKS):
-        term = start = _with_leaves(rng, shape)
+        term = start = _draw_leaves(rng, shape)
         met, proof = {term}, list[str]()
         while len(proof) < length:
-            steps = [(act, after[0]) for act, after in successors((term, "a"), (0,)) if after[0] not in met]
+            steps = [(act, after[0]) for act, after in list_successors((term, "a"), (0,)) if after[0] not in met]
             if not steps:
                 break
             act, term = steps[int(rng.integers(len(steps)))]
@@ -59,9 +59,9 @@ def draw_theorem(rng: np.random.Generator, shape: Term, length: int) -> Theorem 
     return None
 
 
-def _with_leaves(rng: np.random.Generator, shape: Term) -> Term:
+def _draw_leaves(rng: np.random.Generator, shape: Term) -> Term:
     if not isinstance(shape, str):
-        return shape[0], _with_leaves(rng, shape[1]), _with_leaves(rng, shape[2])
+        return shape[0], _draw_leaves(rng, shape[1]), _draw_leaves(rng, shape[2])
     if rng.random() < CONSTANT:
         return LEAVES[4 + int(rng.integers(2))]
     return LEAVES[int(rng.integers(4))]

@@ -1,4 +1,4 @@
-"""A critic at the table: between a solver's tries a second seat writes feedback, which must not tell the answer."""
+"""Game with a critic: between a solver's tries a second seat writes feedback, which must not reveal the answer."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?", re.ASCII)
 class Critique(Reasoning):
     """Game of a solver and a critic about a task of reasoning-gym (MINT, Wang et al. 2023, "lazy user" feedback).
 
-    The solver plays `reasoning` with protocol "retry" or "code"; after each of its replies that does not end the match
-    the critic reads it and writes feedback. Options besides those of `reasoning`: reference, whether the critic sees
-    the right answer; feedback, the maximum characters of one. Feedback that contains the answer, as digits or in words,
-    is withheld, unless the question or an answer of the solver contains it.
+    The solver plays `reasoning` with protocol "retry" or "code". The critic reads each of its replies that does not end
+    the match and writes feedback. Options besides those of `reasoning`: reference, whether the critic sees the right
+    answer; feedback, the maximum number of characters of one feedback. Feedback that contains the answer, as digits or
+    in words, is withheld, unless the question or an answer of the solver contains it.
 
-    Reward parts besides `right`: `helped`, 1 to the critic if the solver is right after a try that was not; `leak`, -1
-    to the critic for withheld feedback.
+    Reward parts besides `right`: `helped`, 1 to the critic if the solver is right after a wrong try; `leak`, -1 to the
+    critic for withheld feedback.
     """
 
     name = "critique"
@@ -105,7 +105,7 @@ class Critique(Reasoning):
             return ""
         comment = one_line(act, self.feedback)
         self._comments += bool(comment)
-        if self._gives_away(comment):
+        if self._leaks_answer(comment):
             self._leaks += 1
             self.pay(CRITIC, LEAK, -1.0)
             comment = WITHHELD
@@ -116,13 +116,13 @@ class Critique(Reasoning):
     @property
     def last_answer(self) -> str:
         """The solver's last answer; "" if its last reply had none."""
-        return replies.final_answer(self._acts[-1], self.answer) or "" if self._acts else ""
+        return replies.find_final_answer(self._acts[-1], self.answer) or "" if self._acts else ""
 
-    def _gives_away(self, comment: str) -> bool:
+    def _leaks_answer(self, comment: str) -> bool:
         """Return True if a comment contains the answer, and neither the question nor a reply of the solver does."""
         answer, known = self.task.answer, "\n".join([self.task.question, *self._acts])
         if NUMBER.fullmatch(answer.strip()):
-            return bool(numbers_in(answer) & numbers_in(comment) - numbers_in(known))
+            return bool(find_numbers(answer) & find_numbers(comment) - find_numbers(known))
         words = fold(answer)
         return bool(words) and _contains(fold(comment), words) and not _contains(fold(known), words)
 
@@ -145,7 +145,7 @@ class Critique(Reasoning):
         }
 
 
-def numbers_in(text: str) -> set[float]:
+def find_numbers(text: str) -> set[float]:
     """Return the numbers in a text, with their signs, also those from 0 to 99 in English words."""
     text = SIGN.sub("-", WORDS.sub(lambda word: VALUES[re.sub(r"[\s-]+", " ", word[0].lower())], text))
     return {float(number) for number in NUMBER.findall(text)}
@@ -155,15 +155,15 @@ def _contains(text: str, words: str) -> bool:
     return re.search(rf"\b{re.escape(words)}\b", text) is not None
 
 
-def _unary(game: Critique, seed: int) -> Answer:
+def _make_unary(game: Critique, seed: int) -> Answer:
     """Return a critic that says only that the try is wrong."""
-    return lambda seen: "That is not right."
+    return lambda view: "That is not right."
 
 
-def _compass(game: Critique, seed: int) -> Answer:
+def _make_compass(game: Critique, seed: int) -> Answer:
     """Return a critic that says whether a number is too high or too low; of other answers only that they are wrong."""
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         try:
             given, right = float(game.last_answer), float(game.task.answer)
         except ValueError:
@@ -173,16 +173,16 @@ def _compass(game: Critique, seed: int) -> Answer:
     return act
 
 
-def _bisector(game: Critique, seed: int) -> Answer:
-    """Return a solver that halves the whole numbers from -12 to 18, or what is left of them, as the critic directs.
+def _make_bisector(game: Critique, seed: int) -> Answer:
+    """Return a solver that halves the whole numbers from -12 to 18, or the remaining ones, as the critic directs.
 
     Sums of two one-digit numbers, with signs, are among them.
     """
     low, high = -12, 18
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         nonlocal low, high
-        said = " ".join(message.text for message in seen.messages if message.sender == CRITIC)
+        said = " ".join(message.text for message in view.messages if message.sender == CRITIC)
         middle = (low + high) // 2
         if "high" in said:
             high = middle - 1
@@ -193,4 +193,4 @@ def _bisector(game: Critique, seed: int) -> Answer:
     return act
 
 
-Critique.players = {**Reasoning.players, "unary": _unary, "compass": _compass, "bisector": _bisector}
+Critique.players = {**Reasoning.players, "unary": _make_unary, "compass": _make_compass, "bisector": _make_bisector}

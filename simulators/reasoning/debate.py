@@ -13,26 +13,25 @@ from games.contracts import View
 from games.families.book import fold
 from simulators.base import DRAWS, Answer, SimulatorFault
 from simulators.reasoning import gym, replies
-from simulators.reasoning.asked import PLAYERS, Asked
-from simulators.reasoning.tasks import RIGHT, one_of
-from simulators.reasoning.typed import bare
+from simulators.reasoning.task_game import PLAYERS, TaskGame
+from simulators.reasoning.tasks import RIGHT, require_choice
+from simulators.reasoning.typed import strip_wording
 
 VERDICT = "verdict"
 SHOWN = 80
 """Maximum number of characters of an answer shown to other seats."""
 
 
-class Debate(Asked):
+class Debate(TaskGame):
     """Game in which several debaters answer one question over several rounds, and the majority decides.
 
-    Acts: an answer in every round; others' answers of a round are shown only after all have answered. Options besides
-    Simulator's: task, as `reasoning` has it; debaters, their number; rounds, answers of each; answer "plain", "boxed"
-    or "tag", the format of the answer in an act: with the latter two, the others read the whole act.
+    Acts: an answer in every round; others see a round's answers only after all have answered. Options besides
+    Simulator's: task: as in `reasoning`. debaters: their number. rounds: number of answers of each. answer: format of
+    the answer in an act: "plain", "boxed" or "tag". With the latter two, others read the whole act.
 
-    The debate decides for the most frequent answer of the last round, or for none at a tie. Reward parts: `right`, 1 or
-    0, of every answer; `verdict`, 1 to all debaters if the debate decides for the right one. Nobody learns the right
-    answer. Source of the protocol: Du et al. 2023, "Improving Factuality and Reasoning in Language Models through
-    Multiagent Debate".
+    The decision is the most frequent answer of the last round; there is none at a tie. Reward parts: `right`, 1 or 0,
+    of every answer; `verdict`, 1 to all debaters if the decision is right. Nobody learns the right answer. Protocol: Du
+    et al. 2023, "Improving Factuality and Reasoning in Language Models through Multiagent Debate".
     """
 
     name = "debate"
@@ -55,15 +54,15 @@ class Debate(Asked):
         count = whole_number("debaters", debaters, least=2, most=16)
         self.seats = tuple(f"debater_{n + 1}" for n in range(count))
         self.rounds = whole_number("rounds", rounds, least=1, most=32)
-        self.answer = one_of("answer", answer, replies.ANSWERS)
-        self.tasks = gym.configured(task)
+        self.answer = require_choice("answer", answer, replies.ANSWERS)
+        self.tasks = gym.read_task_option(task)
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a family and a task of the split, and clear the answers. Splits are by question, as in `reasoning`."""
         for _ in range(DRAWS):
             family = list(self.tasks)[rng.integers(len(self.tasks))]
-            self.task: gym.Task = gym.draw(family, self.tasks[family], rng)
+            self.task: gym.Task = gym.draw_task(family, self.tasks[family], rng)
             if self.split == "all" or gym.is_test(self.task.question) == (self.split == "test"):
                 break
         else:
@@ -91,7 +90,7 @@ class Debate(Asked):
         answers, texts = (kept[-2] if len(kept) > 1 else {} for kept in (self._answers, self._replies))
         return {
             "question": self.task.question,
-            "terse": bare(self.task.family, self.task.question),
+            "terse": strip_wording(self.task.family, self.task.question),
             "family": self.task.family,
             "round": len(self._answers),
             "answers": {seat: one_line(answer, SHOWN) for seat, answer in answers.items()},
@@ -116,7 +115,7 @@ class Debate(Asked):
 
         Raises IllegalAct for an act without an answer.
         """
-        answer = replies.final_answer(act, self.answer)
+        answer = replies.find_final_answer(act, self.answer)
         if answer is None:
             raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}")
         right = self.task.score(answer).value == 1.0
@@ -133,19 +132,19 @@ class Debate(Asked):
             for kept in (self._replies, self._answers, self._right):
                 kept.append({})
             return
-        decided = self.decision()
+        decided = self.find_decision()
         right = decided is not None and self.task.score(decided).value == 1.0
         for seat in self.seats:
             self.pay(seat, VERDICT, float(right))
         self.end("decided", f"The majority is {'right' if right else 'wrong'}." if decided else "There is no majority.")
 
-    def decision(self) -> str | None:
+    def find_decision(self) -> str | None:
         """Return the last full round's most frequent answer, in its shortest spelling; None at a tie or before it."""
         given = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
-        ranked = Counter(map(_plain, given.values())).most_common(2)
+        ranked = Counter(map(_normalise, given.values())).most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
             return None
-        return min((answer for answer in given.values() if _plain(answer) == ranked[0][0]), key=len)
+        return min((answer for answer in given.values() if _normalise(answer) == ranked[0][0]), key=len)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report, most of them shares of the debaters.
@@ -156,8 +155,8 @@ class Debate(Asked):
         """
         over = self.ended == "decided"
         first, last = (self._right[0], self._right[-1]) if over else ({}, {})
-        answers = Counter(map(_plain, self._answers[-1].values())) if over else Counter[str]()
-        decided, count = (self.decision() if over else None), len(self.seats)
+        answers = Counter(map(_normalise, self._answers[-1].values())) if over else Counter[str]()
+        decided, count = (self.find_decision() if over else None), len(self.seats)
         return {
             "score": sum(last.values()) / count,
             "success": decided is not None and self.task.score(decided).value == 1.0,
@@ -173,15 +172,15 @@ class Debate(Asked):
     @property
     def floor(self) -> float:
         """Success rate of one random debater with others that know the answer: 1 if there are at least two others."""
-        return 1.0 if len(self.seats) > 2 else gym.chance(self.tasks)
+        return 1.0 if len(self.seats) > 2 else gym.estimate_chance(self.tasks)
 
 
-def _plain(answer: str) -> str:
+def _normalise(answer: str) -> str:
     """Normalise an answer for comparison: no case, extra blanks or final full stops."""
     return " ".join(answer.split()).casefold().rstrip(". ")
 
 
-def _follower(game: Debate, seed: int) -> Answer:
+def _make_follower(game: Debate, seed: int) -> Answer:
     """Return a player that knows the answer half of the time, and from round 2 on repeats the majority's.
 
     At a tie it repeats its own answer.
@@ -190,10 +189,10 @@ def _follower(game: Debate, seed: int) -> Answer:
 
     said = ""
 
-    def answer(seen: View) -> str:
+    def answer(view: View) -> str:
         nonlocal said
-        if seen.public["answers"]:
-            said = game.decision() or said
+        if view.public["answers"]:
+            said = game.find_decision() or said
         else:
             said = game.task.answer if rng.random() < 0.5 else game.guess(rng)
         return replies.write_answer(said, game.answer)
@@ -201,4 +200,4 @@ def _follower(game: Debate, seed: int) -> Answer:
     return answer
 
 
-Debate.players = {**PLAYERS, "follower": _follower}
+Debate.players = {**PLAYERS, "follower": _make_follower}

@@ -10,7 +10,7 @@ DEPTH = 20
 """Maximum nesting of parentheses."""
 
 
-def tokens(text: str) -> list[str]:
+def tokenise(text: str) -> list[str]:
     """Split a text into numbers, operators and parentheses, with signs attached (`-3`, `-(`).
 
     Raises ValueError if a token is invalid or out of order.
@@ -40,37 +40,37 @@ def tokens(text: str) -> list[str]:
     return parts
 
 
-def value(parts: Sequence[str]) -> int:
+def evaluate(parts: Sequence[str]) -> int:
     """Evaluate tokens to an integer, multiplication first. Raises ValueError if they are no complete expression."""
     rest = list(reversed(parts))
-    result = _sum(rest, 0)
+    result = _read_sum(rest, 0)
     if rest:
         raise ValueError("a parenthesis is closed that was never opened")
     return result
 
 
-def _sum(rest: list[str], depth: int) -> int:
-    result = _product(rest, depth)
+def _read_sum(rest: list[str], depth: int) -> int:
+    result = _read_product(rest, depth)
     while rest and rest[-1] in ("+", "-"):
         sign = 1 if rest.pop() == "+" else -1
-        result += sign * _product(rest, depth)
+        result += sign * _read_product(rest, depth)
     return result
 
 
-def _product(rest: list[str], depth: int) -> int:
-    result = _term(rest, depth)
+def _read_product(rest: list[str], depth: int) -> int:
+    result = _read_term(rest, depth)
     while rest and rest[-1] == "*":
         rest.pop()
-        result *= _term(rest, depth)
+        result *= _read_term(rest, depth)
     return result
 
 
-def _term(rest: list[str], depth: int) -> int:
+def _read_term(rest: list[str], depth: int) -> int:
     token = rest.pop() if rest else ""
     if token in ("(", "-("):
         if depth >= DEPTH:
             raise ValueError(f"more than {DEPTH} parentheses in each other")
-        inner = _sum(rest, depth + 1)
+        inner = _read_sum(rest, depth + 1)
         if not rest or rest.pop() != ")":
             raise ValueError("a parenthesis is never closed")
         return -inner if token == "-(" else inner

@@ -25,12 +25,12 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from games.base import whole_number
-from simulators.base import SimulatorFault, held_out
+from simulators.base import SimulatorFault, is_held_out
 
 LEVEL = "level"
-MOST = 1000
+MAX_SETTING = 1000
 """Largest value of a setting, or ten times its default if that is more."""
-OURS = ("seed", "size")
+MATCH_SETTINGS = ("seed", "size")
 """Settings of a family that the match determines."""
 
 EVALUATES = "its scorer executes replies as Python code"
@@ -64,11 +64,11 @@ DRAWS = 100
 """Failed draws in a row after which a family counts as unusable."""
 SAMPLES = 100
 """Tasks per family from which random success rates are estimated."""
-KEPT = 1024
+MAX_CACHED = 1024
 """Size of the cache of tasks, all families together."""
 
 
-class Scored(NamedTuple):
+class Score(NamedTuple):
     """A scorer's result: `value`, the score in [0, 1], and `readable`, False if the answer may or could not be read."""
 
     value: float
@@ -85,7 +85,7 @@ class Task:
     _entry: Mapping[str, Any] = dataclasses.field(repr=False)
     _dataset: Any = dataclasses.field(repr=False)
 
-    def score(self, answer: str) -> Scored:
+    def score(self, answer: str) -> Score:
         """Return the family's score of an answer. Raises SimulatorFault if the scorer fails on the known answer too.
 
         If it fails on this answer only, or may not read it (it would execute it, or a number is huge), the answer is
@@ -93,25 +93,25 @@ class Task:
         """
         pattern = READABLE.get(self.family)
         if HUGE.search(answer) or (pattern is not None and not pattern.fullmatch(answer)):
-            return Scored(0.0, False)
+            return Score(0.0, False)
         try:
-            return Scored(self._scored(answer), True)
+            return Score(self._apply_scorer(answer), True)
         except Exception as error:  # noqa: BLE001 a scorer of others may fail in any way
             failed = error
         try:
-            if self._scored(self.answer) == 1.0:
-                return Scored(0.0, False)
+            if self._apply_scorer(self.answer) == 1.0:
+                return Score(0.0, False)
         except Exception as error:  # noqa: BLE001 as above
             failed = error
         raise SimulatorFault(f"the scorer of {self.family} fails: {type(failed).__name__}: {failed}")
 
-    def fit(self) -> bool:
+    def is_sound(self) -> bool:
         """Return True if the task can be trusted: its known answer scores 1, and empty answers score less."""
         blank = (self.score(text).value for text in BLANKS)
         return bool(self.answer.strip()) and self.score(self.answer).value == 1.0 and max(blank) < 1.0
 
-    def _scored(self, answer: str) -> float:
-        with isolated(0):
+    def _apply_scorer(self, answer: str) -> float:
+        with isolate_random_state(0):
             value = float(self._dataset.score_answer(answer, copy.deepcopy(dict(self._entry))))
         if not (math.isfinite(value) and 0.0 <= value <= 1.0):
             raise SimulatorFault(f"the scorer of {self.family} gave {value}")
@@ -123,30 +123,30 @@ class Task:
 
 
 @contextlib.contextmanager
-def isolated(seed: int) -> Iterator[None]:
+def isolate_random_state(seed: int) -> Iterator[None]:
     """Seed Python's and NumPy's global generators within the context and restore them after it.
 
     Prints and warnings are discarded; other threads' output is not. Only one thread at a time may be inside.
     """
-    with _ALONE, contextlib.ExitStack() as quiet:
+    with _LOCK, contextlib.ExitStack() as quiet:
         before = random.getstate(), np.random.get_state()
         random.seed(seed)
         np.random.seed(seed % 2**32)
         quiet.callback(random.setstate, before[0])
         quiet.callback(np.random.set_state, before[1])
-        quiet.enter_context(contextlib.redirect_stdout(_Hushed(sys.stdout)))
-        quiet.enter_context(contextlib.redirect_stderr(_Hushed(sys.stderr)))
+        quiet.enter_context(contextlib.redirect_stdout(_DiscardingStream(sys.stdout)))
+        quiet.enter_context(contextlib.redirect_stderr(_DiscardingStream(sys.stderr)))
         quiet.enter_context(warnings.catch_warnings(action="ignore"))
         yield
 
 
-_ALONE = threading.RLock()
-_KEPT: dict[tuple[str, str, int], Task | None] = {}
+_LOCK = threading.RLock()
+_CACHE: dict[tuple[str, str, int], Task | None] = {}
 _SHARED: dict[tuple[str, str], Any] = {}
 """Datasets of families in READS_FILE, by family and settings."""
 
 
-class _Hushed(io.TextIOBase):
+class _DiscardingStream(io.TextIOBase):
     """Text stream that discards what its creating thread writes and passes on what other threads write."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -159,7 +159,7 @@ class _Hushed(io.TextIOBase):
         self._stream.flush()
 
 
-def configured(option: object) -> dict[str, dict[str, Any]]:
+def read_task_option(option: object) -> dict[str, dict[str, Any]]:
     """Validate the option `task` and return settings by family.
 
     `option` is a family's name, a list of names, or names with settings: those of reasoning-gym's config class, and
@@ -171,25 +171,25 @@ def configured(option: object) -> dict[str, dict[str, Any]]:
         named = {name: {} for name in named}
     if not isinstance(named, Mapping) or not named:
         raise ValueError(f"task must be a family's name, a list of them, or families with settings, not {option!r}")
-    return {str(family): _validated_settings(str(family), settings or {}) for family, settings in named.items()}
+    return {str(family): _validate_settings(str(family), settings or {}) for family, settings in named.items()}
 
 
-def draw(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> Task:
+def draw_task(family: str, settings: Mapping[str, Any], rng: np.random.Generator) -> Task:
     """Draw a task that `Task.fit` accepts, using `rng` only. Raises SimulatorFault after 100 failed draws."""
     for _ in range(DRAWS):
-        if task := _cached_task(family, settings, int(rng.integers(2**31))):
+        if task := _load_task(family, settings, int(rng.integers(2**31))):
             return task
     raise SimulatorFault(f"none of {DRAWS} tasks of {family} could be scored")
 
 
-def chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> float:
+def estimate_chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> float:
     """Estimate the chance that the random player solves a task, averaged over the families.
 
     It gives `attempts` answers, each that of another task of the family; 100 tasks per family are sampled.
     """
     rng, chances = np.random.default_rng(0), []
     for family, settings in families.items():
-        tasks = [draw(family, settings, rng) for _ in range(SAMPLES)]
+        tasks = [draw_task(family, settings, rng) for _ in range(SAMPLES)]
         for n, task in enumerate(tasks):
             others = tasks[:n] + tasks[n + 1 :]
             right = sum(task.score(other.answer).value == 1.0 for other in others) / len(others)
@@ -197,18 +197,18 @@ def chance(families: Mapping[str, Mapping[str, Any]], attempts: int = 1) -> floa
     return sum(chances) / len(chances)
 
 
-def _cached_task(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:
+def _load_task(family: str, settings: Mapping[str, Any], seed: int) -> Task | None:
     """Return the task of this seed, or None unless `Task.fit` accepts it. Raises SimulatorFault if there is none.
 
     Cached: all matches of a group have the same task, and creating and checking it takes milliseconds.
     """
     key = (family, repr(sorted(settings.items())), seed)
-    with _ALONE:
-        if key in _KEPT:
-            return _KEPT[key]
-        dataset_class, config_class = _library()[0][family]
+    with _LOCK:
+        if key in _CACHE:
+            return _CACHE[key]
+        dataset_class, config_class = _import_library()[0][family]
         try:
-            with isolated(seed):
+            with isolate_random_state(seed):
                 if (dataset := _SHARED.get(key[:2])) is None:
                     dataset = dataset_class(config=config_class(**settings, seed=seed, size=1))
                 if family in READS_FILE:
@@ -218,18 +218,18 @@ def _cached_task(family: str, settings: Mapping[str, Any], seed: int) -> Task | 
         except Exception as error:
             raise SimulatorFault(f"{family} makes no task: {type(error).__name__}: {error}") from error
         task = Task(family, str(entry["question"]), str(entry["answer"] or ""), entry, dataset)
-        _KEPT[key] = task if task.fit() else None
-        if len(_KEPT) > KEPT:
-            del _KEPT[next(iter(_KEPT))]
-        return _KEPT[key]
+        _CACHE[key] = task if task.is_sound() else None
+        if len(_CACHE) > MAX_CACHED:
+            del _CACHE[next(iter(_CACHE))]
+        return _CACHE[key]
 
 
 def is_test(question: str) -> bool:
     """Return True if a question belongs to the test split. All games on reasoning-gym share this split."""
-    return held_out(f"reasoning:{question}")
+    return is_held_out(f"reasoning:{question}")
 
 
-def _library() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _import_library() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Import reasoning-gym, which takes seconds. Returns its families and its curricula, each by family name."""
     try:
         from reasoning_gym.factory import CURRICULA, DATASETS
@@ -238,22 +238,22 @@ def _library() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     return DATASETS, CURRICULA
 
 
-def _validated_settings(family: str, given: object) -> dict[str, Any]:
-    families = _library()[0]
+def _validate_settings(family: str, options: object) -> dict[str, Any]:
+    families = _import_library()[0]
     if family in REFUSED:
         raise ValueError(f"task: {family} cannot be used: {REFUSED[family]}")
     if family not in families:
         near = difflib.get_close_matches(family, families, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else ""
         raise ValueError(f"task: reasoning-gym has no family '{family}'{hint}")
-    if not isinstance(given, Mapping):
-        raise ValueError(f"task: the settings of {family} must be names and values, not {given!r}")
+    if not isinstance(options, Mapping):
+        raise ValueError(f"task: the settings of {family} must be names and values, not {options!r}")
     config_class = families[family][1]
     hints = typing.get_type_hints(config_class)
-    settings = _level_settings(family, given[LEVEL]) if LEVEL in given else {}
-    for name, value in given.items():
+    settings = _read_level(family, options[LEVEL]) if LEVEL in options else {}
+    for name, value in options.items():
         if name != LEVEL:
-            settings[name] = _validated_value(family, str(name), value, hints)
+            settings[name] = _validate_value(family, str(name), value, hints)
             _check_size(family, name, settings[name], getattr(config_class, name, None))
     if family == "basic_arithmetic" and not settings.get("allow_parentheses", True):
         raise ValueError("task: basic_arithmetic without parentheses computes 2 + 3 * 4 from left to right: leave it")
@@ -266,8 +266,8 @@ def _validated_settings(family: str, given: object) -> dict[str, Any]:
     return settings
 
 
-def _validated_value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> Any:
-    names = [hint for hint in hints if hint not in OURS]
+def _validate_value(family: str, name: str, value: object, hints: Mapping[str, Any]) -> Any:
+    names = [hint for hint in hints if hint not in MATCH_SETTINGS]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else f" (it has {', '.join([LEVEL, *names])})"
@@ -280,23 +280,23 @@ def _validated_value(family: str, name: str, value: object, hints: Mapping[str, 
 
 def _check_size(family: str, name: str, value: object, default: object) -> None:
     """Raise ValueError for a number far beyond the family's defaults: it could take hours, or all memory."""
-    most = max([MOST, *(10 * abs(number) for number in _numbers(default))])
-    if any(abs(number) > most for number in _numbers(value)):
-        raise ValueError(f"task: {family}.{name}: at most {most:g}: larger tasks take too long to make")
+    limit = max([MAX_SETTING, *(10 * abs(number) for number in _list_numbers(default))])
+    if any(abs(number) > limit for number in _list_numbers(value)):
+        raise ValueError(f"task: {family}.{name}: at most {limit:g}: larger tasks take too long to make")
 
 
-def _numbers(value: object) -> list[float]:
+def _list_numbers(value: object) -> list[float]:
     items = value if isinstance(value, list | tuple) else [value]
     return [item for item in items if isinstance(item, int | float)]
 
 
-def _level_settings(family: str, level: object) -> dict[str, Any]:
+def _read_level(family: str, level: object) -> dict[str, Any]:
     """Return the family's settings at a curriculum step. Raises ValueError if there is no such step."""
-    curricula = _library()[1]
+    curricula = _import_library()[1]
     if family not in curricula:
         raise ValueError(f"task: {family} has no curriculum: leave out level")
     curriculum = curricula[family]()
-    most = max(len(attribute.levels) for attribute in curriculum.attributes.values()) - 1
-    curriculum.set_global_level(whole_number(f"task: {family}.level", level, least=0, most=most))
+    last_level = max(len(attribute.levels) for attribute in curriculum.attributes.values()) - 1
+    curriculum.set_global_level(whole_number(f"task: {family}.level", level, least=0, most=last_level))
     config = dataclasses.asdict(curriculum.generate_configuration())
-    return {name: value for name, value in config.items() if name not in OURS}
+    return {name: value for name, value in config.items() if name not in MATCH_SETTINGS}

@@ -12,8 +12,8 @@ from games.base import IllegalAct, whole_number
 from games.contracts import View
 from simulators.base import Answer, Simulator, SimulatorFault
 from simulators.reasoning import gym, replies
-from simulators.reasoning.tasks import RIGHT, one_of
-from simulators.reasoning.typed import Family, Proposed, families_of, same_number
+from simulators.reasoning.tasks import RIGHT, require_choice
+from simulators.reasoning.typed import Family, TypedTask, is_same_number, make_families
 
 Pay = Literal["hard", "frontier"]
 PROPOSER = "proposer"
@@ -26,15 +26,18 @@ TRIES = 1000
 class ProposerSolver(Simulator):
     """Self-play game: a proposer writes a task of the given family, and each solver answers it.
 
-    Options besides Simulator's: families, a family of typed tasks, a list of them, or families with limits; solvers,
-    how many try each task; pay "hard" (1 - s, s the share that got it right; SSP) or "frontier" (4 s (1 - s)); opening,
-    how many numbers of a drawn task (0 to 2) a proposal must begin with, so that a proposer cannot settle on a few
-    tasks that pay; rounds, tasks per match; answer "plain", "boxed" or "tag", its format in a solver's act.
+    Options besides Simulator's:
+    families: a family of typed tasks, a list of them, or families with limits.
+    solvers: number of solvers of each task.
+    pay: "hard" (1 - s, where s is the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)).
+    opening: number of a drawn task's first numbers, 0 to 2, with which a proposal must begin, so that a proposer cannot
+    settle on a few tasks that pay.
+    rounds: tasks per match. answer: format of a solver's answer: "plain", "boxed" or "tag".
 
-    A proposal is valid if the checker can compute its answer, within the family's limits, and if it does not contain
-    the answer, is new in this match, and belongs to the split: with "train" no question of reasoning-gym's test split
-    is ever practised. An invalid one ends the match (illegal: retry, it may be mended once) and pays 0; penalty is 0
-    unless given. Reward parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
+    A proposal is valid if the checker can compute its answer within the family's limits, and if it does not contain the
+    answer, is new in this match, and belongs to the split: with "train" no question of reasoning-gym's test split is
+    ever practised. An invalid one ends the match (with `illegal: retry` it may be repaired once) and pays 0; the
+    default penalty is 0. Reward parts: `right`, 1 or 0, of a solver's turn; `challenge`, of the proposer's.
     """
 
     name = "proposer_solver"
@@ -58,13 +61,13 @@ class ProposerSolver(Simulator):
         penalty: float = 0.0,
         **options: Any,
     ) -> None:
-        self.families = families_of(families)
+        self.families = make_families(families)
         self.solvers = tuple(f"solver_{n + 1}" for n in range(whole_number("solvers", solvers, least=1, most=64)))
         self.seats = (PROPOSER, *self.solvers)
-        self.pays = one_of("pay", pay, list(PAYS))
+        self.pays = require_choice("pay", pay, list(PAYS))
         self.opens = whole_number("opening", opening, least=0, most=2)
         self.rounds = whole_number("rounds", rounds, least=1)
-        self.answer = one_of("answer", answer, replies.ANSWERS)
+        self.answer = require_choice("answer", answer, replies.ANSWERS)
         super().__init__(illegal=illegal, penalty=penalty, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -77,12 +80,12 @@ class ProposerSolver(Simulator):
         self.family: Family = self.families[name]
         self.opening = ""
         self.example = self.family.check(options["example"]) if "example" in options else self._draw_example(rng)
-        self.opening = self.example.parted(self.opens)[0]
-        self.proposed: Proposed | None = None
+        self.opening = self.example.split_after(self.opens)[0]
+        self.proposed: TypedTask | None = None
         self._seen = set() if self.opening else {self.example.text}
         self._right: list[bool] = []
         self._shares: list[float] = []
-        self._tasks: list[Proposed] = []
+        self._tasks: list[TypedTask] = []
         self._faults = 0
 
     def rules(self) -> str:
@@ -124,25 +127,25 @@ class ProposerSolver(Simulator):
         The last solver's answer settles the round. Raises IllegalAct for an invalid task.
         """
         if seat == PROPOSER:
-            self.proposed = self._checked(act)
+            self.proposed = self._check(act)
             self._seen.add(self.proposed.text)
             self._tasks.append(self.proposed)
             self._right = []
         else:
-            answer = replies.final_answer(act, self.answer)
-            self._right.append(answer is not None and same_number(answer, self._task.answer))
+            answer = replies.find_final_answer(act, self.answer)
+            self._right.append(answer is not None and is_same_number(answer, self._task.answer))
             self.pay(seat, RIGHT, float(self._right[-1]))
             if len(self._right) == len(self.solvers):
                 self._settle()
         return ""
 
     @property
-    def _task(self) -> Proposed:
+    def _task(self) -> TypedTask:
         if self.proposed is None:
             raise SimulatorFault("a solver is to move, but there is no task")
         return self.proposed
 
-    def _checked(self, act: str) -> Proposed:
+    def _check(self, act: str) -> TypedTask:
         """Return the proposed task. Raises IllegalAct, with the reason, if it is invalid or the checker fails."""
         text = act.strip().removesuffix("=").strip("` \n").removeprefix("[").removesuffix("]")
         try:
@@ -152,34 +155,34 @@ class ProposerSolver(Simulator):
         except Exception as error:
             self._faults += 1  # a task that the checker fails on is never accepted
             raise IllegalAct("the checker cannot check it") from error
-        if task.trivial:
+        if task.is_trivial:
             raise IllegalAct("its answer stands in it")
-        if not self.opens_so(task):
+        if not self.has_opening(task):
             raise IllegalAct(f"it does not begin with {self.opening}")
         if task.text in self._seen:
             raise IllegalAct("it was seen before")
-        if not self.of_split(task):
+        if not self.is_in_split(task):
             raise IllegalAct("it is kept for another split")
         return task
 
-    def opens_so(self, task: Proposed) -> bool:
+    def has_opening(self, task: TypedTask) -> bool:
         """Return True if the task begins with this match's opening (prescribed numbers), or there is none."""
-        return not self.opening or task.parted(self.opens)[0] == self.opening
+        return not self.opening or task.split_after(self.opens)[0] == self.opening
 
-    def of_split(self, task: Proposed) -> bool:
+    def is_in_split(self, task: TypedTask) -> bool:
         """Return True if the task's question belongs to the game's split."""
         return self.split == "all" or gym.is_test(task.question) == (self.split == "test")
 
-    def may_ask(self, task: Proposed) -> bool:
+    def may_ask(self, task: TypedTask) -> bool:
         """Return True if the task belongs to the split and does not contain its answer."""
-        return not task.trivial and self.of_split(task)
+        return not task.is_trivial and self.is_in_split(task)
 
-    def _draw_example(self, rng: np.random.Generator) -> Proposed:
+    def _draw_example(self, rng: np.random.Generator) -> TypedTask:
         """Draw an example task. Its opening, if that is a task by itself, must be valid to propose."""
         for _ in range(TRIES):
-            task = self.drawn(rng)
+            task = self.draw_task(rng)
             try:
-                opening = self.family.check(task.parted(self.opens)[0])
+                opening = self.family.check(task.split_after(self.opens)[0])
             except ValueError:
                 return task
             if self.may_ask(opening):
@@ -200,21 +203,21 @@ class ProposerSolver(Simulator):
         for seat, right in zip(self.solvers, self._right, strict=True):
             self.tell("That was right." if right else "That was wrong.", seat)
 
-    def drawn(self, rng: np.random.Generator) -> Proposed:
+    def draw_task(self, rng: np.random.Generator) -> TypedTask:
         """Draw a task of the match's family and split that begins with its opening and does not contain its answer."""
         for _ in range(TRIES):
             task = self.family.draw(rng)
             if self.opening:
                 with contextlib.suppress(ValueError):  # a parenthesis may be left open
-                    task = self.family.check(self.opening + task.parted(self.opens)[1])
-            if self.opens_so(task) and self.may_ask(task):
+                    task = self.family.check(self.opening + task.split_after(self.opens)[1])
+            if self.has_opening(task) and self.may_ask(task):
                 return task
         raise SimulatorFault(f"{self.family.name} has no task in the split {self.split} within its limits")
 
-    def unseen(self, rng: np.random.Generator) -> Proposed:
-        """Draw a task as `drawn` does that is new in this match; after 1,000 failures return the last draw."""
+    def draw_new_task(self, rng: np.random.Generator) -> TypedTask:
+        """Draw a task as `draw_task` does that is new in this match; after 1,000 failures return the last draw."""
         for _ in range(TRIES):
-            task = self.drawn(rng)
+            task = self.draw_task(rng)
             if task.text not in self._seen:
                 break
         return task
@@ -223,9 +226,9 @@ class ProposerSolver(Simulator):
         """Return reset options with two different examples, which a solver must not see; None for the proposer."""
         if seat == PROPOSER:
             return None
-        one, two = self.drawn(rng), self.drawn(rng)
+        one, two = self.draw_task(rng), self.draw_task(rng)
         while one.text == two.text:
-            two = self.drawn(rng)
+            two = self.draw_task(rng)
         return ({"family": self.family.name, "example": one.text}, {"family": self.family.name, "example": two.text})
 
     def figures(self) -> dict[str, float | bool | str]:
@@ -255,28 +258,28 @@ class ProposerSolver(Simulator):
         return 1.0
 
 
-def _random(game: ProposerSolver, seed: int) -> Answer:
+def _make_random(game: ProposerSolver, seed: int) -> Answer:
     """Return a player that proposes a random valid task, and as a solver gives another task's answer."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
-    def answer(seen: View) -> str:
-        if seen.seat == PROPOSER:
-            return game.unseen(rng).text
-        return replies.write_answer(str(game.drawn(rng).answer), game.answer)
+    def answer(view: View) -> str:
+        if view.seat == PROPOSER:
+            return game.draw_new_task(rng).text
+        return replies.write_answer(str(game.draw_task(rng).answer), game.answer)
 
     return answer
 
 
-def _oracle(game: ProposerSolver, seed: int) -> Answer:
+def _make_oracle(game: ProposerSolver, seed: int) -> Answer:
     """Return a player that proposes a random valid task, and as a solver knows the answer."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
-    def answer(seen: View) -> str:
-        if seen.seat == PROPOSER:
-            return game.unseen(rng).text
+    def answer(view: View) -> str:
+        if view.seat == PROPOSER:
+            return game.draw_new_task(rng).text
         return replies.write_answer(str(game.proposed.answer) if game.proposed else "", game.answer)
 
     return answer
 
 
-ProposerSolver.players = {"noop": lambda game, seed: lambda seen: "", "random": _random, "oracle": _oracle}
+ProposerSolver.players = {"noop": lambda game, seed: lambda view: "", "random": _make_random, "oracle": _make_oracle}

@@ -37,12 +37,12 @@ class Block(NamedTuple):
     text: str
 
 
-def final_answer(text: str, form: str) -> str | None:
+def find_final_answer(text: str, form: str) -> str | None:
     """Return a text's last answer, stripped, or None; `form` is "plain" (the whole text), "boxed" or "tag"."""
     if form == "plain":
         answer: str | None = text
     elif form == "boxed":
-        answer = _boxed(text)
+        answer = _find_boxed(text)
     else:
         end = text.rfind("</answer>")
         start = text.rfind("<answer>", 0, max(end, 0))
@@ -50,7 +50,7 @@ def final_answer(text: str, form: str) -> str | None:
     return (answer or "").strip() or None
 
 
-def canonical(answer: str) -> str:
+def normalise(answer: str) -> str:
     """Return the canonical form of an answer: lower case, single blanks, no final full stops, numbers normalised.
 
     Equal numbers give equal texts: `+07`, `7.0` and `7.` give `7`, `1,000` gives `1000`.
@@ -68,7 +68,7 @@ def write_answer(answer: str, form: str) -> str:
     return {"plain": answer, "boxed": f"\\boxed{{{answer}}}", "tag": f"<answer>{answer}</answer>"}[form]
 
 
-def first_block(text: str, form: str) -> Block | None:
+def find_first_block(text: str, form: str) -> Block | None:
     """Return the first block of code in a reply, or None; `form` is "fence", "code" or "tool_call".
 
     For "tool_call" the block's text is the whole reply. An unclosed block reaches to the end of the reply, as after a
@@ -97,7 +97,7 @@ def write_code(code: str, form: str) -> str:
     return f"{opening}\n{code}\n{closing}"
 
 
-def _boxed(text: str) -> str | None:
+def _find_boxed(text: str) -> str | None:
     """Return the content of the last \\boxed{…} with balanced braces, or None."""
     opening, end = "\\boxed{", len(text)
     while (start := text.rfind(opening, 0, end)) >= 0:

@@ -14,10 +14,10 @@ from games.contracts import TOOL, View
 from games.families.book import fold
 from games.slow import slowly
 from simulators.base import Answer
-from simulators.confine.code import available, run_python
+from simulators.confine.code import find_obstacle, run_python
 from simulators.reasoning import gym, replies
-from simulators.reasoning.asked import PLAYERS, Asked
-from simulators.reasoning.typed import bare
+from simulators.reasoning.task_game import PLAYERS, TaskGame
+from simulators.reasoning.typed import strip_wording
 from simulators.tools import Tool, read_calls, run
 
 Protocol = Literal["single", "retry", "correct", "units", "code"]
@@ -29,7 +29,7 @@ CORRECT = (
     "Please correct the error, if any, and rewrite the solution."
 )
 MORE, GO_ON = "Wait", "Go on."
-"""Last word of a reply that another one follows, and what the seat is told then (protocol "units")."""
+"""Last word of a reply that another one follows, and the message before the next (protocol "units")."""
 TURNS: Mapping[str, int] = {"single": 1, "retry": 5, "correct": 2, "units": 5, "code": 5}
 SUM = re.compile(r"[0-9+*/() -]+")
 """Sums that Python evaluates as the question means them."""
@@ -37,18 +37,19 @@ CALLS = ("gcd", "lcm")
 """Families whose task is the argument list of `math`'s function of that name."""
 
 
-class Reasoning(Asked):
+class Reasoning(TaskGame):
     """Game of one seat about a task of reasoning-gym. Acts: an answer, or a reply with code (protocol "code").
 
-    A reply with code and an answer counts as whichever comes first. Options besides Simulator's: task, a family of
-    reasoning-gym, a list of them, or families with settings (`level` is a step of the curriculum); stage, from how many
-    of them, in their order, tasks are drawn, None for all; protocol "single" (one answer), "retry" (told that it is
-    wrong, until it is right or after max_turns; UFO), "correct" (two answers, before the second a hint that there might
-    be an error; SCoRe), "units" (after a reply that ends with "Wait" another follows, at most max_turns in all, and the
-    last answer counts; MinD) or "code" (Python is run and its output shown, max_turns replies; SimpleTIR, ReTool,
-    ARTIST, R1-Code-Interpreter); max_turns; answer "plain", "boxed" or "tag", the format of the answer in an act; code
-    "fence", "code" or "tool_call", the format of code; partial, whether nearly right answers score what the family's
-    scorer gives them (else 1 or 0); seconds, memory_mb and output_bytes that code may use.
+    In a reply with code and an answer, the first of them counts. Options besides Simulator's:
+    task: a family of reasoning-gym, a list of them, or families with settings (`level` is a step of the curriculum).
+    stage: number of families, in their order, from which tasks are drawn; None for all.
+    protocol: "single" (one answer), "retry" (told that it is wrong, until it is right or after max_turns; UFO),
+    "correct" (two answers, before the second a hint that there might be an error; SCoRe), "units" (after a reply that
+    ends with "Wait" another follows, at most max_turns in all, and the last answer counts; MinD) or "code" (Python is
+    run and its output shown, max_turns replies; SimpleTIR, ReTool, ARTIST, R1-Code-Interpreter). max_turns: maximum
+    number of replies. answer: format of the answer in an act: "plain", "boxed" or "tag". code: format of code: "fence",
+    "code" or "tool_call". partial: whether nearly right answers score as the family's scorer says, else 0. seconds,
+    memory_mb, output_bytes: limits of code.
 
     Reward part `right`: the score of an answer, on the turn that gave it. Nobody is ever told the right answer.
     """
@@ -74,28 +75,28 @@ class Reasoning(Asked):
         output_bytes: int = 2000,
         **options: Any,
     ) -> None:
-        self.protocol = one_of("protocol", protocol, get_args(Protocol))
+        self.protocol = require_choice("protocol", protocol, get_args(Protocol))
         with_code = self.blocks = protocol == "code"  # which runs elsewhere
         if max_turns is not None and protocol not in ("retry", "units", "code"):
             raise ValueError(f'max_turns goes with protocol "retry", "units" or "code", not with "{protocol}"')
         self.max_turns = whole_number("max_turns", TURNS[protocol] if max_turns is None else max_turns, least=1)
         marked = protocol in ("units", "code")
         forms = [form for form in replies.ANSWERS if not (marked and form == "plain")]
-        self.answer = one_of("answer", answer or ("boxed" if marked else "plain"), forms)
+        self.answer = require_choice("answer", answer or ("boxed" if marked else "plain"), forms)
         if code is not None and not with_code:
             raise ValueError('code goes with protocol "code"')
-        self.code = one_of("code", code or "fence", replies.CODES)
+        self.code = require_choice("code", code or "fence", replies.CODES)
         self.partial = flag("partial", partial)
         if self.partial and protocol == "retry":
             raise ValueError('protocol "retry" tells right from wrong only: leave out partial')
         self.seconds = number("seconds", seconds, least=0.1)
         self.memory_mb = whole_number("memory_mb", memory_mb, least=64)
         self.output_bytes = whole_number("output_bytes", output_bytes, least=1)
-        if with_code and (why := available()):
+        if with_code and (why := find_obstacle()):
             raise ValueError(why)
-        self.tasks = gym.configured(task)
-        most = len(self.tasks)
-        self.stage = most if stage is None else whole_number("stage", stage, least=1, most=most)
+        self.tasks = gym.read_task_option(task)
+        count = len(self.tasks)
+        self.stage = count if stage is None else whole_number("stage", stage, least=1, most=count)
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -103,7 +104,7 @@ class Reasoning(Asked):
 
         def draw() -> gym.Task:
             family = list(self.tasks)[rng.integers(self.stage)]
-            return gym.draw(family, self.tasks[family], rng)
+            return gym.draw_task(family, self.tasks[family], rng)
 
         self.task: gym.Task = self.draw_entity(draw, lambda task: task.question)
         self._scores: list[float] = []
@@ -139,7 +140,7 @@ class Reasoning(Asked):
 
     def public(self) -> dict[str, Any]:
         """Return `question`, `terse` (the task without the words around it, if known), `family`, `turns_left`."""
-        terse = bare(self.task.family, self.task.question)
+        terse = strip_wording(self.task.family, self.task.question)
         return {
             "question": self.task.question, "terse": terse, "family": self.task.family, "turns_left": self.turns_left
         }  # fmt: skip
@@ -156,10 +157,10 @@ class Reasoning(Asked):
 
     def play(self, seat: str, act: str) -> str:
         """Score an answer, or run code and send its output to the seat. Returns "". Raises IllegalAct for neither."""
-        block = replies.first_block(act, self.code) if self.protocol == "code" else None
-        answer = replies.final_answer(act[: block.start] if block else act, self.answer)
+        block = replies.find_first_block(act, self.code) if self.protocol == "code" else None
+        answer = replies.find_final_answer(act[: block.start] if block else act, self.answer)
         if answer is not None:
-            self._answered(seat, answer, wants_more=act.rstrip().endswith(MORE))
+            self._take_answer(seat, answer, wants_more=act.rstrip().endswith(MORE))
         elif block is not None:
             self._run(block.text)
         else:
@@ -167,7 +168,7 @@ class Reasoning(Asked):
             raise IllegalAct(f"write {replies.SHOWN_ANSWER[self.answer]}{code}")
         return ""
 
-    def _answered(self, seat: str, answer: str, wants_more: bool) -> None:
+    def _take_answer(self, seat: str, answer: str, wants_more: bool) -> None:
         scored = self.task.score(answer)
         self._unreadable += not scored.readable
         self._said = answer
@@ -186,7 +187,7 @@ class Reasoning(Asked):
 
     def final_answer(self, seat: str) -> str:
         """Return the solver's final answer in canonical form; "" if no answer ended the match."""
-        return replies.canonical(self._said) if seat == SOLVER and self.ended in (RIGHT, WRONG) else ""
+        return replies.normalise(self._said) if seat == SOLVER and self.ended in (RIGHT, WRONG) else ""
 
     def python(self, code: str) -> str:
         """Run Python code and return what it prints.
@@ -236,53 +237,53 @@ class Reasoning(Asked):
     def floor(self) -> float:
         """Success rate of the random player, estimated on 100 sampled tasks per family."""
         stage = dict(list(self.tasks.items())[: self.stage])
-        return gym.chance(stage, self.max_turns if self.protocol == "retry" else 1)
+        return gym.estimate_chance(stage, self.max_turns if self.protocol == "retry" else 1)
 
 
-def _coder(game: Reasoning, seed: int) -> Answer:
+def _make_coder(game: Reasoning, seed: int) -> Answer:
     """Return a player that computes the answer with Python in protocol "code"; in others it knows the answer."""
 
-    def act(seen: View) -> str:
-        shown = [message.text for message in seen.messages if message.sender == TOOL]
+    def act(view: View) -> str:
+        shown = [message.text for message in view.messages if message.sender == TOOL]
         if game.protocol != "code":
             return replies.write_answer(game.task.answer, game.answer)
         if shown:
             return replies.write_answer(shown[-1], game.answer)
-        return replies.write_code(_program(game.task), game.code)
+        return replies.write_code(_write_program(game.task), game.code)
 
     return act
 
 
-def _program(task: gym.Task) -> str:
+def _write_program(task: gym.Task) -> str:
     """Return Python code that prints the answer: computed for sums, gcd and lcm, else as a literal."""
-    terse = bare(task.family, task.question)
+    terse = strip_wording(task.family, task.question)
     if task.family in CALLS and terse != task.question:
         return f"import math\nprint(math.{task.family}({terse}))"
     return f"print({terse if SUM.fullmatch(terse) else repr(task.answer)})"
 
 
-def _reckoner(game: Reasoning, seed: int) -> Answer:
+def _make_reckoner(game: Reasoning, seed: int) -> Answer:
     """Return a player that writes out a sum's running totals before the answer, as `coder` computes it in Python.
 
     It knows the answers of other families. If acts are plain answers, it gives only the answer.
     """
 
-    def act(seen: View) -> str:
-        totals = _totals(game.task) if game.answer != "plain" else []
+    def act(view: View) -> str:
+        totals = _list_totals(game.task) if game.answer != "plain" else []
         return "".join([*totals, replies.write_answer(game.task.answer, game.answer)])
 
     return act
 
 
-def _rethinker(game: Reasoning, seed: int) -> Answer:
+def _make_rethinker(game: Reasoning, seed: int) -> Answer:
     """Return a player that adds a sum up two to four times in one reply, with "Wait" between two attempts.
 
     The first attempt is a guess three times in ten; the others are right. It knows the answers of other families.
     """
     rng = np.random.default_rng([seed, 2])
 
-    def act(seen: View) -> str:
-        totals, answer = "".join(_totals(game.task)), game.task.answer
+    def act(view: View) -> str:
+        totals, answer = "".join(_list_totals(game.task)), game.task.answer
         attempts = [(totals, answer)] * int(rng.integers(2, 5))
         if rng.random() < 0.3:
             attempts[0] = "", game.guess(rng)
@@ -291,9 +292,9 @@ def _rethinker(game: Reasoning, seed: int) -> Answer:
     return act
 
 
-def _totals(task: gym.Task) -> list[str]:
+def _list_totals(task: gym.Task) -> list[str]:
     """Return a chain sum's running totals as text lines such as `8 + 3 = 11`; [] for other tasks."""
-    terse = bare(task.family, task.question).split()
+    terse = strip_wording(task.family, task.question).split()
     numbers, signs = terse[::2], terse[1::2]
     if task.family != "chain_sum" or len(numbers) != len(signs) + 1:
         return []
@@ -305,11 +306,11 @@ def _totals(task: gym.Task) -> list[str]:
     return lines
 
 
-def one_of(name: str, value: object, known: Sequence[str]) -> str:
+def require_choice(name: str, value: object, known: Sequence[str]) -> str:
     """Return the option as text. Raises ValueError, which lists the known values, unless it is one of them."""
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     return str(value)
 
 
-Reasoning.players = {**PLAYERS, "coder": _coder, "reckoner": _reckoner, "rethinker": _rethinker}
+Reasoning.players = {**PLAYERS, "coder": _make_coder, "reckoner": _make_reckoner, "rethinker": _make_rethinker}

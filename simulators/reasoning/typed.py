@@ -19,7 +19,7 @@ import numpy as np
 from games.base import whole_number
 from simulators.reasoning import expression
 
-LONGEST = 200
+MAX_CHARACTERS = 200
 """Maximum number of characters of a proposal."""
 NUMBER = re.compile(r"-?\d+", re.ASCII)
 Limits = Mapping[str, tuple[int, int, int]]
@@ -27,7 +27,7 @@ WHOLE = re.compile(r"[+-]?\d{1,400}(?:\.0*)?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Proposed:
+class TypedTask:
     """A checked task: normal form (`text`), question, integer answer, count of numbers, and digits of the largest."""
 
     text: str
@@ -40,11 +40,11 @@ class Proposed:
     """Digits of the largest number."""
 
     @property
-    def trivial(self) -> bool:
+    def is_trivial(self) -> bool:
         """True if a number in the task is its answer."""
         return any(int(number) == self.answer for number in NUMBER.findall(self.text.replace("- ", "")))
 
-    def parted(self, numbers: int) -> tuple[str, str]:
+    def split_after(self, numbers: int) -> tuple[str, str]:
         """Split the text after its first `numbers` numbers; with 0, the first part is empty."""
         end = list(re.finditer(r"\d+", self.text))[numbers - 1].end() if numbers else 0
         return self.text[:end], self.text[end:]
@@ -73,15 +73,15 @@ class Family(ABC):
             for name, (default, least, most) in self.limits.items()
         }
 
-    def check(self, text: str) -> Proposed:
+    def check(self, text: str) -> TypedTask:
         """Parse a proposal and return it as a task. Raises ValueError if it is malformed or exceeds the limits."""
-        if len(text) > LONGEST:
-            raise ValueError(f"a task has at most {LONGEST} characters")
+        if len(text) > MAX_CHARACTERS:
+            raise ValueError(f"a task has at most {MAX_CHARACTERS} characters")
         plain, numbers, answer = self.read(text)
         digits = max(len(str(abs(number))) for number in numbers)
-        return Proposed(plain, plain.join(self.asks), answer, len(numbers), digits)
+        return TypedTask(plain, plain.join(self.asks), answer, len(numbers), digits)
 
-    def draw(self, rng: np.random.Generator) -> Proposed:
+    def draw(self, rng: np.random.Generator) -> TypedTask:
         """Draw a random task within the limits."""
         return self.check(self.write(rng))
 
@@ -102,13 +102,13 @@ class Chain(Family):
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
         """Parse a chain to (normal form, numbers, answer). Raises ValueError if malformed or beyond the limits."""
-        tokens = expression.tokens(text)
+        tokens = expression.tokenise(text)
         for token in tokens:
-            if not token.isdigit() and token not in self.allowed:
+            if not token.isdigit() and token not in self.allowed_tokens:
                 raise ValueError(f"{token!r} does not belong to {self.form}")
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
         self._check_limits(tokens, numbers)
-        return " ".join(tokens), numbers, expression.value(tokens)
+        return " ".join(tokens), numbers, expression.evaluate(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
         """Draw a task's text as reasoning-gym does: first its number of terms, then of digits, then each term."""
@@ -119,7 +119,7 @@ class Chain(Family):
         return "".join(f"{number} {sign} " for number, sign in zip(numbers, signs, strict=False)) + str(numbers[-1])
 
     @functools.cached_property
-    def allowed(self) -> frozenset[str]:
+    def allowed_tokens(self) -> frozenset[str]:
         """Tokens that a task may contain besides unsigned numbers."""
         return frozenset(self.operators)
 
@@ -157,16 +157,16 @@ class BasicArithmetic(Chain):
     limits: ClassVar[Limits] = {"max_terms": (4, 2, 8), "max_digits": (2, 1, 6)}
 
     @functools.cached_property
-    def allowed(self) -> frozenset[str]:
+    def allowed_tokens(self) -> frozenset[str]:
         """Operators, parentheses, and a sign before a parenthesis."""
         return frozenset({"+", "-", "*", "(", ")", "-("})
 
     def read(self, text: str) -> tuple[str, Sequence[int], int]:
         """Parse an expression (`-3` is one token) to (normal form, numbers, answer). Raises ValueError if invalid."""
-        tokens = expression.tokens(text)
+        tokens = expression.tokenise(text)
         numbers = [int(token) for token in tokens if token.lstrip("-").isdigit()]
         self._check_limits(tokens, numbers)
-        return " ".join(tokens), numbers, expression.value(tokens)
+        return " ".join(tokens), numbers, expression.evaluate(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
         """Draw a chain; half of those with three or more terms get parentheses around some terms."""
@@ -229,7 +229,7 @@ SPELL_BACKWARD = ("Spell this word backward (example: sun -> nus): ", "")
 """Words of a question of reasoning-gym's family `spell_backward` around the word: its answers are no integers."""
 
 
-def families_of(option: object) -> dict[str, Family]:
+def make_families(option: object) -> dict[str, Family]:
     """Create families by name from the option `families`: a name, a list of names, or names with settings.
 
     Raises ValueError for an unknown family or an invalid setting.
@@ -249,7 +249,7 @@ def families_of(option: object) -> dict[str, Family]:
     return families
 
 
-def bare(family: str, question: str) -> str:
+def strip_wording(family: str, question: str) -> str:
     """Return the task in a reasoning-gym question without the words around it; the whole question if these differ."""
     asks = {name: kind.asks for name, kind in FAMILIES.items()} | {"spell_backward": SPELL_BACKWARD}
     before, after = asks.get(family, ("", ""))
@@ -258,7 +258,7 @@ def bare(family: str, question: str) -> str:
     return question[len(before) : len(question) - len(after)]
 
 
-def same_number(text: str, answer: int) -> bool:
+def is_same_number(text: str, answer: int) -> bool:
     """Return True if a text is this integer; a plus sign, leading zeros, commas and ".00" make no difference."""
     plain = text.strip().replace(",", "")
     return WHOLE.fullmatch(plain) is not None and int(plain.partition(".")[0]) == answer

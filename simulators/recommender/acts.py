@@ -57,7 +57,7 @@ def _item_ids(item_names: Sequence[str], names: Mapping[str, int], slate: int) -
     return items
 
 
-def written(act: Act, names: Mapping[int, str], terse: bool) -> str:
+def format_act(act: Act, names: Mapping[int, str], terse: bool) -> str:
     """Format an act as text that `read_act` parses. `names` maps item ids to their names."""
     if terse:
         asked = {topic: code for code, topic in TERSE.items()}

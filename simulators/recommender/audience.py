@@ -22,17 +22,17 @@ from simulators.recommender.record import Record
 
 CLICK, MOOD, RETURN = 0, 1, 3
 """Keys of a user's random draws."""
-LOW = 1.2
+LOW_PATIENCE = 1.2
 """Patience below which a user states an instruction."""
-ASKING = 0.3
+QUESTION_COST = 0.3
 """Patience that a question costs."""
 ANNOYANCE = 0.1
 """Patience lost for each item that is too expensive or of a disliked genre."""
 SMOOTHING = 0.3
 """Weight of the latest page in a user's satisfaction."""
-PLEASED = 0.6
+FULL_JOY = 0.6
 """Joy of a page that satisfies fully."""
-RECOVERS = 0.9
+FATIGUE_DECAY = 0.9
 """Share of fatigue left after a page. A night halves fatigue."""
 
 
@@ -45,9 +45,9 @@ class Mindset:
     fatigue: list[float]
     trust: float = 0.5
     satisfaction: float = 0.5
-    """In [0, 1]: exponential mean of the pages' joys, each divided by `PLEASED` and capped at 1."""
+    """In [0, 1]: exponential mean of the pages' joys, each divided by `FULL_JOY` and capped at 1."""
 
-    def rounded(self) -> dict[str, Any]:
+    def round_for_log(self) -> dict[str, Any]:
         """Return the mindset rounded for the log, with fatigue as "tired" by genre index where it is not 0."""
         tired = {str(genre): round(each, 2) for genre, each in enumerate(self.fatigue) if each >= 0.005}
         feelings = {name: round(getattr(self, name), 2) for name in ("patience", "mood", "trust", "satisfaction")}
@@ -93,30 +93,30 @@ class Visitor:
     joy: float = 0.0
     """Joy over all pages, from which the score is computed."""
     day: int = 0
-    here: bool = True
+    still_visits: bool = True
     """Whether the user still visits."""
 
     def __post_init__(self) -> None:
         self.affinity = self.record.affinity
         self.mindset = Mindset(self.record.endurance, self.record.mood, [0.0] * len(self.affinity))
 
-    def interest(self, item: Item) -> float:
+    def compute_interest(self, item: Item) -> float:
         """Return the user's interest in an item in [0, 1]: mean over its genres of affinity times (1 - fatigue)."""
         fatigue = self.mindset.fatigue
         return sum(self.affinity[genre] * (1 - fatigue[genre]) for genre in item.genres) / len(item.genres)
 
-    def chance(self, item: Item) -> float:
+    def compute_click_probability(self, item: Item) -> float:
         """Return the probability that the user clicks on an item now; 0 if it is too expensive or disliked."""
-        interest = self.interest(item)
+        interest = self.compute_interest(item)
         if item.price > self.record.cap or not interest:
             return 0.0
         mind, buzz = self.mindset, 0.2 if item.id in self.heard_of else 0.0
         appeal = interest + 0.3 * (item.quality - 0.5) + 0.3 * mind.mood + 0.3 * (mind.trust - 0.5) + buzz - 0.5
         return 1 / (1 + math.exp(-6 * appeal))
 
-    def enjoyment(self, item: Item) -> float:
+    def compute_joy(self, item: Item) -> float:
         """Return the joy in [0, 1] that a click on this item would give now."""
-        return self.interest(item) * (0.4 + 0.6 * item.quality)
+        return self.compute_interest(item) * (0.4 + 0.6 * item.quality)
 
     def dislikes(self, item: Item) -> bool:
         """Return True if the user dislikes every genre of the item, so that it never clicks on it."""
@@ -128,11 +128,13 @@ class Visitor:
         `named` are the genres that the page's explanation names, which change trust. Friends' tips for shown items are
         used up.
         """
-        self.mindset.trust = trusting(self.mindset.trust, named, items)
-        taken = [each for each in items if uniform(self.key, CLICK, self.day, each.id) < self.chance(each)]
+        self.mindset.trust = update_trust(self.mindset.trust, named, items)
+        taken = [
+            each for each in items if uniform(self.key, CLICK, self.day, each.id) < self.compute_click_probability(each)
+        ]
         reaction = Reaction(
             clicked=tuple(item.id for item in taken),
-            joys=tuple(self.enjoyment(item) for item in taken),
+            joys=tuple(self.compute_joy(item) for item in taken),
             dear=sum(item.price > self.record.cap for item in items),
             disliked=sum(self.dislikes(item) for item in items),
         )
@@ -143,14 +145,14 @@ class Visitor:
         return reaction
 
     def answer(self) -> None:
-        """Reduce the user's patience by the cost of answering a question, `ASKING`."""
-        self.mindset.patience -= ASKING
+        """Reduce the user's patience by the cost of answering a question, `QUESTION_COST`."""
+        self.mindset.patience -= QUESTION_COST
 
     def sleep(self) -> None:
-        """End the user's day: decide whether it returns (`here`), halve fatigue, and reset mood and patience."""
+        """End the user's day: draw whether it returns (`still_visits`), halve fatigue, and reset mood and patience."""
         mind = self.mindset
-        if uniform(self.key, RETURN, self.day) >= returning(self.record.loyalty, mind.satisfaction):
-            self.here = False
+        if uniform(self.key, RETURN, self.day) >= compute_return_probability(self.record.loyalty, mind.satisfaction):
+            self.still_visits = False
         self.day += 1
         mind.fatigue = [each / 2 for each in mind.fatigue]
         drift = 0.3 * (uniform(self.key, MOOD, self.day) - 0.5)
@@ -159,7 +161,7 @@ class Visitor:
 
     def _update_fatigue(self, taken: Sequence[Item]) -> None:
         """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) per taken item, divided among its genres."""
-        fatigue = [RECOVERS * each for each in self.mindset.fatigue]
+        fatigue = [FATIGUE_DECAY * each for each in self.mindset.fatigue]
         for item in taken:
             for genre in item.genres:
                 fatigue[genre] += self.record.tires * (1 - fatigue[genre]) / len(item.genres)
@@ -168,13 +170,13 @@ class Visitor:
     def _update_feelings(self, reaction: Reaction) -> None:
         """Update satisfaction, joy and patience: a page costs 1, each annoyance a little; joy restores patience."""
         mind, joy = self.mindset, reaction.joy
-        mind.satisfaction += SMOOTHING * (min(1.0, joy / PLEASED) - mind.satisfaction)
+        mind.satisfaction += SMOOTHING * (min(1.0, joy / FULL_JOY) - mind.satisfaction)
         left = mind.patience - 1 - ANNOYANCE * (reaction.dear + reaction.disliked) + joy
         mind.patience = min(self.record.endurance, left)
         self.joy += joy
 
 
-def trusting(trust: float, named: frozenset[int], items: Sequence[Item]) -> float:
+def update_trust(trust: float, named: frozenset[int], items: Sequence[Item]) -> float:
     """Return the trust after a page: +.05 if all genres in `named` are on it, else -.2; unchanged for none named."""
     if not named:
         return trust
@@ -182,6 +184,6 @@ def trusting(trust: float, named: frozenset[int], items: Sequence[Item]) -> floa
     return max(0.0, min(1.0, trust + (0.05 if named <= there else -0.2)))
 
 
-def returning(loyalty: float, satisfaction: float) -> float:
+def compute_return_probability(loyalty: float, satisfaction: float) -> float:
     """Return the probability of a visit tomorrow: loyalty + satisfaction - .5, clipped to [.02, .98]."""
     return max(0.02, min(0.98, loyalty + satisfaction - 0.5))

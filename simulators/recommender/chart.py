@@ -15,21 +15,21 @@ class Chart:
 
     seen: dict[int, bool] = field(default_factory=dict)
     """Shown items, True if the item was clicked the last time."""
-    told: list[Wish] = field(default_factory=list)
-    last: int | None = None
+    wishes: list[Wish] = field(default_factory=list)
+    last_enjoyed: int | None = None
     """Most enjoyed item of the latest page with a click, as if the user had rated it."""
 
     def note(self, slate: list[int], clicked: tuple[int, ...], best: int | None) -> None:
         """Record a shown page, which of its items were clicked, and the most enjoyed one (None without clicks)."""
         self.seen |= {item: item in clicked for item in slate}
-        self.last = self.last if best is None else best
+        self.last_enjoyed = self.last_enjoyed if best is None else best
 
     def hear(self, wish: Wish | None) -> None:
         """Record a statement, which replaces an earlier one on the same genre or on prices. None is ignored."""
         if wish is not None:
-            self.told = [each for each in self.told if not _replaces(each, wish)] + [wish]
+            self.wishes = [each for each in self.wishes if not _replaces(each, wish)] + [wish]
 
-    def taps(self, catalogue: Catalogue) -> dict[int, tuple[int, int]]:
+    def count_clicks(self, catalogue: Catalogue) -> dict[int, tuple[int, int]]:
         """Return (clicked, shown) numbers of items by genre index. An item counts once, as last clicked or not."""
         counts: dict[int, tuple[int, int]] = {}
         for item, clicked in self.seen.items():
@@ -38,22 +38,22 @@ class Chart:
                 counts[genre] = hits + clicked, shows + 1
         return counts
 
-    def unwanted(self, item: Item) -> bool:
+    def is_unwanted(self, item: Item) -> bool:
         """Return True if the user said that it does not want the item's genre, or that its price is too high."""
-        return any(not wish.fits(item) for wish in self.told if wish.kind != "more")
+        return any(not wish.fits(item) for wish in self.wishes if wish.kind != "more")
 
-    def wanted(self, item: Item) -> bool:
+    def is_wanted(self, item: Item) -> bool:
         """Return True if the user asked for more of the item's genre."""
-        return any(wish.fits(item) for wish in self.told if wish.kind == "more")
+        return any(wish.fits(item) for wish in self.wishes if wish.kind == "more")
 
     def mark(self, item: Item, taps: dict[int, tuple[int, int]]) -> str:
         """Return an item's mark: x unwanted, ! asked for, + clicked half the time or more, - less, ? new.
 
-        The last three concern the items shown of its main genre, counted by `taps`.
+        The last three concern the items shown of its main genre, counted by `count_clicks`.
         """
-        if self.unwanted(item):
+        if self.is_unwanted(item):
             return "x"
-        if self.wanted(item):
+        if self.is_wanted(item):
             return "!"
         hits, shows = taps.get(item.genres[0], (0, 0))
         return "?" if not shows else "+" if 2 * hits >= shows else "-"
@@ -61,13 +61,14 @@ class Chart:
     def facts(self, catalogue: Catalogue) -> dict[str, Any]:
         """Return the user's statements: names of genres wanted ("more") and not ("less"), price cap ("under")."""
         named = {
-            kind: [catalogue.genres[wish.what] for wish in self.told if wish.kind == kind] for kind in ("more", "less")
+            kind: [catalogue.genres[wish.value] for wish in self.wishes if wish.kind == kind]
+            for kind in ("more", "less")
         }
-        caps = [wish.what for wish in self.told if wish.kind == "under"]
+        caps = [wish.value for wish in self.wishes if wish.kind == "under"]
         return {**named, "under": caps[-1] if caps else None}
 
 
 def _replaces(one: Wish, two: Wish) -> bool:
     """Return True if two statements concern the same genre, or both concern prices."""
     priced = (one.kind == "under", two.kind == "under")
-    return all(priced) or (not any(priced) and one.what == two.what)
+    return all(priced) or (not any(priced) and one.value == two.value)

@@ -11,10 +11,10 @@ from games.base import choice, whole_number
 from simulators.base import SimulatorFault
 from simulators.embedding import EMBEDDINGS, Embedding
 from simulators.recommender import yardstick
-from simulators.recommender.catalogue import LEAST, MOST
+from simulators.recommender.catalogue import MAX_ITEMS, MIN_ITEMS
 from simulators.recommender.index import Key, Shelf
-from simulators.recommender.population import friendships, segments_of, tastes
-from simulators.recommender.ratings import population
+from simulators.recommender.population import assign_segments, draw_friendships, draw_segment_tastes
+from simulators.recommender.ratings import fit_population
 from simulators.recommender.record import Floats, Record
 from simulators.recommender.service import Deal, Limits
 
@@ -26,7 +26,7 @@ Draw = Callable[[np.random.Generator, Floats, int], Record]
 
 
 @dataclass(frozen=True)
-class Table:
+class DealSettings:
     """Settings from which the deals of a game are drawn."""
 
     shelf: Shelf
@@ -43,20 +43,20 @@ class Table:
         """
         for _ in range(DEALS):
             own, draws = rng.spawn(2)
-            segments = segments_of(self.users)
-            parameters = tastes(own, self.concentration, segments[-1] + 1)
-            dealt = self.made(own, tuple(draw(draws, parameters[segment], segment) for segment in segments))
+            segments = assign_segments(self.users)
+            parameters = draw_segment_tastes(own, self.concentration, segments[-1] + 1)
+            dealt = self.make_deal(own, tuple(draw(draws, parameters[segment], segment) for segment in segments))
             sticks = {manner: yardstick.measure(dealt.with_manner(manner)) for manner in ("cooperative", "impatient")}
             if all(stick.oracle - stick.random >= yardstick.MARGIN * self.users for stick in sticks.values()):
-                return dealt, self._stick(dealt, sticks)
+                return dealt, self._choose_yardstick(dealt, sticks)
         raise SimulatorFault(f"in none of {DEALS} deals it helps to know the user: offer more candidates, or pages")
 
-    def made(self, rng: np.random.Generator, records: tuple[Record, ...]) -> Deal:
+    def make_deal(self, rng: np.random.Generator, records: tuple[Record, ...]) -> Deal:
         """Return a deal with these users. Friendships and the key of its random draws come from `rng`."""
         key, graph = int(rng.integers(2**53)), int(rng.integers(2**31))
-        return Deal(self.shelf, self.limits, records, friendships(segments_of(len(records)), graph), key)
+        return Deal(self.shelf, self.limits, records, draw_friendships(assign_segments(len(records)), graph), key)
 
-    def _stick(self, dealt: Deal, sticks: Mapping[str, yardstick.Yardstick]) -> yardstick.Yardstick:
+    def _choose_yardstick(self, dealt: Deal, sticks: Mapping[str, yardstick.Yardstick]) -> yardstick.Yardstick:
         """Return the deal's reference scores. Those in `sticks` are reused if all users are impatient, or none is."""
         hasty = {record.persona == "impatient" for record in dealt.records}
         if len(hasty) > 1:
@@ -64,14 +64,14 @@ class Table:
         return sticks["impatient" if hasty == {True} else "cooperative"]
 
 
-def shelf_key(
+def make_shelf_key(
     catalogue: int | str, edition: int, embedding: Embedding, ratings: str, steepness: float | None
 ) -> tuple[Key, tuple[float, ...]]:
     """Validate options; return the shelf's key and the Dirichlet parameters fitted to ratings, () without any.
 
     Raises ValueError for an invalid option or file.
     """
-    source = catalogue if isinstance(catalogue, str) else whole_number("catalogue", catalogue, LEAST, MOST)
+    source = catalogue if isinstance(catalogue, str) else whole_number("catalogue", catalogue, MIN_ITEMS, MAX_ITEMS)
     choice("embedding", embedding, *EMBEDDINGS)
     key = Key(source, whole_number("edition", edition, 0), embedding)
     if not isinstance(ratings, str):
@@ -80,17 +80,17 @@ def shelf_key(
         return key, ()
     if steepness is not None or isinstance(source, str):
         raise ValueError("ratings hold genres and tastes: leave out steepness and catalogue files")
-    genres, fitted = population(ratings)
+    genres, fitted = fit_population(ratings)
     return key._replace(genres=genres), fitted
 
 
 def make_limits(days: int, pages: int, slate: int, candidates: int, terse: bool) -> Limits:
     """Return the validated sizes of a match. Raises ValueError, such as for fewer candidates than `slate`."""
-    least = whole_number("slate", slate, 1, 10)
+    slate_size = whole_number("slate", slate, 1, 10)
     return Limits(
         days=whole_number("days", days, 1, 100),
         pages=whole_number("pages", pages, 1, 100),
-        slate=least,
-        candidates=whole_number("candidates", candidates, least, 9 if terse else LEAST),
+        slate=slate_size,
+        candidates=whole_number("candidates", candidates, slate_size, 9 if terse else MIN_ITEMS),
         explained=not terse,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulators.embedding import Embedding, Vectors, embed, embed_catalogue
-from simulators.nearest import build, kmeans
+from simulators.nearest import build_index, kmeans
 from simulators.recommender.catalogue import Catalogue, generate, load
 from simulators.recommender.words import GENRES
 
@@ -31,7 +31,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shelf:
-    """A catalogue with its embeddings and search index, shared by all matches."""
+    """Catalogue with its embeddings and search index, shared by all matches."""
 
     catalogue: Catalogue
     vectors: Vectors
@@ -45,7 +45,7 @@ class Shelf:
         """Return the ids of at most `count` items nearest to these words, nearest first."""
         return self._search(embed([words], self.embedding), count)
 
-    def like(self, item: int) -> tuple[int, ...]:
+    def find_similar(self, item: int) -> tuple[int, ...]:
         """Return the ids of up to `NEIGHBOURS` other items nearest to an item, nearest first. Cached."""
         if item not in self.near:
             found = self._search(self.vectors[item : item + 1], NEIGHBOURS + 1)
@@ -72,12 +72,12 @@ class Shelf:
 
 
 @functools.lru_cache(maxsize=4)
-def shelf(key: Key) -> Shelf:
+def load_shelf(key: Key) -> Shelf:
     """Build or return the cached shelf of this key. Raises ValueError for an invalid file or a missing extra."""
     catalogue = load(key.source) if isinstance(key.source, str) else generate(key.source, key.edition, key.genres)
-    told = [item.text.removeprefix(item.name) for item in catalogue.items]  # a title says nothing of what is inside
-    vectors = embed_catalogue(told, key.embedding)
-    return Shelf(catalogue, vectors, build(vectors), key.embedding)
+    texts = [item.text.removeprefix(item.name) for item in catalogue.items]  # titles are arbitrary
+    vectors = embed_catalogue(texts, key.embedding)
+    return Shelf(catalogue, vectors, build_index(vectors), key.embedding)
 
 
 def semantic_ids(vectors: Vectors) -> tuple[str, ...]:

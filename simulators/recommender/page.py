@@ -5,22 +5,22 @@ from __future__ import annotations
 from simulators.recommender.acts import TERSE
 from simulators.recommender.service import Service
 from simulators.recommender.wishes import TOPIC_OF
-from simulators.recommender.words import HINTS, LETTERS, hint
+from simulators.recommender.words import HINTS, LETTERS, hint_at
 
 PRAISE = "wxyz"
 """Terse names of `HINTS`."""
 
 
-def names(service: Service, codes: bool) -> dict[int, str]:
+def name_candidates(service: Service, codes: bool) -> dict[int, str]:
     """Return the candidates' names by item id: numbers on the page from 1, or semantic ids with `codes`."""
     ids = service.deal.shelf.codes if codes else ()
     return {item: ids[item] if codes else str(number) for number, item in enumerate(service.candidates, 1)}
 
 
-def listed(service: Service, codes: bool) -> list[str]:
+def describe_candidates(service: Service, codes: bool) -> list[str]:
     """Return a line of text per candidate: name, text and, with several users, stars and friends' recommendations."""
     lines, several = [], len(service.audience) > 1
-    for item, name in names(service, codes).items():
+    for item, name in name_candidates(service, codes).items():
         total, count = service.stars.get(item, (0, 0))
         stars = f" {total / count:.1f} stars of {count}." if count and several else ""
         friend = " A friend's find." if item in service.visitor.heard_of else ""
@@ -28,16 +28,19 @@ def listed(service: Service, codes: bool) -> list[str]:
     return lines
 
 
-def marks(service: Service) -> str:
+def mark_page(service: Service) -> str:
     """Return the page in few tokens, for tiny models: codes of the topics that the user stated, then the candidates.
 
     The codes are those of `TERSE`, or "." for none. A candidate is its mark (`Chart.mark`), its main genre's letter, a
     hint of its quality (w to z) and its number. The number comes last and shares no token with the rest, so that a tiny
     model only has to copy it.
     """
-    taps, told = service.chart.taps(service.deal.shelf.catalogue), {TOPIC_OF[wish.kind] for wish in service.chart.told}
+    taps, told = (
+        service.chart.count_clicks(service.deal.shelf.catalogue),
+        {TOPIC_OF[wish.kind] for wish in service.chart.wishes},
+    )
     heard = "".join(code for code, topic in TERSE.items() if topic in told)
     return f"{heard or '.'} " + "".join(
-        f"{service.chart.mark(item, taps)}{LETTERS[item.genres[0]]}{PRAISE[HINTS.index(hint(item.quality))]}{number}"
+        f"{service.chart.mark(item, taps)}{LETTERS[item.genres[0]]}{PRAISE[HINTS.index(hint_at(item.quality))]}{number}"
         for number, item in enumerate(service.items(service.candidates), 1)
     )

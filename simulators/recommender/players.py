@@ -15,7 +15,7 @@ from typing import Protocol
 from games.contracts import View
 from simulators.base import Answer
 from simulators.recommender import yardstick
-from simulators.recommender.acts import Act, written
+from simulators.recommender.acts import Act, format_act
 from simulators.recommender.catalogue import Item
 from simulators.recommender.chart import Chart
 from simulators.recommender.service import Service
@@ -25,7 +25,7 @@ PRIOR = (0.3, 0.7)
 """Prior clicks and misses of each genre."""
 ASKS = ("genre", "price")
 """Topics that the listening bandit asks each user about first, unless the user stated them."""
-HEARD = 3.0
+REQUEST_CLICKS = 3.0
 """Clicks that a request for a genre counts as, for the listening bandit."""
 
 
@@ -52,12 +52,12 @@ def noop(game: Match, seed: int) -> Answer:
 def at_random(game: Match, seed: int) -> Answer:
     """Return a player that shows full pages of random candidates; at the user's seat it says a random listed text."""
     rng = random.Random(seed)
-    choose = yardstick.at_random(rng)
+    choose = yardstick.make_random_choice(rng)
 
     def answer(view: View) -> str:
         if view.seat != game.seats[0]:
             return rng.choice(view.legal) if view.legal else str(view.private["template"])
-        return _written(game, Act("show", tuple(choose(game.service)[0])))
+        return _format_act(game, Act("show", tuple(choose(game.service)[0])))
 
     return answer
 
@@ -66,25 +66,27 @@ def oracle(game: Match, seed: int) -> Answer:
     """Return a player that knows the user's mindset and shows the page of most expected joy, with genres as reason."""
 
     def serve(service: Service) -> Act:
-        slate, named = yardstick.knowing(service)
+        slate, named = yardstick.choose_best_page(service)
         genres = service.deal.shelf.catalogue.genres
         return Act("show", tuple(slate), " and ".join(genres[genre] for genre in sorted(named)))
 
-    return _player(game, serve)
+    return _make_player(game, serve)
 
 
 def popular(game: Match, seed: int) -> Answer:
     """Return a player that shows every user the candidates of the highest quality."""
-    return _player(game, lambda service: _best_page(service, lambda item: item.quality))
+    return _make_player(game, lambda service: _best_page(service, lambda item: item.quality))
 
 
-def deaf(game: Match, seed: int) -> Answer:
-    """Return a bandit that samples genres by each user's clicks (Thompson sampling) and ignores what users say."""
+def deaf_bandit(game: Match, seed: int) -> Answer:
+    """Return a bandit that samples genres by each user's clicks (Thompson sampling) and ignores users' statements."""
     rng = random.Random(seed)
-    return _player(game, lambda service: _best_page(service, _sample_value(service, service.chart, rng, listens=False)))
+    return _make_player(
+        game, lambda service: _best_page(service, _sample_value(service, service.chart, rng, listens=False))
+    )
 
 
-def listening(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Answer:
+def listening_bandit(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Answer:
     """Return a Thompson-sampling bandit that asks each user about genre and price and follows the answers.
 
     It uses statements on `topics` only. `variety` is the discount for genres that are already on the page.
@@ -93,30 +95,30 @@ def listening(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: f
     asked: set[tuple[int, str]] = set()
 
     def serve(service: Service) -> Act:
-        chart = replace(service.chart, told=[wish for wish in service.chart.told if TOPIC_OF[wish.kind] in topics])
-        known = {TOPIC_OF[wish.kind] for wish in chart.told}
-        unasked = [topic for topic in ASKS if (service.at, topic) not in asked and topic in {*topics} - known]
+        chart = replace(service.chart, wishes=[wish for wish in service.chart.wishes if TOPIC_OF[wish.kind] in topics])
+        known = {TOPIC_OF[wish.kind] for wish in chart.wishes}
+        unasked = [topic for topic in ASKS if (service.user_index, topic) not in asked and topic in {*topics} - known]
         if unasked and service.page == 0:
-            asked.add((service.at, unasked[0]))
+            asked.add((service.user_index, unasked[0]))
             return Act("ask", words=unasked[0])
         return _best_page(service, _sample_value(service, chart, rng, listens=True), variety)
 
-    return _player(game, serve)
+    return _make_player(game, serve)
 
 
 def _sample_value(service: Service, chart: Chart, rng: random.Random, listens: bool) -> Callable[[Item], float]:
     """Return an item's value function: genre rates drawn from Beta(clicks, misses), adjusted by statements."""
     catalogue = service.deal.shelf.catalogue
-    taps = chart.taps(catalogue)
-    asked_for = {wish.what for wish in chart.told if wish.kind == "more"} if listens else set()
+    taps = chart.count_clicks(catalogue)
+    asked_for = {wish.value for wish in chart.wishes if wish.kind == "more"} if listens else set()
     drawn = []
     for genre in range(len(catalogue.genres)):
         hits, shows = taps.get(genre, (0, 0))
-        drawn.append(rng.betavariate(PRIOR[0] + hits + HEARD * (genre in asked_for), PRIOR[1] + shows - hits))
+        drawn.append(rng.betavariate(PRIOR[0] + hits + REQUEST_CLICKS * (genre in asked_for), PRIOR[1] + shows - hits))
 
     def value(item: Item) -> float:
         believed = sum(drawn[genre] for genre in item.genres) / len(item.genres)
-        return (0.4 + 0.6 * item.quality) * believed - (listens and chart.unwanted(item))
+        return (0.4 + 0.6 * item.quality) * believed - (listens and chart.is_unwanted(item))
 
     return value
 
@@ -135,21 +137,21 @@ def _best_page(service: Service, value: Callable[[Item], float], variety: float 
     return Act("show", tuple(item.id for item in page))
 
 
-def _player(game: Match, serve: Serve) -> Answer:
+def _make_player(game: Match, serve: Serve) -> Answer:
     """Return a player that acts by `serve`, or says the scripted text at the user's seat."""
 
     def answer(view: View) -> str:
         if view.seat == game.seats[0]:
-            return _written(game, serve(game.service))
+            return _format_act(game, serve(game.service))
         return str((game.terse and view.private["answer"]) or view.private["template"])
 
     return answer
 
 
-def _written(game: Match, act: Act) -> str:
+def _format_act(game: Match, act: Act) -> str:
     """Format an act with its items in the candidates' order, so that equal pages have equal texts."""
     items = tuple(sorted(act.items, key=game.service.candidates.index))
-    return written(act._replace(items=items), game.names(), game.terse)
+    return format_act(act._replace(items=items), game.names(), game.terse)
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
@@ -157,6 +159,6 @@ PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
     "random": at_random,
     "oracle": oracle,
     "popular": popular,
-    "deaf": deaf,
-    "listening": listening,
+    "deaf": deaf_bandit,
+    "listening": listening_bandit,
 }

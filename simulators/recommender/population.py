@@ -17,11 +17,11 @@ from simulators.recommender.chance import uniform
 from simulators.recommender.record import Floats
 
 SEGMENT = 50
-"""Approximate number of users per segment; at most `MOST_SEGMENTS` segments."""
-MOST_SEGMENTS = 8
+"""Approximate number of users per segment; at most `MAX_SEGMENTS` segments."""
+MAX_SEGMENTS = 8
 TELL = 10
 """Key of the random draw of telling a friend."""
-ENJOYED = 0.4
+MIN_TIP_JOY = 0.4
 """Joy from which a user recommends an item to friends."""
 INSIDE, OUTSIDE = 6.0, 1.0
 """Mean number of friends within the segment and outside."""
@@ -31,18 +31,18 @@ LIKENESS = 8.0
 Friends = tuple[tuple[int, ...], ...]
 
 
-def segments_of(users: int) -> list[int]:
+def assign_segments(users: int) -> list[int]:
     """Return the segment index of each user: nearly equal sizes, about one segment per `SEGMENT` users."""
-    count = max(1, min(MOST_SEGMENTS, users // SEGMENT))
+    count = max(1, min(MAX_SEGMENTS, users // SEGMENT))
     return [user * count // users for user in range(users)]
 
 
-def friendships(segments: Sequence[int], seed: int) -> Friends:
+def draw_friendships(segments: Sequence[int], seed: int) -> Friends:
     """Draw each user's friends, as sorted user numbers. Raises ValueError for several users without networkx."""
     users = len(segments)
     if users == 1:
         return ((),)
-    networkx = _networkx()
+    networkx = _import_networkx()
     sizes = [segments.count(segment) for segment in sorted(set(segments))]
     size = users / len(sizes)
     inside = min(1.0, INSIDE / max(1.0, size - 1))
@@ -51,22 +51,22 @@ def friendships(segments: Sequence[int], seed: int) -> Friends:
     return tuple(tuple(sorted(graph[user])) for user in range(users))
 
 
-def word_of_mouth(teller: Visitor, item: int, audience: Sequence[Visitor], friends: Friends) -> list[int]:
+def spread_word(teller: Visitor, item: int, audience: Sequence[Visitor], friends: Friends) -> list[int]:
     """Recommend an item to the teller's friends, each with probability 1/2; return the numbers of those told."""
-    told = [number for number in friends[teller.number] if uniform(teller.key, TELL, item, number) < 0.5]
-    for number in told:
+    listeners = [number for number in friends[teller.number] if uniform(teller.key, TELL, item, number) < 0.5]
+    for number in listeners:
         audience[number].heard_of.setdefault(item, teller.number)
-    return told
+    return listeners
 
 
-def tastes(rng: np.random.Generator, concentration: Floats, segments: int) -> list[Floats]:
+def draw_segment_tastes(rng: np.random.Generator, concentration: Floats, segments: int) -> list[Floats]:
     """Draw the Dirichlet parameters [genres] of each segment's users. A single segment has `concentration` itself."""
     if segments == 1:
         return [concentration]
     return [LIKENESS * (rng.dirichlet(concentration) + 1e-3) for _ in range(segments)]
 
 
-def _networkx() -> Any:
+def _import_networkx() -> Any:
     try:
         import networkx
     except ImportError as error:

@@ -20,9 +20,9 @@ from simulators.recommender.words import LETTERS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-LIKED = 4.0
+MIN_LIKED_STARS = 4.0
 """Stars from which a rating counts as liking."""
-ENOUGH = 10
+MIN_LIKED_RATINGS = 10
 """Minimum liked ratings of a user whose taste is used."""
 NO_GENRE = "(no genres listed)"
 
@@ -36,53 +36,55 @@ class Ratings:
     items: Ints
     stars: Floats
     genres: tuple[str, ...]
-    belongs: Floats
+    genre_shares: Floats
     """[items, genres]: each item's genres in equal shares; rows sum to 1, or 0 without genres."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Number of users and items."""
-        return int(self.users.max()) + 1, len(self.belongs)
+        return int(self.users.max()) + 1, len(self.genre_shares)
 
 
-def load(path: str) -> Ratings:
+def load_ratings(path: str) -> Ratings:
     """Load ratings, with genres from the file or a `movies.csv` beside. Raises ValueError with row and remedy."""
-    file = tables.file_of(path, "ratings")
+    file = tables.expand_path(path, "ratings")
     users: dict[str, int] = {}
     items: dict[str, int] = {}
     genres_of: dict[str, tuple[str, ...]] = {}
-    who, what, stars, lines = array("q"), array("q"), array("d"), array("q")
-    for where, row in tables.rows(file, ("userId", "movieId", "rating"), "ratings"):
-        who.append(_number_of(where, row, "userId", users))
-        what.append(_number_of(where, row, "movieId", items))
-        stars.append(tables.number(where, row, "rating", 5))
-        lines.append(int(tables.line_of(where)))
-        _record_genres(where, row, genres_of)
+    user_indices, item_indices, stars, lines = array("q"), array("q"), array("d"), array("q")
+    for location, row in tables.read_rows(file, ("userId", "movieId", "rating"), "ratings"):
+        user_indices.append(_assign_index(location, row, "userId", users))
+        item_indices.append(_assign_index(location, row, "movieId", items))
+        stars.append(tables.read_number(location, row, "rating", 5))
+        lines.append(int(tables.line_number(location)))
+        _record_genres(location, row, genres_of)
     if not lines:
         raise ValueError(f"{file}: no ratings: a row for each is due below the first line")
-    _refuse_duplicates(file, np.array(who) * len(items) + np.array(what), lines)
-    beside = file.with_name("movies.csv")
-    if not genres_of and beside.exists():
-        for where, row in tables.rows(beside, ("movieId", "genres"), "genres"):
-            _record_genres(where, row, genres_of)
+    _refuse_duplicates(file, np.array(user_indices) * len(items) + np.array(item_indices), lines)
+    movies = file.with_name("movies.csv")
+    if not genres_of and movies.exists():
+        for location, row in tables.read_rows(movies, ("movieId", "genres"), "genres"):
+            _record_genres(location, row, genres_of)
     if not genres_of:
-        raise ValueError(f"{file}: no genres: add the column `genres`, or a movies.csv beside with movieId and genres")
-    genres, belongs = _membership(file, items, genres_of)
-    return Ratings(np.array(who), np.array(what), np.array(stars), genres, belongs)
+        raise ValueError(
+            f"{file}: no genres: add the column `read_genres`, or a movies.csv beside with movieId and genres"
+        )
+    genres, genre_shares = _share_genres(file, items, genres_of)
+    return Ratings(np.array(user_indices), np.array(item_indices), np.array(stars), genres, genre_shares)
 
 
-def _number_of(where: str, row: tables.Row, column: str, known: dict[str, int]) -> int:
+def _assign_index(location: str, row: tables.Row, column: str, known: dict[str, int]) -> int:
     name = row[column].strip()
     if not name:
-        raise ValueError(f"{where}: {column} is empty: fill it in, or leave the row out")
+        raise ValueError(f"{location}: {column} is empty: fill it in, or leave the row out")
     return known.setdefault(name, len(known))
 
 
-def _record_genres(where: str, row: tables.Row, genres_of: dict[str, tuple[str, ...]]) -> None:
+def _record_genres(location: str, row: tables.Row, genres_of: dict[str, tuple[str, ...]]) -> None:
     """Record the genres of the row's item if the cell names some and none were recorded before."""
     item, cell = row["movieId"].strip(), row.get("genres", "").strip()
     if cell not in ("", NO_GENRE) and item not in genres_of:
-        genres_of[item] = tables.genres(where, cell)
+        genres_of[item] = tables.read_genres(location, cell)
 
 
 def _refuse_duplicates(file: Path, pairs: Ints, lines: array[int]) -> None:
@@ -95,48 +97,48 @@ def _refuse_duplicates(file: Path, pairs: Ints, lines: array[int]) -> None:
         raise ValueError(f"{file}:{here}: user and item are those of line {there}: keep one row")
 
 
-def _membership(
+def _share_genres(
     file: Path, items: Mapping[str, int], genres_of: Mapping[str, tuple[str, ...]]
 ) -> tuple[tuple[str, ...], Floats]:
     own = {item: genres_of.get(name, ()) for name, item in items.items()}
     genres = tuple(sorted({genre for each in own.values() for genre in each}))
     if not 2 <= len(genres) <= len(LETTERS):
         raise ValueError(f"{file}: {len(genres)} genres: from 2 to {len(LETTERS)} are needed")
-    belongs = np.zeros((len(items), len(genres)))
+    genre_shares = np.zeros((len(items), len(genres)))
     for item, each in own.items():
         for genre in each:
-            belongs[item, genres.index(genre)] = 1 / len(each)
-    return genres, belongs
+            genre_shares[item, genres.index(genre)] = 1 / len(each)
+    return genres, genre_shares
 
 
 @functools.lru_cache(maxsize=2)
-def population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
+def fit_population(path: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Return a file's genres and the Dirichlet parameters of its users' tastes. Cached. Raises ValueError if unfit."""
-    ratings = load(path)
+    ratings = load_ratings(path)
     try:
-        return ratings.genres, tuple(float(each) for each in dirichlet(tastes(ratings)))
+        return ratings.genres, tuple(float(each) for each in fit_dirichlet(compute_tastes(ratings)))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def tastes(ratings: Ratings) -> Floats:
-    """Return the tastes [users, genres] of the users with at least `ENOUGH` liked ratings; rows sum to 1.
+def compute_tastes(ratings: Ratings) -> Floats:
+    """Return the tastes [users, genres] of the users with at least `MIN_LIKED_RATINGS` liked ratings; rows sum to 1.
 
     A taste is the user's liked ratings of a genre, plus 1 so that no share is 0, divided by the genre's share of all
     ratings: a common genre is not a taste. Raises ValueError for fewer than two such users.
     """
     users, _ = ratings.shape
-    liked = ratings.stars >= LIKED
+    liked = ratings.stars >= MIN_LIKED_STARS
     counts = np.zeros((users, len(ratings.genres)))
-    np.add.at(counts, ratings.users[liked], ratings.belongs[ratings.items[liked]])
-    share = ratings.belongs[ratings.items].mean(axis=0)
-    lifted = (counts[counts.sum(axis=1) >= ENOUGH] + share) / share
+    np.add.user_index(counts, ratings.users[liked], ratings.genre_shares[ratings.items[liked]])
+    share = ratings.genre_shares[ratings.items].mean(axis=0)
+    lifted = (counts[counts.sum(axis=1) >= MIN_LIKED_RATINGS] + share) / share
     if len(lifted) < 2:
-        raise ValueError(f"fewer than two users like {ENOUGH} items or more: tastes cannot be fitted")
+        raise ValueError(f"fewer than two users like {MIN_LIKED_RATINGS} items or more: tastes cannot be fitted")
     return np.asarray(lifted / lifted.sum(axis=1, keepdims=True))
 
 
-def dirichlet(shares: Floats) -> Floats:
+def fit_dirichlet(shares: Floats) -> Floats:
     """Return Dirichlet parameters [genres] fitted to tastes [users, genres] by mean and variance (Minka 2000)."""
     mean, variance = shares.mean(axis=0), shares.var(axis=0)
     concentration = (mean * (1 - mean)).sum() / max(float(variance.sum()), 1e-9) - 1

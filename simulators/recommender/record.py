@@ -71,7 +71,7 @@ class Record:
         return tuple(genre for genre, liking in enumerate(self.affinity) if not liking)
 
     def as_options(self) -> dict[str, Any]:
-        """Return the record as options for `reset`, from which `record_from` restores it."""
+        """Return the record as options for `reset`, from which `restore_record` restores it."""
         return {"record": asdict(self)}
 
 
@@ -101,47 +101,47 @@ def draw_taste(rng: np.random.Generator, concentration: Floats) -> Floats:
     return np.asarray(taste / taste.sum(), np.float64)
 
 
-def record_from(options: dict[str, Any]) -> Record:
+def restore_record(options: dict[str, Any]) -> Record:
     """Restore a record from the value of the option `record` that `as_options` made."""
     return Record(**{**options, "taste": tuple(options["taste"]), "forgets": tuple(options["forgets"])})
 
 
-def twins_of(
-    record: Record, prices: tuple[float, float], coded: bool, rng: np.random.Generator
+def draw_twins(
+    record: Record, prices: tuple[float, float], keep_cap: bool, rng: np.random.Generator
 ) -> tuple[Record, Record]:
     """Draw two users like this one whom a recommender cannot tell apart by anything they do or say.
 
-    They differ in the order of two disliked genres, in cap, patience and loyalty, or in the full taste. With `coded`
+    They differ in the order of two disliked genres, in cap, patience and loyalty, or in the full taste. With `keep_cap`
     the cap stays equal, because a free seat may state it unasked. `prices` are the lowest and highest prices of items.
     """
-    kinds = [_contented_twins(record, math.ceil(prices[1]), coded)]
+    kinds = [_make_contented_twins(record, math.ceil(prices[1]), keep_cap)]
     if len(record.taste) > 2:
-        kinds.append(_averse_twins(record))
+        kinds.append(_make_averse_twins(record))
     if prices[0] > 1:
-        kinds.append(_penniless_twins(record, math.ceil(prices[0]) - 1))
+        kinds.append(_make_penniless_twins(record, math.ceil(prices[0]) - 1))
     return kinds[int(len(kinds) * rng.random())]
 
 
-def _averse_twins(record: Record) -> tuple[Record, Record]:
+def _make_averse_twins(record: Record) -> tuple[Record, Record]:
     """Return twins that differ in which of two disliked genres they like less: neither is ever chosen."""
     one, two = sorted(range(len(record.taste)), key=record.taste.__getitem__)[:2]
     tastes = []
     for low, lower in ((0.08, 0.02), (0.02, 0.08)):
         taste = list(record.taste)
         taste[one], taste[two] = low * max(taste), lower * max(taste)
-        whole = sum(taste)
-        tastes.append(tuple(share / whole for share in taste))
+        total = sum(taste)
+        tastes.append(tuple(share / total for share in taste))
     return replace(record, taste=tastes[0]), replace(record, taste=tastes[1])
 
 
-def _contented_twins(record: Record, dearest: int, coded: bool) -> tuple[Record, Record]:
+def _make_contented_twins(record: Record, dearest: int, keep_cap: bool) -> tuple[Record, Record]:
     """Return twins who afford everything, never lose patience and surely return, but differ in those properties."""
     forgets = (record.forgets[0], True, record.forgets[2])
     one = replace(record, cap=dearest + 1, patience=ENDLESS, loyalty=2.0, forgets=forgets)
-    return one, replace(one, cap=dearest + (1 if coded else 9), patience=2 * ENDLESS, loyalty=3.0)
+    return one, replace(one, cap=dearest + (1 if keep_cap else 9), patience=2 * ENDLESS, loyalty=3.0)
 
 
-def _penniless_twins(record: Record, cap: int) -> tuple[Record, Record]:
+def _make_penniless_twins(record: Record, cap: int) -> tuple[Record, Record]:
     """Return twins who can afford nothing and dislike no genre, so that they differ only in taste."""
     count = len(record.taste)
     liking = np.arange(count + 1, 2 * count + 1) / sum(range(count + 1, 2 * count + 1))

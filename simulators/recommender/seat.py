@@ -1,4 +1,4 @@
-"""The user's seat: what the user should say, who words it, and what the recommender receives.
+"""The user's seat: its due statements, their wording, and the text that the recommender receives.
 
 With person "render", a text that the extractor does not read as exactly the due wish is requested once more, and then
 replaced by the template; each costs the seat 0.1 (part `reading`). With "free", the seat sees its taste and mindset and
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simulators.person import Renderings, Speech
-from simulators.played import FINE, Checked
+from simulators.played import FINE, Faults
 from simulators.recommender.audience import Visitor
 from simulators.recommender.catalogue import Catalogue
-from simulators.recommender.speech import fact, read, short, wish_of, wishes_of
+from simulators.recommender.speech import as_fact, encode_wish, read, read_wish, read_wishes
 from simulators.recommender.wishes import Wish
 from simulators.recommender.words import LETTERS
 
@@ -26,7 +26,7 @@ LOVED = 0.5
 
 @dataclass
 class Seat:
-    """Seat that words a user's statements: `asked` requests one, `hear` checks the seat's text."""
+    """Seat that words a user's statements: `request` requests one, `hear` checks the seat's text."""
 
     person: Speech
     terse: bool
@@ -44,21 +44,21 @@ class Seat:
     """Number of wishes stated by a free seat; `untrue` counts the false ones."""
     untrue: int = 0
 
-    def asked(self, template: str, wish: Wish | None, is_question: bool = False) -> None:
+    def request(self, template: str, wish: Wish | None, is_question: bool = False) -> None:
         """Request a statement from the seat; `template` is the script's text of `wish`."""
         self.template, self.wish, self.due, self.is_question = template, wish, True, is_question
 
     def facts(self, visitor: Visitor, catalogue: Catalogue) -> dict[str, Any]:
-        """Return what the seat sees: the due text (`template`) and its code (`answer`).
+        """Return the seat's facts: the due text (`template`) and its code (`answer`).
 
         A free or played seat also sees its `taste` by genre, price `cap`, mindset `before` the latest page and now
         (`mindset`), and the same in few tokens (`marks`); a played one the genres that it `loves` and `dislikes`.
         """
-        said = {"template": self.template, "answer": short(self.wish)}
+        said = {"template": self.template, "answer": encode_wish(self.wish)}
         if self.person == "render":
             return said
         liking = {genre: round(share, 2) for genre, share in zip(catalogue.genres, visitor.record.taste, strict=True)}
-        mind = {"before": dict(self.before), "mindset": visitor.mindset.rounded()}
+        mind = {"before": dict(self.before), "mindset": visitor.mindset.round_for_log()}
         facts = {**said, "taste": liking, "cap": visitor.record.cap, **mind, "marks": self._marks(visitor)}
         if self.person == "played":
             loved = [genre for genre, share in zip(catalogue.genres, visitor.affinity, strict=True) if share > LOVED]
@@ -87,23 +87,23 @@ class Seat:
         seat: any text passes, with the wish in its words or None, and costs nothing.
         """
         if self.person == "render":
-            heard = self.renderings.settled(text, self.template, lambda said: read(said, catalogue))
+            heard = self.renderings.settle(text, self.template, lambda said: read(said, catalogue))
             self.due = heard is None
             return None if heard is None else (heard, self.wish, 0.0 if heard == text else FINE)
-        self.due, wish = False, wish_of(text, catalogue, visitor.record.cap)
+        self.due, wish = False, read_wish(text, catalogue, visitor.record.cap)
         self.steered += wish is not None
-        self.untrue += wish is not None and not true_of(wish, visitor)
+        self.untrue += wish is not None and not is_true_of(wish, visitor)
         return text, wish, 0.0
 
-    def check(self, text: str, visitor: Visitor, catalogue: Catalogue) -> Checked:
+    def check(self, text: str, visitor: Visitor, catalogue: Catalogue) -> Faults:
         """Return the faults of a played seat's text: wishes that are not true of it, and more than one true wish.
 
         A wish that was asked for is withheld if the text has none.
         """
-        wishes = wishes_of(text, catalogue, visitor.record.cap)
-        true = [fact(wish, catalogue) for wish in wishes if true_of(wish, visitor)]
-        wrong = [fact(wish, catalogue) for wish in wishes if not true_of(wish, visitor)]
-        return Checked(wrong, true[1:], [self.template] if self.is_question and self.wish and not wishes else [])
+        wishes = read_wishes(text, catalogue, visitor.record.cap)
+        true = [as_fact(wish, catalogue) for wish in wishes if is_true_of(wish, visitor)]
+        wrong = [as_fact(wish, catalogue) for wish in wishes if not is_true_of(wish, visitor)]
+        return Faults(wrong, true[1:], [self.template] if self.is_question and self.wish and not wishes else [])
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return counts of the seat's texts for the report.
@@ -118,11 +118,11 @@ class Seat:
         """Return the seat's facts in few tokens: letters of loved genres, patience from 0 to 9, due wish's code."""
         order = sorted(range(len(visitor.affinity)), key=lambda genre: -visitor.affinity[genre])
         loved = "".join(LETTERS[genre] for genre in order if visitor.affinity[genre] > LOVED)
-        return f"{loved} {max(0, min(9, round(2 * visitor.mindset.patience)))} {short(self.wish)}"
+        return f"{loved} {max(0, min(9, round(2 * visitor.mindset.patience)))} {encode_wish(self.wish)}"
 
 
-def true_of(wish: Wish, visitor: Visitor) -> bool:
+def is_true_of(wish: Wish, visitor: Visitor) -> bool:
     """Return True if a wish is true of the user: more of a genre it chooses, less of one it never does, or its cap."""
     if wish.kind == "under":
-        return wish.what == visitor.record.cap
-    return bool(visitor.affinity[wish.what]) == (wish.kind == "more")
+        return wish.value == visitor.record.cap
+    return bool(visitor.affinity[wish.value]) == (wish.kind == "more")

@@ -13,16 +13,16 @@ from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
 from simulators.recommender.chart import Chart
 from simulators.recommender.index import Shelf
-from simulators.recommender.population import ENJOYED, Friends, word_of_mouth
+from simulators.recommender.population import MIN_TIP_JOY, Friends, spread_word
 from simulators.recommender.record import Record
 
 STOCK = 20
 """Key of the random draws of candidates."""
-FINDS = 2
+MAX_FINDS = 2
 """Maximum searches per page."""
-FINDS_OF_FRIENDS = 2
+MAX_TIPS = 2
 """Maximum candidates of a page that friends recommended."""
-TRIES = 200
+MAX_DRAWS = 200
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Deal:
 
 @dataclass
 class Service:
-    """State of a match without texts. Call `show` or `ask`, each followed by `leave_or_stay`, until `over`."""
+    """State of a match without texts. Call `show` or `ask`, each followed by `continue_visit`, until `is_over`."""
 
     deal: Deal
     audience: list[Visitor] = field(init=False)
     charts: list[Chart] = field(init=False)
-    at: int = 0
+    user_index: int = 0
     """Number of the current user."""
     day: int = 0
     """Number of ended days; `page` counts those shown in this visit, `finds` the searches on this page."""
@@ -77,11 +77,11 @@ class Service:
     """Ids of the items offered for the current page."""
     stars: dict[int, tuple[int, int]] = field(default_factory=dict)
     """(sum, count) of the stars of each item."""
-    told: list[tuple[int, int, int]] = field(default_factory=list)
+    tips_given: list[tuple[int, int, int]] = field(default_factory=list)
     """Word of mouth: (item, teller, friend)."""
     tips: int = 0
     """Clicks on friends' recommendations."""
-    over: bool = False
+    is_over: bool = False
 
     def __post_init__(self) -> None:
         records, key = self.deal.records, self.deal.key
@@ -92,15 +92,15 @@ class Service:
     @property
     def visitor(self) -> Visitor:
         """The user of the current visit."""
-        return self.audience[self.at]
+        return self.audience[self.user_index]
 
     @property
     def chart(self) -> Chart:
         """The recommender's observations of the current user."""
-        return self.charts[self.at]
+        return self.charts[self.user_index]
 
     @property
-    def worth(self) -> float:
+    def total_joy(self) -> float:
         """Total joy of all users so far."""
         return sum(visitor.joy for visitor in self.audience)
 
@@ -109,7 +109,7 @@ class Service:
         return [self.deal.shelf.catalogue.items[number] for number in numbers]
 
     def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
-        """Show a page to the user and return the reaction. Call `leave_or_stay` next.
+        """Show a page to the user and return the reaction. Call `continue_visit` next.
 
         `named` are genres that the explanation names. Records clicks and stars, spreads recommendations to friends, and
         draws new candidates.
@@ -120,16 +120,16 @@ class Service:
         self.tips += len(tips.intersection(reaction.clicked))
         for item, joy in zip(reaction.clicked, reaction.joys, strict=True):
             total, count = self.stars.get(item, (0, 0))
-            self.stars[item] = total + stars_for(joy), count + 1
-            if joy >= ENJOYED:
-                friends = word_of_mouth(visitor, item, self.audience, self.deal.friends)
-                self.told += [(item, visitor.number, friend) for friend in friends]
+            self.stars[item] = total + rate_joy(joy), count + 1
+            if joy >= MIN_TIP_JOY:
+                friends = spread_word(visitor, item, self.audience, self.deal.friends)
+                self.tips_given += [(item, visitor.number, friend) for friend in friends]
         self.page += 1
         self._draw_candidates()
         return reaction
 
     def ask(self) -> None:
-        """Charge the current user's patience for a question. Call `leave_or_stay` next."""
+        """Charge the current user's patience for a question. Call `continue_visit` next."""
         self.visitor.answer()
 
     def find(self, words: str) -> None:
@@ -138,53 +138,57 @@ class Service:
         If too few are found, earlier candidates fill the page.
         """
         self.finds += 1
-        most, seen = self.deal.limits.candidates, self.chart.seen
-        found = [item for item in self.deal.shelf.find(words, most + len(seen)) if item not in seen]
-        self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:most]
+        count, seen = self.deal.limits.candidates, self.chart.seen
+        found = [item for item in self.deal.shelf.find(words, count + len(seen)) if item not in seen]
+        self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:count]
 
-    def leave_or_stay(self) -> bool:
-        """Return True if the visit continues. Otherwise end the user's day and start the next visit, or set `over`."""
+    def continue_visit(self) -> bool:
+        """Return True if the visit continues. Otherwise end the user's day and start the next or set `is_over`."""
         if self.visitor.mindset.patience > 0 and self.page < self.deal.limits.pages:
             return True
         self.visits += 1
         self.visitor.sleep()
-        self.returns += self.visitor.here
-        self._next_visit()
+        self.returns += self.visitor.still_visits
+        self._start_next_visit()
         return False
 
-    def _next_visit(self) -> None:
+    def _start_next_visit(self) -> None:
         self.page = 0
-        waiting = range(self.at + 1, len(self.audience))
-        self.at = next((n for n in waiting if self.audience[n].here), -1)
-        if self.at < 0:
+        waiting = range(self.user_index + 1, len(self.audience))
+        self.user_index = next((n for n in waiting if self.audience[n].still_visits), -1)
+        if self.user_index < 0:
             self.day += 1
-            self.at = next((n for n, visitor in enumerate(self.audience) if visitor.here), -1)
-        self.over = self.at < 0 or self.day >= self.deal.limits.days
-        if self.over:
-            self.at, self.candidates = max(self.at, 0), ()
+            self.user_index = next((n for n, visitor in enumerate(self.audience) if visitor.still_visits), -1)
+        self.is_over = self.user_index < 0 or self.day >= self.deal.limits.days
+        if self.is_over:
+            self.user_index, self.candidates = max(self.user_index, 0), ()
         else:
             self._draw_candidates()
 
     def _draw_candidates(self) -> None:
         """Draw new candidates: friends' tips, half of the rest similar to the last enjoyed item, others random."""
         self.finds = 0
-        most, seen = self.deal.limits.candidates, self.chart.seen
-        chosen = [item for item in self.visitor.heard_of if item not in seen][:FINDS_OF_FRIENDS]
-        if self.chart.last is not None:
-            like = [item for item in self.deal.shelf.like(self.chart.last) if item not in seen and item not in chosen]
-            chosen += like[: (most - len(chosen)) // 2]
-        size, where = len(self.deal.shelf.catalogue.items), (self.at, self.day, self.page)
-        for attempt in range(TRIES):
-            if len(chosen) >= most:
+        count, seen = self.deal.limits.candidates, self.chart.seen
+        chosen = [item for item in self.visitor.heard_of if item not in seen][:MAX_TIPS]
+        if self.chart.last_enjoyed is not None:
+            like = [
+                item
+                for item in self.deal.shelf.find_similar(self.chart.last_enjoyed)
+                if item not in seen and item not in chosen
+            ]
+            chosen += like[: (count - len(chosen)) // 2]
+        size, moment = len(self.deal.shelf.catalogue.items), (self.user_index, self.day, self.page)
+        for attempt in range(MAX_DRAWS):
+            if len(chosen) >= count:
                 break
-            item = int(size * uniform(self.deal.key, STOCK, *where, attempt))
-            if item not in chosen and (item not in seen or 2 * attempt > TRIES):
+            item = int(size * uniform(self.deal.key, STOCK, *moment, attempt))
+            if item not in chosen and (item not in seen or 2 * attempt > MAX_DRAWS):
                 chosen.append(item)
-        if len(chosen) < most:
-            chosen += [item for item in range(size) if item not in chosen][: most - len(chosen)]
+        if len(chosen) < count:
+            chosen += [item for item in range(size) if item not in chosen][: count - len(chosen)]
         self.candidates = tuple(chosen)
 
 
-def stars_for(joy: float) -> int:
+def rate_joy(joy: float) -> int:
     """Return the rating in stars, 1 to 5, for a joy in [0, 1]."""
     return 1 + min(4, int(5 * joy))

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 
 from games.families.book import fold
-from simulators.extractor import Reading, Vocabulary, vocabulary
+from simulators.extractor import Reading, Vocabulary, make_vocabulary
 from simulators.person import Manner
 from simulators.recommender.catalogue import Catalogue
 from simulators.recommender.wishes import Kind, Wish
-from simulators.recommender.words import LETTERS, spellings
+from simulators.recommender.words import LETTERS, list_spellings
 
 WORDINGS: Mapping[Manner, Mapping[Kind, tuple[str, ...]]] = {
     "plain": {
@@ -45,79 +45,79 @@ PLAINER = {
 }
 """Replacements before a text is parsed, applied in order, except inside a genre's name."""
 NUMBER = re.compile(r"[1-9][0-9]{0,6}")
-MOST_CROWNS = 1000
+MAX_CROWNS = 1000
 """Prices from here on are parsed only if the catalogue contains such prices."""
 
 
-def worded(wish: Wish | None, catalogue: Catalogue, manner: Manner, share: float) -> str:
+def word_wish(wish: Wish | None, catalogue: Catalogue, manner: Manner, share: float) -> str:
     """Return a wish as a sentence: the template of this manner at `share` in [0, 1). For None, a text of doubt."""
     if wish is None:
         return UNSURE[manner]
     wordings = WORDINGS[manner][wish.kind]
-    return wordings[int(share * len(wordings))].format(it=called(wish, catalogue))
+    return wordings[int(share * len(wordings))].format(it=name_topic(wish, catalogue))
 
 
-def called(wish: Wish, catalogue: Catalogue) -> str:
+def name_topic(wish: Wish, catalogue: Catalogue) -> str:
     """Return the genre's name or the price of a wish as text."""
-    return str(wish.what) if wish.kind == "under" else catalogue.genres[wish.what]
+    return str(wish.value) if wish.kind == "under" else catalogue.genres[wish.value]
 
 
-def all_wordings(wish: Wish, catalogue: Catalogue) -> tuple[str, ...]:
+def list_wordings(wish: Wish, catalogue: Catalogue) -> tuple[str, ...]:
     """Return a wish in every template of all manners."""
-    it = called(wish, catalogue)
+    it = name_topic(wish, catalogue)
     return tuple(text.format(it=it) for by_kind in WORDINGS.values() for text in by_kind[wish.kind])
 
 
-def fact(wish: Wish, catalogue: Catalogue) -> str:
+def as_fact(wish: Wish, catalogue: Catalogue) -> str:
     """Return a wish as it appears in a list of facts, such as `dislikes horror`."""
-    return FACTS[wish.kind].format(it=called(wish, catalogue))
+    return FACTS[wish.kind].format(it=name_topic(wish, catalogue))
 
 
-def misread(catalogue: Catalogue) -> str:
+def find_misread_text(catalogue: Catalogue) -> str:
     """Return the first template text that would be parsed wrongly because of a genre's name, or "" if there is none."""
     for genre in range(len(catalogue.genres)):
         for wish in (Wish("more", genre), Wish("less", genre)):
-            for text in all_wordings(wish, catalogue):
-                if wish_of(text, catalogue, cap=0) != wish or len(read(text, catalogue).facts) > 1:
+            for text in list_wordings(wish, catalogue):
+                if read_wish(text, catalogue, cap=0) != wish or len(read(text, catalogue).facts) > 1:
                     return text
     return ""
 
 
 @functools.lru_cache(maxsize=1024)
-def _cached_vocabulary(genres: tuple[str, ...], numbers: frozenset[str]) -> Vocabulary:
+def _load_vocabulary(genres: tuple[str, ...], numbers: frozenset[str]) -> Vocabulary:
     """Return the extractor's vocabulary of these genres, in all spellings, and numbers."""
-    return vocabulary({**{number: (number,) for number in numbers}, **spellings(genres)})
+    return make_vocabulary({**{number: (number,) for number in numbers}, **list_spellings(genres)})
 
 
 @functools.lru_cache(maxsize=8)
-def _plainer_patterns(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
+def _compile_plainer(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
     """Compile `PLAINER` to (pattern, replacement). Each pattern's first group matches genre names, to protect them."""
-    phrases = sorted({fold(phrase) for own in spellings(genres).values() for phrase in own}, key=len, reverse=True)
-    kept = "|".join(phrases).replace(" ", "[^a-z0-9]+")
-    return tuple((re.compile(rf"\b(?:({kept})|{words})\b", re.I), instead) for words, instead in PLAINER.items())
+    phrases = sorted({fold(phrase) for own in list_spellings(genres).values() for phrase in own}, key=len, reverse=True)
+    protected = "|".join(phrases).replace(" ", "[^a-z0-9]+")
+    return tuple((re.compile(rf"\b(?:({protected})|{words})\b", re.I), instead) for words, instead in PLAINER.items())
 
 
-def _genre_or(instead: str, found: re.Match[str]) -> str:
-    """Return a matched genre name unchanged, or the replacement for any other match of `_plainer_patterns`."""
+def _keep_genre(instead: str, found: re.Match[str]) -> str:
+    """Return a matched genre name unchanged, or the replacement for any other match of `_compile_plainer`."""
     return found[1] or instead
 
 
 def read(text: str, catalogue: Catalogue) -> Reading:
     """Parse a text's stances on genres and prices (topics, as text), and its unknown words."""
-    for pattern, instead in _plainer_patterns(catalogue.genres):
-        text = pattern.sub(functools.partial(_genre_or, instead), text)
-    most = max(MOST_CROWNS, catalogue.caps[1] + 1)
-    numbers = frozenset(word for word in fold(text).split() if NUMBER.fullmatch(word) and int(word) < most)
-    return _cached_vocabulary(catalogue.genres, numbers).understand(text)
+    for pattern, instead in _compile_plainer(catalogue.genres):
+        text = pattern.sub(functools.partial(_keep_genre, instead), text)
+    limit = max(MAX_CROWNS, catalogue.caps[1] + 1)
+    numbers = frozenset(word for word in fold(text).split() if NUMBER.fullmatch(word) and int(word) < limit)
+    return _load_vocabulary(catalogue.genres, numbers).understand(text)
 
 
-def wish_of(text: str, catalogue: Catalogue, cap: int) -> Wish | None:
+def read_wish(text: str, catalogue: Catalogue, cap: int) -> Wish | None:
     """Return the first wish in a text or short code (`+a`, `-a`, `<`), or None. `cap` is the price that `<` states."""
-    return next(iter(wishes_of(text, catalogue, cap)), None)
+    return next(iter(read_wishes(text, catalogue, cap)), None)
 
 
-def wishes_of(text: str, catalogue: Catalogue, cap: int) -> list[Wish]:
-    """Return all wishes in a text, or that of a short code; see `wish_of`."""
+def read_wishes(text: str, catalogue: Catalogue, cap: int) -> list[Wish]:
+    """Return all wishes in a text, or that of a short code; see `read_wish`."""
     code = text.strip()
     if code == "<":
         return [Wish("under", cap)]
@@ -132,8 +132,8 @@ def wishes_of(text: str, catalogue: Catalogue, cap: int) -> list[Wish]:
     return wishes
 
 
-def short(wish: Wish | None) -> str:
+def encode_wish(wish: Wish | None) -> str:
     """Return the code of a wish: `+a` or `-a` (genre by letter), `<` (price cap), or `.` for None."""
     if wish is None:
         return "."
-    return "<" if wish.kind == "under" else f"{'+' if wish.kind == 'more' else '-'}{LETTERS[wish.what]}"
+    return "<" if wish.kind == "under" else f"{'+' if wish.kind == 'more' else '-'}{LETTERS[wish.value]}"

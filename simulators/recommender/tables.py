@@ -12,11 +12,11 @@ from games.families.book import fold
 from games.plain_files import open_plain
 
 Row = Mapping[str, str]
-LARGEST = 4 * 10**9
+MAX_BYTES = 4 * 10**9
 """Maximum file size in bytes; MovieLens' largest file has 0.9 GB."""
 
 
-def file_of(path: str, purpose: str) -> Path:
+def expand_path(path: str, purpose: str) -> Path:
     """Return the path with `~` expanded. Raises ValueError, naming the file's `purpose`, if `~name` is no user."""
     try:
         return Path(path).expanduser()
@@ -24,9 +24,9 @@ def file_of(path: str, purpose: str) -> Path:
         raise ValueError(f"{path}: the {purpose} cannot be read (no user of that name): give a CSV file") from None
 
 
-def rows(file: Path, columns: tuple[str, ...], purpose: str) -> Iterator[tuple[str, Row]]:
+def read_rows(file: Path, columns: tuple[str, ...], purpose: str) -> Iterator[tuple[str, Row]]:
     """Yield (`file:line`, cells by column) of each row. Raises ValueError for a missing file, column or cell."""
-    reader = csv.DictReader(_lines(file, purpose), strict=True)
+    reader = csv.DictReader(_read_lines(file, purpose), strict=True)
     try:
         named = reader.fieldnames or ()
         missing = [column for column in columns if column not in named]
@@ -37,15 +37,15 @@ def rows(file: Path, columns: tuple[str, ...], purpose: str) -> Iterator[tuple[s
                 raise ValueError(f"{file}:{reader.line_num}: {len(named)} cells are due: quote commas in texts")
             yield f"{file}:{reader.line_num}", row
     except csv.Error as error:
-        where = f"{file}:{reader.reader.line_num}"  # the row that failed is not counted by `DictReader` yet
-        raise ValueError(f"{where}: no CSV ({error}): quote texts that hold commas or line ends") from None
+        location = f"{file}:{reader.reader.line_num}"  # the row that failed is not counted by `DictReader` yet
+        raise ValueError(f"{location}: no CSV ({error}): quote texts that hold commas or line ends") from None
 
 
-def _lines(file: Path, purpose: str) -> Iterator[str]:
+def _read_lines(file: Path, purpose: str) -> Iterator[str]:
     """Yield the file's lines. Raises ValueError if it is unreadable, or with the line of a byte that is not UTF-8."""
     try:
         # What is no UTF-8 is let through and found line by line: a decoder reads ahead and knows of no lines.
-        plain = open_plain(file, LARGEST)
+        plain = open_plain(file, MAX_BYTES)
         with io.TextIOWrapper(plain, encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
             for number, line in enumerate(lines, 1):
                 try:
@@ -58,28 +58,28 @@ def _lines(file: Path, purpose: str) -> Iterator[str]:
         raise ValueError(f"{file}: the {purpose} cannot be read ({error.strerror}): give a CSV file") from None
 
 
-def number(where: str, row: Row, column: str, largest: float) -> float:
-    """Return the number in a cell. Raises ValueError, naming `where` (file:line), unless it is from 0 to `largest`."""
+def read_number(location: str, row: Row, column: str, largest: float) -> float:
+    """Return the number in a cell. Raises ValueError, naming `location` (file:line), unless it is in [0, largest]."""
     try:
         value = float(row[column])
     except ValueError:
         value = -1.0
     if not 0 <= value <= largest:
         shown = one_line(row[column], 40)
-        raise ValueError(f"{where}: {column} must be a number from 0 to {largest:g}, not '{shown}': mend that cell")
+        raise ValueError(f"{location}: {column} must be a number from 0 to {largest:g}, not '{shown}': mend that cell")
     return value
 
 
-def genres(where: str, cell: str) -> tuple[str, ...]:
+def read_genres(location: str, cell: str) -> tuple[str, ...]:
     """Return the folded, distinct genres of a cell such as `a|b`. Raises ValueError for one without letters."""
     named = list(filter(None, map(str.strip, cell.split("|"))))
     for genre in named:
         if not fold(genre):
             shown = one_line(genre, 40)
-            raise ValueError(f"{where}: the genre `{shown}` has no letter from a to z: name it with those")
+            raise ValueError(f"{location}: the genre `{shown}` has no letter from a to z: name it with those")
     return tuple(dict.fromkeys(map(fold, named)))
 
 
-def line_of(where: str) -> str:
+def line_number(location: str) -> str:
     """Return the line number, as text, of a location `file:line`."""
-    return where.rpartition(":")[2]
+    return location.rpartition(":")[2]

@@ -15,24 +15,24 @@ Kind = Literal["more", "less", "under"]
 
 @dataclass(frozen=True)
 class Wish:
-    """A statement of a user: it wants "more" or "less" of a genre, or only items "under" a price."""
+    """Statement of a user: it wants "more" or "less" of a genre, or only items "under" a price."""
 
     kind: Kind
-    what: int
+    value: int
     """Index of the genre, or the highest price."""
 
     def fits(self, item: Item) -> bool:
         """Return True if an item has the wanted genre, lacks the unwanted one, or costs at most the price."""
         if self.kind == "under":
-            return item.price <= self.what
-        return (self.what in item.genres) == (self.kind == "more")
+            return item.price <= self.value
+        return (self.value in item.genres) == (self.kind == "more")
 
-    def satisfied_by(self, slate: Sequence[Item]) -> bool:
+    def is_satisfied_by(self, slate: Sequence[Item]) -> bool:
         """Return True if a page follows the wish: some item of a wanted genre, or no unwanted item."""
         return any(map(self.fits, slate)) if self.kind == "more" else all(map(self.fits, slate))
 
 
-def instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
+def choose_instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
     """Return a user's wish about a page: its price cap, if an item is dearer, or less of a disliked genre on the page.
 
     Of several disliked genres it is the most frequent, then the first. With neither, the wish is for more of its
@@ -43,10 +43,10 @@ def instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
     disliked = Counter(genre for item in slate for genre in item.genres if not visitor.affinity[genre])
     if disliked:
         return Wish("less", min(disliked, key=lambda genre: (-disliked[genre], genre)))
-    return Wish("more", likes_now(visitor))
+    return Wish("more", find_current_favourite(visitor))
 
 
-def likes_now(visitor: Visitor) -> int:
+def find_current_favourite(visitor: Visitor) -> int:
     """Return the index of the genre that the user likes best now, after fatigue."""
     fatigue = visitor.mindset.fatigue
     return max(range(len(fatigue)), key=lambda genre: visitor.affinity[genre] * (1 - fatigue[genre]))
@@ -58,13 +58,13 @@ TOPIC_OF: Mapping[Kind, str] = {"more": "genre", "under": "price", "less": "disl
 """Topic of the question that each kind of wish answers."""
 
 
-def answer(visitor: Visitor, topic: str) -> Wish | None:
+def answer_question(visitor: Visitor, topic: str) -> Wish | None:
     """Return the user's true answer to a question on a topic of `TOPICS`: its favourite, price cap or a disliked genre.
 
     Returns None if the user forgot the topic, or dislikes no genre.
     """
-    which = TOPICS.index(topic)
-    if visitor.record.forgets[which]:
+    index = TOPICS.index(topic)
+    if visitor.record.forgets[index]:
         return None
     if topic == "genre":
         return Wish("more", visitor.record.favourite)

@@ -44,19 +44,19 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 """Terse names of genres, in order."""
 
 
-def title(number: int) -> str:
+def make_title(number: int) -> str:
     """Return the title with this number from 0 up to `TITLES`; different numbers give different titles."""
     rest, adjective = divmod(number, len(ADJECTIVES))
     place, noun = divmod(rest, len(NOUNS))
     return f"The {ADJECTIVES[adjective]} {NOUNS[noun]} of {PLACES[place]}"
 
 
-def hint(quality: float) -> str:
+def hint_at(quality: float) -> str:
     """Return a hint in words, one of `HINTS`, for a quality in [0, 1]."""
     return HINTS[min(len(HINTS) - 1, int(quality * len(HINTS)))]
 
 
-def spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
+def list_spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return all names of each genre; a genre that is not in `GENRES` has only its own name.
 
     A name that is itself a genre is removed from other genres: if comedy and satire are two genres, a comedy is no
@@ -69,9 +69,9 @@ def spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def finder(genres: Collection[str]) -> tuple[re.Pattern[str], Mapping[str, int]]:
+def compile_finder(genres: Collection[str]) -> tuple[re.Pattern[str], Mapping[str, int]]:
     """Return a pattern that finds genre names in folded text between blanks, and the genre's index by folded name."""
-    called = spellings(genres)
+    called = list_spellings(genres)
     meanings = {fold(phrase): index for index, phrases in enumerate(called.values()) for phrase in phrases}
     longest = sorted(filter(None, meanings), key=len, reverse=True)
     return re.compile(rf"(?<= )(?:{'|'.join(map(re.escape, longest)) or '(?!)'})(?= )"), meanings

@@ -46,33 +46,33 @@ class Yardstick:
 def measure(deal: Deal) -> Yardstick:
     """Play a deal with the oracle and at random, seeded by its key. Cached, because a group's matches share deals."""
     plays = max(2, PLAYS // len(deal.records))
-    randoms = tuple(worth(deal, at_random(random.Random(deal.key + n))) for n in range(plays))
-    return Yardstick(worth(deal, knowing), randoms)
+    randoms = tuple(play_deal(deal, make_random_choice(random.Random(deal.key + n))) for n in range(plays))
+    return Yardstick(play_deal(deal, choose_best_page), randoms)
 
 
-def worth(deal: Deal, choose: Choose) -> float:
+def play_deal(deal: Deal, choose: Choose) -> float:
     """Play a whole deal without questions or searches, each page by `choose`, and return the joy of all users."""
     service = Service(deal)
-    while not service.over:
+    while not service.is_over:
         slate, named = choose(service)
         service.show(slate, named)
-        service.leave_or_stay()
-    return service.worth
+        service.continue_visit()
+    return service.total_joy
 
 
-def knowing(service: Service) -> tuple[list[int], frozenset[int]]:
+def choose_best_page(service: Service) -> tuple[list[int], frozenset[int]]:
     """Return the page with the most expected joy given the user's mindset, and its first item's genres as the reason.
 
     It does not look beyond the page. Items that the user would never choose are left out unless no others remain.
     """
     visitor, items = service.visitor, service.items(service.candidates)
-    worths = {item.id: visitor.chance(item) * visitor.enjoyment(item) for item in items}
+    worths = {item.id: visitor.compute_click_probability(item) * visitor.compute_joy(item) for item in items}
     order = sorted(items, key=lambda item: (-worths[item.id], item.price > visitor.record.cap, visitor.dislikes(item)))
     slate = [item for item in order[: service.deal.limits.slate] if worths[item.id] > 0] or order[:1]
     return [item.id for item in slate], frozenset(slate[0].genres if service.deal.limits.explained else ())
 
 
-def at_random(rng: random.Random) -> Choose:
+def make_random_choice(rng: random.Random) -> Choose:
     """Return a function that chooses full pages of random candidates and names no genres."""
 
     def choose(service: Service) -> tuple[list[int], frozenset[int]]:
@@ -81,7 +81,7 @@ def at_random(rng: random.Random) -> Choose:
     return choose
 
 
-def floor(sticks: Iterable[Yardstick]) -> float:
+def estimate_floor(sticks: Iterable[Yardstick]) -> float:
     """Return the share of random plays that count as a success, each scored against its deal's other random plays."""
     hits = plays = 0
     for stick in sticks:
@@ -108,16 +108,16 @@ class Tally:
     log: list[dict[str, Any]] = field(default_factory=list)
     """Mindset of the first user before and after each page."""
 
-    def note(self, reaction: Reaction, items: Sequence[Item]) -> float:
+    def count_page(self, reaction: Reaction, items: Sequence[Item]) -> float:
         """Count a page and return the number of its distinct main genres divided by its items."""
         genres = len({item.genres[0] for item in items})
         self.pages, self.shown = self.pages + 1, self.shown + len(items)
         self.clicks, self.genres = self.clicks + len(reaction.clicked), self.genres + genres
         return genres / len(items)
 
-    def judge(self, kept: bool) -> None:
-        """Count a page that could follow an instruction; `kept` tells whether it did."""
-        self.judged, self.kept = self.judged + 1, self.kept + kept
+    def count_instruction(self, followed: bool) -> None:
+        """Count a page that could follow an instruction; `followed` tells whether it did."""
+        self.judged, self.kept = self.judged + 1, self.kept + followed
 
     def figures(self, service: Service, stick: Yardstick) -> dict[str, float | bool | str]:
         """Return the match's figures: score, success, joy of all users beside that of random and oracle play, and more.
@@ -125,11 +125,11 @@ class Tally:
         The rest are rates (`returned`, `kept`, `diversity`), means over users, counts, and the first user's `mindset`
         as JSON.
         """
-        score, minds = stick.score(service.worth), [visitor.mindset for visitor in service.audience]
+        score, minds = stick.score(service.total_joy), [visitor.mindset for visitor in service.audience]
         return {
             "score": score,
             "success": score >= SUCCESS,
-            "joy": service.worth,
+            "joy": service.total_joy,
             "joy_random": stick.random,
             "joy_oracle": stick.oracle,
             "satisfaction": sum(mind.satisfaction for mind in minds) / len(minds),

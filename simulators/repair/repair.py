@@ -1,4 +1,4 @@
-"""A game of repairing failing functions: edit, run the visible tests, submit; hidden tests decide."""
+"""Game of repairing failing functions: edit, run the visible tests, submit; hidden tests decide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from games.base import IllegalAct, whole_number
 from games.contracts import TOOL, View
 from games.slow import slowly
 from simulators.base import Answer, Simulator
-from simulators.confine.code import available, run_python
+from simulators.confine.code import find_obstacle, run_python
 
 ENGINEER = "engineer"
 PASSED, STEP, SUBMITTED = "passed", "step", "submitted"
@@ -25,9 +25,9 @@ SECONDS = 1.0
 
 
 class Function(NamedTuple):
-    """A function to repair: its description `says`, its correct expression `right`, and wrong ones, `bugs`."""
+    """Function to repair: its description, its correct expression `right`, and wrong ones, `bugs`."""
 
-    says: str
+    description: str
     right: str
     bugs: tuple[str, ...]
 
@@ -44,7 +44,7 @@ BANK: Mapping[str, Function] = {
 }
 CANDIDATES = tuple(function.right for function in BANK.values())
 WORKED: Mapping[str, Callable[[int, int], int]] = {
-    expression: eval(f"lambda a, b: {expression}")  # ours, made once
+    expression: eval(f"lambda a, b: {expression}")  # trusted code, compiled once
     for function in BANK.values()
     for expression in (function.right, *function.bugs)
 }
@@ -54,14 +54,13 @@ Case = tuple[int, int]
 class Repair(Simulator):
     """Game of one engineer, who edits a small repository of failing functions, runs tests and submits.
 
-    Acts: EDIT name: expression (what the function returns), RUN (the visible tests), SUBMIT. Options besides
-    Simulator's: functions 1 to 4, how many there are, all failing; max_turns, at least one more than those, so that all
-    can be edited and submitted. Nobody can talk: a "|" belongs to an expression.
+    Acts: EDIT name: expression (the function's return value), RUN (the visible tests), SUBMIT. Options besides
+    Simulator's: functions: number of functions, 1 to 4, all failing. max_turns: maximum number of acts, at least one
+    more than functions. There is no talk: a "|" belongs to an expression.
 
     Reward part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every
-    edit that changes something and every run, and "submitted", 1 for submitting what was edited, serve credit
-    assignment only (gated reward accumulation) and are no part of the payoff. An edit that is no expression of a or b
-    earns neither.
+    effective edit and every run, and "submitted", 1 for submitting edited functions, serve credit assignment only
+    (gated reward accumulation) and do not belong to the payoff. An edit that is no expression of a or b earns neither.
     """
 
     name = "repair"
@@ -78,7 +77,7 @@ class Repair(Simulator):
         self.count = whole_number("functions", functions, least=1, most=4)
         turns = 4 * self.count if max_turns is None else max_turns
         self.max_turns = whole_number("max_turns", turns, least=self.count + 1)
-        if why := available():
+        if why := find_obstacle():
             raise ValueError(why)
         super().__init__(talk=False, **options)
 
@@ -95,15 +94,17 @@ class Repair(Simulator):
 
         self.bodies: dict[str, str] = self.draw_entity(draw, lambda bodies: repr(dict(sorted(bodies.items()))))
         self.names = tuple(self.bodies)
-        self.tests = {name: _separating_cases(name, rng, VISIBLE, [bug]) for name, bug in self.bodies.items()}
+        self.tests = {name: _draw_separating_cases(name, rng, VISIBLE, [bug]) for name, bug in self.bodies.items()}
         given = options.get("unseen")
-        self.unseen = self._unseen(rng) if given is None else {name: [*map(tuple, given[name])] for name in self.names}
+        self.unseen = (
+            self._draw_hidden_tests(rng) if given is None else {name: [*map(tuple, given[name])] for name in self.names}
+        )
         self._runs = self._edits = self._sensible = 0
         self._right = 0.0
 
-    def _unseen(self, rng: np.random.Generator) -> dict[str, list[Case]]:
+    def _draw_hidden_tests(self, rng: np.random.Generator) -> dict[str, list[Case]]:
         """Draw hidden tests by function, such that every known wrong expression fails at least one of them."""
-        return {name: _separating_cases(name, rng, HIDDEN, [*CANDIDATES, *BANK[name].bugs]) for name in self.names}
+        return {name: _draw_separating_cases(name, rng, HIDDEN, [*CANDIDATES, *BANK[name].bugs]) for name in self.names}
 
     @property
     def turns_left(self) -> int:
@@ -119,8 +120,10 @@ class Repair(Simulator):
 
     def public(self) -> dict[str, Any]:
         """Return `names` of functions, `source`, visible `tests` as text, and `edits`, `runs` and `turns_left`."""
-        tests = [f"{name}({a}, {b}) == {_expected(name, (a, b))}" for name in self.names for a, b in self.tests[name]]
-        facts = {"names": list(self.names), "source": self.source(), "tests": tests}
+        tests = [
+            f"{name}({a}, {b}) == {_compute_expected(name, (a, b))}" for name in self.names for a, b in self.tests[name]
+        ]
+        facts = {"names": list(self.names), "source": self.write_source(), "tests": tests}
         return {**facts, "edits": self._edits, "runs": self._runs, "turns_left": self.turns_left}
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -136,12 +139,12 @@ class Repair(Simulator):
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of the same repository with two different sets of hidden tests."""
-        return {"unseen": self._unseen(rng)}, {"unseen": self._unseen(rng)}
+        return {"unseen": self._draw_hidden_tests(rng)}, {"unseen": self._draw_hidden_tests(rng)}
 
-    def source(self) -> str:
+    def write_source(self) -> str:
         """Return the repository's current source code."""
         return "\n\n".join(
-            f'def {name}(a, b):\n    """Return {BANK[name].says}."""\n    return {body}'
+            f'def {name}(a, b):\n    """Return {BANK[name].description}."""\n    return {body}'
             for name, body in self.bodies.items()
         )
 
@@ -157,7 +160,7 @@ class Repair(Simulator):
         if word == "RUN":
             self._runs += 1
             self.pay(seat, STEP, 1.0)
-            self.tell(self._test_output(), sender=TOOL)
+            self.tell(self._run_tests(), sender=TOOL)
         elif word == "SUBMIT":
             self._submit(seat)
             return word
@@ -169,11 +172,11 @@ class Repair(Simulator):
     def _edit(self, seat: str, name: str, body: str) -> str:
         if name not in self.bodies:
             raise IllegalAct(f"there is no function {name[:40]}; there are {', '.join(self.names)}")
-        if not body.isprintable():  # what it shows would not be what it says, and others read it
+        if not body.isprintable():  # its display could differ from its content
             raise IllegalAct("an expression holds no control or invisible characters")
         if body != self.bodies[name]:
             self._edits += 1
-            if _makes_sense(body):
+            if _is_plausible(body):
                 self.pay(seat, STEP, 1.0)
                 self._sensible += 1
         self.bodies[name] = body
@@ -185,21 +188,22 @@ class Repair(Simulator):
         if self.turns_left == 1:
             self.end("turns", "No turns are left, and nothing was submitted.")
 
-    def _test_output(self) -> str:
+    def _run_tests(self) -> str:
         """Run the visible tests and return their output. Known expressions need no isolated process."""
         if all(body in WORKED for body in self.bodies.values()):
-            cases = self._cases()
+            cases = self._list_cases()
             return "\n".join(
-                f"{n}{c} is {_evaluate(self.bodies[n], c)} and should be {_expected(n, c)}" for n, c in cases
+                f"{n}{c} is {_evaluate(self.bodies[n], c)} and should be {_compute_expected(n, c)}" for n, c in cases
             )
         lines = [
-            f"print('{n}{case} is', {n}{case}, 'and should be', {_expected(n, case)})" for n, case in self._cases()
+            f"print('{n}{case} is', {n}{case}, 'and should be', {_compute_expected(n, case)})"
+            for n, case in self._list_cases()
         ]
-        code = "\n".join([self.source(), *lines])
+        code = "\n".join([self.write_source(), *lines])
         output = slowly(run_python, code, seconds=SECONDS, output_bytes=2000).observation()
         return "".join(char for char in output if char == "\n" or char.isprintable())
 
-    def _cases(self) -> list[tuple[str, Case]]:
+    def _list_cases(self) -> list[tuple[str, Case]]:
         return [(name, case) for name in self.names for case in self.tests[name]]
 
     def _submit(self, seat: str) -> None:
@@ -216,11 +220,11 @@ class Repair(Simulator):
 
     def _passes(self, name: str) -> bool:
         cases = self.unseen[name]
-        if known := WORKED.get(self.bodies[name]):  # ours: what a cell would say is known
-            return all(known(*case) == _expected(name, case) for case in cases)
+        if known := WORKED.get(self.bodies[name]):  # a known expression needs no cell
+            return all(known(*case) == _compute_expected(name, case) for case in cases)
         code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
         outcome = slowly(run_python, code, seconds=SECONDS, output_bytes=2000)
-        return outcome.stdout == f"{[_expected(name, case) for case in cases]}\n"
+        return outcome.stdout == f"{[_compute_expected(name, case) for case in cases]}\n"
 
     def payoffs(self) -> dict[str, float]:
         """Return the payoffs without the parts "step" and "submitted", which serve credit assignment only."""
@@ -238,7 +242,7 @@ class Repair(Simulator):
         return float(len(CANDIDATES)) ** -self.count
 
 
-def _makes_sense(body: str) -> bool:
+def _is_plausible(body: str) -> bool:
     """Return True for an expression that uses a or b and otherwise only builtins; others cannot be correct."""
     try:
         tree = ast.parse(body, mode="eval")
@@ -251,7 +255,7 @@ def _makes_sense(body: str) -> bool:
     return bool(used & {"a", "b"}) and all(name in ("a", "b") or hasattr(builtins, name) for name in used)
 
 
-def _expected(name: str, case: Case) -> int:
+def _compute_expected(name: str, case: Case) -> int:
     """Return the correct result of the function for these arguments (a, b)."""
     return _evaluate(BANK[name].right, case)
 
@@ -261,16 +265,16 @@ def _evaluate(expression: str, case: Case) -> int:
     return int(WORKED[expression](*case))
 
 
-def _separating_cases(name: str, rng: np.random.Generator, count: int, others: Sequence[str]) -> list[Case]:
+def _draw_separating_cases(name: str, rng: np.random.Generator, count: int, others: Sequence[str]) -> list[Case]:
     """Draw `count` test cases (a, b) such that each wrong expression in `others` fails at least one of them."""
     wrong = [expression for expression in others if expression != BANK[name].right]
     while True:
         cases = [(int(a), int(b)) for a, b in rng.integers(0, LARGEST + 1, size=(count, 2))]
-        if all(any(_evaluate(other, case) != _expected(name, case) for case in cases) for other in wrong):
+        if all(any(_evaluate(other, case) != _compute_expected(name, case) for case in cases) for other in wrong):
             return cases
 
 
-def _random(game: Repair, seed: int) -> Answer:
+def _make_random(game: Repair, seed: int) -> Answer:
     """Return a player that gives every function a random expression that is correct for some function, then submits.
 
     In between it sometimes runs the tests, as often as the turns allow.
@@ -281,22 +285,22 @@ def _random(game: Repair, seed: int) -> Answer:
         runs = rng.integers(2) == 0 and game.max_turns > game.count + 1 + todo.count("RUN")
         todo += ["RUN", n] if runs else [n]
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         one = todo.pop(0) if todo else "SUBMIT"
-        return one if isinstance(one, str) else f"EDIT {seen.public['names'][one]}: {rng.choice(CANDIDATES)}"
+        return one if isinstance(one, str) else f"EDIT {view.public['names'][one]}: {rng.choice(CANDIDATES)}"
 
     return act
 
 
-def _oracle(game: Repair, seed: int) -> Answer:
+def _make_oracle(game: Repair, seed: int) -> Answer:
     """Return a player that gives every function its correct expression and submits."""
     todo = list(range(game.count))
 
-    def act(seen: View) -> str:
-        name = seen.public["names"][todo.pop(0)] if todo else ""
+    def act(view: View) -> str:
+        name = view.public["names"][todo.pop(0)] if todo else ""
         return f"EDIT {name}: {BANK[name].right}" if name else "SUBMIT"
 
     return act
 
 
-Repair.players = {"noop": lambda game, seed: lambda seen: "SUBMIT", "random": _random, "oracle": _oracle}
+Repair.players = {"noop": lambda game, seed: lambda view: "SUBMIT", "random": _make_random, "oracle": _make_oracle}

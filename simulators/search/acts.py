@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple
 
 from games.base import IllegalAct, one_line
 from simulators.search.programs import Program
-from simulators.search.questions import in_words
+from simulators.search.questions import word_question
 from simulators.search.session import Session
 from simulators.tools import Call, Tool, read_calls, run
 
-LONGEST = 200
+MAX_ANSWER = 200
 """Maximum number of characters of an answer."""
 ANSWER = re.compile(r"\s*ANSWER\b:?\s*(.+)", re.DOTALL | re.IGNORECASE)
 TAGGED = re.compile(r"<answer>([^<]*)</answer>")
@@ -26,7 +26,7 @@ QUESTION = re.compile(r"\s*+QUESTION\b:?(.+?)\bPROGRAM\b:?(.+)", re.DOTALL)
 Kind = Literal["call", "answer", "question", "stop"]
 
 
-class Done(NamedTuple):
+class Act(NamedTuple):
     """A parsed act: its kind, and its tool `calls`, or its `text` (an answer or question) and `program`."""
 
     kind: Kind
@@ -35,30 +35,30 @@ class Done(NamedTuple):
     calls: Sequence[Call] = ()
 
 
-def read_act(act: str, terse: bool) -> Done | None:
+def read_act(act: str, terse: bool) -> Act | None:
     """Parse an act: one tool call, an answer, a question, or a stop. Returns None if the text is none of these."""
     if terse:
         return _read_terse(act.strip())
     if act.strip().upper() == "STOP":
-        return Done("stop")
+        return Act("stop")
     if asked := QUESTION.fullmatch(act):
-        return Done("question", one_line(asked[1], 2 * LONGEST), one_line(asked[2], 2 * LONGEST))
+        return Act("question", one_line(asked[1], 2 * MAX_ANSWER), one_line(asked[2], 2 * MAX_ANSWER))
     if answered := ANSWER.fullmatch(act) or TAGGED.search(act):
-        text = one_line(answered[1], LONGEST)
-        return Done("answer", text) if text else None
+        text = one_line(answered[1], MAX_ANSWER)
+        return Act("answer", text) if text else None
     calls = read_calls(act, limit=1)
-    return Done("call", calls=calls[:1]) if calls else None
+    return Act("call", calls=calls[:1]) if calls else None
 
 
-def _read_terse(act: str) -> Done | None:
-    mark, text = act[:1], one_line(act[1:], LONGEST)
+def _read_terse(act: str) -> Act | None:
+    mark, text = act[:1], one_line(act[1:], MAX_ANSWER)
     if act == ".":
-        return Done("stop")
+        return Act("stop")
     if mark == "?" and text:
-        return Done("call", calls=(Call("search", {"query": text}),))
+        return Act("call", calls=(Call("search", {"query": text}),))
     if mark == "!" and text:
-        return Done("question", text, text)
-    return Done("answer", text) if mark == "=" and text else None
+        return Act("question", text, text)
+    return Act("answer", text) if mark == "=" and text else None
 
 
 def write_call(kind: str, text: str, terse: bool) -> str:
@@ -75,20 +75,20 @@ def write_answer(text: str, terse: bool) -> str:
 
 def write_question(program: Program, terse: bool) -> str:
     """Format a program as a question act: its standard words and itself, or `!program` if terse."""
-    return f"!{program.terse}" if terse else f"QUESTION {in_words(program)} PROGRAM {program}"
+    return f"!{program.terse}" if terse else f"QUESTION {word_question(program)} PROGRAM {program}"
 
 
-def tools_of(session: Session) -> list[Tool]:
+def make_tools(session: Session) -> list[Tool]:
     """Return a seat's tools: `search`, and `open` unless searches show full pages."""
-    return [Tool.of(session.search)] if session.whole else [Tool.of(session.search), Tool.of(session.open)]
+    return [Tool.of(session.search)] if session.shows_pages else [Tool.of(session.search), Tool.of(session.open)]
 
 
-def perform(done: Done, session: Session) -> str:
+def perform(done: Act, session: Session) -> str:
     """Run an act's tool calls in the seat's session and return their results, one per line, as text for the model."""
-    return "\n".join(run(tools_of(session), call) for call in done.calls)
+    return "\n".join(run(make_tools(session), call) for call in done.calls)
 
 
-def must(done: Done | None, kinds: Sequence[Kind], usage: str) -> Done:
+def require_kind(done: Act | None, kinds: Sequence[Kind], usage: str) -> Act:
     """Return the act if its kind is in `kinds`. Raises IllegalAct with the text `usage` for others and for None."""
     if done is None or done.kind not in kinds:
         raise IllegalAct(usage)

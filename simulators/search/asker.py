@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulators.base import Answer, Simulator
-from simulators.played import Checked
+from simulators.played import Faults
 from simulators.search.library import Library
 from simulators.search.questions import Question, read_question
 from simulators.search.relations import RELATIONS
@@ -18,43 +18,43 @@ NOUNS = tuple(relation.noun for relation in RELATIONS.values())
 
 @dataclass
 class Asker:
-    """Asker of one question: what it has said, and whether it is its turn."""
+    """Asker of one question, with its first words and whether it is its turn."""
 
     question: Question
     library: Library
-    asked: str = ""
+    first_words: str = ""
     """Its first words, which are the question as the solver knows it."""
     due: bool = True
     turns: int = 0
     gone: bool = False
 
     def facts(self) -> dict[str, Any]:
-        """Return what its seat sees: the question, and the script's text (`template`)."""
+        """Return the seat's facts: the question, and the script's text (`template`)."""
         return {"question": self.question.text, "template": self.question.text if self.due else ""}
 
-    def check(self, text: str) -> Checked:
+    def check(self, text: str) -> Faults:
         """Return the faults of a text.
 
         Wrong are names of the library that the question does not contain, and another question in standard words.
         Names and relations of the question are withheld if its first words lack them.
         """
-        said, names = set(self.library.named_in(text)), set(self.library.named_in(self.question.text))
+        said, names = set(self.library.find_titles(text)), set(self.library.find_titles(self.question.text))
         other = read_question(text)
         wrong = sorted(said - names)
         if not wrong and other and self.question.program and other != self.question.program:
             wrong = [text]
         nouns = [noun for noun in NOUNS if noun in self.question.text and noun not in text.lower()]
-        return Checked(wrong, (), [] if self.asked else [*sorted(names - said), *nouns])
+        return Faults(wrong, (), [] if self.first_words else [*sorted(names - said), *nouns])
 
 
 def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Answer]:
     """Return the player with a part for the asker's seat, where it says the script's text."""
 
-    def made(game: Simulator, seed: int) -> Answer:
+    def make_player(game: Simulator, seed: int) -> Answer:
         play = player(game, seed)
         return lambda view: str(view.private["template"]) if view.seat == ASKER else play(view)
 
-    return made
+    return make_player
 
 
 def with_askers(players: Mapping[str, Callable[[Any, int], Answer]]) -> dict[str, Callable[[Any, int], Answer]]:

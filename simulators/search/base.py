@@ -9,16 +9,16 @@ import numpy as np
 
 from games.base import choice, flag, number, one_line, whole_number
 from games.contracts import TOOL
-from simulators.base import DRAWS, Simulator, SimulatorFault, held_out
+from simulators.base import DRAWS, Simulator, SimulatorFault, is_held_out
 from simulators.embedding import EMBEDDINGS, Embedding
-from simulators.search.acts import Done, perform, tools_of, write_answer, write_call
-from simulators.search.library import KEPT, SMALL, Key, Library, library
-from simulators.search.pages import read
+from simulators.search.acts import Act, make_tools, perform, write_answer, write_call
+from simulators.search.library import MAX_CACHED, SMALL, Key, Library, load_library
+from simulators.search.pages import read_facts
 from simulators.search.programs import parse
-from simulators.search.questions import MOST_HOPS, NONE, SORTS, Question, Sort, draw
+from simulators.search.questions import MAX_HOPS, NONE, SORTS, Question, Sort, draw_question
 from simulators.search.retrieval import RETRIEVERS, Retriever
 from simulators.search.session import Budget, Session
-from simulators.search.world import LEAST, MOST
+from simulators.search.world import MAX_THINGS, MIN_THINGS
 from simulators.tools import describe
 
 SPARE_ACTS = 4
@@ -66,23 +66,23 @@ class LibraryGame(Simulator):
         **options: Any,
     ) -> None:
         self.terse = flag("terse", terse)
-        source = pages if isinstance(pages, str) else whole_number("pages", pages, LEAST, MOST)
+        source = pages if isinstance(pages, str) else whole_number("pages", pages, MIN_THINGS, MAX_THINGS)
         if isinstance(source, str) and self.terse:
             raise ValueError("terse must be false where pages are a file's")
         choice("retriever", retriever, *RETRIEVERS)
         choice("embedding", embedding, *EMBEDDINGS)
         self.retriever = retriever
-        self.sorts, self.hops = _valid_sorts(self.SORTS if sorts is None else sorts), _hop_range(hops)
+        self.sorts, self.hops = _validate_sorts(self.SORTS if sorts is None else sorts), _read_hops(hops)
         self.backwards = flag("backwards", backwards)
-        self.budget = _budget(searches, opens, results if results is not None else 1 if self.terse else 5)
-        self.whole = _shows_pages(show, self.terse)
+        self.budget = _make_budget(searches, opens, results if results is not None else 1 if self.terse else 5)
+        self.shows_pages = _shows_pages(show, self.terse)
         self.cost = number("cost", cost, below=1.0 + 1e-9)
         first = whole_number("edition", edition, 0)
-        self.worlds = whole_number("worlds", worlds, 1, KEPT)
+        self.worlds = whole_number("worlds", worlds, 1, MAX_CACHED)
         if self.worlds > 1 and (isinstance(source, str) or source > SMALL):
             raise ValueError(f"worlds must be 1 where pages are a file's, or more than {SMALL:,}")
         self.key = Key(source, first, self.terse, embedding)
-        self.library: Library = library(self.key)
+        self.library: Library = load_library(self.key)
         """Pages and index; shared by all matches of the process."""
         super().__init__(penalty=penalty, talk=False, **options)
         self.at = self.key
@@ -93,60 +93,60 @@ class LibraryGame(Simulator):
     def _check_split(self) -> None:
         """Raise ValueError if a file has no question of the split."""
         given = self.library.questions
-        if given and not any(map(self.of_split, given)):
+        if given and not any(map(self.is_in_split, given)):
             raise ValueError(f"pages: no question of the file is in the split {self.split}: add more, or take all")
 
     def choose_library(self, rng: np.random.Generator) -> None:
         """Draw one of the `worlds` editions for this match and set `library` to its pages and index."""
         self.at = self.key._replace(edition=self.key.edition + int(rng.integers(self.worlds)))
-        self.library = library(self.at)
+        self.library = load_library(self.at)
 
     def draw_question(self, rng: np.random.Generator) -> Question:
         """Draw a question of the split from the match's library. Raises SimulatorFault after 10,000 failures."""
         for _ in range(DRAWS):
-            question = self._any_question(rng)
-            if self.of_split(question):
+            question = self._draw_any_question(rng)
+            if self.is_in_split(question):
                 return question
         raise SimulatorFault(f"none of {DRAWS:,} questions is in the split {self.split}")
 
-    def _any_question(self, rng: np.random.Generator) -> Question:
+    def _draw_any_question(self, rng: np.random.Generator) -> Question:
         if self.library.world is None:
             return self.library.questions[int(rng.integers(len(self.library.questions)))]
-        return draw(self.library.world, rng, self.sorts, self.hops, self.backwards)
+        return draw_question(self.library.world, rng, self.sorts, self.hops, self.backwards)
 
-    def of_split(self, question: Question) -> bool:
+    def is_in_split(self, question: Question) -> bool:
         """Return True if a question is in the split, by a hash of the thing it starts from, or else of its text."""
         if self.split == "all":
             return True
         about = question.program.chains[0].start if question.program else question.text
-        return held_out(f"search:{self.at.edition}:{about}") == (self.split == "test")
+        return is_held_out(f"search:{self.at.edition}:{about}") == (self.split == "test")
 
-    def findable(self, question: Question) -> bool:
+    def is_findable(self, question: Question) -> bool:
         """Return True if searching for each evidence page's title finds it, all within a seat's budget."""
         pages, titles = question.evidence, self.library.titles
-        if len(pages) > (self.budget.searches if self.whole else min(self.budget.searches, self.budget.opens)):
+        if len(pages) > (self.budget.searches if self.shows_pages else min(self.budget.searches, self.budget.opens)):
             return False
         found = (self.library.index.find(page, self.budget.results, self.retriever) for page in sorted(pages))
         return all(page in [titles[hit] for hit in hits] for page, hits in zip(sorted(pages), found, strict=True))
 
-    def session(self) -> Session:
+    def make_session(self) -> Session:
         """Return a new session, in which a seat searches and reads within its budget."""
-        return Session(self.library, self.budget, self.retriever, self.whole)
+        return Session(self.library, self.budget, self.retriever, self.shows_pages)
 
     # A seat's turn.
 
     @property
-    def most_acts(self) -> int:
+    def max_acts(self) -> int:
         """Maximum number of a seat's acts: its budget of calls and 4 more, because failed calls use none of it."""
         return self.budget.searches + self.budget.opens + SPARE_ACTS
 
-    def tools(self) -> str:
+    def describe_tools(self) -> str:
         """Return the rules' description of the tools, one per line, or a terse one."""
         if self.terse:
             return "?words searches, with a relation's letter for that fact alone"
-        return describe(tools_of(self.session()))
+        return describe(make_tools(self.make_session()))
 
-    def call(self, seat: str, done: Done, session: Session) -> None:
+    def call(self, seat: str, done: Act, session: Session) -> None:
         """Run the tool call of an act in the seat's session and tell the seat the result.
 
         A successful call costs the seat `cost`, as the reward part "cost"; a failed one is free.
@@ -156,7 +156,7 @@ class LibraryGame(Simulator):
         if self.cost and session.calls > before:
             self.pay(seat, "cost", -self.cost)
 
-    def listed_calls(self, session: Session, names: Sequence[str]) -> list[str]:
+    def list_calls(self, session: Session, names: Sequence[str]) -> list[str]:
         """List useful calls within the budget, as acts: searches for these names, openings of found unread pages."""
         calls = []
         if session.left["searches"] > 0:
@@ -166,26 +166,26 @@ class LibraryGame(Simulator):
             calls += [write_call("open", title, self.terse) for title in unread]
         return calls
 
-    def listed_answers(self, names: Sequence[str]) -> list[str]:
+    def list_answers(self, names: Sequence[str]) -> list[str]:
         """List likely answers, as acts: these names, "1", "2" and "none"."""
         return [write_answer(text, self.terse) for text in (*names, "1", "2", NONE)]
 
-    def candidates(self) -> tuple[str, ...]:
+    def list_candidates(self) -> tuple[str, ...]:
         """Return the random player's possible answers: those of a corpus, or all titles, 1 to 9 and "none"."""
         given = tuple(dict.fromkeys(question.answer for question in self.library.questions))
         return given or (*self.library.titles, *"123456789", NONE)
 
-    def names_read(self, session: Session, question: str) -> list[str]:
+    def list_names_read(self, session: Session, question: str) -> list[str]:
         """Return the last 12 names that a seat has seen: in the question, among search results or on pages read."""
         world = self.library.world
-        known = self.library.named_in(question)
+        known = self.library.find_titles(question)
         if world is not None:
-            said = (value for text in session.texts for _, _, value in read(text) if world.kind(value))
+            said = (value for text in session.texts for _, _, value in read_facts(text) if world.kind(value))
             known = (*known, *session.found, *said)
         return list(dict.fromkeys([*known, *session.found]))[-LISTED:]
 
 
-def question_from(record: dict[str, Any]) -> Question:
+def restore_question(record: dict[str, Any]) -> Question:
     """Return the question that `as_record` converted to this dict."""
     program = record.get("program", "")
     fields = {name: record[name] for name in ("text", "sort", "hops")}
@@ -207,7 +207,7 @@ def as_record(question: Question) -> dict[str, Any]:
     }
 
 
-def _budget(searches: int, opens: int, results: int) -> Budget:
+def _make_budget(searches: int, opens: int, results: int) -> Budget:
     return Budget(
         whole_number("searches", searches, 0, 100),
         whole_number("opens", opens, 0, 100),
@@ -219,22 +219,22 @@ def _shows_pages(show: str | None, terse: bool) -> bool:
     """Return True if searches show full pages: as `show` says, by default if terse. Raises ValueError if invalid."""
     if show is None:
         return terse
-    whole = choice("show", show, "titles", "pages") == "pages"
-    if terse and not whole:
+    shows_pages = choice("show", show, "titles", "pages") == "pages"
+    if terse and not shows_pages:
         raise ValueError("show must be pages where terse is true")
-    return whole
+    return shows_pages
 
 
-def _valid_sorts(given: Sequence[str] | str) -> tuple[Sort, ...]:
-    named = (given,) if isinstance(given, str) else given if isinstance(given, list | tuple) else ()
+def _validate_sorts(sorts: Sequence[str] | str) -> tuple[Sort, ...]:
+    named = (sorts,) if isinstance(sorts, str) else sorts if isinstance(sorts, list | tuple) else ()
     if not named or any(sort not in SORTS for sort in named):
-        raise ValueError(f"sorts must be some of {', '.join(SORTS)}, not {one_line(repr(given), 60)}")
+        raise ValueError(f"sorts must be some of {', '.join(SORTS)}, not {one_line(repr(sorts), 60)}")
     return tuple(sort for each in named for sort in SORTS if sort == each)
 
 
-def _hop_range(hops: int | Sequence[int]) -> tuple[int, int]:
+def _read_hops(hops: int | Sequence[int]) -> tuple[int, int]:
     ends = hops if isinstance(hops, list | tuple) else (hops, hops)
     if len(ends) != 2:
         raise ValueError(f"hops must be a whole number or [low, high], not {one_line(repr(hops), 60)}")
-    low = whole_number("hops", ends[0], 1, MOST_HOPS)
-    return low, whole_number("hops", ends[1], low, MOST_HOPS)
+    low = whole_number("hops", ends[0], 1, MAX_HOPS)
+    return low, whole_number("hops", ends[1], low, MAX_HOPS)

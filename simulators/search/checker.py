@@ -20,107 +20,107 @@ import numpy as np
 from games.base import one_line
 from games.families.book import fold
 from simulators.search.library import Library
-from simulators.search.pages import Notes, read
-from simulators.search.players import answer_from, read_asked
-from simulators.search.programs import Chain, Program, answers, evidence, parse, parse_terse
+from simulators.search.pages import Notes, read_facts
+from simulators.search.players import find_answer, parse_question
+from simulators.search.programs import Chain, Program, evaluate, find_evidence, parse, parse_terse
 from simulators.search.questions import Question
 from simulators.search.relations import RELATIONS, Facts
-from simulators.search.scoring import exact
+from simulators.search.scoring import is_exact
 from simulators.search.session import Session
 
 Check = Literal["program", "hops", "absent", "evidence", "gate"]
 CHECKS: tuple[Check, ...] = get_args(Check)
-MOST_CHAINS = 30
+MAX_CHAINS = 30
 
 
-class Rejected(Exception):
-    """Raised for a written question that fails a check; the message says why."""
+class CheckError(Exception):
+    """Raised for a written question that fails a check; the message is the reason."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class Requirements:
     """Requirements for a question to be written: its answer, and its minimum number of hops (facts to combine)."""
 
     answer: str
     hops: int
 
 
-def checks_of(option: Sequence[Check]) -> tuple[Check, ...]:
+def read_checks(option: Sequence[Check]) -> tuple[Check, ...]:
     """Return the option `checks` as a tuple. Raises ValueError unless it is a list of known checks."""
     if not isinstance(option, list | tuple) or any(each not in CHECKS for each in option):
         raise ValueError(f"checks must be a list of some of {', '.join(CHECKS)}, not {one_line(repr(option), 60)}")
     return tuple(option)
 
 
-def check(text: str, program_text: str, wish: Wish, work: Session, checks: Sequence[Check]) -> Question:
+def check(text: str, program_text: str, wish: Requirements, work: Session, checks: Sequence[Check]) -> Question:
     """Check a question in words (`text`) with its program and return it. Raises Rejected, with the reason, if it fails.
 
     `program_text` is the same question in formal notation, `work` the writer's session with the pages read, `checks`
     the checks to apply. The gate, a reader who must answer it, comes later, because it needs noise pages.
     """
     library = work.library
-    program = _parsed(program_text, library) if {"program", "hops", "evidence"} & {*checks} else None
+    program = _parse(program_text, library) if {"program", "hops", "evidence"} & {*checks} else None
     if "program" in checks and program is not None:
         _check_program(text, program, wish, library)
     if "hops" in checks and program is not None and program.hops < wish.hops:
-        raise Rejected(f"it takes {program.hops} hops, not {wish.hops}")
-    if "absent" in checks and names(text, wish.answer, library.terse):
-        raise Rejected("its answer stands in it")
-    pages = evidence(program, library.world) if program and library.world else frozenset()
+        raise CheckError(f"it takes {program.hops} hops, not {wish.hops}")
+    if "absent" in checks and contains_name(text, wish.answer, library.terse):
+        raise CheckError("its answer stands in it")
+    pages = find_evidence(program, library.world) if program and library.world else frozenset()
     if "evidence" in checks and (missing := sorted(pages - {*work.read})):
-        raise Rejected(f"{len(missing)} of the {len(pages)} pages that it rests on were not read")
+        raise CheckError(f"{len(missing)} of the {len(pages)} pages that it rests on were not read")
     return Question(text, (wish.answer,), "written", program.hops if program else 0, pages, program)
 
 
-def gate(question: Question, texts: list[str], terse: bool) -> None:
+def require_readable(question: Question, texts: list[str], terse: bool) -> None:
     """Raise Rejected unless a scripted reader of these texts finds a right answer to the question."""
-    if not exact(answer_from(question.text, texts, terse), question.answers):
-        raise Rejected("a reader does not find the answer on the pages that were read")
+    if not is_exact(find_answer(question.text, texts, terse), question.answers):
+        raise CheckError("a reader does not find the answer on the pages that were read")
 
 
-def sound(question: Question, library: Library) -> bool:
+def is_sound(question: Question, library: Library) -> bool:
     """Return True if the question in words, evaluated on all facts, has exactly the claimed answer."""
-    program = read_asked(question.text, library.terse)
-    return program is not None and library.world is not None and answers(program, library.world) == {question.answer}
+    program = parse_question(question.text, library.terse)
+    return program is not None and library.world is not None and evaluate(program, library.world) == {question.answer}
 
 
-def names(text: str, name: str, terse: bool) -> bool:
+def contains_name(text: str, name: str, terse: bool) -> bool:
     """Return True if a text contains a name as whole words, ignoring case and punctuation unless `terse`."""
     words = (name, text) if terse else (fold(name), fold(text))
     return re.search(rf"\b{re.escape(words[0])}\b", words[1]) is not None
 
 
-def _parsed(program_text: str, library: Library) -> Program:
+def _parse(program_text: str, library: Library) -> Program:
     try:
         return (parse_terse if library.terse else parse)(program_text)
     except ValueError as why:
-        raise Rejected(str(why)) from None
+        raise CheckError(str(why)) from None
 
 
-def _check_program(text: str, program: Program, wish: Wish, library: Library) -> None:
-    found = answers(program, library.world) if library.world else frozenset()
+def _check_program(text: str, program: Program, wish: Requirements, library: Library) -> None:
+    found = evaluate(program, library.world) if library.world else frozenset()
     if found != {wish.answer}:
         how = "no answer" if not found else f"{len(found)} answers" if len(found) > 1 else "another answer"
-        raise Rejected(f"its program has {how}")
-    if not all(names(text, chain.start, library.terse) for chain in program.chains):
-        raise Rejected("it does not name what its program begins with")
-    asked = read_asked(text, library.terse)
+        raise CheckError(f"its program has {how}")
+    if not all(contains_name(text, chain.start, library.terse) for chain in program.chains):
+        raise CheckError("it does not name what its program begins with")
+    asked = parse_question(text, library.terse)
     if asked is not None and asked != program:
-        raise Rejected("it asks for something else than its program")
+        raise CheckError("it asks for something else than its program")
 
 
-def possible(work: Session, wish: Wish) -> list[Program]:
+def list_possible_programs(work: Session, wish: Requirements) -> list[Program]:
     """Return chains of the wished number of hops to the wished answer over the pages read, as programs.
 
     Chains with fewer backward steps come first; a backward step may have further ends on unread pages.
     """
-    facts = [fact for text in work.texts for fact in read(text)]
-    found = chains_to(wish.answer, Notes.of(work.texts), facts, wish.hops)
+    facts = [fact for text in work.texts for fact in read_facts(text)]
+    found = find_chains(wish.answer, Notes.of(work.texts), facts, wish.hops)
     found.sort(key=lambda chain: sum(step.startswith("^") for step in chain.steps))
     return [Program("chain", (chain,)) for chain in found]
 
 
-def among_others(work: Session, count: int, rng: np.random.Generator) -> tuple[str, ...]:
+def mix_with_others(work: Session, count: int, rng: np.random.Generator) -> tuple[str, ...]:
     """Return the texts read and those of up to `count` random other pages, shuffled, for the gate's reader."""
     titles = work.library.titles
     others = [titles[int(n)] for n in rng.integers(len(titles), size=count)]
@@ -128,7 +128,7 @@ def among_others(work: Session, count: int, rng: np.random.Generator) -> tuple[s
     return tuple(texts[int(n)] for n in rng.permutation(len(texts)))
 
 
-def chains_to(answer: str, notes: Facts, facts: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
+def find_chains(answer: str, notes: Facts, facts: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
     """Return up to 30 chains of `hops` steps that end at `answer`, along `facts`: (thing, relation, value) tuples.
 
     Chains visit no thing twice, and `answer` is their only end on `notes`.
@@ -145,6 +145,6 @@ def chains_to(answer: str, notes: Facts, facts: Sequence[tuple[str, str, str]], 
             for passed, taken in paths
             for before, step in steps.get(passed[0], [])
             if before not in passed
-        ][: 20 * MOST_CHAINS]
+        ][: 20 * MAX_CHAINS]
     chains = [Chain(passed[0], taken) for passed, taken in paths]
-    return [chain for chain in chains if answers(Program("chain", (chain,)), notes) == {answer}][:MOST_CHAINS]
+    return [chain for chain in chains if evaluate(Program("chain", (chain,)), notes) == {answer}][:MAX_CHAINS]

@@ -18,27 +18,27 @@ from typing import Any
 
 from games.base import one_line
 from games.plain_files import read_plain
-from simulators.search.questions import MOST_HOPS, Question
+from simulators.search.questions import MAX_HOPS, Question
 from simulators.search.scoring import normalise
 
-LARGEST = 10**9
+MAX_BYTES = 10**9
 """Maximum file size in bytes."""
-MOST_PAGES, LONGEST_TITLE, LONGEST_TEXT = 200_000, 200, 20_000
-MOST_ANSWERS, LONGEST_ROW = 100, 10**6
+MAX_PAGES, MAX_TITLE, MAX_TEXT = 200_000, 200, 20_000
+MAX_ANSWERS, MAX_ROW = 100, 10**6
 """Maximum answers or evidence titles of a question, and maximum bytes of a row."""
 
 
-def load(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
+def load_corpus(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
     """Load a corpus file: texts by title, and its questions. Raises ValueError that names file, row and problem."""
     file = Path(expanduser(path))
     try:
-        lines = read_plain(file, LARGEST).removeprefix(BOM_UTF8).split(b"\n")
+        lines = read_plain(file, MAX_BYTES).removeprefix(BOM_UTF8).split(b"\n")
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         why = (error.strerror if isinstance(error, OSError) else None) or error
-        raise ValueError(f"{one_line(str(file), LONGEST_TITLE)}: the corpus cannot be read: {why}") from None
+        raise ValueError(f"{one_line(str(file), MAX_TITLE)}: the corpus cannot be read: {why}") from None
     pages: dict[str, str] = {}
     questions: list[tuple[str, Question]] = []
-    for where, row in _rows(file, lines):
+    for where, row in _read_rows(file, lines):
         if "question" in row:
             questions.append((where, _parse_question(where, row)))
         else:
@@ -53,15 +53,15 @@ def load(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
     return pages, tuple(question for _, question in questions)
 
 
-def _rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _read_rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(lines, 1):
         where = f"{file}, row {number}"
         if not line.strip():
             continue
-        if len(line) > LONGEST_ROW:
-            raise ValueError(f"{where}: it has {len(line):,} bytes, over {LONGEST_ROW:,}: write one object in a line")
+        if len(line) > MAX_ROW:
+            raise ValueError(f"{where}: it has {len(line):,} bytes, over {MAX_ROW:,}: write one object in a line")
         try:
-            row = json.loads(line.decode("utf-8"), object_pairs_hook=_unique)
+            row = json.loads(line.decode("utf-8"), object_pairs_hook=_refuse_duplicates)
         except _DuplicateKey as name:
             raise ValueError(f"{where}: {one_line(str(name), 60)} is given twice: remove one") from None
         except (ValueError, RecursionError) as error:
@@ -76,7 +76,7 @@ class _DuplicateKey(Exception):
     """Raised for a duplicate key in a JSON object; the message is the key."""
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, value in pairs:
         if name in given:
@@ -85,34 +85,34 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return given
 
 
-def _add_page(pages: dict[str, str], where: str, row: dict[str, Any]) -> None:
-    title = _text(where, row, "title", LONGEST_TITLE)
+def _add_page(pages: dict[str, str], location: str, row: dict[str, Any]) -> None:
+    title = _read_text(location, row, "title", MAX_TITLE)
     if title in pages:
-        raise ValueError(f"{where}: there is a page called {one_line(title, 60)!r} already: name it differently")
-    if len(pages) == MOST_PAGES:
-        raise ValueError(f"{where}: a corpus has at most {MOST_PAGES:,} pages")
-    pages[title] = _text(where, row, "text", LONGEST_TEXT)
+        raise ValueError(f"{location}: there is a page called {one_line(title, 60)!r} already: name it differently")
+    if len(pages) == MAX_PAGES:
+        raise ValueError(f"{location}: a corpus has at most {MAX_PAGES:,} pages")
+    pages[title] = _read_text(location, row, "text", MAX_TEXT)
 
 
-def _parse_question(where: str, row: dict[str, Any]) -> Question:
+def _parse_question(location: str, row: dict[str, Any]) -> Question:
     given = row.get("answer")
     rows = given if isinstance(given, list) and given else [given]
-    if len(rows) > MOST_ANSWERS:
-        raise ValueError(f"{where}: there are {len(rows):,} answers, over {MOST_ANSWERS}")
-    answers = tuple(_text(where, {"answer": each}, "answer", LONGEST_TITLE) for each in rows)
+    if len(rows) > MAX_ANSWERS:
+        raise ValueError(f"{location}: there are {len(rows):,} answers, over {MAX_ANSWERS}")
+    answers = tuple(_read_text(location, {"answer": each}, "answer", MAX_TITLE) for each in rows)
     if not all(map(normalise, answers)):
-        raise ValueError(f"{where}: an answer needs a word that is no article")
+        raise ValueError(f"{location}: an answer needs a word that is no article")
     evidence, hops = row.get("evidence", []), row.get("hops", 1)
     if not isinstance(evidence, list) or not all(isinstance(title, str) for title in evidence):
-        raise ValueError(f"{where}: evidence must be a list of titles")
-    if len(evidence) > MOST_ANSWERS:
-        raise ValueError(f"{where}: there are {len(evidence):,} titles of evidence, over {MOST_ANSWERS}")
-    if isinstance(hops, bool) or not isinstance(hops, int) or not 1 <= hops <= MOST_HOPS:
-        raise ValueError(f"{where}: hops must be a whole number from 1 to {MOST_HOPS}")
-    return Question(_text(where, row, "question", LONGEST_TEXT), answers, "given", hops, frozenset(evidence))
+        raise ValueError(f"{location}: evidence must be a list of titles")
+    if len(evidence) > MAX_ANSWERS:
+        raise ValueError(f"{location}: there are {len(evidence):,} titles of evidence, over {MAX_ANSWERS}")
+    if isinstance(hops, bool) or not isinstance(hops, int) or not 1 <= hops <= MAX_HOPS:
+        raise ValueError(f"{location}: hops must be a whole number from 1 to {MAX_HOPS}")
+    return Question(_read_text(location, row, "question", MAX_TEXT), answers, "given", hops, frozenset(evidence))
 
 
-def _text(location: str, row: dict[str, Any], field_name: str, max_length: int) -> str:
+def _read_text(location: str, row: dict[str, Any], field_name: str, max_length: int) -> str:
     """Return a field of a row as one line. Raises ValueError if it is no text, blank or over `max_length` long."""
     value = row.get(field_name)
     if not isinstance(value, str) or not value.strip():

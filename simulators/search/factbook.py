@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from games.base import one_line
 from games.plain_files import read_plain
 
-LARGEST, LONGEST_FACT = 10**6, 300
+MAX_BYTES, MAX_FACT_LENGTH = 10**6, 300
 """Maximum bytes of a profile, and maximum characters of a fact."""
 SAID: Mapping[str, tuple[str, ...]] = {
     "location": ("Geography", "Location"),
@@ -73,38 +73,40 @@ class Country(NamedTuple):
         return borders[0][1] if borders and borders[0][0] > max([0.0, *(km for km, _ in borders[1:])]) else ""
 
 
-def countries(folder: Path) -> dict[str, Country]:
+def read_countries(folder: Path) -> dict[str, Country]:
     """Read a folder of profiles; return countries with a capital by name. Raises ValueError for an invalid file."""
     files = sorted(folder.glob("*/*.json"))
     if not files:
         raise ValueError(f"{folder}: there are no profiles: give the folder that holds africa/, europe/ and so on")
-    read = [_country(file) for file in files]
+    read = [_read_country(file) for file in files]
     read = [one for one in read if one.name]
     return {one.name: one for one in sorted(read, key=lambda one: one.name) if one.facts.get("capital")}
 
 
-def _country(file: Path) -> Country:
+def _read_country(file: Path) -> Country:
     try:
-        profile = json.loads(read_plain(file, LARGEST).decode("utf-8"))
+        profile = json.loads(read_plain(file, MAX_BYTES).decode("utf-8"))
     except OSError as error:
         raise ValueError(f"{file}: the profile cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError):
         raise ValueError(f"{file}: the profile is not JSON: fetch the package again") from None
-    names = [_text(profile, ("Government", "Country name", f"conventional {form} form")) for form in ("short", "long")]
+    names = [
+        _find_text(profile, ("Government", "Country name", f"conventional {form} form")) for form in ("short", "long")
+    ]
     name = next((name for name in names if name and name != "none"), "")
-    facts = {fact: _text(profile, place).rstrip(".") for fact, place in SAID.items()}
+    facts = {fact: _find_text(profile, place).rstrip(".") for fact, place in SAID.items()}
     return Country(name, {fact: said for fact, said in facts.items() if said and said != "none"})
 
 
-def _text(profile: Any, path: tuple[str, ...]) -> str:
+def _find_text(profile: Any, path: tuple[str, ...]) -> str:
     """Return the text at this path of a profile in one line of up to 300 characters, without notes, or ""."""
     for part in (*path, "text"):
         profile = profile.get(part) if isinstance(profile, dict) else None
     text = profile if isinstance(profile, str) else ""
-    return one_line(re.split(r"\s*(?:\+\+|note:)", text)[0], LONGEST_FACT)
+    return one_line(re.split(r"\s*(?:\+\+|note:)", text)[0], MAX_FACT_LENGTH)
 
 
-def rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:
+def make_rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:
     """Yield the corpus rows as dicts: all pages, then for each country its one-hop and two-hop questions."""
     yield from ({"title": one.name, "text": one.text} for one in read.values())
     for one in read.values():
@@ -112,12 +114,12 @@ def rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:
         far = f"the neighbour with which {one.name} shares its longest border"
         for fact in ASKED:
             if answer := one.answer(fact):
-                yield _question(f"What is the {fact} of {one.name}?", answer, [one.name])
+                yield _make_question(f"What is the {fact} of {one.name}?", answer, [one.name])
             if near and (answer := near.answer(fact)):
-                yield _question(f"What is the {fact} of {far}?", answer, [one.name, near.name])
+                yield _make_question(f"What is the {fact} of {far}?", answer, [one.name, near.name])
 
 
-def _question(text: str, answer: str, evidence: list[str]) -> dict[str, Any]:
+def _make_question(text: str, answer: str, evidence: list[str]) -> dict[str, Any]:
     return {"question": text, "answer": answer, "evidence": evidence, "hops": len(evidence)}
 
 
@@ -127,7 +129,7 @@ def main(arguments: list[str]) -> str:
         return "usage: python -m simulators.search.factbook FOLDER FILE.jsonl"
     folder, file = map(Path, arguments)
     try:
-        written = [json.dumps(row, ensure_ascii=False) for row in rows(countries(folder))]
+        written = [json.dumps(row, ensure_ascii=False) for row in make_rows(read_countries(folder))]
         with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, prefix=f".{file.name}.") as beside:
             beside.write("\n".join(written) + "\n")
             beside.flush()

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulators.embedding import Embedding
-from simulators.search.corpus import load
+from simulators.search.corpus import load_corpus
 from simulators.search.pages import render
 from simulators.search.questions import Question
 from simulators.search.retrieval import Index
 from simulators.search.world import World
 
-KEPT, KEPT_LARGE = 64, 2
+MAX_CACHED, MAX_CACHED_LARGE = 64, 2
 """Cached libraries per process: of up to 2,000 pages, and larger ones or corpora (up to 300 MB each)."""
 SMALL = 2_000
 
@@ -51,7 +51,7 @@ class Library:
         """All titles, in the order of the index."""
         return tuple(self.pages)
 
-    def named_in(self, text: str) -> tuple[str, ...]:
+    def find_titles(self, text: str) -> tuple[str, ...]:
         """Return the titles that occur in a text, without repeats, in order; the longest where several overlap."""
         words = [match.span() for match in re.finditer(r"\w[\w'-]*", text)]
         found, at = [], 0
@@ -67,25 +67,25 @@ class Library:
         return self
 
 
-def library(key: Key) -> Library:
+def load_library(key: Key) -> Library:
     """Return the library of this key, built at first use. Raises ValueError for an invalid file or a missing extra."""
     return (_small if isinstance(key.source, int) and key.source <= SMALL else _large)(key)
 
 
 def _build(key: Key) -> Library:
     if isinstance(key.source, str):
-        pages, questions = load(key.source)
-        return Library(pages, _index(pages, key), questions=questions)
+        pages, questions = load_corpus(key.source)
+        return Library(pages, _build_index(pages, key), questions=questions)
     world = World(key.source, key.edition, key.terse)
     pages = {name: render(world, name) for name in world.names}
-    return Library(pages, _index(pages, key), world)
+    return Library(pages, _build_index(pages, key), world)
 
 
-def _index(pages: Mapping[str, str], key: Key) -> Index:
+def _build_index(pages: Mapping[str, str], key: Key) -> Index:
     """Build the search index over titles and texts; generated pages already start with their title."""
     texts = [f"{title}. {text}" if isinstance(key.source, str) else text for title, text in pages.items()]
     return Index(texts, key.embedding, exact_words=key.terse)
 
 
-_small = functools.lru_cache(maxsize=KEPT)(_build)
-_large = functools.lru_cache(maxsize=KEPT_LARGE)(_build)
+_small = functools.lru_cache(maxsize=MAX_CACHED)(_build)
+_large = functools.lru_cache(maxsize=MAX_CACHED_LARGE)(_build)

@@ -43,9 +43,9 @@ def highlight(page: str, query: str) -> str:
 
 @dataclass
 class Notes:
-    """Facts read on pages: `told` maps a thing to its values by relation or "kind". Programs are evaluated on them."""
+    """Facts read on pages: `facts` maps a thing to its values by relation or "kind". Programs are evaluated on them."""
 
-    told: dict[str, dict[str, str]] = field(default_factory=dict)
+    facts: dict[str, dict[str, str]] = field(default_factory=dict)
     """Values by thing, then by relation or "kind"."""
 
     @classmethod
@@ -53,29 +53,29 @@ class Notes:
         """Collect the facts that these texts state. Of two contradicting facts the first counts."""
         notes = cls()
         for text in texts:
-            for name, relation, value in read(text):
-                notes.told.setdefault(name, {}).setdefault(relation, value)
+            for name, relation, value in read_facts(text):
+                notes.facts.setdefault(name, {}).setdefault(relation, value)
         return notes
 
     def kind(self, name: str) -> str:
         """Return a thing's kind, as stated or as implied by a relation that leads to the thing, or "" if unknown."""
-        told = self.told.get(name, {}).get("kind", "")
-        said = ((relation, value) for facts in self.told.values() for relation, value in facts.items())
-        return told or next(
+        stated = self.facts.get(name, {}).get("kind", "")
+        said = ((relation, value) for facts in self.facts.values() for relation, value in facts.items())
+        return stated or next(
             (RELATIONS[relation].target for relation, value in said if value == name and relation != "kind"), ""
         )
 
     def value(self, name: str, relation: str) -> str:
         """Return the value of a thing's relation or number, as text, or "" if no page read states it."""
-        return self.told.get(name, {}).get(relation, "")
+        return self.facts.get(name, {}).get(relation, "")
 
     def subjects(self, name: str, relation: str) -> frozenset[str]:
         """Return the names of the things whose `relation` has the value `name` on the pages read."""
-        return frozenset(other for other, facts in self.told.items() if facts.get(relation) == name)
+        return frozenset(other for other, facts in self.facts.items() if facts.get(relation) == name)
 
 
 @functools.lru_cache(maxsize=4096)
-def read(text: str) -> tuple[tuple[str, str, str], ...]:
+def read_facts(text: str) -> tuple[tuple[str, str, str], ...]:
     """Parse the facts in a text to (thing, relation or "kind", value) tuples, in order. Ignores all other text."""
     facts: list[tuple[str, str, str]] = []
     for line in text.splitlines():
@@ -85,12 +85,12 @@ def read(text: str) -> tuple[tuple[str, str, str], ...]:
             facts += [(name, BY_CODE[word[0]], word[1:]) for word in rest.split() if word[0] in BY_CODE]
             continue
         for sentence in re.findall(r"[^.]+\.", line):
-            facts += _facts_in(sentence.strip())
+            facts += _read_sentence(sentence.strip())
     return tuple(facts)
 
 
-def _facts_in(sentence: str) -> list[tuple[str, str, str]]:
-    for relation, pattern in _patterns():
+def _read_sentence(sentence: str) -> list[tuple[str, str, str]]:
+    for relation, pattern in _compile_patterns():
         found = pattern.fullmatch(sentence)
         if found and (relation != "kind" or found["o"] in KINDS):
             return [(found["s"], relation, found["o"])]
@@ -98,7 +98,7 @@ def _facts_in(sentence: str) -> list[tuple[str, str, str]]:
 
 
 @functools.cache
-def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _compile_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Compile each sentence template to (relation, pattern) with the groups `s` (thing) and `o` (value).
 
     Numbers come first, because "was born in the year 1800" is no birthplace.

@@ -1,4 +1,4 @@
-"""Search planner game: choose the searches for a reader who cannot search (AI-SearchPlanner)."""
+"""Search planner game: choose searches for a reader that cannot search (AI-SearchPlanner)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from games.base import choice, flag, number
 from simulators.base import Answer
 from simulators.person import Speech
 from simulators.search import planner_players
-from simulators.search.acts import must, read_act
-from simulators.search.players import answer_from
+from simulators.search.acts import read_act, require_kind
+from simulators.search.players import find_answer
 from simulators.search.questions import Question
-from simulators.search.scoring import exact
+from simulators.search.scoring import is_exact
 from simulators.search.search import FLOOR_DEALS, Search
 
 PLANNER, READER = "planner", "reader"
@@ -23,14 +23,15 @@ PLANNER, READER = "planner", "reader"
 class SearchPlanner(Search):
     """Game of a planner, which searches and reads pages, and a reader, which answers from these pages alone.
 
-    Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's: reader "script" (answers
-    what the pages say) or "seat" (a policy at a seat of its own, frozen, say); process: reward for all evidence pages,
-    paid by share to the calls that show them; baseline: whether a right answer pays nothing where the scripted reader
-    is right without any page; team: whether the reader's seat is paid for a right answer, too.
+    Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's:
+    reader: "script" (answers from the facts on the pages) or "seat" (a policy, such as a frozen one, at its own seat).
+    process: reward for all evidence pages, paid by share to the calls that show them.
+    baseline: whether a right answer pays nothing if the scripted reader is right without any page.
+    team: whether the reader's seat is also paid for a right answer.
 
-    Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost`, of each call. After AI-SearchPlanner's
-    outcome + lambda process - alpha cost (constants there are not published). `best`, in the report, is what the player
-    `best` earns: it searches, step by step, where what that takes costs less than a right answer pays.
+    Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost`, of each call. They follow
+    AI-SearchPlanner's outcome + lambda process - alpha cost, whose constants are not published. The report's `best` is
+    what the player `best` earns, which searches step by step if that costs less than a right answer pays.
     """
 
     name = "search_planner"
@@ -68,12 +69,12 @@ class SearchPlanner(Search):
         super().set_up(rng, options)
         self.stopped = False
 
-    def of_split(self, question: Question) -> bool:
+    def is_in_split(self, question: Question) -> bool:
         """Return True if a question is in the game's split, and searching for its evidence pages' titles finds them.
 
-        `findable` defines the latter, which includes a seat's budget.
+        `is_findable` defines the latter, which includes a seat's budget.
         """
-        return super().of_split(question) and self.findable(question)
+        return super().is_in_split(question) and self.is_findable(question)
 
     def rules(self) -> str:
         """Return the tools, acts and pay as text for both seats."""
@@ -82,8 +83,8 @@ class SearchPlanner(Search):
         return (
             "The planner searches a library for what a question asks; then a reader answers it from the pages that "
             f"were read, and nothing else. Each call costs {self.cost:g}, a right answer pays 1. Tools, one call at a "
-            f"time, at most {self.budget.searches} searches:\n{self.tools()}\nThe planner ends with STOP. The reader "
-            "writes ANSWER and a text."
+            f"time, at most {self.budget.searches} searches:\n{self.describe_tools()}\nThe planner ends with STOP. "
+            "The reader writes ANSWER and a text."
         )
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -97,10 +98,10 @@ class SearchPlanner(Search):
 
     def legal(self, seat: str) -> list[str] | None:
         """Return the planner's useful calls and its stop, or the reader's likely answers. Others may be legal too."""
-        names = self.names_read(self.work, self.question.text)
+        names = self.list_names_read(self.work, self.question.text)
         if seat == READER:
-            return self.listed_answers(names)
-        return [*self.listed_calls(self.work, names), "." if self.terse else "STOP"]
+            return self.list_answers(names)
+        return [*self.list_calls(self.work, names), "." if self.terse else "STOP"]
 
     def next_seat(self, seat: str) -> str:
         """Return the seat to move: the planner, or after its stop the reader if that is a seat."""
@@ -113,15 +114,15 @@ class SearchPlanner(Search):
         another kind.
         """
         if seat == READER:
-            self._answered(must(read_act(act, self.terse), ("answer",), "write your answer").text)
+            self._take_answer(require_kind(read_act(act, self.terse), ("answer",), "write your answer").text)
             return ""
-        done = must(read_act(act, self.terse), ("call", "stop"), "write one call, or stop")
+        done = require_kind(read_act(act, self.terse), ("call", "stop"), "write one call, or stop")
         if done.kind == "call":
             self._call(done)
-        if done.kind == "stop" or self.turns + 1 >= self.most_acts:
+        if done.kind == "stop" or self.turns + 1 >= self.max_acts:
             self.stopped = True
             if not self.reads:
-                self._answered(answer_from(self.question.text, self.work.texts, self.terse))
+                self._take_answer(find_answer(self.question.text, self.work.texts, self.terse))
         return ""
 
     def _call(self, done: Any) -> None:
@@ -132,34 +133,34 @@ class SearchPlanner(Search):
         if self.process and (found := len(pages & {*self.work.read}) - before):
             self.pay(PLANNER, "process", self.process * found / len(pages))
 
-    def _answered(self, text: str) -> None:
-        right = exact(text, self.question.answers)
+    def _take_answer(self, text: str) -> None:
+        right = is_exact(text, self.question.answers)
         self.said = text
         for seat in self.seats if self.team else (PLANNER,):
-            self.pay(seat, "answer", float(right and not (self.baseline and self._known())))
+            self.pay(seat, "answer", float(right and not (self.baseline and self._is_known())))
         self.end("answered", "Right." if right else "Wrong.")
 
-    def _known(self) -> bool:
+    def _is_known(self) -> bool:
         """Return True if the scripted reader answers correctly without any page."""
-        return exact(answer_from(self.question.text, [], self.terse), self.question.answers)
+        return is_exact(find_answer(self.question.text, [], self.terse), self.question.answers)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return the figures of `Search`, `best` (highest earnings of a scripted plan) and `regret`.
 
         `regret` is `best` minus the planner's earnings without the part `process`.
         """
-        best = self.best()
+        best = self.compute_best()
         earned = self.payoffs()[PLANNER] - self._totals[PLANNER].get("process", 0.0)
         return {**super().figures(), "best": best, "regret": best - earned}
 
-    def best(self) -> float:
+    def compute_best(self) -> float:
         """Return the earnings of the better of two plans: reading as the player `reader` does, or stopping at once.
 
         They are what the scripted reader's answer then pays, less the cost of the calls.
         """
-        worth = float(not (self.baseline and self._known()))
-        at_once = worth * self._known()
-        calls, right = planner_players.effort(self)
+        worth = float(not (self.baseline and self._is_known()))
+        at_once = worth * self._is_known()
+        calls, right = planner_players.measure_effort(self)
         return max(at_once, worth * right - self.cost * calls)
 
     @property
@@ -167,5 +168,5 @@ class SearchPlanner(Search):
         """Success rate of the player `random`, measured on 400 matches: it searches random names and stops."""
         game, right = self.clone(), 0.0
         for seed in range(FLOOR_DEALS):
-            right += planner_players.at_random(game, seed)
+            right += planner_players.succeeds_at_random(game, seed)
         return right / FLOOR_DEALS

@@ -12,13 +12,13 @@ from simulators.base import Answer
 from simulators.search.acts import write_answer, write_call
 from simulators.search.base import LibraryGame
 from simulators.search.pages import Notes
-from simulators.search.programs import Chain, Program, answers, parse_terse
+from simulators.search.programs import Chain, Program, evaluate, parse_terse
 from simulators.search.questions import NONE, find_question, read_question
 from simulators.search.relations import DIGITS, NUMBERS, RELATIONS
 from simulators.search.session import Session
 
 
-def read_asked(text: str, terse: bool) -> Program | None:
+def parse_question(text: str, terse: bool) -> Program | None:
     """Parse a question, in codes if `terse`, else in standard words, to its program. Returns None if that fails."""
     if not terse:
         return read_question(text)
@@ -28,39 +28,39 @@ def read_asked(text: str, terse: bool) -> Program | None:
         return None
 
 
-def answer_from(text: str, texts: list[str], terse: bool) -> str:
+def find_answer(text: str, texts: list[str], terse: bool) -> str:
     """Return the answer that these texts give to a question, or "none" if they give none or several."""
-    return _answer_to(read_asked(text, terse), texts)
+    return _evaluate(parse_question(text, terse), texts)
 
 
-def _answer_to(program: Program | None, texts: list[str]) -> str:
-    found = answers(program, Notes.of(texts)) if program else frozenset()
+def _evaluate(program: Program | None, texts: list[str]) -> str:
+    found = evaluate(program, Notes.of(texts)) if program else frozenset()
     return next(iter(found)) if len(found) == 1 else NONE
 
 
-def next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] | None:
+def choose_next_call(program: Program, work: Session, terse: bool) -> tuple[str, str] | None:
     """Return the scripted reader's next call as ("search" or "open", query or title), or None.
 
     None means that the answer is known or that no call within the budget would help.
     """
     notes = Notes.of(work.texts)
     for chain in program.chains:
-        call = _missing_call(chain, program.number, notes, work, terse)
+        call = _find_missing_call(chain, program.number, notes, work, terse)
         if call is not None and work.left.get({"search": "searches", "open": "opens"}[call[0]], 0) > 0:
             return call
     return None
 
 
-def _missing_call(chain: Chain, number: str, notes: Notes, work: Session, terse: bool) -> tuple[str, str] | None:
-    """Return a chain's next missing call, as `next_call` does; None if its end is known or out of reach."""
+def _find_missing_call(chain: Chain, number: str, notes: Notes, work: Session, terse: bool) -> tuple[str, str] | None:
+    """Return a chain's next missing call, as `choose_next_call` does; None if its end is known or out of reach."""
     here: frozenset[str] = frozenset([chain.start])
     for step in (*chain.steps, *([number] if number else [])):
         if step.startswith("^"):
             for name in sorted(here):
-                query = backwards(name, step[1:], terse)
+                query = write_backward_query(name, step[1:], terse)
                 if query not in work.queries:
                     return "search", query
-                if unread := _unread_hit(work, query):
+                if unread := _find_unread_hit(work, query):
                     return "open", unread
             here = frozenset(each for name in here for each in notes.subjects(name, step[1:]))
             continue
@@ -74,51 +74,51 @@ def _missing_call(chain: Chain, number: str, notes: Notes, work: Session, terse:
     return None
 
 
-def backwards(name: str, relation: str, terse: bool) -> str:
+def write_backward_query(name: str, relation: str, terse: bool) -> str:
     """Return a query for the pages of things whose `relation` has the value `name` (books whose author is X)."""
     if terse:
         return RELATIONS[relation].code + name
     return " ".join(RELATIONS[relation].sentences[0].format(s="", o=name).strip(" .").split())
 
 
-def _unread_hit(work: Session, query: str) -> str:
+def _find_unread_hit(work: Session, query: str) -> str:
     """Return the title of the first unopened page that a query finds, or "" if none or if searches show pages."""
-    if work.whole:
+    if work.shows_pages:
         return ""
     hits = [work.library.titles[hit] for hit in work.library.index.find(query, work.budget.results, work.retriever)]
     return next((title for title in hits if title not in work.read), "")
 
 
-def _random(game: LibraryGame, seed: int) -> Answer:
+def _make_random(game: LibraryGame, seed: int) -> Answer:
     """Return a player that searches up to two random names seen so far, then gives a random candidate answer."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
     calls = int(rng.integers(3))
 
-    def act(seen: View) -> str:
-        names = game.names_read(game.work, game.question.text)
+    def act(view: View) -> str:
+        names = game.list_names_read(game.work, game.question.text)
         if game.turns < calls and names and game.work.left["searches"] > 0:
             return write_call("search", names[int(rng.integers(len(names)))], game.terse)
-        candidates = game.candidates()
+        candidates = game.list_candidates()
         return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
 
     return act
 
 
-def _closed_book(game: LibraryGame, seed: int) -> Answer:
+def _make_closed_book(game: LibraryGame, seed: int) -> Answer:
     """Return a player that never searches: it guesses an answer of the kind that the question asks for."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
-        candidates = _plausible_answers(read_asked(game.question.text, game.terse), game)
+    def act(view: View) -> str:
+        candidates = _list_plausible_answers(parse_question(game.question.text, game.terse), game)
         return write_answer(candidates[int(rng.integers(len(candidates)))], game.terse)
 
     return act
 
 
-def _plausible_answers(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
+def _list_plausible_answers(program: Program | None, game: LibraryGame) -> tuple[str, ...]:
     """Return all answers of the kind that a program asks for, or all candidates if program or world is None."""
     if program is None or game.library.world is None:
-        return tuple(game.candidates())
+        return tuple(game.list_candidates())
     if program.form == "count":
         return ("1",)
     chain = program.chains[0]
@@ -131,28 +131,28 @@ def _plausible_answers(program: Program | None, game: LibraryGame) -> tuple[str,
     return (str(sum(DIGITS if game.terse else NUMBERS[chain.steps[-1]]) // 2),)
 
 
-def _reader(game: LibraryGame, seed: int) -> Answer:
+def _make_reader(game: LibraryGame, seed: int) -> Answer:
     """Return a player that searches step by step along the question's program and answers from the pages read.
 
     If an asker words the question, the player reads those words, and answers "none" if it cannot parse them.
     """
 
-    def act(seen: View) -> str:
-        asked = str(seen.public.get("question") or game.question.text)
+    def act(view: View) -> str:
+        asked = str(view.public.get("question") or game.question.text)
         as_dealt = asked == game.question.text
-        program = read_asked(asked, game.terse) if as_dealt else find_question(asked)
-        call = next_call(program, game.work, game.terse) if program else None
+        program = parse_question(asked, game.terse) if as_dealt else find_question(asked)
+        call = choose_next_call(program, game.work, game.terse) if program else None
         if call is not None:
             return write_call(*call, game.terse)
-        return write_answer(_answer_to(program, game.work.texts), game.terse)
+        return write_answer(_evaluate(program, game.work.texts), game.terse)
 
     return act
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
-    "random": _random,
-    "oracle": lambda game, seed: lambda seen: write_answer(game.question.answer, game.terse),
-    "reader": _reader,
-    "closed_book": _closed_book,
+    "noop": lambda game, seed: lambda view: "",
+    "random": _make_random,
+    "oracle": lambda game, seed: lambda view: write_answer(game.question.answer, game.terse),
+    "reader": _make_reader,
+    "closed_book": _make_closed_book,
 }

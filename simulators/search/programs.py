@@ -17,8 +17,8 @@ from simulators.search.relations import BY_CODE, NUMBERS, RELATIONS, Facts
 
 Form = Literal["chain", "count", "larger", "smaller"]
 NAME = re.compile(r"\w[\w '-]{0,79}")
-MOST_STEPS = 8
-LONGEST = 1_000
+MAX_STEPS = 8
+MAX_CHARACTERS = 1_000
 """Maximum number of characters of a program."""
 
 
@@ -58,19 +58,19 @@ class Program:
     @property
     def terse(self) -> str:
         """The program in one-letter codes: `gc M B` (a chain), `#gc ^A` (count), `+N gc , mx` (larger)."""
-        chains = [" ".join([chain.start, *(_step_code(step) for step in chain.steps)]) for chain in self.chains]
+        chains = [" ".join([chain.start, *(_encode_step(step) for step in chain.steps)]) for chain in self.chains]
         mark = {"chain": "", "count": "#", "larger": "+", "smaller": "-"}[self.form]
         return f"{mark}{RELATIONS[self.number].code + ' ' if self.number else ''}{' , '.join(chains)}"
 
 
-def _step_code(step: str) -> str:
+def _encode_step(step: str) -> str:
     return "^" * (step[0] == "^") + RELATIONS[step.removeprefix("^")].code
 
 
 def parse(text: str) -> Program:
     """Parse a program in words, such as `NAME > mentor > birthplace`. Raises ValueError with a one-line problem."""
-    if len(text) > LONGEST:
-        raise ValueError(f"a program has at most {LONGEST:,} characters, not {len(text):,}")
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"a program has at most {MAX_CHARACTERS:,} characters, not {len(text):,}")
     text = " ".join(text.split())
     if compared := re.fullmatch(r"(larger|smaller) (\w+) ?:([^|]+)\|([^|]+)", text):
         form, number, *sides = compared.groups()
@@ -78,24 +78,24 @@ def parse(text: str) -> Program:
             raise ValueError(f"things are compared by {', '.join(NUMBERS)}, not by {number}")
         return Program("larger" if form == "larger" else "smaller", tuple(map(_parse_chain, sides)), number)
     if text.startswith("count "):
-        return _count(_parse_chain(text.removeprefix("count ")))
+        return _make_count(_parse_chain(text.removeprefix("count ")))
     return Program("chain", (_parse_chain(text),))
 
 
 def parse_terse(text: str) -> Program:
     """Parse a program in one-letter codes, such as `gc M B`. Raises ValueError with a one-line problem."""
-    text = text[:LONGEST].strip()
+    text = text[:MAX_CHARACTERS].strip()
     if compared := re.fullmatch(r"([+-])([A-Z]) ([^,]+),([^,]+)", text):
         sign, code, *sides = compared.groups()
         if BY_CODE.get(code) not in NUMBERS:
             raise ValueError(f"{code} is no number")
         return Program("larger" if sign == "+" else "smaller", tuple(map(_parse_terse_chain, sides)), BY_CODE[code])
     if text.startswith("#"):
-        return _count(_parse_terse_chain(text[1:]))
+        return _make_count(_parse_terse_chain(text[1:]))
     return Program("chain", (_parse_terse_chain(text),))
 
 
-def _count(chain: Chain) -> Program:
+def _make_count(chain: Chain) -> Program:
     if not chain.steps or not chain.steps[-1].startswith("^"):
         raise ValueError("what is counted ends in a step backwards, such as ^author")
     return Program("count", (chain,))
@@ -105,7 +105,7 @@ def _parse_chain(text: str) -> Chain:
     start, *steps = (part.strip() for part in text.split(">"))
     if not NAME.fullmatch(start):
         raise ValueError("a program begins with the name of a thing, then > and a relation")
-    return _checked(Chain(start, tuple(steps)))
+    return _check_chain(Chain(start, tuple(steps)))
 
 
 def _parse_terse_chain(text: str) -> Chain:
@@ -115,13 +115,13 @@ def _parse_terse_chain(text: str) -> Chain:
     unknown = next((code for code in codes if code.removeprefix("^") not in BY_CODE), None)
     if unknown is not None:
         raise ValueError(f"there is no relation {unknown[:20]}")
-    return _checked(Chain(start, tuple("^" * (code[0] == "^") + BY_CODE[code.removeprefix("^")] for code in codes)))
+    return _check_chain(Chain(start, tuple("^" * (code[0] == "^") + BY_CODE[code.removeprefix("^")] for code in codes)))
 
 
-def _checked(chain: Chain) -> Chain:
+def _check_chain(chain: Chain) -> Chain:
     """Return the chain. Raises ValueError if it is too long or a step does not fit the kind of thing before it."""
-    if len(chain.steps) > MOST_STEPS:
-        raise ValueError(f"a program has at most {MOST_STEPS} steps, not {len(chain.steps)}")
+    if len(chain.steps) > MAX_STEPS:
+        raise ValueError(f"a program has at most {MAX_STEPS} steps, not {len(chain.steps)}")
     at = ""
     for step in chain.steps:
         relation = RELATIONS.get(step.removeprefix("^"))
@@ -137,7 +137,7 @@ def _checked(chain: Chain) -> Chain:
     return chain
 
 
-def ends(chain: Chain, facts: Facts) -> frozenset[str]:
+def find_ends(chain: Chain, facts: Facts) -> frozenset[str]:
     """Return the values at the end of a chain: several after backward steps, none if facts are missing."""
     here = frozenset([chain.start]) if facts.kind(chain.start) or chain.steps else frozenset()
     for step in chain.steps:
@@ -150,19 +150,19 @@ def ends(chain: Chain, facts: Facts) -> frozenset[str]:
     return here
 
 
-def answers(program: Program, facts: Facts) -> frozenset[str]:
+def evaluate(program: Program, facts: Facts) -> frozenset[str]:
     """Evaluate a program on these facts and return all its answers as texts, none if facts are missing.
 
     A count needs a unique thing to count from, and a comparison unique ends with different numbers; else there is no
     answer.
     """
     if program.form == "chain":
-        return ends(program.chains[0], facts)
+        return find_ends(program.chains[0], facts)
     if program.form == "count":
         *before, last = program.chains[0].steps
-        of = ends(Chain(program.chains[0].start, tuple(before)), facts)
+        of = find_ends(Chain(program.chains[0].start, tuple(before)), facts)
         return frozenset([str(len(facts.subjects(name, last[1:]))) for name in of]) if len(of) == 1 else frozenset()
-    found = [ends(chain, facts) for chain in program.chains]
+    found = [find_ends(chain, facts) for chain in program.chains]
     if any(len(each) != 1 for each in found):
         return frozenset()
     names = [next(iter(each)) for each in found]
@@ -173,7 +173,7 @@ def answers(program: Program, facts: Facts) -> frozenset[str]:
     return frozenset([names[0] if first else names[1]])
 
 
-def evidence(program: Program, facts: Facts) -> frozenset[str]:
+def find_evidence(program: Program, facts: Facts) -> frozenset[str]:
     """Return the titles of the pages that state the facts behind a program's answer."""
     pages: set[str] = set()
     for chain in program.chains:

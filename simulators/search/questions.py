@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from simulators.search.programs import Chain, Form, Program, answers, ends, evidence
+from simulators.search.programs import Chain, Form, Program, evaluate, find_ends, find_evidence
 from simulators.search.relations import KINDS, NUMBERS, RELATIONS
 from simulators.search.world import World
 
@@ -17,9 +17,9 @@ Sort = Literal["chain", "compare", "count", "unanswerable"]
 SORTS: tuple[Sort, ...] = ("chain", "compare", "count", "unanswerable")
 NONE = "none"
 """Right answer to an unanswerable question."""
-MOST_HOPS = 4
+MAX_HOPS = 4
 TRIES = 2_000
-LONGEST_REQUEST = 60
+MAX_REQUEST = 60
 """Words of a freely worded question that are read."""
 
 
@@ -46,20 +46,20 @@ class Question(NamedTuple):
         return self.answers[0]
 
 
-def in_words(program: Program) -> str:
+def word_question(program: Program) -> str:
     """Return a program as a question in the world's standard words, such as "What is the mentor of NAME?"."""
-    nouns = [_noun_phrase(chain) for chain in program.chains]
+    nouns = [_word_chain(chain) for chain in program.chains]
     if program.form == "chain":
         return f"What is {nouns[0]}?"
     if program.form == "count":
         chain = program.chains[0]
         relation = RELATIONS[chain.steps[-1][1:]]
-        inner = _noun_phrase(Chain(chain.start, chain.steps[:-1]))
+        inner = _word_chain(Chain(chain.start, chain.steps[:-1]))
         return f"How many {KINDS[relation.source].plural} have {inner} as their {relation.noun}?"
     return f"Which has the {program.form} {RELATIONS[program.number].noun}: {nouns[0]}, or {nouns[1]}?"
 
 
-def _noun_phrase(chain: Chain) -> str:
+def _word_chain(chain: Chain) -> str:
     said = chain.start
     for step in chain.steps:
         relation = RELATIONS[step.removeprefix("^")]
@@ -72,18 +72,18 @@ def _noun_phrase(chain: Chain) -> str:
 
 
 def read_question(text: str) -> Program | None:
-    """Parse a question worded as `in_words` words it; return its program, or None. Extra spaces do not matter."""
+    """Parse a question worded as `word_question` words it; return its program, or None. Extra spaces do not matter."""
     text = " ".join(text.split())
     if asked := re.fullmatch(r"What is (.+)\?", text):
         chain = _read_noun(asked[1])
         return (chain and chain.steps and Program("chain", (chain,))) or None
     if asked := re.fullmatch(r"How many (\w+) have (.+) as their ([\w ]+)\?", text):
-        inner, relation = _read_noun(asked[2]), _by_noun().get(asked[3])
+        inner, relation = _read_noun(asked[2]), _index_by_noun().get(asked[3])
         if inner is None or relation is None or KINDS[RELATIONS[relation].source].plural != asked[1]:
             return None
         return Program("count", (Chain(inner.start, (*inner.steps, f"^{relation}")),))
     if asked := re.fullmatch(r"Which has the (larger|smaller) ([\w ]+): (.+), or (.+)\?", text):
-        one, two, number = _read_noun(asked[3]), _read_noun(asked[4]), _by_noun().get(asked[2])
+        one, two, number = _read_noun(asked[3]), _read_noun(asked[4]), _index_by_noun().get(asked[2])
         form: Form = "larger" if asked[1] == "larger" else "smaller"
         if one is not None and two is not None and number is not None and number in NUMBERS:
             return Program(form, (one, two), number)
@@ -94,7 +94,7 @@ def find_question(text: str) -> Program | None:
     """Parse a question in free words: one in standard words, else the longest noun phrase that is a chain, or None."""
     if (program := read_question(text)) is not None:
         return program
-    words = text.rstrip(" .?!").split()[:LONGEST_REQUEST]
+    words = text.rstrip(" .?!").split()[:MAX_REQUEST]
     starts = [place for place, word in enumerate(words) if word == "the"]
     spans = [(start, end) for start in starts for end in range(start + 4, len(words) + 1)]
     for start, end in sorted(spans, key=lambda span: span[0] - span[1]):
@@ -106,30 +106,30 @@ def find_question(text: str) -> Program | None:
 
 
 @functools.cache
-def _by_noun() -> Mapping[str, str]:
+def _index_by_noun() -> Mapping[str, str]:
     return {relation.noun: name for name, relation in RELATIONS.items()}
 
 
 @functools.cache
-def _openings() -> re.Pattern[str]:
+def _compile_openings() -> re.Pattern[str]:
     nouns = "|".join(relation.noun for relation in RELATIONS.values())
     return re.compile(rf"the ({nouns}) of (.+)|the ({'|'.join(KINDS)}) with (.+) as ({nouns})")
 
 
 def _read_noun(text: str, depth: int = 12) -> Chain | None:
     """Parse a nested noun phrase, such as "the mayor of the seat of NAME", to a chain; None if it is none."""
-    found = _openings().fullmatch(text)
+    found = _compile_openings().fullmatch(text)
     if found is None or depth == 0:
         return Chain(text) if depth and re.fullmatch(r"\w[\w '-]{0,79}", text) and not text.startswith("the ") else None
     noun, of, kind, other, backwards = found.groups()
     inner = _read_noun(of or other, depth - 1)
-    relation = _by_noun()[noun or backwards]
+    relation = _index_by_noun()[noun or backwards]
     if inner is None or (kind and RELATIONS[relation].source != kind):
         return None
     return Chain(inner.start, (*inner.steps, f"^{relation}" if kind else relation))
 
 
-def draw(
+def draw_question(
     world: World, rng: np.random.Generator, sorts: Sequence[Sort], hops: tuple[int, int], backwards: bool = True
 ) -> Question:
     """Draw a question of one of these sorts with hops from (low, high), all sorts and hops equally likely.
@@ -141,20 +141,20 @@ def draw(
     wanted = int(rng.integers(hops[0], hops[1] + 1))
     for _ in range(TRIES):
         program = _draw_program(Walker(world, rng, backwards), sort, wanted)
-        if program is not None and (question := checked(world, program, sort)) is not None:
+        if program is not None and (question := make_question(world, program, sort)) is not None:
             return question
     raise ValueError(f"this world has no question of sort {sort} over {wanted} hops: take more pages, or other hops")
 
 
-def checked(world: World, program: Program, sort: Sort) -> Question | None:
+def make_question(world: World, program: Program, sort: Sort) -> Question | None:
     """Return the program as a question of this sort, or None if its answer does not suit the sort.
 
     Unanswerable questions must have no answer, all others exactly one: in a chain it is not named in the question, and
     a count is not 0.
     """
-    found = answers(program, world)
-    text = program.terse if world.terse else in_words(program)
-    pages = evidence(program, world)
+    found = evaluate(program, world)
+    text = program.terse if world.terse else word_question(program)
+    pages = find_evidence(program, world)
     if sort == "unanswerable":
         return None if found else Question(text, (NONE,), sort, program.hops, pages, program)
     answer = next(iter(found), "")
@@ -184,9 +184,9 @@ class Walker(NamedTuple):
         """
         here, steps, passed = start, [], {start}
         for left in range(hops, 0, -1):
-            possible = _steps(self.world.kind(here), None if self.backwards else False)
+            possible = _list_steps(self.world.kind(here), None if self.backwards else False)
             step = self.pick([step for step in possible if (numbers and left == 1) or step not in NUMBERS])
-            found = ends(Chain(here, (step,)), self.world)
+            found = find_ends(Chain(here, (step,)), self.world)
             if len(found) != 1 or passed & found:
                 return None
             here = next(iter(found))
@@ -205,9 +205,9 @@ def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:
     chain, end = walked
     if sort == "chain":
         return Program("chain", (chain,))
-    # Of the last steps of what cannot be answered some are not stated, or nothing is there backwards.
+    # An unanswerable chain ends with a fact that is not stated, or a backward step without results.
     way = True if sort == "count" else None if walker.backwards else False
-    last = _steps(walker.world.kind(end), way)
+    last = _list_steps(walker.world.kind(end), way)
     longer = (Chain(start, (*chain.steps, walker.pick(last))),) if last else None
     return longer and Program("count" if sort == "count" else "chain", longer)
 
@@ -227,7 +227,7 @@ def _draw_comparison(walker: Walker, start: str, hops: int) -> Program | None:
 
 
 @functools.cache
-def _steps(kind: str, backwards: bool | None = None) -> tuple[str, ...]:
+def _list_steps(kind: str, backwards: bool | None = None) -> tuple[str, ...]:
     """Return the steps from a thing of this kind: all (None), only backward (True), or only forward (False)."""
     ahead = [name for name, relation in RELATIONS.items() if relation.source == kind and backwards is not True]
     back = [f"^{name}" for name, relation in RELATIONS.items() if relation.target == kind and backwards is not False]

@@ -9,27 +9,27 @@ from collections.abc import Callable, Iterable, Mapping
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PAYS: Mapping[str, Callable[[float], float]] = {"hard": lambda s: 1.0 - s, "frontier": lambda s: 4.0 * s * (1.0 - s)}
 """Reward of the proposer for the solve rate s: decreasing as in SSP, or largest at s = 1/2."""
-LONGEST = 1_000
+MAX_CHARACTERS = 1_000
 """Characters of an answer that are compared."""
 
 
 def normalise(text: str) -> str:
     """Return the text's first 1,000 characters in lower case, without punctuation, articles and repeated blanks."""
-    letters = "".join(char if char.isalnum() or char.isspace() else "" for char in text[:LONGEST].lower())
+    letters = "".join(char if char.isalnum() or char.isspace() else "" for char in text[:MAX_CHARACTERS].lower())
     return " ".join(ARTICLES.sub(" ", letters).split())
 
 
-def exact(answer: str, right: Iterable[str]) -> bool:
+def is_exact(answer: str, right: Iterable[str]) -> bool:
     """Return True if the answer equals one of the right ones after `normalise`, and is not empty then."""
     said = normalise(answer)
     return bool(said) and any(said == normalise(each) for each in right)
 
 
-def f1(answer: str, right: Iterable[str]) -> float:
+def compute_f1(answer: str, right: Iterable[str]) -> float:
     """Return the F1 score between the words of the answer and of the closest right answer, normalised, in [0, 1]."""
-    return max((_f1(normalise(answer).split(), normalise(each).split()) for each in right), default=0.0)
+    return max((_compute_f1(normalise(answer).split(), normalise(each).split()) for each in right), default=0.0)
 
 
-def _f1(said: list[str], right: list[str]) -> float:
-    common = sum((Counter(said) & Counter(right)).values())
-    return 2 * common / (len(said) + len(right)) if common else 0.0
+def _compute_f1(given: list[str], right: list[str]) -> float:
+    common = sum((Counter(given) & Counter(right)).values())
+    return 2 * common / (len(given) + len(right)) if common else 0.0

@@ -12,14 +12,14 @@ import numpy as np
 from games.base import IllegalAct, choice, one_line
 from simulators.base import Answer
 from simulators.person import Speech
-from simulators.played import LEAVING, Checked, PersonGame
+from simulators.played import LEAVING, Faults, PersonGame
 from simulators.search import players
-from simulators.search.acts import LONGEST, must, read_act, tools_of
+from simulators.search.acts import MAX_ANSWER, make_tools, read_act, require_kind
 from simulators.search.asker import ASKER, Asker, with_askers
-from simulators.search.base import LibraryGame, as_record, question_from
+from simulators.search.base import LibraryGame, as_record, restore_question
 from simulators.search.pages import render
 from simulators.search.questions import NONE
-from simulators.search.scoring import exact, f1, normalise
+from simulators.search.scoring import compute_f1, is_exact, normalise
 
 SOLVER = "solver"
 FLOOR_DEALS = 400
@@ -28,10 +28,10 @@ FLOOR_DEALS = 400
 class Search(PersonGame, LibraryGame):
     """Search game of one seat, which looks up the answer to a question in a library of invented pages.
 
-    Acts: search(query), open(title), ANSWER text; `ANSWER none` where no page has the answer. With person "played" a
-    second seat, the asker, words the question first, and answers ASK text (`simulators.search.asker`). Options besides
-    LibraryGame's (`simulators.search.base`) and PersonGame's: pay "exact" (1 for an exact match) or "f1" (of words),
-    both as in SQuAD's script. Reward parts: `answer`; `cost`, of each call.
+    Acts: search(query), open(title), ANSWER text; `ANSWER none` if no page has the answer. With person "played" a
+    second seat, the asker, first words the question and then replies to ASK text (`simulators.search.asker`). Options
+    besides LibraryGame's (`simulators.search.base`) and PersonGame's: pay, "exact" (1 for an exact match) or "f1" (of
+    words), both as in SQuAD's script. Reward parts: `answer`; `cost`, of each call.
     """
 
     name = "search"
@@ -54,10 +54,10 @@ class Search(PersonGame, LibraryGame):
         """Draw the match's world and question, or take the option `question`, a dict from `as_record`."""
         self.choose_library(rng)
         if "question" in options:
-            self.question = question_from(options["question"])
+            self.question = restore_question(options["question"])
         else:
             self.question = self.draw_question(rng)
-        self.work = self.session()
+        self.work = self.make_session()
         self.said: str | None = None
         if self.is_played:
             self.asker, self.agent_selection = Asker(self.question, self.library), ASKER
@@ -68,23 +68,23 @@ class Search(PersonGame, LibraryGame):
             return "?words searches, =words answers, =none: no answer."
         return (
             "Answer a question from the pages of a library; nobody knows the answer without them. "
-            f"Tools, one call at a time, at most {self.budget.searches} searches:\n{self.tools()}\n"
+            f"Tools, one call at a time, at most {self.budget.searches} searches:\n{self.describe_tools()}\n"
             f"ANSWER text ends the match: a name, a number, or {NONE} where no page says."
             f"{' ASK text asks what the question means.' if self.is_played else ''}"
         )
 
     @property
-    def asked(self) -> str:
+    def question_text(self) -> str:
         """The question as the solver knows it; "" until a played asker has spoken."""
-        return self.asker.asked if self.is_played else self.question.text
+        return self.asker.first_words if self.is_played else self.question.text
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
         """Return the definitions of the solver's tools, none in terse mode."""
-        return [tool.definition for tool in tools_of(self.work)] if seat == SOLVER and not self.terse else ()
+        return [tool.definition for tool in make_tools(self.work)] if seat == SOLVER and not self.terse else ()
 
     def public(self) -> dict[str, Any]:
         """Return `question`, its text, and `left`, the remaining calls by tool."""
-        return {"question": self.asked, "left": dict(self.work.left)}
+        return {"question": self.question_text, "left": dict(self.work.left)}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return `found`, the titles that searches have shown; for the asker `Asker.facts`."""
@@ -96,8 +96,8 @@ class Search(PersonGame, LibraryGame):
         """Return useful calls, and answers from names seen so far, as acts; None for the asker. Others may be legal."""
         if seat == ASKER:
             return None
-        names = self.names_read(self.work, self.asked)
-        return [*self.listed_calls(self.work, names), *self.listed_answers(names)]
+        names = self.list_names_read(self.work, self.question_text)
+        return [*self.list_calls(self.work, names), *self.list_answers(names)]
 
     def play(self, seat: str, act: str) -> str:
         """Run one call and return "", or score an answer, end the match and return the act.
@@ -106,28 +106,28 @@ class Search(PersonGame, LibraryGame):
         Raises IllegalAct for any other act.
         """
         if seat == ASKER:
-            return self._heard(one_line(act, LONGEST))
-        if self.is_played and act.startswith("ASK ") and (text := one_line(act[4:], LONGEST)):
+            return self._hear(one_line(act, MAX_ANSWER))
+        if self.is_played and act.startswith("ASK ") and (text := one_line(act[4:], MAX_ANSWER)):
             return self._ask(text)
         usage = "?words or =answer" if self.terse else "write one call of a tool, or ANSWER and a text"
-        done = must(read_act(act, self.terse), ("call", "answer"), usage)
+        done = require_kind(read_act(act, self.terse), ("call", "answer"), usage)
         if done.kind == "call":
             self.call(seat, done, self.work)
             self._end_if_out_of_turns()
             return ""
-        self._answered(done.text)
-        return one_line(act, LONGEST) if self.is_played else act.strip()
+        self._take_answer(done.text)
+        return one_line(act, MAX_ANSWER) if self.is_played else act.strip()
 
     def next_seat(self, seat: str) -> str:
         """Return the asker's seat while its words are due, else the solver."""
         return ASKER if self.is_played and self.asker.due else self.seats[0]
 
-    def check_person(self, text: str) -> Checked:
+    def check_person(self, text: str) -> Faults:
         """Return the faults of a played asker's text (`Asker.check`)."""
         return self.asker.check(text)
 
     def _end_if_out_of_turns(self) -> None:
-        if self.turns + 1 - (self.asker.turns if self.is_played else 0) >= self.most_acts:
+        if self.turns + 1 - (self.asker.turns if self.is_played else 0) >= self.max_acts:
             self.end("turns", "No turns are left, and nothing was answered.")
 
     def _ask(self, text: str) -> str:
@@ -137,23 +137,25 @@ class Search(PersonGame, LibraryGame):
         self._end_if_out_of_turns()
         return f"ASK {text}"
 
-    def _heard(self, text: str) -> str:
+    def _hear(self, text: str) -> str:
         """Let an admitted text of the asker take effect. Its first is the question, which all see without a message."""
         self.asker.turns += 1
-        if not self.admits(text):
+        if not self.admit_text(text):
             return ""
         self.asker.due, self.asker.gone = False, bool(LEAVING.search(text))
-        if not self.asker.asked:
-            self.asker.asked = text
+        if not self.asker.first_words:
+            self.asker.first_words = text
             return ""
         return text
 
-    def _answered(self, text: str) -> None:
+    def _take_answer(self, text: str) -> None:
         """Pay the seat the answer's score, exact match or F1, and end the match."""
         self.said = text
-        score = exact(text, self.question.answers) if self.paid == "exact" else f1(text, self.question.answers)
+        score = (
+            is_exact(text, self.question.answers) if self.paid == "exact" else compute_f1(text, self.question.answers)
+        )
         self.pay(self.seats[0], "answer", float(score))
-        self.end("answered", "Right." if exact(text, self.question.answers) else "Wrong.")
+        self.end("answered", "Right." if is_exact(text, self.question.answers) else "Wrong.")
 
     def final_answer(self, seat: str) -> str:
         """Return the solver's answer as normalised for exact match; "" if it gave none."""
@@ -167,12 +169,12 @@ class Search(PersonGame, LibraryGame):
         """
         question, work = self.question, self.work
         said = self.said or ""
-        right = exact(said, question.answers)
+        right = is_exact(said, question.answers)
         recall = len(question.evidence & set(work.read)) / len(question.evidence) if question.evidence else 1.0
         return {
             "score": float(right),
             "success": right,
-            "f1": f1(said, question.answers),
+            "f1": compute_f1(said, question.answers),
             "recall": recall,
             "calls": work.calls,
             "searches": len(work.queries),
@@ -205,17 +207,17 @@ class Search(PersonGame, LibraryGame):
 
     @property
     def floor(self) -> float:
-        """Probability that a random one of `candidates()` is right, averaged over 400 drawn questions."""
+        """Probability that a random one of `list_candidates()` is right, averaged over 400 drawn questions."""
         game, rng, total = self.clone(), np.random.default_rng(0), 0.0
         for _ in range(FLOOR_DEALS):
             game.choose_library(rng)
             question = game.draw_question(rng)
-            counts = _normalised(game.candidates())
+            counts = _count_normalised(game.list_candidates())
             total += sum(counts[each] for each in {*map(normalise, question.answers)}) / counts.total()
         return total / FLOOR_DEALS
 
 
 @functools.lru_cache(maxsize=4)
-def _normalised(candidates: tuple[str, ...]) -> Counter[str]:
+def _count_normalised(candidates: tuple[str, ...]) -> Counter[str]:
     """Count how often each normalised answer occurs among the candidates."""
     return Counter(map(normalise, candidates))

@@ -10,17 +10,27 @@ import numpy as np
 from games.base import IllegalAct, choice, flag, number, one_line, whole_number
 from simulators.base import Answer, SimulatorFault
 from simulators.search import checker, selfplay_players
-from simulators.search.acts import Done, Kind, must, read_act, write_question
-from simulators.search.base import LibraryGame, as_record, question_from
-from simulators.search.checker import CHECKS, Check, Rejected, Wish, among_others, checks_of, gate, possible, sound
+from simulators.search.acts import Act, Kind, read_act, require_kind, write_question
+from simulators.search.base import LibraryGame, as_record, restore_question
+from simulators.search.checker import (
+    CHECKS,
+    Check,
+    CheckError,
+    Requirements,
+    is_sound,
+    list_possible_programs,
+    mix_with_others,
+    read_checks,
+    require_readable,
+)
 from simulators.search.programs import Program
-from simulators.search.questions import Question, draw
-from simulators.search.scoring import PAYS, exact
+from simulators.search.questions import Question, draw_question
+from simulators.search.scoring import PAYS, is_exact
 from simulators.search.session import Session
 
 PROPOSER, READER = "proposer", "reader"
 DEALS = 1_000
-MOST_LISTED = 4
+MAX_LISTED = 4
 """Programs tried when listing valid questions."""
 
 
@@ -28,13 +38,14 @@ class SearchSelfplay(LibraryGame):
     """Search self-play (SSP): a proposer writes a question with a given answer, and solvers search for that answer.
 
     Acts: the proposer's search, open, QUESTION text PROGRAM program; the solvers' search, open, ANSWER text. Options
-    besides LibraryGame's (`simulators.search.base`; `hops` is the minimum for a question): solvers: how many try each
-    question; pay "hard" (1 - s, s the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)); rejected:
-    price of a rejected question. checks: those to apply, by default all (`simulators.search.checker`); reader of the
-    gate: "script" or "seat" (a seat `reader` that reads the pages and answers); noise: random pages mixed in. rounds:
-    questions per match; reuse: whether a question of an earlier round replaces a rejected one.
+    besides LibraryGame's (`simulators.search.base`; `hops` is the minimum for a question):
+    solvers: number of solvers of each question.
+    pay: "hard" (1 - s, where s is the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)).
+    rejected: price of a rejected question. checks: checks of a question, by default all (`simulators.search.checker`).
+    reader: reader of the check `gate`: "script" or "seat" (a seat `reader`). noise: random pages mixed in for it.
+    rounds: questions per match. reuse: whether a question of an earlier round replaces a rejected one.
 
-    A proposer whose question is rejected may mend it once (illegal: retry). Reward parts: `right` of a solver,
+    A proposer whose question is rejected may repair it once with `illegal: retry`. Reward parts: `right` of a solver,
     `challenge` and `rejected` of the proposer, `cost` of a call.
     """
 
@@ -65,7 +76,7 @@ class SearchSelfplay(LibraryGame):
         self.reads = choice("reader", reader, "script", "seat") == "seat"
         self.seats = (PROPOSER, *self.solvers, *([READER] if self.reads else []))
         self.pays = choice("pay", pay, *PAYS)
-        self.checks = checks_of(checks)
+        self.checks = read_checks(checks)
         self.noise, self.fine = whole_number("noise", noise, 0, 20), number("rejected", rejected)
         self.rounds, self.reuse = whole_number("rounds", rounds, 1, 1000), flag("reuse", reuse)
         if isinstance(options.get("pages"), str):
@@ -89,7 +100,7 @@ class SearchSelfplay(LibraryGame):
         self._listed: tuple[tuple[int, int], list[str]] = ((0, 0), [])
         """Cache: (round, pages read) and the valid questions at that point."""
         self.rejection = ""
-        self._begin(question_from(options["example"]) if "example" in options else self._example())
+        self._begin(restore_question(options["example"]) if "example" in options else self._draw_example())
 
     def rules(self) -> str:
         """Return the rules as text, equal for all seats."""
@@ -99,7 +110,7 @@ class SearchSelfplay(LibraryGame):
         return (
             f"The proposer is given an answer, searches for what leads to it, and writes a question; the "
             f"{len(self.solvers)} solvers search for its answer, each alone. Tools, one call at a time, at most "
-            f"{self.budget.searches} searches each:\n{self.tools()}\n"
+            f"{self.budget.searches} searches each:\n{self.describe_tools()}\n"
             "The proposer ends with QUESTION text PROGRAM program, such as: QUESTION What is the seat of the employer "
             "of NAME? PROGRAM NAME > employer > seat (^author goes backwards). It must rest on pages that it read, "
             "have just the one answer, and not name it. A solver ends with ANSWER text, and is paid for the right one; "
@@ -112,7 +123,7 @@ class SearchSelfplay(LibraryGame):
         return {"question": asked, "round": min(self._round, self.rounds)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return what this seat alone sees: `left` calls, `found` titles, the proposer's task, the reader's pages."""
+        """Return the seat's private facts: `left` calls, `found` titles, the proposer's task, the reader's pages."""
         if seat == READER:
             return {"question": self.question.text, "pages": list(self.shown)} if self.question and self.shown else {}
         work = self.works.get(seat)
@@ -126,9 +137,9 @@ class SearchSelfplay(LibraryGame):
         if seat == READER:
             return None
         asked = self.question.text if self.question and seat != PROPOSER else self.wish.answer
-        names = self.names_read(self.work, asked)
-        calls = self.listed_calls(self.work, names)
-        return [*calls, *(self._valid_questions() if seat == PROPOSER else self.listed_answers(names))] or None
+        names = self.list_names_read(self.work, asked)
+        calls = self.list_calls(self.work, names)
+        return [*calls, *(self._valid_questions() if seat == PROPOSER else self.list_answers(names))] or None
 
     def next_seat(self, seat: str) -> str:
         """Return the seat to move, the same until it has asked or answered."""
@@ -138,26 +149,26 @@ class SearchSelfplay(LibraryGame):
         """Play a call, question or answer and return "": others see nothing of it. Raises IllegalAct for other acts."""
         last: Kind = "question" if seat == PROPOSER else "answer"
         kinds: tuple[Kind, ...] = (last,) if seat == READER else ("call", last)
-        done = must(read_act(act, self.terse), kinds, f"write {'one call or ' * (seat != READER)}your {last}")
+        done = require_kind(read_act(act, self.terse), kinds, f"write {'one call or ' * (seat != READER)}your {last}")
         self._acts += 1
         if done.kind == "call":
             self.call(seat, done, self.work)
-            if self._acts >= self.most_acts:
+            if self._acts >= self.max_acts:
                 self._give_up(seat)
         elif seat == PROPOSER:
             self._propose(done)
         elif seat == READER:
-            self._reader_answered(exact(done.text, self._asked.answers))
+            self._take_reader_answer(is_exact(done.text, self._question.answers))
         else:
-            self._answered(seat, exact(done.text, self._asked.answers))
+            self._take_answer(seat, is_exact(done.text, self._question.answers))
         return ""
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report; `accepted`, `reused` and `score` (right answers) are shares over all rounds.
 
-        `s` is the share of right answers over rounds played, `sound` the share of accepted questions whose words have
-        exactly the claimed answer on all facts, and `hops` their mean. Also `success`, `calls`, `checker_faults`, the
-        last `rejection` and the last `question`.
+        `s` is the share of right answers over rounds played, `sound` the share of accepted questions whose words
+        have exactly the claimed answer on all facts, and `hops` their mean. Also `success`, `calls`, `checker_faults`,
+        the last `rejection` and the last `question`.
         """
         accepted, score = len(self._accepted), sum(self._shares) / self.rounds
         return {
@@ -183,9 +194,9 @@ class SearchSelfplay(LibraryGame):
         """Return reset options of two deals with different answers, which only the proposer may know; None for it."""
         if seat == PROPOSER:
             return None
-        other = self._example()
+        other = self._draw_example()
         while other.answer == self.example.answer:
-            other = self._example()
+            other = self._draw_example()
         return {"example": as_record(self.example)}, {"example": as_record(other)}
 
     floor = 0.0  # a proposer at random has read nothing that a question could rest on
@@ -198,28 +209,28 @@ class SearchSelfplay(LibraryGame):
         return self.works[self._mover]
 
     @property
-    def _asked(self) -> Question:
+    def _question(self) -> Question:
         if self.question is None:
             raise SimulatorFault("a seat is to answer, but there is no question")
         return self.question
 
-    def _example(self) -> Question:
+    def _draw_example(self) -> Question:
         """Draw a question that a proposer could ask: new, in the split, about a thing, its evidence within budget."""
         if (world := self.library.world) is None:
             raise SimulatorFault("there are no facts to ask about")
         for _ in range(DEALS):
-            question = draw(world, self.chance, ["chain"], self.hops, self.backwards)
+            question = draw_question(world, self.chance, ["chain"], self.hops, self.backwards)
             asked = question.text in {each.text for each in self._accepted}
-            if world.kind(question.answer) and not asked and self.of_split(question) and self.findable(question):
+            if world.kind(question.answer) and not asked and self.is_in_split(question) and self.is_findable(question):
                 return question
         raise SimulatorFault(f"none of {DEALS:,} questions can be written with these calls in the split {self.split}")
 
     def _begin(self, example: Question) -> None:
         """Start a round: give the proposer the example's answer and a new session, and let it move."""
-        self.example, self.wish = example, Wish(example.answer, example.hops)
+        self.example, self.wish = example, Requirements(example.answer, example.hops)
         self.question: Question | None = None
         self.shown: tuple[str, ...] = ()
-        self.works = {PROPOSER: self.session()}
+        self.works = {PROPOSER: self.make_session()}
         self._right: list[bool] = []
         self._round += 1
         self._move_to(PROPOSER)
@@ -231,27 +242,30 @@ class SearchSelfplay(LibraryGame):
         """Return up to 4 valid questions about the pages that the proposer has read, as acts (cached)."""
         key = (self._round, len(self.works[PROPOSER].read))
         if self._listed[0] != key:
-            self._listed = key, self._passing(possible(self.works[PROPOSER], self.wish)[:MOST_LISTED])
+            self._listed = (
+                key,
+                self._filter_passing(list_possible_programs(self.works[PROPOSER], self.wish)[:MAX_LISTED]),
+            )
         return list(self._listed[1])
 
-    def _passing(self, programs: Sequence[Program]) -> list[str]:
+    def _filter_passing(self, programs: Sequence[Program]) -> list[str]:
         acts = []
         for program in programs:
             done = read_act(write_question(program, self.terse), self.terse)
             try:
-                self._checked(done or Done("question"), noise=())
-            except Rejected:
+                self._check(done or Act("question"), noise=())
+            except CheckError:
                 continue
             acts.append(write_question(program, self.terse))
         return acts
 
     # The question.
 
-    def _propose(self, done: Done) -> None:
-        noise = among_others(self.works[PROPOSER], self.noise, self.chance) if "gate" in self.checks else ()
+    def _propose(self, done: Act) -> None:
+        noise = mix_with_others(self.works[PROPOSER], self.noise, self.chance) if "gate" in self.checks else ()
         try:
-            question = self._checked(done, noise)
-        except Rejected as why:
+            question = self._check(done, noise)
+        except CheckError as why:
             self.rejection = str(why)
         except Exception as error:  # noqa: BLE001 a question that the checker fails on never counts
             self._faults += 1
@@ -266,19 +280,19 @@ class SearchSelfplay(LibraryGame):
             return
         raise IllegalAct(self.rejection)
 
-    def _checked(self, done: Done, noise: Sequence[str]) -> Question:
+    def _check(self, done: Act, noise: Sequence[str]) -> Question:
         """Return the question if it passes all checks, except that of a reader seat. Raises Rejected otherwise."""
         work = self.works[PROPOSER]
         if any(done.text == question.text for question in self._accepted):
-            raise Rejected("it was asked before")
+            raise CheckError("it was asked before")
         question = checker.check(done.text, done.program, self.wish, work, self.checks)
-        if not self.of_split(question):
-            raise Rejected("it is kept for another split")
+        if not self.is_in_split(question):
+            raise CheckError("it is kept for another split")
         if "gate" in self.checks and not self.reads:
-            gate(question, list(noise or work.texts), self.terse)
+            require_readable(question, list(noise or work.texts), self.terse)
         return question
 
-    def _reader_answered(self, right: bool) -> None:
+    def _take_reader_answer(self, right: bool) -> None:
         self.shown = ()
         if right:
             self._accept()
@@ -287,8 +301,8 @@ class SearchSelfplay(LibraryGame):
             self._reject()
 
     def _accept(self) -> None:
-        self._accepted.append(self._asked)
-        self._sound += sound(self._asked, self.library)
+        self._accepted.append(self._question)
+        self._sound += is_sound(self._question, self.library)
         self._start_solving()
 
     def _reject(self) -> None:
@@ -317,7 +331,7 @@ class SearchSelfplay(LibraryGame):
 
     def _start_solving(self) -> None:
         self._right = []
-        self.works |= {seat: self.session() for seat in self.solvers}
+        self.works |= {seat: self.make_session() for seat in self.solvers}
         self._move_to(self.solvers[0])
 
     def _give_up(self, seat: str) -> None:
@@ -326,9 +340,9 @@ class SearchSelfplay(LibraryGame):
             self.rejection = "no turns were left to ask it"
             self._reject()
         else:
-            self._answered(seat, False)
+            self._take_answer(seat, False)
 
-    def _answered(self, seat: str, right: bool) -> None:
+    def _take_answer(self, seat: str, right: bool) -> None:
         self._right.append(right)
         self.pay(seat, "right", float(right))
         if len(self._right) < len(self.solvers):
@@ -336,9 +350,9 @@ class SearchSelfplay(LibraryGame):
             return
         share = sum(self._right) / len(self._right)
         self._shares.append(share)
-        if self._accepted and self._asked is self._accepted[-1] and self._asked not in self.pool:
+        if self._accepted and self._question is self._accepted[-1] and self._question not in self.pool:
             self.pay(PROPOSER, "challenge", PAYS[self.pays](share))
-            self.pool.append(self._asked)
+            self.pool.append(self._question)
         self._end_round(f"{sum(self._right)} of {len(self._right)} were right.")
 
     def _end_round(self, summary: str) -> None:
@@ -347,4 +361,4 @@ class SearchSelfplay(LibraryGame):
             self.end("played", summary)
         else:
             self.tell(summary, PROPOSER)
-            self._begin(self._example())
+            self._begin(self._draw_example())

@@ -11,33 +11,33 @@ from games.contracts import View
 from simulators.base import Answer
 from simulators.search.acts import write_answer, write_call, write_question
 from simulators.search.base import LibraryGame
-from simulators.search.checker import possible
+from simulators.search.checker import list_possible_programs
 from simulators.search.pages import Notes
 from simulators.search.players import PLAYERS as SOLVERS
-from simulators.search.players import answer_from, backwards
-from simulators.search.questions import draw
+from simulators.search.players import find_answer, write_backward_query
+from simulators.search.questions import draw_question
 from simulators.search.relations import RELATIONS
 
 PROPOSER, READER = "proposer", "reader"
 Propose = Callable[[Any, int], Answer]
 
 
-def _at_random(game: LibraryGame, seed: int) -> Answer:
+def _make_random(game: LibraryGame, seed: int) -> Answer:
     """Return a proposer that writes a random question about the world without reading any page."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         assert game.library.world is not None, "a proposer needs a world of its own"
-        program = draw(game.library.world, rng, ["chain"], game.hops).program
+        program = draw_question(game.library.world, rng, ["chain"], game.hops).program
         return write_question(program, game.terse) if program else ""
 
     return act
 
 
-def _from_record(game: LibraryGame, seed: int) -> Answer:
+def _make_oracle(game: LibraryGame, seed: int) -> Answer:
     """Return a proposer that knows the match's example question, reads its evidence pages and asks it."""
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         work, example = game.work, game.example
         for page in sorted(example.evidence - set(work.read)):
             return write_call("open" if page in work.found else "search", page, game.terse)
@@ -46,21 +46,21 @@ def _from_record(game: LibraryGame, seed: int) -> Answer:
     return act
 
 
-def _by_reading(game: LibraryGame, seed: int) -> Answer:
+def _make_reader(game: LibraryGame, seed: int) -> Answer:
     """Return a proposer that reads about the given answer and things that name it, until a chain leads to it.
 
     It prefers a chain without backward steps. If its calls run out, it asks any valid chain found, or writes nothing.
     """
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         work = game.work
-        programs = possible(work, game.wish)
+        programs = list_possible_programs(work, game.wish)
         if programs and "^" not in str(programs[0]):
             return write_question(programs[0], game.terse)
         unread = [title for title in work.found if title not in work.read]
         if unread and work.left.get("opens", 0) > 0:
             return write_call("open", unread[0], game.terse)
-        query = next((query for query in _queries(game) if query not in work.queries), None)
+        query = next((query for query in _list_queries(game) if query not in work.queries), None)
         if query and work.left["searches"] > 0:
             return write_call("search", query, game.terse)
         return write_question(programs[0], game.terse) if programs else ""
@@ -68,27 +68,29 @@ def _by_reading(game: LibraryGame, seed: int) -> Answer:
     return act
 
 
-def _queries(game: LibraryGame) -> Iterator[str]:
+def _list_queries(game: LibraryGame) -> Iterator[str]:
     """Yield queries for the given answer and for pages that name it, then the same for every thing read about."""
     notes = Notes.of(game.work.texts)
-    for name in dict.fromkeys([game.wish.answer, *notes.told]):
+    for name in dict.fromkeys([game.wish.answer, *notes.facts]):
         yield name
         yield from (
-            backwards(name, each, game.terse) for each in RELATIONS if RELATIONS[each].target == notes.kind(name)
+            write_backward_query(name, each, game.terse)
+            for each in RELATIONS
+            if RELATIONS[each].target == notes.kind(name)
         )
 
 
-def _player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answer]:
+def _make_player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answer]:
     """Return a player of all seats from a proposer and a solver; as the reader it answers from the pages shown."""
 
     def make(game: LibraryGame, seed: int) -> Answer:
         proposes, solves = propose(game, seed), solve(game, seed)
 
-        def act(seen: View) -> str:
-            if seen.seat == READER:
-                pages = seen.private["pages"]
-                return write_answer(answer_from(seen.private["question"], pages, game.terse), game.terse)
-            return proposes(seen) if seen.seat == PROPOSER else solves(seen)
+        def act(view: View) -> str:
+            if view.seat == READER:
+                pages = view.private["pages"]
+                return write_answer(find_answer(view.private["question"], pages, game.terse), game.terse)
+            return proposes(view) if view.seat == PROPOSER else solves(view)
 
         return act
 
@@ -96,9 +98,9 @@ def _player(propose: Propose, solve: Propose) -> Callable[[Any, int], Answer]:
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
-    "random": _player(_at_random, SOLVERS["random"]),
-    "oracle": _player(_from_record, SOLVERS["oracle"]),
-    "reader": _player(_by_reading, SOLVERS["reader"]),
-    "closed_book": _player(_by_reading, SOLVERS["closed_book"]),
+    "noop": lambda game, seed: lambda view: "",
+    "random": _make_player(_make_random, SOLVERS["random"]),
+    "oracle": _make_player(_make_oracle, SOLVERS["oracle"]),
+    "reader": _make_player(_make_reader, SOLVERS["reader"]),
+    "closed_book": _make_player(_make_reader, SOLVERS["closed_book"]),
 }

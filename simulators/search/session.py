@@ -28,9 +28,9 @@ class Session:
     `search` and `open` are tools for models; their ValueErrors are reported to the model.
     """
 
-    def __init__(self, library: Library, budget: Budget, retriever: Retriever, whole: bool) -> None:
+    def __init__(self, library: Library, budget: Budget, retriever: Retriever, shows_pages: bool) -> None:
         self.library, self.budget, self.retriever = library, budget, retriever
-        self.whole = whole
+        self.shows_pages = shows_pages
         """True if a search shows full pages, so that none need be opened."""
         self.queries: list[str] = []
         self.found: dict[str, None] = {}
@@ -50,7 +50,7 @@ class Session:
     def left(self) -> dict[str, int]:
         """Remaining calls as {"searches": n, "opens": n}, without "opens" if searches show full pages."""
         left = {"searches": self.budget.searches - len(self.queries)}
-        return left if self.whole else {**left, "opens": self.budget.opens - self.opened}
+        return left if self.shows_pages else {**left, "opens": self.budget.opens - self.opened}
 
     @property
     def texts(self) -> list[str]:
@@ -60,7 +60,7 @@ class Session:
     def search(self, query: str) -> str:
         """Find pages by words; shows their titles and how they begin.
 
-        Full pages are shown instead if `whole`. Counts the search. Raises ValueError for a bad query or without
+        Full pages are shown instead if `shows_pages`. Counts the search. Raises ValueError for a bad query or without
         searches left.
         """
         if len(self.queries) >= self.budget.searches:
@@ -69,7 +69,7 @@ class Session:
         self.queries.append(" ".join(query.split()))
         titles = [self.library.titles[hit] for hit in hits]
         self.found |= dict.fromkeys(titles)
-        return self._show("\n".join(self._entry(title, query) for title in titles) or "nothing")
+        return self._show("\n".join(self._format_entry(title, query) for title in titles) or "nothing")
 
     def open(self, title: str) -> str:
         """Read a page that a search has found.
@@ -93,9 +93,9 @@ class Session:
         self.shown.append(text)
         return text
 
-    def _entry(self, title: str, query: str) -> str:
+    def _format_entry(self, title: str, query: str) -> str:
         text = self.library.pages[title]
-        if self.whole:
+        if self.shows_pages:
             text = highlight(text, query) if self.library.terse else text
             before = self.read.get(title, "")
             self.read[title] = text if text.startswith(before) else f"{before}\n{text}"

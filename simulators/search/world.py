@@ -16,7 +16,7 @@ import numpy as np
 
 from simulators.search.relations import DIGITS, KINDS, MISSING, NUMBERS, RELATIONS
 
-LEAST, MOST = 20, 100_000
+MIN_THINGS, MAX_THINGS = 20, 100_000
 ONSETS = [*"bdfghklmnprstvwz", "br", "dr", "gr", "kl", "pl", "sk", "st", "tr"]
 VOWELS = [*"aeiou", "ae", "ei", "ou"]
 CODAS = ["", "", "l", "m", "n", "r", "s", "th", "x"]
@@ -39,15 +39,15 @@ class World:
         counts = {kind: max(2, round(size * each.share)) for kind, each in KINDS.items()}
         counts["person"] += size - sum(counts.values())
         self.terse = terse
-        self.of_kind: dict[str, list[str]] = (invent_terse if terse else invent)(counts, rng)
+        self.of_kind: dict[str, list[str]] = (invent_terse_names if terse else invent_names)(counts, rng)
         self.graph: Any = nx.MultiDiGraph()
         for kind, names in self.of_kind.items():
             self.graph.add_nodes_from(names, kind=kind)
         self.names: tuple[str, ...] = tuple(self.graph)
         for name, relation in RELATIONS.items():
-            self._state(name, self.of_kind[relation.source], relation.target, rng)
+            self._draw_values(name, self.of_kind[relation.source], relation.target, rng)
 
-    def _state(self, relation: str, sources: list[str], target: str, rng: np.random.Generator) -> None:
+    def _draw_values(self, relation: str, sources: list[str], target: str, rng: np.random.Generator) -> None:
         """Give most things of a kind a random value of a relation or number. Mentors come from the earlier persons."""
         missing = rng.random(len(sources)) < MISSING
         if not target:
@@ -90,7 +90,7 @@ class World:
 
 
 @functools.cache
-def _reserved_words() -> frozenset[str]:
+def _list_reserved_words() -> frozenset[str]:
     """Return the words of page and question templates in lower case, which no invented name may use."""
     said = [sentence for relation in RELATIONS.values() for sentence in (*relation.sentences, relation.noun)]
     return frozenset(re.findall("[a-z]+", " ".join([*said, *KINDS, *(kind.plural for kind in KINDS.values())]).lower()))
@@ -98,7 +98,7 @@ def _reserved_words() -> frozenset[str]:
 
 def _invent_words(rng: np.random.Generator) -> Iterator[str]:
     """Yield distinct invented words of two or three syllables, capitalised, without end."""
-    seen = set(_reserved_words())
+    seen = set(_list_reserved_words())
     while True:
         parts = [
             ONSETS[int(rng.integers(len(ONSETS)))]
@@ -112,7 +112,7 @@ def _invent_words(rng: np.random.Generator) -> Iterator[str]:
             yield word.capitalize()
 
 
-def invent(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
+def invent_names(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
     """Draw distinct names, `counts[kind]` of each kind, and return them by kind."""
     words = _invent_words(rng)
     heads = {"company": TRADES, "book": GENRES}
@@ -134,8 +134,8 @@ def invent(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[s
     return names
 
 
-def invent_terse(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
-    """Draw names by kind as `invent` does, but of as few consonants as their number allows (1 for up to 20)."""
+def invent_terse_names(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
+    """Draw names by kind as `invent_names` does, but of as few consonants as their number allows (1 for up to 20)."""
     total, length = sum(counts.values()), 1
     while len(CONSONANTS) ** length < total:
         length += 1

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from games.base import IllegalAct, one_line
-from simulators.sql.schemas import Cell, Rows, Schema, read_result, result_set
+from simulators.sql.schemas import Cell, Rows, Schema, read_result, to_result_set
 from simulators.tools import read_calls
 
 OBSERVATION, SHOWN_ROWS, CELL = 2_000, 10, 200
 """Maximum characters of an observation; rows that a longer one is cut to; maximum characters of a cell."""
 REASONING = 1_000
 """Maximum number of characters of reasoning that the judge reads."""
-MOST_NAMES = 200
+MAX_NAMES = 200
 THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL | re.IGNORECASE)
 BLOCK = re.compile(r"<(sql|solution)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
 FENCE = re.compile(r"```(?:sql)?(.*)```", re.DOTALL | re.IGNORECASE)
@@ -85,7 +85,7 @@ def read_names(act: str, schema: Schema) -> tuple[frozenset[str], int]:
         blocks = NAMED.findall(THOUGHT.sub(" ", act))
         if len(blocks) != 1:
             raise IllegalAct(GROUNDER_USAGE)
-        names = {name.lower() for name in NAME.findall(blocks[0])[:MOST_NAMES]}
+        names = {name.lower() for name in NAME.findall(blocks[0])[:MAX_NAMES]}
         named, unknown = names & {*schema.names()}, len(names - {*schema.names()})
     if not named:
         raise IllegalAct(TERSE_GROUNDER_USAGE if schema.terse else GROUNDER_USAGE)
@@ -95,7 +95,7 @@ def read_names(act: str, schema: Schema) -> tuple[frozenset[str], int]:
 def _read_terse_names(act: str, schema: Schema) -> tuple[set[str], int]:
     tables, names = {table.name for table in schema.tables}, {*schema.names()}
     named, unknown, column = set[str](), set[str](), ""
-    for word in [*act.replace("|", " ").split()[:MOST_NAMES], ""]:
+    for word in [*act.replace("|", " ").split()[:MAX_NAMES], ""]:
         if word in tables:
             name, column = f"{word}.{column}" if column else word, ""
         else:
@@ -138,15 +138,15 @@ def read_answer(text: str, terse: bool) -> Result:
         return Result(one_line(text, OBSERVATION), None)
     columns, rows, is_whole = read_result(text)
     if terse:
-        shown = ", ".join(" ".join(map(_shown, row)) for row in rows[:SHOWN_ROWS])
+        shown = ", ".join(" ".join(map(_format_cell, row)) for row in rows[:SHOWN_ROWS])
         shown = shown if len(columns) > 1 else shown.replace(",", "")
-        return Result(one_line(shown, OBSERVATION) or "none", result_set(rows) if is_whole else None)
-    return Result(_table(columns, rows, is_whole), result_set(rows) if is_whole else None)
+        return Result(one_line(shown, OBSERVATION) or "none", to_result_set(rows) if is_whole else None)
+    return Result(_format_table(columns, rows, is_whole), to_result_set(rows) if is_whole else None)
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_whole: bool) -> str:
+def _format_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_whole: bool) -> str:
     """Return a result as lines of cells; a result over 2,000 characters is cut to ten rows."""
-    lines = [" | ".join(map(_shown, columns)), *(" | ".join(map(_shown, row)) for row in rows)]
+    lines = [" | ".join(map(_format_cell, columns)), *(" | ".join(map(_format_cell, row)) for row in rows)]
     if len("\n".join(lines)) > OBSERVATION or not is_whole:
         count = f"{len(rows):,}" if is_whole else f"over {len(rows):,}"
         lines = [*lines[: SHOWN_ROWS + 1], f"({SHOWN_ROWS} of {count} rows)"]
@@ -156,5 +156,5 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_whole: boo
     return text if len(text) <= OBSERVATION else f"{text[: OBSERVATION - 1]}…"
 
 
-def _shown(cell: Cell) -> str:
+def _format_cell(cell: Cell) -> str:
     return "NULL" if cell is None else one_line(str(cell), CELL)

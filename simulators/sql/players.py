@@ -34,51 +34,51 @@ class Match(Protocol):
     def turns_left(self) -> int: ...
 
 
-def _noop(game: Match, seed: int) -> Answer:
+def _make_noop(game: Match, seed: int) -> Answer:
     """Return a player that writes nothing."""
-    return lambda seen: ""
+    return lambda view: ""
 
 
-def _random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that answers a random other question of the level and database, and judges by a coin flip."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         other = draw_question(game.world, game.question.level, rng)
-        if _grounds(seen):
+        if _is_grounder(view):
             return write_names(other.names, game.terse)
-        return _verdict(rng.random() < 0.5) if seen.seat == "judge" else write_sql(other.sql, game.terse, True)
+        return _write_verdict(rng.random() < 0.5) if view.seat == "judge" else write_sql(other.sql, game.terse, True)
 
     return act
 
 
-def _oracle(game: Match, seed: int) -> Answer:
-    """Return a player that names what the true query uses, writes the query at once, and judges correctly.
+def _make_oracle(game: Match, seed: int) -> Answer:
+    """Return a player that names the true query's tables and columns, writes the query at once, and judges correctly.
 
     If the grounder has omitted a name of the true query, the writer writes a wrong query.
     """
 
-    def act(seen: View) -> str:
-        if _grounds(seen):
+    def act(view: View) -> str:
+        if _is_grounder(view):
             return write_names(game.question.names, game.terse)
-        if seen.seat == "judge":
-            return _verdict(game.is_right)
-        return write_sql(_best(game), game.terse, True)
+        if view.seat == "judge":
+            return _write_verdict(game.is_right)
+        return write_sql(_choose_query(game), game.terse, True)
 
     return act
 
 
-def _lister(game: Match, seed: int) -> Answer:
+def _make_lister(game: Match, seed: int) -> Answer:
     """Return a grounder that names the whole schema; at the other seats it plays like the oracle."""
-    oracle = _oracle(game, seed)
-    return lambda seen: write_names(game.world.schema.names(), game.terse) if _grounds(seen) else oracle(seen)
+    oracle = _make_oracle(game, seed)
+    return lambda view: write_names(game.world.schema.names(), game.terse) if _is_grounder(view) else oracle(view)
 
 
-def _grounds(seen: View) -> bool:
-    return seen.seat == "grounder"
+def _is_grounder(view: View) -> bool:
+    return view.seat == "grounder"
 
 
-def _flawed(game: Match, seed: int) -> Answer:
+def _make_flawed(game: Match, seed: int) -> Answer:
     """Return a player that is right about half of the time, for imitation.
 
     The writer gives its solution at once, after running it as a query, or after running a query that fails. The
@@ -88,14 +88,14 @@ def _flawed(game: Match, seed: int) -> Answer:
     start = ("solve", "check", "fail")[int(rng.integers(3))]
     is_wrong = bool(rng.random() < SLIPS)
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         nonlocal start
-        if _grounds(seen):
-            return write_names(_flawed_names(game, rng), game.terse)
-        if seen.seat == "judge":
-            return _verdict(game.is_right != (rng.random() < MISJUDGES))
+        if _is_grounder(view):
+            return write_names(_draw_flawed_names(game, rng), game.terse)
+        if view.seat == "judge":
+            return _write_verdict(game.is_right != (rng.random() < MISJUDGES))
         question = game.question
-        sql = question.wrong[seed % len(question.wrong)] if is_wrong else _best(game)
+        sql = question.wrong[seed % len(question.wrong)] if is_wrong else _choose_query(game)
         if start == "solve" or game.turns_left == 1:
             return write_sql(sql, game.terse, True)
         if start == "fail" and question.failing:
@@ -106,12 +106,12 @@ def _flawed(game: Match, seed: int) -> Answer:
     return act
 
 
-def _best(game: Match) -> str:
+def _choose_query(game: Match) -> str:
     """Return the true query, or a wrong one if the writer does not see all names of the true query."""
     return game.question.sql if game.named.issuperset(game.question.names) else game.question.wrong[0]
 
 
-def _flawed_names(game: Match, rng: np.random.Generator) -> tuple[str, ...]:
+def _draw_flawed_names(game: Match, rng: np.random.Generator) -> tuple[str, ...]:
     names, draw = game.question.names, rng.random()
     columns = [name for name in names if "." in name]
     if draw < OMITS:
@@ -122,14 +122,14 @@ def _flawed_names(game: Match, rng: np.random.Generator) -> tuple[str, ...]:
     return (*columns, *(name for name in names if "." not in name))
 
 
-def _verdict(is_right: bool) -> str:
+def _write_verdict(is_right: bool) -> str:
     return "yes" if is_right else "no"
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": _noop,
-    "random": _random,
-    "oracle": _oracle,
-    "lister": _lister,
-    "flawed": _flawed,
+    "noop": _make_noop,
+    "random": _make_random,
+    "oracle": _make_oracle,
+    "lister": _make_lister,
+    "flawed": _make_flawed,
 }

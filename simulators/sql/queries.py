@@ -52,13 +52,13 @@ class Query:
 
     def sql(self) -> str:
         """Return the query as SQL, in lower case and with few blanks if the schema is terse."""
-        target = self._name(self.table, self.target) if self.target else "*"
+        target = self._write_name(self.table, self.target) if self.target else "*"
         function = self.aggregate if self.target else "count"
         parts = [f"SELECT {f'{function.upper()}({target})' if function else target} FROM {self.table.name}"]
         if self.joined:
             parts.append(f"JOIN {self.joined.name} USING ({self.key})")
         if self.where:
-            parts.append("WHERE " + " AND ".join(map(self._condition, self.where)))
+            parts.append("WHERE " + " AND ".join(map(self._write_condition, self.where)))
         if self.having is not None:
             parts.append(f"GROUP BY {self.key} HAVING COUNT(*) > {self.having}")
         if self.order:
@@ -66,15 +66,15 @@ class Query:
         sql = " ".join(parts)
         return OPENED.sub("( ", TIGHT.sub(r"\1\2", sql.lower())) if self.schema.terse else sql
 
-    def _name(self, table: Table, column: Column) -> str:
+    def _write_name(self, table: Table, column: Column) -> str:
         return f"{table.name}.{column.name}" if self.joined and not self.schema.terse else column.name
 
-    def _condition(self, condition: Condition) -> str:
+    def _write_condition(self, condition: Condition) -> str:
         table, column, operator, value = condition
         right = f"'{value}'" if isinstance(value, str) else str(value)
         if value is None:
             right = f"(SELECT AVG({column.name}) FROM {table.name})"
-        return f"{self._name(table, column)} {operator} {right}"
+        return f"{self._write_name(table, column)} {operator} {right}"
 
     def names(self) -> tuple[str, ...]:
         """Return the columns (`table.column`) that the query uses, in the question's order, and then their tables."""
@@ -103,10 +103,10 @@ class Query:
     def _full_text(self) -> str:
         noun, plural = self.table.noun, self.table.plural
         of = f"the {self.target.phrase}" if self.target else ""
-        conditions = " and ".join(map(self._with, self.where))
+        conditions = " and ".join(map(self._word_condition, self.where))
         if self.order:
-            most = "highest" if self.order[1] else "lowest"
-            return f"What is {of} of the {noun} with the {most} {self.order[0].phrase}?"
+            extreme = "highest" if self.order[1] else "lowest"
+            return f"What is {of} of the {noun} with the {extreme} {self.order[0].phrase}?"
         if self.having is not None and self.joined:
             return f"List {of} of every {noun} with at least {self.having + 1} {self.joined.plural}."
         if not self.target:
@@ -115,7 +115,7 @@ class Query:
             return f"What is the {AGGREGATES[self.aggregate]} {self.target.phrase} of the {plural} {conditions}?"
         return f"List {of} of every {noun} {conditions}."
 
-    def _with(self, condition: Condition) -> str:
+    def _word_condition(self, condition: Condition) -> str:
         table, column, operator, value = condition
         right = f"the average {column.phrase}" if value is None else str(value)
         says = f"{column.phrase} {IS[operator]}{right}"
@@ -125,7 +125,7 @@ class Query:
             return f"whose {table.noun} has {says}"
         return f"that has a {table.noun} with {says}"
 
-    def nearly_right(self) -> Iterator[Query]:
+    def list_nearly_right(self) -> Iterator[Query]:
         """Yield queries with one mistake: a condition omitted or reversed, another column, aggregate, order, bound."""
         for n, condition in enumerate(self.where):
             yield replace(self, where=self.where[:n] + self.where[n + 1 :])
@@ -142,7 +142,7 @@ class Query:
             yield replace(self, having=0)
             yield replace(self, having=self.having + 1)
 
-    def failing(self) -> Iterator[Query]:
+    def list_failing(self) -> Iterator[Query]:
         """Yield similar queries that may fail: without the join, from another table, or with another table's column."""
         if self.joined:
             yield replace(self, joined=None, having=None)

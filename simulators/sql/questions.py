@@ -38,23 +38,23 @@ def draw_question(world: World, level: int, rng: np.random.Generator) -> Questio
     """Draw a question of this level whose result is not empty and differs from the results of nearly right queries."""
     for _ in range(TRIES):
         query = _draw_query(world, level, rng)
-        question = _question(world, level, query) if query else None
+        question = _make_question(world, level, query) if query else None
         if question:
             return question
     raise SimulatorFault(f"sql: no question of level {level} in {TRIES} tries, database {world.schema.number}")
 
 
-def _question(world: World, level: int, query: Query) -> Question | None:
+def _make_question(world: World, level: int, query: Query) -> Question | None:
     """Return the question of a query, or None if its result is empty, ambiguous or that of a nearly right query."""
     rows = world.rows(query.sql())
     if rows <= {(None,), (0,)}:
         return None
-    wrong = tuple(dict.fromkeys(other.sql() for other in query.nearly_right()))
+    wrong = tuple(dict.fromkeys(other.sql() for other in query.list_nearly_right()))
     if any(world.rows(sql) == rows for sql in wrong):
         return None  # a wrong query would count as right
     if query.order and _is_tied(world.values(query.table.name, query.order[0].name), highest=query.order[1]):
         return None
-    failing = tuple(sql for sql in (other.sql() for other in query.failing()) if _fails(world, sql))
+    failing = tuple(sql for sql in (other.sql() for other in query.list_failing()) if _fails(world, sql))
     return Question(level, query.text(), query.sql(), rows, query.names(), wrong, failing)
 
 
@@ -79,42 +79,44 @@ def _draw_query(world: World, level: int, rng: np.random.Generator) -> Query | N
     kind = int(rng.integers(3))
     if level == 1:
         thirds = [c for c in table.columns if c not in (target, other)] if kind == 2 else []
-        return replace(plain, where=tuple(_condition(world, table, c, rng) for c in (other, *thirds[:1])))
+        return replace(plain, where=tuple(_draw_condition(world, table, c, rng) for c in (other, *thirds[:1])))
     if level == 2 and kind == 2:
         return None if other.is_text else replace(plain, order=(other, bool(rng.integers(2))))
     if level == 2 or (level == 4 and kind == 2):
         if level == 4:
-            average = Condition(table, other, _operator(rng, True), None)
+            average = Condition(table, other, _draw_operator(rng, True), None)
             return None if other.is_text else replace(plain, where=(average,))
-        counted = replace(plain, where=(_condition(world, table, other, rng),))
-        return replace(counted, target=None) if kind else _aggregated(counted, rng)
+        counted = replace(plain, where=(_draw_condition(world, table, other, rng),))
+        return replace(counted, target=None) if kind else _aggregate(counted, rng)
     pairs = [(child, schema.table(parent)) for child in schema.tables for parent in child.parents]
     child, parent = pairs[int(rng.integers(len(pairs)))]
     if level == 4 and kind == 1:
-        return replace(plain, table=parent, target=_column(parent, rng), joined=child, having=int(rng.integers(1, 4)))
+        return replace(
+            plain, table=parent, target=_draw_column(parent, rng), joined=child, having=int(rng.integers(1, 4))
+        )
     one, two = (parent, child) if level == 3 and kind == 2 else (child, parent)
-    joined = replace(plain, table=one, target=_column(one, rng), joined=two)
-    joined = replace(joined, where=(_condition(world, two, _column(two, rng), rng),))
-    return joined if level == 3 else _aggregated(joined, rng)
+    joined = replace(plain, table=one, target=_draw_column(one, rng), joined=two)
+    joined = replace(joined, where=(_draw_condition(world, two, _draw_column(two, rng), rng),))
+    return joined if level == 3 else _aggregate(joined, rng)
 
 
-def _aggregated(query: Query, rng: np.random.Generator) -> Query | None:
+def _aggregate(query: Query, rng: np.random.Generator) -> Query | None:
     if query.target and query.target.is_text:
         return None
     return replace(query, aggregate=str(rng.choice(list(AGGREGATES))))
 
 
-def _column(table: Table, rng: np.random.Generator) -> Column:
+def _draw_column(table: Table, rng: np.random.Generator) -> Column:
     return table.columns[int(rng.integers(len(table.columns)))]
 
 
-def _operator(rng: np.random.Generator, ordered: bool) -> Operator:
+def _draw_operator(rng: np.random.Generator, ordered: bool) -> Operator:
     operators: list[Any] = [">", "<"] if ordered else ["=", ">", "<"]
     return operators[int(rng.integers(len(operators)))]  # type: ignore[no-any-return]
 
 
-def _condition(world: World, table: Table, column: Column, rng: np.random.Generator) -> Condition:
+def _draw_condition(world: World, table: Table, column: Column, rng: np.random.Generator) -> Condition:
     """Draw a condition on a column, with one of the column's values."""
     values = world.values(table.name, column.name)
     value = values[int(rng.integers(len(values)))]
-    return Condition(table, column, "=" if column.is_text else _operator(rng, False), value)
+    return Condition(table, column, "=" if column.is_text else _draw_operator(rng, False), value)

@@ -86,10 +86,10 @@ class Schema(NamedTuple):
             if self.terse:
                 shown += ["|", *([f"{column} {table.name}" for column in columns] or [table.name])]
             else:
-                shown.append(f"{table.name}({', '.join(self._typed(table, columns))})")
+                shown.append(f"{table.name}({', '.join(self._type_columns(table, columns))})")
         return (" " if self.terse else "\n").join(shown)
 
-    def _typed(self, table: Table, columns: list[str]) -> list[str]:
+    def _type_columns(self, table: Table, columns: list[str]) -> list[str]:
         types = {column.name: "TEXT" if column.is_text else "INTEGER" for column in table.columns}
         types |= {self.table(parent).key: f"INTEGER REFERENCES {parent}" for parent in table.parents}
         types[table.key] = "INTEGER PRIMARY KEY"
@@ -104,14 +104,14 @@ class World(NamedTuple):
 
     def rows(self, sql: str) -> Rows:
         """Return the result of a trusted query as a set of rows. Never use it for model-written SQL."""
-        return result_set(self.database.connection.execute(sql).fetchall())
+        return to_result_set(self.database.connection.execute(sql).fetchall())
 
     def values(self, table: str, column: str) -> list[Cell]:
         """Return a column's values in row order."""
         return [value for (value,) in self.database.connection.execute(f"SELECT {column} FROM {table}")]
 
 
-def result_set(rows: Collection[Collection[Cell]]) -> Rows:
+def to_result_set(rows: Collection[Collection[Cell]]) -> Rows:
     """Return a result as a set of rows: the order of columns counts, the order and duplicates of rows do not.
 
     Numbers are rounded to six decimals, and 2.0 equals 2.
@@ -121,71 +121,71 @@ def result_set(rows: Collection[Collection[Cell]]) -> Rows:
 
 def run_sql(terse: bool, index: int, sql: str) -> str:
     """Run model-written SQL read-only on a database and return JSON or `Error: …` (`Database.query`)."""
-    return world(terse, index).database.query(sql)
+    return load_world(terse, index).database.query(sql)
 
 
-def world(terse: bool, index: int) -> World:
+def load_world(terse: bool, index: int) -> World:
     """Return the database with this number. A thread's matches share it, because queries cannot change it."""
     return _WORLDS.build(terse, index)
 
 
-def _build(terse: bool, index: int) -> World:
+def _build_world(terse: bool, index: int) -> World:
     rng = np.random.default_rng([index, int(terse)])
-    schema = _terse_schema(index, rng) if terse else _schema(index, rng)
-    return World(schema, Database(_script(schema, rng), LIMITS))
+    schema = _draw_terse_schema(index, rng) if terse else _draw_schema(index, rng)
+    return World(schema, Database(_write_script(schema, rng), LIMITS))
 
 
 class _Worlds(threading.local):
     """Cache of databases for each thread: a failed query disturbs other threads' queries on the same connection."""
 
     def __init__(self) -> None:
-        self.build = lru_cache(maxsize=128)(_build)
+        self.build = lru_cache(maxsize=128)(_build_world)
 
 
 _WORLDS = _Worlds()
 
 
 @cache
-def _domains() -> dict[str, tuple[Entity, ...]]:
+def _load_domains() -> dict[str, tuple[Entity, ...]]:
     return read_domains()
 
 
-def _schema(index: int, rng: np.random.Generator) -> Schema:
+def _draw_schema(index: int, rng: np.random.Generator) -> Schema:
     """Draw three to six entities of one domain, closed under references, and the names of tables and columns."""
-    domains = _domains()
+    domains = _load_domains()
     entities = domains[list(domains)[index % len(domains)]]
     by_noun, most = {entity.noun: entity for entity in entities}, int(rng.integers(3, 7))
     chosen: set[str] = set()
     for noun in rng.permutation(list(by_noun)).tolist():
-        wanted = chosen | _with_parents(noun, by_noun)
+        wanted = chosen | _add_parents(noun, by_noun)
         if len(chosen) < 3 or len(wanted) <= most:
             chosen = wanted
     is_plural = bool(rng.integers(2))
-    name = {noun: _plural(noun) if is_plural else noun for noun in chosen}
+    name = {noun: _make_plural(noun) if is_plural else noun for noun in chosen}
     tables = []
     for entity in entities:
         if entity.noun in chosen:
             count = int(rng.integers(3, len(entity.attributes) + 1))
-            kept = sorted(rng.choice(len(entity.attributes), size=count, replace=False).tolist())
-            columns = tuple(_column(entity.attributes[n], rng) for n in kept)
+            picked = sorted(rng.choice(len(entity.attributes), size=count, replace=False).tolist())
+            columns = tuple(_draw_column(entity.attributes[n], rng) for n in picked)
             parents, key = tuple(name[parent] for parent in entity.parents), f"{entity.noun}_id"
-            tables.append(Table(name[entity.noun], entity.noun, _plural(entity.noun), key, columns, parents))
+            tables.append(Table(name[entity.noun], entity.noun, _make_plural(entity.noun), key, columns, parents))
     return Schema(index, False, tuple(tables))
 
 
-def _with_parents(noun: str, by_noun: dict[str, Entity]) -> set[str]:
-    return {noun}.union(*(_with_parents(parent, by_noun) for parent in by_noun[noun].parents))
+def _add_parents(noun: str, by_noun: dict[str, Entity]) -> set[str]:
+    return {noun}.union(*(_add_parents(parent, by_noun) for parent in by_noun[noun].parents))
 
 
-def _plural(noun: str) -> str:
+def _make_plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
 
 
-def _column(attribute: Attribute, rng: np.random.Generator) -> Column:
+def _draw_column(attribute: Attribute, rng: np.random.Generator) -> Column:
     return Column(str(rng.choice(attribute.names)), attribute)
 
 
-def _terse_schema(index: int, rng: np.random.Generator) -> Schema:
+def _draw_terse_schema(index: int, rng: np.random.Generator) -> Schema:
     """Draw three tables of two columns each; the second and third each refer to an earlier table."""
     keys = rng.choice(NOUNS.split(), size=TERSE_TABLES, replace=False).tolist()
     columns = rng.choice(COLUMNS.split(), size=TERSE_TABLES * TERSE_COLUMNS, replace=False).tolist()
@@ -198,25 +198,27 @@ def _terse_schema(index: int, rng: np.random.Generator) -> Schema:
     return Schema(index, True, tuple(tables))
 
 
-def _script(schema: Schema, rng: np.random.Generator) -> str:
+def _write_script(schema: Schema, rng: np.random.Generator) -> str:
     """Return the SQL that creates the tables and fills them with rows."""
     lines, counts = list[str](), dict[str, int]()
     for table in schema.tables:
         counts[table.name] = TERSE_ROWS if schema.terse else int(rng.integers(*ROWS))
-        lines.append(f"CREATE TABLE {schema._replace(terse=False).text([table.name, *_own(schema, table)])};")
+        lines.append(
+            f"CREATE TABLE {schema._replace(terse=False).text([table.name, *_list_own_columns(schema, table)])};"
+        )
         for key in range(1, counts[table.name] + 1):
-            values: list[Cell] = [key, *(_value(column.attribute, rng) for column in table.columns)]
+            values: list[Cell] = [key, *(_draw_value(column.attribute, rng) for column in table.columns)]
             values += [int(rng.integers(1, counts[parent] + 1)) for parent in table.parents]
             shown = ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in values)
             lines.append(f"INSERT INTO {table.name} VALUES ({shown});")
     return "\n".join(lines)
 
 
-def _own(schema: Schema, table: Table) -> list[str]:
+def _list_own_columns(schema: Schema, table: Table) -> list[str]:
     return [f"{table.name}.{column}" for column in schema.all_columns(table)]
 
 
-def _value(attribute: Attribute, rng: np.random.Generator) -> Cell:
+def _draw_value(attribute: Attribute, rng: np.random.Generator) -> Cell:
     if attribute.texts:
         return str(rng.choice(attribute.texts))
     return int(rng.integers(attribute.low, attribute.high + 1))

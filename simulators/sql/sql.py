@@ -24,13 +24,13 @@ from simulators.sql.acts import (
 )
 from simulators.sql.players import PLAYERS
 from simulators.sql.questions import LEVELS, Question, draw_question
-from simulators.sql.schemas import Schema, World, run_sql, world
+from simulators.sql.schemas import Schema, World, load_world, run_sql
 from simulators.tools import Tool
 
 GROUNDER, WRITER, JUDGE = "grounder", "writer", "judge"
 RIGHT, LINKED, JUDGED = "right", "linked", "judged"
-TURNS, MOST_SCHEMAS, LISTED = 5, 10_000, 12
-TELLING = 10
+TURNS, MAX_SCHEMAS, LISTED = 5, 10_000, 12
+MIN_PROBE_LENGTH = 10
 """Minimum characters of a result for leak probes; shorter texts occur by chance."""
 DEALS, OTHERS = 500, 8
 """Number of questions by which the floor is measured, and of other questions that each is compared with."""
@@ -44,14 +44,14 @@ class Sql(Simulator):
     Then the judge reads the question, the writer's reasoning, solution and result, and says whether it is right.
 
     Options besides Simulator's: seats, "writer" (alone, with the whole schema) or "all"; schemas, the number of
-    databases (a database is the entity of the split); levels of the questions, a number from 1 to 4 or a list; turns 1
-    to 5 (1: only the solution); team, whether all seats are paid `right` and nothing else; terse, databases of three
-    tables and acts of few tokens, for tiny models.
+    databases (a database is the entity of the split); levels of the questions, a number from 1 to 4 or a list; turns, 1
+    to 5 (1: only the solution); team, whether all seats are paid `right` and nothing else; terse, for tiny models:
+    databases of three tables and acts of few tokens.
 
     Reward parts: `right`, 1 to the writer for the right result; `linked`, the grounder's F1 of tables and columns
-    against the true query's; `judged`, 1 to the judge for a right verdict. `right` and `judged` are paid at the end;
-    until then no seat learns what is right. Results are compared as sets of rows: the order of columns counts, but not
-    their names, nor the order and duplicates of rows.
+    against the true query's; `judged`, 1 to the judge for a right verdict. `right` and `judged` are paid at the end, so
+    that no seat learns earlier what is right. Results are compared as sets of rows: the order of columns counts, but
+    not their names, nor the order and duplicates of rows.
     """
 
     name = "sql"
@@ -78,7 +78,7 @@ class Sql(Simulator):
         **options: Any,
     ) -> None:
         self.seats = (WRITER,) if choice("seats", seats, "writer", "all") == "writer" else (GROUNDER, WRITER, JUDGE)
-        self.schemas = whole_number("schemas", schemas, least=10, most=MOST_SCHEMAS)
+        self.schemas = whole_number("schemas", schemas, least=10, most=MAX_SCHEMAS)
         listed = levels if isinstance(levels, list | tuple) and levels else [levels]
         self.levels = tuple(whole_number("levels", level, least=LEVELS[0], most=LEVELS[-1]) for level in listed)
         self.most_turns = whole_number("turns", turns, least=1, most=TURNS)
@@ -106,7 +106,7 @@ class Sql(Simulator):
     @property
     def world(self) -> World:
         """The match's database, which it shares with other matches."""
-        return world(self.terse, self.index)
+        return load_world(self.terse, self.index)
 
     @property
     def schema(self) -> Schema:
@@ -173,7 +173,7 @@ class Sql(Simulator):
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return the true query and, until a query has been answered, its result, unless that is too short."""
         rows = fold(" ".join(str(cell) for row in sorted(self.question.rows, key=str) for cell in row))
-        telling = len(rows) >= TELLING and not self._was_answered
+        telling = len(rows) >= MIN_PROBE_LENGTH and not self._was_answered
         secrets: dict[str, tuple[str, ...]] = {"query": (self.question.sql,)}
         return secrets | ({"result": (rows,)} if telling else {})
 
@@ -191,7 +191,7 @@ class Sql(Simulator):
         if seat == GROUNDER:
             self.named, self._unknown = read_names(act, self.schema)
             if not self.team:
-                self.pay(seat, LINKED, self._linked()["link_f1"])
+                self.pay(seat, LINKED, self._score_linking()["link_f1"])
         elif seat == JUDGE:
             self.verdict = read_verdict(act)
             self._finish()
@@ -206,20 +206,20 @@ class Sql(Simulator):
     def _ask(self, sql: str) -> Result:
         return read_answer(slowly(run_sql, self.terse, self.index, sql), self.terse)
 
-    def _write(self, written: WriterAct) -> None:
+    def _write(self, act: WriterAct) -> None:
         """Run a query and show its result, or accept the solution. Raises IllegalAct for a query on the last turn."""
-        if written.kind == "query" and self.turns_left == 1:
+        if act.kind == "query" and self.turns_left == 1:
             raise IllegalAct("=sql" if self.terse else "this is the last turn: write <solution>…</solution>")
         self._acts += 1
-        found = self._ask(written.sql)
-        if written.kind == "query":
+        found = self._ask(act.sql)
+        if act.kind == "query":
             self._queries += 1
             self._errors += found.rows is None
             self._was_answered |= found.rows is not None
             left = "" if self.terse else f"\nYou have {self.turns_left} turn{'s'[: self.turns_left > 1]} left."
             self.tell(f"{found.text}{left}", WRITER, sender=TOOL)
             return
-        self.solution, self.result = written, found
+        self.solution, self.result = act, found
         if JUDGE not in self.seats:
             self._finish()
 
@@ -234,7 +234,7 @@ class Sql(Simulator):
         """Return the sorted rows of the writer's result as text; "" if there is no result."""
         return repr(sorted(self.result.rows, key=repr)) if seat == WRITER and self.result.rows is not None else ""
 
-    def _linked(self) -> dict[str, float]:
+    def _score_linking(self) -> dict[str, float]:
         """Return precision, recall and F1 of the named tables and columns against the true query's."""
         wanted = frozenset(self.question.names)
         found = len(self.named & wanted)
@@ -243,7 +243,7 @@ class Sql(Simulator):
         return {"link_f1": f1, "link_precision": precision, "link_recall": recall}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score` and `success` (a right solution), `level`, `queries`, `errors`, and what followed the errors.
+        """Return `score` and `success` (a right solution), `level`, `queries`, `errors`, and acts after errors.
 
         `errors` is the number of queries that failed. `had_error` is True if there was one, and `repaired` if a right
         solution followed it. With all seats also `link_f1`, `link_precision`, `link_recall`, and `judge_right` (False
@@ -256,7 +256,7 @@ class Sql(Simulator):
         }  # fmt: skip
         if self.seats == (WRITER,):
             return shared
-        return {**shared, **self._linked(), "judge_right": self.verdict is self.is_right}
+        return {**shared, **self._score_linking(), "judge_right": self.verdict is self.is_right}
 
     @property
     def floor(self) -> float:

@@ -137,12 +137,12 @@ class Entity(NamedTuple):
 def read_domains() -> dict[str, tuple[Entity, ...]]:
     """Return the entities of each domain, by the domain's name."""
     return {
-        name: tuple(map(_entity, lines))
+        name: tuple(map(_read_entity, lines))
         for name, *lines in (block.splitlines() for block in DOMAINS.replace("\n    ", " ").strip().split("\n\n"))
     }
 
 
-def _entity(line: str) -> Entity:
+def _read_entity(line: str) -> Entity:
     head, _, listed = line.partition("|")
     noun, _, parents = head.partition(">")
     # A phrase may hold a blank ("birth year"): an attribute ends where its values do.
@@ -150,12 +150,12 @@ def _entity(line: str) -> Entity:
     for word in words:
         phrase = f"{phrase} {word}".strip()
         if ":" in word:
-            attributes.append(_attribute(phrase))
+            attributes.append(_read_attribute(phrase))
             phrase = ""
     return Entity(noun.strip(), tuple(parents.split()), tuple(attributes))
 
 
-def _attribute(text: str) -> Attribute:
+def _read_attribute(text: str) -> Attribute:
     names, _, values = text.partition(":")
     phrase, *columns = names.split("=")
     low, dash, high = values.partition("-")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from games.slow import slowly
 from simulators.confine.code import run_python
 
-LONGEST = 400
+MAX_CHARACTERS = 400
 """Maximum number of characters of an expression."""
-MOST_DIGITS = 300
+MAX_DIGITS = 300
 """Maximum number of digits of an integer result, so that powers stay cheap."""
 
 OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
@@ -27,10 +27,10 @@ OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
 
 def calculator(expression: str) -> str:
     """Compute an arithmetic expression with + - * / // % ** and parentheses."""
-    if len(expression) > LONGEST:
-        raise ValueError(f"an expression has at most {LONGEST} characters")
+    if len(expression) > MAX_CHARACTERS:
+        raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
     try:
-        return str(_value(ast.parse(expression.strip(), mode="eval").body))
+        return str(_evaluate(ast.parse(expression.strip(), mode="eval").body))
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError("this is not an arithmetic expression") from None
     except ZeroDivisionError:
@@ -39,28 +39,28 @@ def calculator(expression: str) -> str:
         raise ValueError("the result is too large") from None
 
 
-def _value(node: ast.expr) -> float:
+def _evaluate(node: ast.expr) -> float:
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return value
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand)
+            return -_evaluate(operand)
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _value(operand)
+            return _evaluate(operand)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-            return _apply(op, _value(left), _value(right))
+            return _apply(op, _evaluate(left), _evaluate(right))
     raise ValueError("only numbers, + - * / // % ** and parentheses are allowed")
 
 
 def _apply(op: ast.operator, left: float, right: float) -> float:
     is_power = isinstance(op, ast.Pow) and isinstance(left, int) and isinstance(right, int) and right > 0
     # An integer power has about right · log10(left) digits; 0.302 is log10(2), rounded up.
-    if is_power and int(left).bit_length() * right * 0.302 > MOST_DIGITS:
+    if is_power and int(left).bit_length() * right * 0.302 > MAX_DIGITS:
         raise OverflowError
     result = OPERATORS[type(op)](left, right)
     if isinstance(result, complex):
         raise ValueError("the result is not a real number")
-    if isinstance(result, int) and result.bit_length() * 0.302 > MOST_DIGITS:
+    if isinstance(result, int) and result.bit_length() * 0.302 > MAX_DIGITS:
         raise OverflowError
     return result
 

@@ -21,7 +21,7 @@ from games.abilities import Blocks, Pictures
 from games.base import IllegalAct, TextGame
 from games.contracts import TOOL, Image
 from games.pictures import read_header
-from simulators.toolbox.sources import Toolset, ToolsetFactory, may_show_images, toolset_factory
+from simulators.toolbox.sources import Toolset, ToolsetFactory, make_factory, may_show_images
 from simulators.tools import Call, Content, Tool, describe, read_calls, run_with_pictures
 
 CALL_TURNS = 8
@@ -41,12 +41,12 @@ def equip(game: TextGame, tools: Mapping[str, Sequence[Any]]) -> TextGame:
             raise ValueError(f"tools: there is no seat '{seat}': there are {', '.join(game.possible_agents)}")
         if not isinstance(sources, list | tuple):
             raise ValueError(f"tools: give the tools of {seat} as a list")
-    factories = {seat: [toolset_factory(source) for source in sources] for seat, sources in tools.items()}
+    factories = {seat: [make_factory(source) for source in sources] for seat, sources in tools.items()}
     for seat, given in factories.items():
         _require_distinct(seat, [name for factory in given for name in factory.names])
     cast(EquippedGame, game).waits = not (isinstance(game, Blocks) and game.blocks)
     shows_images = any(may_show_images(source) for sources in tools.values() for source in sources)
-    game.__class__ = _equipped_class(cast(Any, type(game)), shows_images or isinstance(game, Pictures))
+    game.__class__ = _make_equipped_class(cast(Any, type(game)), shows_images or isinstance(game, Pictures))
     cast(EquippedGame, game).factories = factories
     return game
 
@@ -57,7 +57,7 @@ def _require_distinct(seat: str, names: Sequence[str]) -> None:
 
 
 @functools.cache
-def _equipped_class(kind: Any, shows_images: bool) -> type[TextGame]:
+def _make_equipped_class(kind: Any, shows_images: bool) -> type[TextGame]:
     """Return the subclass of a game's class whose seats may have tools."""
     mixin = EquippedGameWithPictures if shows_images else EquippedGame
     return type(kind.__name__, (mixin, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})
@@ -116,7 +116,7 @@ class EquippedGame(TextGame):
         return [tool for toolset in self._toolsets.get(seat, ()) for tool in toolset.tools]
 
     def _take(self, seat: str, action: str | None) -> None:
-        calls = self._calls_in(seat, action)
+        calls = self._find_calls(seat, action)
         if not calls:
             super()._take(seat, action)
             self._in_a_row[seat] = 0
@@ -131,7 +131,7 @@ class EquippedGame(TextGame):
             self._transcript.append(f"{seat}: (calls {call.name})")
             self._show(seat, content)
 
-    def _calls_in(self, seat: str, action: str | None) -> list[Call]:
+    def _find_calls(self, seat: str, action: str | None) -> list[Call]:
         """Return an act's calls of tools that `equip` gave; [] for acts and calls that the game itself handles."""
         tools = self._tools(seat)
         if not tools or not isinstance(action, str):

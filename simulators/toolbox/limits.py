@@ -14,7 +14,7 @@ from typing import Any
 from simulators.base import SimulatorFault
 from simulators.tools import Tool
 
-MOST_HANGING = 100
+MAX_HANGING = 100
 """Number of hanging calls beyond which matches fail instead of starting more threads."""
 _HANGING: list[threading.Thread] = []
 
@@ -38,7 +38,7 @@ class Limits:
         or ValueError with a text for the model.
         """
 
-        def limited(**arguments: Any) -> Any:
+        def call_limited(**arguments: Any) -> Any:
             for attempt in range(self.retries + 1):
                 try:
                     return self._attempt(tool, arguments)
@@ -50,11 +50,11 @@ class Limits:
                         raise ValueError(f"{tool.name} failed: {ended}") from None
             raise AssertionError
 
-        return Tool(tool.shape, limited)
+        return Tool(tool.shape, call_limited)
 
     def _attempt(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         with self.gate:
-            return in_thread(lambda: _call(tool.function, arguments), self.timeout, f"arena-tool-{tool.name}")
+            return run_in_thread(lambda: _call(tool.function, arguments), self.timeout, f"arena-tool-{tool.name}")
 
 
 def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -62,13 +62,13 @@ def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
-def in_thread(work: Callable[[], Any], seconds: float | None, name: str) -> Any:
+def run_in_thread(work: Callable[[], Any], seconds: float | None, name: str) -> Any:
     """Run `work` in a daemon thread and return its result. Raises TimeoutError after `seconds` (None: no limit).
 
-    The abandoned thread goes on; with more than `MOST_HANGING` of them this raises SimulatorFault instead.
+    The abandoned thread goes on; with more than `MAX_HANGING` of them this raises SimulatorFault instead.
     """
     _HANGING[:] = [thread for thread in _HANGING if thread.is_alive()]
-    if len(_HANGING) > MOST_HANGING:
+    if len(_HANGING) > MAX_HANGING:
         raise SimulatorFault(f"{len(_HANGING)} tool calls hang: no further call starts")
     ended, context = Future[Any](), copy_context()
 

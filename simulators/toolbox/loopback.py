@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from simulators.toolbox.stdio import LONGEST_MESSAGE
+from simulators.toolbox.stdio import MAX_MESSAGE_BYTES
 
 ANSWER_SECONDS = 300.0
 """Timeout for the next bytes of an answer; calls have their own, shorter ones."""
@@ -22,7 +22,7 @@ async def http_server(url: str) -> AsyncIterator[tuple[Any, Any]]:
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
-    class Bounded(httpx2.AsyncByteStream):
+    class BoundedStream(httpx2.AsyncByteStream):
         """Body of an answer; fails beyond the maximum length."""
 
         def __init__(self, stream: Any) -> None:
@@ -32,7 +32,7 @@ async def http_server(url: str) -> AsyncIterator[tuple[Any, Any]]:
             size = 0
             async for piece in self.stream:
                 size += len(piece)
-                if size > LONGEST_MESSAGE:
+                if size > MAX_MESSAGE_BYTES:
                     raise httpx2.ReadError("the answer is too long")
                 yield piece
 
@@ -46,7 +46,7 @@ async def http_server(url: str) -> AsyncIterator[tuple[Any, Any]]:
                 await response.aclose()
                 raise httpx2.ReadError("the answer is compressed")
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                response.stream = Bounded(response.stream)
+                response.stream = BoundedStream(response.stream)
             return response
 
     headers, timeout = {"Accept-Encoding": "identity"}, httpx2.Timeout(30.0, read=ANSWER_SECONDS)

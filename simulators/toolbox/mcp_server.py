@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import mcp
     import mcp_types
 
-START = 60.0
+START_SECONDS = 60.0
 """Seconds for a server to start and to list its tools."""
-STOP = 10.0
+STOP_SECONDS = 10.0
 """Seconds for a server to stop at the end of the process. It is killed after 4."""
-MOST_PICTURES = 4
-LARGEST_PICTURE = 8 << 20
+MAX_PICTURES = 4
+MAX_PICTURE_BYTES = 8 << 20
 """Maximum size of a picture in a result, in bytes."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 THREAD = "arena-mcp"
@@ -77,7 +77,7 @@ class McpServer:
         from pydantic import ValidationError
 
         try:
-            return self._ask(_list(self._client()), START).result()
+            return self._ask(_list_tools(self._connect()), START_SECONDS).result()
         except MCPError as error:
             raise ServerEnded(one_line(str(error), 200)) from None
         except ValidationError:
@@ -97,8 +97,10 @@ class McpServer:
         except UnicodeEncodeError:
             raise ValueError("the arguments contain invalid characters (lone surrogates)") from None
         try:
-            client = self._client()
-            result = self._ask(client.call_tool(name, arguments, read_timeout_seconds=seconds), seconds + STOP).result()
+            client = self._connect()
+            result = self._ask(
+                client.call_tool(name, arguments, read_timeout_seconds=seconds), seconds + STOP_SECONDS
+            ).result()
         except MCPError as error:
             if error.code == TIMED_OUT:
                 raise TimeoutError from None
@@ -108,7 +110,7 @@ class McpServer:
             raise ValueError(one_line(str(error), 200)) from None
         except ValidationError:
             raise ValueError("its server's answer is malformed") from None
-        content = _content(result)
+        content = _read_content(result)
         if result.is_error:
             raise ValueError(content.text)
         return content
@@ -121,7 +123,7 @@ class McpServer:
                 with contextlib.suppress(RuntimeError):  # the loop has ended
                     self._loop.call_soon_threadsafe(self._closing.set)
 
-    def _client(self) -> mcp.Client:
+    def _connect(self) -> mcp.Client:
         """Return the connected client; starts the server if it is not running. Raises ServerEnded if it cannot."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
@@ -130,10 +132,10 @@ class McpServer:
                 self._thread.start()
             connected = self._connected
         try:
-            return connected.result(START)
+            return connected.result(START_SECONDS)
         except Exception as error:  # noqa: BLE001 the library raises errors of many kinds
             self.close()
-            why = self._last_words or _reason(error)
+            why = self._last_words or _describe_error(error)
             raise ServerEnded(f"its server does not start: {one_line(why, 200)}") from None
 
     def _run(self) -> None:
@@ -143,7 +145,7 @@ class McpServer:
             asyncio.run(self._serve(connected))
         except BaseException as error:  # noqa: BLE001 it affects this connection only
             if not connected.done():
-                connected.set_exception(ConnectionError(_reason(error)))
+                connected.set_exception(ConnectionError(_describe_error(error)))
 
     async def _serve(self, connected: concurrent.futures.Future[mcp.Client]) -> None:
         from mcp import Client
@@ -151,8 +153,8 @@ class McpServer:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         errors = bytearray()
         try:
-            async with asyncio.timeout(START) as start:
-                async with Client(self._target(errors), read_timeout_seconds=START) as client:
+            async with asyncio.timeout(START_SECONDS) as start:
+                async with Client(self._make_transport(errors), read_timeout_seconds=START_SECONDS) as client:
                     start.reschedule(None)
                     connected.set_result(client)
                     _LIVE.add(self)
@@ -160,7 +162,7 @@ class McpServer:
         finally:
             self._last_words = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
 
-    def _target(self, errors: bytearray) -> Any:
+    def _make_transport(self, errors: bytearray) -> Any:
         """Return the transport for the library. `errors` gets the end of a command's standard error."""
         if "://" in self.address:
             return http_server(self.address)
@@ -195,10 +197,10 @@ def _close_all() -> None:
         server.close()
     for thread in threading.enumerate():
         if thread.name == THREAD:
-            thread.join(STOP)
+            thread.join(STOP_SECONDS)
 
 
-async def _list(client: mcp.Client) -> list[mcp_types.Tool]:
+async def _list_tools(client: mcp.Client) -> list[mcp_types.Tool]:
     return list((await client.list_tools()).tools)
 
 
@@ -221,16 +223,16 @@ def _check(address: str) -> None:
         raise ValueError("mcp: name a command, such as python server.py, or a URL")
 
 
-def _content(result: mcp_types.CallToolResult) -> Content:
+def _read_content(result: mcp_types.CallToolResult) -> Content:
     """Return a result's texts and pictures. Raises ValueError for a picture that is too large or not base64."""
     texts: list[str] = []
     pictures: list[bytes] = []
     for part in result.content:
         if part.type == "text":
             texts.append(part.text)
-        elif part.type == "image" and len(pictures) < MOST_PICTURES:
-            if len(part.data) > LARGEST_PICTURE * 4 // 3:
-                raise ValueError(f"the picture has more than {LARGEST_PICTURE:,} bytes")
+        elif part.type == "image" and len(pictures) < MAX_PICTURES:
+            if len(part.data) > MAX_PICTURE_BYTES * 4 // 3:
+                raise ValueError(f"the picture has more than {MAX_PICTURE_BYTES:,} bytes")
             try:
                 pictures.append(base64.b64decode(part.data, validate=True))
             except (binascii.Error, ValueError):
@@ -240,10 +242,10 @@ def _content(result: mcp_types.CallToolResult) -> Content:
     return Content("\n".join(texts), tuple(pictures))
 
 
-def _reason(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Return an error's message in one line; for a group, the message of its first error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
-        return f"no answer in {START:g} s"
+        return f"no answer in {START_SECONDS:g} s"
     return one_line(str(error) or type(error).__name__, 200)

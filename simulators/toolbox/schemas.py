@@ -16,7 +16,7 @@ from simulators.tools import Shape
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 DESCRIPTION = 300
 """Maximum number of characters of a tool's description."""
-LARGEST = 8_000
+MAX_CHARACTERS = 8_000
 """Maximum number of characters of a schema, because schemas become part of prompts."""
 TYPES: Mapping[str, tuple[type, str]] = {
     "string": (str, "str"), "integer": (int, "int"), "number": (float, "float"), "boolean": (bool, "bool"),
@@ -25,7 +25,7 @@ TYPES: Mapping[str, tuple[type, str]] = {
 """Python type, and its name in signatures, by JSON type."""
 
 
-def shape_of(name: str, description: str, schema: Any) -> Shape:
+def build_shape(name: str, description: str, schema: Any) -> Shape:
     """Return the shape of a tool whose arguments have this JSON schema.
 
     Arguments are validated by type and enumeration here; the server validates the rest. Raises ValueError for an
@@ -38,23 +38,24 @@ def shape_of(name: str, description: str, schema: Any) -> Shape:
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, Mapping) or not isinstance(required, list):
         raise ValueError(f"the schema of tool {name} has no valid properties")
-    if is_too_deep(dict(schema)) or len(json.dumps(schema)) > LARGEST:
-        raise ValueError(f"the schema of tool {name} is too large: at most {LARGEST:,} characters, 16 levels")
+    if is_too_deep(dict(schema)) or len(json.dumps(schema)) > MAX_CHARACTERS:
+        raise ValueError(f"the schema of tool {name} is too large: at most {MAX_CHARACTERS:,} characters, 16 levels")
     parameters = {"type": "object", "properties": dict(properties), "required": list(required)}
+    signature = (_write_signature(key, part, key in required) for key, part in properties.items())
     return Shape(
         name=name,
         description=one_line(description, DESCRIPTION) or name,
-        signature=f"{name}({', '.join(_signature(key, part, key in required) for key, part in properties.items())})",
+        signature=f"{name}({', '.join(signature)})",
         parameters=parameters,
         names=tuple(properties),
-        arguments=_model(name, properties, required),
+        arguments=_build_model(name, properties, required),
     )
 
 
-def _model(name: str, properties: Mapping[str, Any], required: list[Any]) -> type[BaseModel]:
+def _build_model(name: str, properties: Mapping[str, Any], required: list[Any]) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for index, (key, part) in enumerate(properties.items()):
-        hint = _hint(part)
+        hint = _read_hint(part)
         default = ... if key in required else None
         fields[f"p{index}"] = (hint if key in required else hint | None, Field(default, alias=key))
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -62,14 +63,14 @@ def _model(name: str, properties: Mapping[str, Any], required: list[Any]) -> typ
     return made
 
 
-def _hint(part: Any) -> Any:
+def _read_hint(part: Any) -> Any:
     """Return the Python type of a property; `Any` if its schema has no simple type."""
     if not isinstance(part, Mapping):
         return Any
     options = part.get("enum")
     if isinstance(options, list) and options and all(isinstance(option, str | int) for option in options):
         return Literal[tuple(options)]
-    named = [made for made, _ in _types(part)]
+    named = [made for made, _ in _list_types(part)]
     if not named:
         return Any
     hint: Any = named[0]
@@ -78,12 +79,12 @@ def _hint(part: Any) -> Any:
     return hint
 
 
-def _signature(key: str, part: Any, is_required: bool) -> str:
-    named = [name for _, name in _types(part)]
+def _write_signature(key: str, part: Any, is_required: bool) -> str:
+    named = [name for _, name in _list_types(part)]
     return f"{one_line(key, 64)}: {'|'.join(named) or 'any'}{'' if is_required else ' = null'}"
 
 
-def _types(part: Any) -> list[tuple[type, str]]:
+def _list_types(part: Any) -> list[tuple[type, str]]:
     """Return the entries of `TYPES` for a property's types, in order."""
     kinds = part.get("type") if isinstance(part, Mapping) else None
     named = kinds if isinstance(kinds, list) else [kinds]

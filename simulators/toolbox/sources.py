@@ -26,10 +26,10 @@ from simulators.confine.code import run_python
 from simulators.toolbox.builtin import BUILT_IN
 from simulators.toolbox.limits import Limits, ServerEnded
 from simulators.toolbox.mcp_server import REFUSED, McpServer
-from simulators.toolbox.schemas import shape_of
+from simulators.toolbox.schemas import build_shape
 from simulators.tools import Content, Shape, Tool, type_hints
 
-MOST_TOOLS = 64
+MAX_TOOLS = 64
 """Maximum number of tools of one source."""
 Address = Annotated[str, Field(max_length=2_000)]
 
@@ -59,11 +59,11 @@ class ToolSource(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, data: Any) -> Any:
+    def _accept_name(cls, data: Any) -> Any:
         return {"function": data} if isinstance(data, str) else data
 
     @model_validator(mode="after")
-    def _is_one(self) -> Self:
+    def _require_one(self) -> Self:
         if (self.function is None) == (self.mcp is None):
             raise ValueError("give either a function or mcp")
         if (self.confined and self.mcp is not None) or (self.shared and self.mcp is None):
@@ -94,7 +94,7 @@ class _Methods(Toolset):
 
     def __init__(self, state: Any, source: ToolSource, limits: Limits) -> None:
         self._state, self._source = state, source
-        super().__init__(_methods(state, source), limits)
+        super().__init__(_list_method_tools(state, source), limits)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Methods:
         return _Methods(copy.deepcopy(self._state, memo), self._source, self.limits)
@@ -163,7 +163,7 @@ def parse(value: Any) -> ToolSource:
         raise ValueError(f"tools: {name + ': ' if name else ''}{why}") from None
 
 
-def toolset_factory(value: Any) -> ToolsetFactory:
+def make_factory(value: Any) -> ToolsetFactory:
     """Return the factory of a source's tools. Raises ValueError if the source is not usable.
 
     Factories are cached, so concurrency limits hold for all matches of the process, and a shared MCP server is started
@@ -172,7 +172,7 @@ def toolset_factory(value: Any) -> ToolsetFactory:
     source = parse(value)
     if source.mcp in REFUSED:
         raise ValueError(REFUSED[source.mcp])
-    return _factory(source.model_dump_json())
+    return _make_function_factory(source.model_dump_json())
 
 
 def may_show_images(value: Any) -> bool:
@@ -181,33 +181,33 @@ def may_show_images(value: Any) -> bool:
     if source.mcp is not None:
         return True
     found = _find(source)
-    functions = _public_methods(found).values() if inspect.isclass(found) else [found]
+    functions = _list_public_methods(found).values() if inspect.isclass(found) else [found]
     return any(type_hints(function).get("return") is Content for function in functions)
 
 
 @functools.cache
-def _factory(text: str) -> ToolsetFactory:
+def _make_function_factory(text: str) -> ToolsetFactory:
     source = ToolSource.model_validate_json(text)
     gate = threading.Semaphore(source.at_once)
     if source.mcp is not None:
-        return _server_factory(source, Limits(None, source.retries, gate))
+        return _make_server_factory(source, Limits(None, source.retries, gate))
     limits = Limits(source.timeout, source.retries, gate)
     found = _find(source)
     if source.confined and (inspect.isclass(found) or source.function in BUILT_IN):
         raise ValueError(f"tools: {source.function} cannot be confined: only a function in a file can")
     if inspect.isclass(found):
-        methods = _methods(found(), source)  # raises for a method without types
-        return _named_factory(methods, lambda: _Methods(found(), source, limits))
+        methods = _list_method_tools(found(), source)  # raises for a method without types
+        return _make_factory(methods, lambda: _Methods(found(), source, limits))
     tool = Tool.of(found)
     toolset = Toolset(_choose([_confine(tool, source) if source.confined else tool], source), limits)
-    return _named_factory(toolset.tools, lambda: toolset)
+    return _make_factory(toolset.tools, lambda: toolset)
 
 
-def _named_factory(tools: Sequence[Tool], open: Callable[[], Toolset]) -> ToolsetFactory:
+def _make_factory(tools: Sequence[Tool], open: Callable[[], Toolset]) -> ToolsetFactory:
     return ToolsetFactory(tuple(tool.name for tool in tools), open)
 
 
-def _server_factory(source: ToolSource, limits: Limits) -> ToolsetFactory:
+def _make_server_factory(source: ToolSource, limits: Limits) -> ToolsetFactory:
     address = one_line(str(source.mcp), 80)
     server = McpServer(str(source.mcp))
     try:
@@ -217,18 +217,18 @@ def _server_factory(source: ToolSource, limits: Limits) -> ToolsetFactory:
     finally:
         if not source.shared:
             server.close()
-    if len(listed) > MOST_TOOLS:
-        raise ValueError(f"mcp: {address} has {len(listed)} tools: at most {MOST_TOOLS}")
+    if len(listed) > MAX_TOOLS:
+        raise ValueError(f"mcp: {address} has {len(listed)} tools: at most {MAX_TOOLS}")
 
     def ask(name: str, /, **arguments: Any) -> Any:  # a parameter may be called name, too
         return server.call(name, arguments, source.timeout)
 
-    shapes = [shape_of(tool.name, tool.description or "", tool.input_schema) for tool in listed]
+    shapes = [build_shape(tool.name, tool.description or "", tool.input_schema) for tool in listed]
     tools = _choose([Tool(shape, functools.partial(ask, shape.name)) for shape in shapes], source)
     if source.shared:
         shared = Toolset(tools, limits)
-        return _named_factory(tools, lambda: shared)
-    return _named_factory(tools, lambda: _OwnServer([tool.shape for tool in tools], source, limits))
+        return _make_factory(tools, lambda: shared)
+    return _make_factory(tools, lambda: _OwnServer([tool.shape for tool in tools], source, limits))
 
 
 def _find(source: ToolSource) -> Any:
@@ -247,15 +247,15 @@ def _is_tool(thing: Any) -> bool:
     return inspect.isfunction(thing) or inspect.isclass(thing)
 
 
-def _methods(state: Any, source: ToolSource) -> list[Tool]:
+def _list_method_tools(state: Any, source: ToolSource) -> list[Tool]:
     """Return the public methods of an object as tools. Raises ValueError if there are none, or one is not typed."""
-    names = _public_methods(type(state))
+    names = _list_public_methods(type(state))
     if not names:
         raise ValueError(f"tools: {source.function} has no public methods")
     return _choose([Tool.of(getattr(state, name)) for name in names], source)
 
 
-def _public_methods(kind: type) -> dict[str, Callable[..., Any]]:
+def _list_public_methods(kind: type) -> dict[str, Callable[..., Any]]:
     return {name: method for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
 
 

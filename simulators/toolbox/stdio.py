@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-LONGEST_MESSAGE = 48 << 20
+MAX_MESSAGE_BYTES = 48 << 20
 """Maximum size of a server's message in bytes: four pictures of 8 MB in base64, and texts."""
 ERRORS = 2_000
 """Number of bytes that are kept of the standard error."""
-PATIENCE = 2.0
+END_SECONDS = 2.0
 """Seconds for a server to end after the end of its input, and again after SIGTERM."""
 PIECE = 1 << 16
 POLL = 0.01
@@ -40,7 +40,7 @@ async def server_process(command: Sequence[str], errors: bytearray) -> AsyncIter
 
     process = await asyncio.create_subprocess_exec(
         *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, env=get_default_environment(),
-        limit=LONGEST_MESSAGE,
+        limit=MAX_MESSAGE_BYTES,
     )  # fmt: skip
     assert process.stdin and process.stdout and process.stderr
     received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -57,7 +57,7 @@ async def server_process(command: Sequence[str], errors: bytearray) -> AsyncIter
                 incoming.close()
                 outgoing.close()
                 await _stop(process)
-                with anyio.move_on_after(PATIENCE / 4):  # a process that left the group may hold the pipe
+                with anyio.move_on_after(END_SECONDS / 4):  # a process that left the group may hold the pipe
                     await errors_end.wait()
             tasks.cancel_scope.cancel()
 
@@ -76,7 +76,7 @@ async def _receive(stdout: asyncio.StreamReader, received: MemoryObjectSendStrea
 
 
 def _parse(line: bytes) -> Any:
-    """Parse a line as a message. Returns the error, which the session ignores, for a line that is no message."""
+    """Parse a line as a message. Returns the error, which the session ignores, for an invalid line."""
     import mcp_types
     from mcp.shared.message import SessionMessage
 
@@ -108,7 +108,7 @@ async def _keep_end(stderr: asyncio.StreamReader, errors: bytearray, end: Any) -
 
 
 async def _stop(process: Process) -> None:
-    """End the server and what it started in its process group."""
+    """Stop the server and its process group."""
     assert process.stdin
     with suppress(OSError):
         process.stdin.close()
@@ -121,7 +121,7 @@ async def _stop(process: Process) -> None:
 
 async def _has_ended(process: Process) -> bool:
     """Wait for the end of a process and return whether it came in time. It may leave its pipes to children."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
+    deadline = asyncio.get_running_loop().time() + END_SECONDS
     while process.returncode is None and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(POLL)
     return process.returncode is not None

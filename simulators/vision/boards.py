@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from games.png import Pixels
-from simulators.base import held_out
+from simulators.base import is_held_out
 from simulators.vision.boxes import Box, read_box
 from simulators.vision.drawing import COLOURS, FORMS
 from simulators.vision.scenes import CELL, NAMES, TILE, Scene, Thing, cell_box, paint
@@ -98,7 +98,7 @@ def draw_things(rng: np.random.Generator) -> list[Thing]:
     return [Thing(hue, form) for hue in hues for form in rng.permutation(np.array(FORMS))[:PER_HUE].tolist()]
 
 
-def place(rng: np.random.Generator, things: list[Thing]) -> Scene:
+def place_things(rng: np.random.Generator, things: list[Thing]) -> Scene:
     """Put objects into random cells, and draw the digits of all cells. The target is the first object."""
     cells = rng.permutation(SIDE**2)[: len(things)].tolist()
     held = dict(zip(cells, things, strict=True))
@@ -106,14 +106,14 @@ def place(rng: np.random.Generator, things: list[Thing]) -> Scene:
     return Scene(tuple(held.get(cell) for cell in range(SIDE**2)), tuple(digits), cells[0])
 
 
-def boards(rng: np.random.Generator, split: str) -> Iterator[Board]:
+def draw_boards(rng: np.random.Generator, split: str) -> Iterator[Board]:
     """Yield the boards of a split: two of each firm, which have the same objects and differ in all else."""
     firms: dict[str, None] = {}
     while len(firms) < FIRMS:
         name = " ".join(sorted(rng.permutation(np.array([*ascii_uppercase]))[:LETTERS].tolist()))
-        if split == "all" or held_out(f"pages:{name}") == (split == "test"):
+        if split == "all" or is_held_out(f"pages:{name}") == (split == "test"):
             firms[name] = None
     for firm in firms:
         things = draw_things(rng)
         for year in rng.permutation(np.array(YEARS))[:2].tolist():
-            yield Board(firm, year, place(rng, things), int(rng.integers(2**31)))
+            yield Board(firm, year, place_things(rng, things), int(rng.integers(2**31)))

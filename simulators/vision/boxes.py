@@ -21,7 +21,7 @@ def read_box(text: str, width: int, height: int) -> Box | None:
     0, and above 999 as 999. A box whose right or bottom edge is not beyond its left or top edge is none.
     """
     found = _BOX.fullmatch(text.strip())
-    return clamped_box([int(number) for number in found.groups()], width, height) if found else None
+    return clamp_box([int(number) for number in found.groups()], width, height) if found else None
 
 
 def read_point(text: str, bins: int) -> tuple[int, int] | None:
@@ -33,7 +33,7 @@ def read_point(text: str, bins: int) -> tuple[int, int] | None:
     return x, y
 
 
-def clamped_box(edges: Sequence[int], width: int, height: int) -> Box | None:
+def clamp_box(edges: Sequence[int], width: int, height: int) -> Box | None:
     """Return left, top, right and bottom in thousandths as pixels of a picture, by the rule of `read_box`."""
     left, top, right, bottom = (min(max(edge, 0), SCALE - 1) for edge in edges)
     if right <= left or bottom <= top:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from games.png import Pixels
-from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, crop, ground, pick, put_digit, put_form
+from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, crop, draw_ground, pick, put_digit, put_form
 
 FRAME = 32
 """Width and height of a frame in pixels."""
@@ -47,10 +47,10 @@ class Clip(NamedTuple):
     target: int
     """Index of the event that the question is about."""
     seed: int
-    """Seed of what does not matter: grain, tints and the ball's way."""
+    """Seed of irrelevant details: grain, tints and the ball's way."""
 
     @property
-    def wanted(self) -> Event:
+    def target_event(self) -> Event:
         """Event that the question is about."""
         return self.events[self.target]
 
@@ -71,12 +71,12 @@ class Clip(NamedTuple):
         """Return the digit that is shown in a frame; None if none is."""
         return next((event.digit for event in self.events if event.holds(frame)), None)
 
-    def gap(self, shown: Collection[int]) -> tuple[int, int]:
+    def find_gap(self, shown: Collection[int]) -> tuple[int, int]:
         """Return the last of some frames with a red lamp, by default 0, and the first with a green one, or the end."""
         first = max((frame for frame in shown if frame < self.change), default=0)
         return first, min((frame for frame in shown if frame >= self.change), default=self.length - 1)
 
-    def sheet(self, numbers: Sequence[int]) -> Pixels:
+    def draw_sheet(self, numbers: Sequence[int]) -> Pixels:
         """Draw up to `SHOWN` frames at half their size as one picture, [48, 48, 3], row by row."""
         size = FRAME // 2
         pixels = np.zeros((SIDE * size, SIDE * size, 3), np.uint8)
@@ -92,7 +92,7 @@ class Clip(NamedTuple):
 def draw_frame(clip: Clip, number: int) -> Pixels:
     """Draw a frame of a clip, [32, 32, 3]; read-only, as it is cached by content."""
     rng = np.random.default_rng([clip.seed, number])
-    pixels = ground(rng, FRAME, FRAME)
+    pixels = draw_ground(rng, FRAME, FRAME)
     way = (number * (1 + clip.seed % 3) + clip.seed) % 48
     put_form(pixels, "circle", "blue", (27, 4 + min(way, 47 - way)), 3, rng)
     put_form(pixels, "square", clip.colour_at(number), (4, 27), 4, rng)
@@ -104,7 +104,7 @@ def draw_frame(clip: Clip, number: int) -> Pixels:
     return pixels
 
 
-def sample(first: int, last: int) -> list[int]:
+def sample_frames(first: int, last: int) -> list[int]:
     """Return `SHOWN` frames spread evenly from `first` to `last`, fewer if there are not so many."""
     count = last - first + 1
     if count <= SHOWN:
@@ -112,20 +112,20 @@ def sample(first: int, last: int) -> list[int]:
     return [first + (2 * number + 1) * count // (2 * SHOWN) for number in range(SHOWN)]
 
 
-def show(clip: Clip, numbers: Sequence[int], as_sheet: bool) -> list[str | Pixels]:
+def format_frames(clip: Clip, numbers: Sequence[int], as_sheet: bool) -> list[str | Pixels]:
     """Return frames as parts of a message: each after its number, or several `as_sheet` after all numbers."""
     if as_sheet and len(numbers) > 1:
-        return [" ".join(map(str, numbers)), clip.sheet(numbers)]
+        return [" ".join(map(str, numbers)), clip.draw_sheet(numbers)]
     return [part for number in numbers for part in (str(number), draw_frame(clip, number))]
 
 
 def draw_clip(rng: np.random.Generator, longest: int, is_timed: bool) -> Clip:
     """Draw a clip of at most `longest` frames. The question is about the lamp's event, or about another if `is_timed`.
 
-    No digit is shown in the frames that `sample` takes from the whole clip.
+    No digit is shown in the frames that `sample_frames` takes from the whole clip.
     """
     length, rate = int(rng.integers(SHORTEST, longest + 1)), pick(rng, RATES)
-    shown, events = sample(0, length - 1), list[Event]()
+    shown, events = sample_frames(0, length - 1), list[Event]()
     for second in rng.permutation(np.arange(1 + WINDOW // rate, (length - WINDOW) // rate)).tolist():
         start = second * rate - int(rng.integers(WINDOW))
         event = Event(start, second, int(rng.integers(10)))

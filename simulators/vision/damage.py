@@ -34,5 +34,5 @@ class Damage(NamedTuple):
         """Return the damaged picture."""
         picture = Picture.of(pixels // DIM if self.dimmed else pixels)
         if self.flipped:
-            picture = picture.moved(lambda array: array[:, ::-1])
-        return picture.moved(lambda array: np.rot90(array, self.turned // 90))
+            picture = picture.move_pixels(lambda array: array[:, ::-1])
+        return picture.move_pixels(lambda array: np.rot90(array, self.turned // 90))

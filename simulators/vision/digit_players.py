@@ -10,7 +10,7 @@ import numpy as np
 from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.drawing import pick
-from simulators.vision.scenes import Scene, cells_of_colour
+from simulators.vision.scenes import Scene, list_cells_of_colour
 
 
 class ShowsScene(Protocol):
@@ -33,9 +33,9 @@ def make_looker(choose: Choose, look: Callable[[Any, int], str], fact: str) -> C
         rng = np.random.default_rng([seed, 1])
         chosen = 0
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             nonlocal chosen
-            if seen.public[fact]:
+            if view.public[fact]:
                 return str(game.scene.digits[chosen])
             chosen = choose(game, rng)
             return look(game, chosen)
@@ -52,4 +52,4 @@ def choose_target(game: ShowsScene, rng: np.random.Generator) -> int:
 
 def choose_by_colour(game: ShowsScene, rng: np.random.Generator) -> int:
     """Return a random cell with the wanted colour."""
-    return pick(rng, cells_of_colour(game.scene))
+    return pick(rng, list_cells_of_colour(game.scene))

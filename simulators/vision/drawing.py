@@ -38,14 +38,14 @@ def pick(rng: np.random.Generator, options: Sequence[Kind]) -> Kind:
     return options[int(rng.integers(len(options)))]
 
 
-def ground(rng: np.random.Generator, height: int, width: int) -> Pixels:
+def draw_ground(rng: np.random.Generator, height: int, width: int) -> Pixels:
     """Draw a dark grey ground with grain, [height, width, 3]."""
     grain = rng.integers(0, GRAIN, (height, width, 1), dtype=np.uint8)
     return np.repeat(grain + np.uint8(GROUND), 3, axis=2)
 
 
 @cache
-def mask(form: str, radius: int) -> NDArray[np.bool_]:
+def draw_mask(form: str, radius: int) -> NDArray[np.bool_]:
     """Return the pixels of a form in `FORMS`, [2 * radius + 1, 2 * radius + 1]."""
     y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1]
     bar = radius // 3
@@ -59,7 +59,7 @@ def mask(form: str, radius: int) -> NDArray[np.bool_]:
 
 
 @cache
-def digit_mask(digit: int) -> NDArray[np.bool_]:
+def draw_digit_mask(digit: int) -> NDArray[np.bool_]:
     """Return the pixels of a digit as a seven-segment display of two-pixel strokes, [14, 8].
 
     No stroke has a pixel whose row and column are both 2 modulo 3. So an overview (`reduce`) is the same for every
@@ -79,13 +79,13 @@ def put_form(
     shifts = rng.integers(-TINT, TINT + 1, 3).tolist()
     tint = [min(max(level + shift, 0), 255) for level, shift in zip(COLOURS[colour], shifts, strict=True)]
     area = pixels[row - radius : row + radius + 1, column - radius : column + radius + 1]
-    np.copyto(area, np.array(tint, np.uint8), where=mask(form, radius)[..., None])
+    np.copyto(area, np.array(tint, np.uint8), where=draw_mask(form, radius)[..., None])
 
 
 def put_digit(pixels: Pixels, digit: int, row: int, column: int) -> None:
     """Draw a digit on a dark plate that is a pixel larger on each side. `row` and `column` are the digit's corner."""
     pixels[row - 1 : row + DIGIT_HEIGHT + 1, column - 1 : column + DIGIT_WIDTH + 1] = PLATE
-    pixels[row : row + DIGIT_HEIGHT, column : column + DIGIT_WIDTH][digit_mask(digit)] = INK
+    pixels[row : row + DIGIT_HEIGHT, column : column + DIGIT_WIDTH][draw_digit_mask(digit)] = INK
 
 
 def crop(pixels: Pixels, box: tuple[int, int, int, int], height: int, width: int) -> Pixels:

@@ -11,8 +11,8 @@ import numpy as np
 from games.abilities import GroundingLesson
 from games.base import choice, flag, whole_number
 from games.contracts import REFEREE, TOOL
-from simulators.vision.clips import LONGEST, SHORTEST, Clip, draw_clip, sample, show
-from simulators.vision.frames_acts import USAGE, Answer, Choose, LookUp, clock, read_act
+from simulators.vision.clips import LONGEST, SHORTEST, Clip, draw_clip, format_frames, sample_frames
+from simulators.vision.frames_acts import USAGE, Answer, Choose, LookUp, format_clock, read_act
 from simulators.vision.frames_lessons import KINDS, draw_lesson
 from simulators.vision.frames_players import PLAYERS
 from simulators.vision.seeing import JUDGED, DigitWorld
@@ -64,13 +64,13 @@ class Frames(DigitWorld):
         """Draw a clip and a question, and show frames from the whole clip."""
         self.is_timed = bool(rng.integers(2)) if self.asked == "mixed" else self.asked == "time"
         self.clip: Clip = self.draw_entity(lambda: draw_clip(rng, self.longest, self.is_timed), repr)
-        self.digit = int(options.get(JUDGED, self.clip.wanted.digit))
+        self.digit = int(options.get(JUDGED, self.clip.target_event.digit))
         self.chosen: list[tuple[int, int]] = []
         self.shown: set[int] = set()
         self.pending: int | None = None
         self.is_looked_up = self.right = False
         self.errors, self.slips = 0, set[str]()
-        when = f"at {clock(self.clip.wanted.second)}" if self.is_timed else "when the lamp changes"
+        when = f"at {format_clock(self.clip.target_event.second)}" if self.is_timed else "when the lamp changes"
         self.question = f"Which digit is shown {when}?"
         self._show_frames(0, self.clip.length - 1, self.question, sender=REFEREE)
 
@@ -119,23 +119,23 @@ class Frames(DigitWorld):
     def _look_up(self, second: int) -> None:
         frame = self.clip.frame_at(second)
         if frame is None:
-            self.fail(f"the clip ends at {clock((self.clip.length - 1) // self.clip.rate)}")
+            self.fail(f"the clip ends at {format_clock((self.clip.length - 1) // self.clip.rate)}")
             return
         self.pending = frame
-        self.is_looked_up |= self.is_timed and second == self.clip.wanted.second
+        self.is_looked_up |= self.is_timed and second == self.clip.target_event.second
         self.show(f"Frame {frame}.", sender=TOOL)
 
     def _show_frames(self, first: int, last: int, text: str, sender: str) -> None:
-        numbers = sample(first, last)
+        numbers = sample_frames(first, last)
         self.shown.update(numbers)
-        self.show(text, *show(self.clip, numbers, self.sheet), sender=sender)
+        self.show(text, *format_frames(self.clip, numbers, self.sheet), sender=sender)
 
     def _answer(self, seat: str, digit: int) -> None:
         if self.pending is not None:
             self.slips.add("ignored")
         self.right = digit == self.digit
         if self.right and not (self.gates and self.slips):
-            is_useful = self.is_looked_up and any(map(self.clip.wanted.holds, self.shown))
+            is_useful = self.is_looked_up and any(map(self.clip.target_event.holds, self.shown))
             paid = {RIGHT: 1.0, SPOTLIGHT: 0.02 * bool(self.chosen), LOOKUP: 0.5 * is_useful}
             for part, reward in paid.items():
                 self.pay(seat, part, reward)
@@ -149,7 +149,7 @@ class Frames(DigitWorld):
         slips = {name: name in self.slips for name in ("repeated", "disagreed", "ignored")}
         used = {"frames": len(self.shown), "intervals": len(self.chosen), "errors": self.errors, **slips}
         asked = {"looked_up": self.is_looked_up, "asked": "time" if self.is_timed else "lamp"}
-        hit = any(map(self.clip.wanted.holds, self.shown))
+        hit = any(map(self.clip.target_event.holds, self.shown))
         return {"score": float(self.right), "success": self.right, "hit": hit, **used, **asked}
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:

@@ -33,7 +33,7 @@ class LookUp(NamedTuple):
     second: int
 
     def __str__(self) -> str:
-        return f"get frame number at time {clock(self.second)}"
+        return f"get frame number at time {format_clock(self.second)}"
 
 
 class Answer(NamedTuple):
@@ -67,6 +67,6 @@ def read_act(text: str) -> Choose | LookUp | Answer | None:
     return Choose(int(ends[0]), int(ends[1]), not thoughts or thoughts[-1] == ends)
 
 
-def clock(second: int) -> str:
+def format_clock(second: int) -> str:
     """Return seconds as m:ss."""
     return f"{second // 60}:{second % 60:02d}"

@@ -17,9 +17,9 @@ import numpy as np
 
 from games.abilities import GroundingLesson, Labels
 from games.png import Album, Pixels
-from simulators.vision.clips import SIDE, WINDOW, Clip, draw_clip, draw_frame, sample
+from simulators.vision.clips import SIDE, WINDOW, Clip, draw_clip, draw_frame, sample_frames
 from simulators.vision.drawing import pick
-from simulators.vision.frames_acts import clock
+from simulators.vision.frames_acts import format_clock
 
 NONE = "none"
 GAPS = (2 * WINDOW, 5 * WINDOW)
@@ -42,12 +42,12 @@ def draw_lesson(game: ClipGame, rng: np.random.Generator, kind: str) -> Groundin
     return LESSONS[kind](clip, rng)
 
 
-def _lamp(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
-    numbers = sample(0, clip.length - 1)
-    return _over_sheet("lamp", clip.sheet(numbers), [clip.colour_at(number) for number in numbers])
+def _draw_lamp(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
+    numbers = sample_frames(0, clip.length - 1)
+    return _make_sheet_lesson("lamp", clip.draw_sheet(numbers), [clip.colour_at(number) for number in numbers])
 
 
-def _digit(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
+def _draw_digit(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
     event = pick(rng, clip.events)
     if not rng.integers(3):
         album = Album()
@@ -55,27 +55,27 @@ def _digit(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
         return GroundingLesson(("read", album.add(draw_frame(clip, number))), album.pictures, ((((digit,),),),), digit)
     length = int(rng.integers(*GAPS))
     first = max(0, event.start + WINDOW // 2 - int(rng.integers(length)))
-    numbers = sample(first, min(first + length, clip.length) - 1)
+    numbers = sample_frames(first, min(first + length, clip.length) - 1)
     words = [NONE if (seen := clip.digit_at(number)) is None else str(seen) for number in numbers]
     shown = {word for word in words if word != NONE}
-    return _over_sheet("read", clip.sheet(numbers), words, shown.pop() if len(shown) == 1 else "")
+    return _make_sheet_lesson("read", clip.draw_sheet(numbers), words, shown.pop() if len(shown) == 1 else "")
 
 
-def _edge(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
-    numbers, is_first = sample(0, clip.length - 1), bool(rng.integers(2))
+def _draw_edge(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
+    numbers, is_first = sample_frames(0, clip.length - 1), bool(rng.integers(2))
     text = f"{'first green' if is_first else 'last red'} {' '.join(map(str, numbers))}"
     colours = [clip.colour_at(number) for number in numbers]
-    return _over_sheet(text, clip.sheet(numbers), colours, str(clip.gap(numbers)[is_first]))
+    return _make_sheet_lesson(text, clip.draw_sheet(numbers), colours, str(clip.gap(numbers)[is_first]))
 
 
-def _copy(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
+def _draw_copy(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
     if rng.integers(2):
         return GroundingLesson((f"frame {(number := int(rng.integers(clip.length)))}.",), {}, (), f"frame {number}")
-    numbers, time = sample(0, clip.length - 1), clock(int(rng.integers(clip.length // clip.rate)))
-    return _over_sheet(f"at {time}? {' '.join(map(str, numbers))}", clip.sheet(numbers), [], time)
+    numbers, time = sample_frames(0, clip.length - 1), format_clock(int(rng.integers(clip.length // clip.rate)))
+    return _make_sheet_lesson(f"at {time}? {' '.join(map(str, numbers))}", clip.draw_sheet(numbers), [], time)
 
 
-def _over_sheet(text: str, pixels: Pixels, words: Sequence[str], answer: str = "") -> GroundingLesson:
+def _make_sheet_lesson(text: str, pixels: Pixels, words: Sequence[str], answer: str = "") -> GroundingLesson:
     """Return a lesson of a text and a sheet, whose first frames have these labels."""
     album = Album()
     cells = [(word,) for word in words] + [()] * (SIDE**2 - len(words))
@@ -84,6 +84,6 @@ def _over_sheet(text: str, pixels: Pixels, words: Sequence[str], answer: str = "
 
 
 LESSONS: Mapping[str, Callable[[Clip, np.random.Generator], GroundingLesson]] = {
-    "lamp": _lamp, "digit": _digit, "edge": _edge, "copy": _copy,
+    "lamp": _draw_lamp, "digit": _draw_digit, "edge": _draw_edge, "copy": _draw_copy,
 }  # fmt: skip
 KINDS = tuple(LESSONS)

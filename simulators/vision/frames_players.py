@@ -11,10 +11,10 @@ from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.clips import WINDOW, Clip
 from simulators.vision.drawing import pick
-from simulators.vision.frames_acts import clock
+from simulators.vision.frames_acts import format_clock
 
 
-class Played(Protocol):
+class Match(Protocol):
     """Part of a match of `frames` that its players read."""
 
     clip: Clip
@@ -28,13 +28,13 @@ GUESS = "output answer: 7"
 QUARTERS = 4
 
 
-def _oracle(game: Played, seed: int) -> Answer:
+def _make_oracle(game: Match, seed: int) -> Answer:
     """Return a player that looks up an asked time, shows the event, and answers."""
 
-    def act(seen: View) -> str:
-        event = game.clip.wanted
+    def act(view: View) -> str:
+        event = game.clip.target_event
         if game.is_timed and not game.is_looked_up:
-            return f"get frame number at time {clock(event.second)}"
+            return f"get frame number at time {format_clock(event.second)}"
         if not game.chosen:
             return f"choose frames between {event.start} and {event.start + WINDOW - 1}"
         return f"output answer: {event.digit}"
@@ -42,51 +42,51 @@ def _oracle(game: Played, seed: int) -> Answer:
     return act
 
 
-def _finder(game: Played, seed: int) -> Answer:
+def _make_finder(game: Match, seed: int) -> Answer:
     """Return a player that narrows the lamp's change down by the frames it is shown; it looks up asked times."""
-    oracle = _oracle(game, seed)
+    oracle = _make_oracle(game, seed)
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         if game.is_timed:
-            return oracle(seen)
-        if any(map(game.clip.wanted.holds, game.shown)):
-            return oracle(seen) if game.chosen else GUESS
-        if seen.public["turns_left"] == 1:
+            return oracle(view)
+        if any(map(game.clip.target_event.holds, game.shown)):
+            return oracle(view) if game.chosen else GUESS
+        if view.public["turns_left"] == 1:
             return GUESS
-        first, last = game.clip.gap(game.shown)
+        first, last = game.clip.find_gap(game.shown)
         return f"choose frames between {first} and {last}"
 
     return act
 
 
-def _uniform(game: Played, seed: int) -> Answer:
+def _make_uniform(game: Match, seed: int) -> Answer:
     """Return a player that looks at 32 frames, evenly spread, and guesses if the event is not among them."""
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         done = len(game.chosen)
-        if done == QUARTERS or seen.public["turns_left"] == 1:
-            is_seen = any(map(game.clip.wanted.holds, game.shown))
-            return f"output answer: {game.clip.wanted.digit}" if is_seen else GUESS
+        if done == QUARTERS or view.public["turns_left"] == 1:
+            is_seen = any(map(game.clip.target_event.holds, game.shown))
+            return f"output answer: {game.clip.target_event.digit}" if is_seen else GUESS
         first, last = (game.clip.length * part // QUARTERS for part in (done, done + 1))
         return f"choose frames between {first} and {last - 1}"
 
     return act
 
 
-def _random(game: Played, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that chooses random frames, or none, before it says a random digit."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
-        if seen.public["turns_left"] > 1 and rng.integers(2):
-            first, last = sorted(rng.integers(seen.public["frames"], size=2).tolist())
+    def act(view: View) -> str:
+        if view.public["turns_left"] > 1 and rng.integers(2):
+            first, last = sorted(rng.integers(view.public["frames"], size=2).tolist())
             return f"choose frames between {first} and {last}"
         return f"output answer: {rng.integers(10)}"
 
     return act
 
 
-def _hasty(game: Played, seed: int) -> Answer:
+def _make_hasty(game: Match, seed: int) -> Answer:
     """Return a player that looks once, in the short forms of acts, and says a digit that it sees, or a random one.
 
     Half of the time it is careful. Otherwise it looks no time up, and takes a gap beside that of the lamp's change.
@@ -94,16 +94,16 @@ def _hasty(game: Played, seed: int) -> Answer:
     rng = np.random.default_rng([seed, 2])
     is_careful = bool(rng.integers(2))
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         clip = game.clip
         if game.chosen:
-            wanted = [event for event in (clip.wanted, *clip.events) if any(map(event.holds, game.shown))]
+            wanted = [event for event in (clip.target_event, *clip.events) if any(map(event.holds, game.shown))]
             return str(wanted[0].digit if wanted else rng.integers(10))
         if game.is_timed and is_careful:
-            second = clip.wanted.second
-            return f"frame {clip.frame_at(second)}" if game.is_looked_up else clock(second)
+            second = clip.target_event.second
+            return f"frame {clip.frame_at(second)}" if game.is_looked_up else format_clock(second)
         edges = [0, *sorted(game.shown), clip.length - 1]
-        gap = edges.index(clip.gap(game.shown)[0])
+        gap = edges.index(clip.find_gap(game.shown)[0])
         if not is_careful:
             gap = pick(rng, [near for near in (gap - 1, gap + 1) if 0 <= near < len(edges) - 1])
         return f"{edges[gap]} {edges[gap + 1]}"
@@ -111,13 +111,13 @@ def _hasty(game: Played, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
-    "random": _random,
-    "oracle": _oracle,
-    "blind": lambda game, seed: lambda seen: GUESS,
-    "finder": _finder,
-    "uniform": _uniform,
-    "hasty": _hasty,
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+    "noop": lambda game, seed: lambda view: "",
+    "random": _make_random,
+    "oracle": _make_oracle,
+    "blind": lambda game, seed: lambda view: GUESS,
+    "finder": _make_finder,
+    "uniform": _make_uniform,
+    "hasty": _make_hasty,
 }
-"""`finder` reads what it is shown; `uniform` is the baseline that ignores the question; `hasty` demonstrates."""
+"""`finder` reads the shown frames; `uniform` is the baseline that ignores the question; `hasty` demonstrates."""

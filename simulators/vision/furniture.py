@@ -19,7 +19,7 @@ SIDES = ("left", "top", "right", "bottom")
 LARGE: Mapping[str, tuple[int, int]] = {"bed": (12, 8), "desk": (8, 5), "shelf": (9, 4), "table": (7, 7)}
 SMALL: Mapping[str, tuple[int, int]] = {"chair": (4, 4), "lamp": (3, 3), "plant": (4, 3)}
 """Least sizes of the things; each side may be a unit longer."""
-LEAST_THINGS, MOST_THINGS = 2, 5
+MIN_THINGS, MAX_THINGS = 2, 5
 """Number of things in a task."""
 PILLAR = 4
 """Width and depth of the pillar."""
@@ -70,7 +70,7 @@ class Task(NamedTuple):
             if name in places
         }
 
-    def met(self, places: Places) -> float:
+    def compute_met_share(self, places: Places) -> float:
         """Return the share of the wishes that a layout meets."""
         boxes = self.boxes(places)
         return sum(self._is_met(wish, boxes) for wish in self.wishes) / len(self.wishes)
@@ -81,23 +81,25 @@ class Task(NamedTuple):
             side = self.walls.index(wish.other)
             gaps = (box[0], box[1], WIDTH - box[2], DEPTH - box[3])
             return all(0 <= near <= AT_WALL if n == side else near > AT_WALL for n, near in enumerate(gaps))
-        apart = gap(box, boxes[wish.other])
+        apart = compute_gap(box, boxes[wish.other])
         return 0 <= apart <= NEAR if wish.kind == "beside" else apart >= FAR
 
-    def colliding(self, places: Places) -> set[str]:
+    def find_colliding(self, places: Places) -> set[str]:
         """Return the things that overlap another."""
         boxes = self.boxes(places)
-        return {one for one in boxes for two in boxes if one != two and gap(boxes[one], boxes[two]) < 0}
+        return {one for one in boxes for two in boxes if one != two and compute_gap(boxes[one], boxes[two]) < 0}
 
-    def misplaced(self, places: Places) -> set[str]:
+    def find_misplaced(self, places: Places) -> set[str]:
         """Return the things that lie on the pillar, or not wholly in the room."""
         left, top = self.pillar
         pillar = (left, top, left + PILLAR, top + PILLAR)
-        return {name for name, box in self.boxes(places).items() if gap(box, pillar) < 0 or not _is_inside(box)}
+        return {name for name, box in self.boxes(places).items() if compute_gap(box, pillar) < 0 or not _is_inside(box)}
 
     def is_solved_by(self, places: Places) -> bool:
         """Return True if a layout meets all wishes, and nothing collides or is misplaced."""
-        return self.met(places) == 1 and not self.colliding(places) and not self.misplaced(places)
+        return (
+            self.compute_met_share(places) == 1 and not self.find_colliding(places) and not self.find_misplaced(places)
+        )
 
     def arrange(self, rng: np.random.Generator, walls: Sequence[str]) -> Places:
         """Draw layouts until one solves the task, if walls have these colours; the last one if none of 30 does."""
@@ -117,13 +119,13 @@ class Task(NamedTuple):
             for _ in range(TRIES):
                 x, y = self._place(rng, name, wish, places)
                 places[name] = x // self.step * self.step, y // self.step * self.step
-                is_wrong = name in self.colliding(places) or name in self.misplaced(places)
+                is_wrong = name in self.find_colliding(places) or name in self.find_misplaced(places)
                 if not is_wrong and (wish is None or self._is_met(wish, self.boxes(places))):
                     break
         return places
 
     def _place(self, rng: np.random.Generator, name: str, wish: Wish | None, places: Places) -> tuple[int, int]:
-        """Draw a place for a thing: at the wished wall, around the thing that it should be beside, or anywhere."""
+        """Draw a place for a thing: at the wished wall, next to the wished thing, or anywhere."""
         sizes = dict(self.sizes)
         width, depth = sizes[name]
         if wish and wish.kind == "beside":
@@ -137,7 +139,7 @@ class Task(NamedTuple):
         return left, top
 
 
-def gap(one: Box, two: Box) -> int:
+def compute_gap(one: Box, two: Box) -> int:
     """Return the larger of the horizontal and the vertical gap between boxes; below 0 if they overlap."""
     across = max(one[0] - two[2], two[0] - one[2])
     return max(across, one[1] - two[3], two[1] - one[3])
@@ -147,12 +149,12 @@ def _is_inside(box: Box) -> bool:
     return box[0] >= 0 and box[1] >= 0 and box[2] <= WIDTH and box[3] <= DEPTH
 
 
-def _grown(rng: np.random.Generator, name: str) -> tuple[int, int]:
+def _draw_size(rng: np.random.Generator, name: str) -> tuple[int, int]:
     width, depth = {**LARGE, **SMALL}[name]
     return width + int(rng.integers(2)), depth + int(rng.integers(2))
 
 
-def draw_task(rng: np.random.Generator, step: int = 1, things: int = MOST_THINGS) -> Task:
+def draw_task(rng: np.random.Generator, step: int = 1, things: int = MAX_THINGS) -> Task:
     """Draw a task that a layout in multiples of `step` solves: three large things, two at walls, and two small ones.
 
     Of fewer `things` there are the two at walls first, then a small one beside one of them, then one apart from one.
@@ -160,16 +162,16 @@ def draw_task(rng: np.random.Generator, step: int = 1, things: int = MOST_THINGS
     while True:
         large = [[*LARGE][number] for number in rng.permutation(len(LARGE))[:3].tolist()]
         small = [[*SMALL][number] for number in rng.permutation(len(SMALL))[:2].tolist()]
-        grown = {name: _grown(rng, name) for name in large + small}
-        placed = large + small if things == MOST_THINGS else large[:2] + small[: things - 2]
+        grown = {name: _draw_size(rng, name) for name in large + small}
+        placed = large + small if things == MAX_THINGS else large[:2] + small[: things - 2]
         sizes = tuple((name, grown[name]) for name in placed)
         walls = tuple([*COLOURS][number] for number in rng.permutation(len(COLOURS))[: len(SIDES)].tolist())
         first, second = rng.permutation(len(SIDES))[:2].tolist()
         wishes = (
             Wish("at", large[0], walls[first]),
             Wish("at", large[1], walls[second]),
-            Wish("beside", small[0], pick(rng, large if things == MOST_THINGS else large[:2])),
-            Wish("apart", small[1], pick(rng, large if things == MOST_THINGS else large[:2])),
+            Wish("beside", small[0], pick(rng, large if things == MAX_THINGS else large[:2])),
+            Wish("apart", small[1], pick(rng, large if things == MAX_THINGS else large[:2])),
         )
         pillar = (int(rng.integers(6, WIDTH - 6 - PILLAR)), int(rng.integers(6, DEPTH - 6 - PILLAR)))
         task = Task(sizes, tuple(wish for wish in wishes if wish.thing in placed), walls, pillar, step)

@@ -30,7 +30,7 @@ ROWS = {
 
 
 @cache
-def glyph(letter: str, scale: int = 1) -> NDArray[np.bool_]:
+def draw_glyph(letter: str, scale: int = 1) -> NDArray[np.bool_]:
     """Return the pixels of a letter in `ROWS`, [7 * scale, 5 * scale]. Raises KeyError for another letter."""
     rows = np.frombuffer(bytes.fromhex(ROWS[letter]), np.uint8)
     bits = np.unpackbits(rows[:, None], axis=1)[:, -GLYPH_WIDTH:].astype(bool)
@@ -41,5 +41,5 @@ def put_text(pixels: Pixels, text: str, row: int, column: int, scale: int, colou
     """Draw a text in capital letters; `row` and `column` are its corner. Raises KeyError for a letter not in `ROWS`."""
     for number, letter in enumerate(text.upper()):
         left = column + number * ADVANCE * scale
-        shape = glyph(letter, scale)
+        shape = draw_glyph(letter, scale)
         pixels[row : row + len(shape), left : left + shape.shape[1]][shape] = np.array(colour, np.uint8)

@@ -130,7 +130,7 @@ def heading_to(pose: Pose, thing: Thing) -> int:
     return max(range(HEADINGS), key=lambda one: DIRECTIONS[one][0] * dx + DIRECTIONS[one][1] * dy)
 
 
-def squared(one: Pose | Thing, other: Pose | Thing) -> int:
+def square_distance(one: Pose | Thing, other: Pose | Thing) -> int:
     """Return the squared distance of two places."""
     return (one.x - other.x) ** 2 + (one.y - other.y) ** 2
 
@@ -157,5 +157,5 @@ def _draw_start(rng: np.random.Generator, house: House) -> Pose:
     while True:  # at least half of each room is free
         x, y = rng.integers(2 * ROOM, size=2).tolist()
         start = Pose(x, y, int(rng.integers(HEADINGS)))
-        if house.is_free(x, y, BODY + CLEAR) and squared(start, house.things[0]) >= APART**2:
+        if house.is_free(x, y, BODY + CLEAR) and square_distance(start, house.things[0]) >= APART**2:
             return start

@@ -23,7 +23,7 @@ from simulators.vision.house import (
     House,
     Pose,
     Thing,
-    squared,
+    square_distance,
     step,
 )
 
@@ -35,7 +35,7 @@ REACH = 600
 PIXEL, BEGINNING = 50, 200
 """Side of the squares on which ways are checked, and the length of a way's beginning."""
 FARTHEST = 2**30
-LONGEST = 200
+MAX_ACTS = 200
 """Maximum acts of an expert."""
 
 Place = tuple[int, int]
@@ -93,9 +93,9 @@ def expert_route(house: House, start: Pose, stations: tuple[int, ...]) -> Route:
         thing = house.things[station]
         ahead = [*shortest_path(house, poses[-1], station), (thing.x, thing.y)]
         while not is_near(poses[-1], thing, REACH):
-            if len(acts) == LONGEST:
+            if len(acts) == MAX_ACTS:
                 raise SimulatorFault(f"no route from {start} to the {thing}")
-            if _is_straight(house, poses[-1][:2], _front(poses[-1], thing)):
+            if _is_straight(house, poses[-1][:2], _find_front(poses[-1], thing)):
                 ahead = ahead[-1:]
             while len(ahead) > 1 and _is_passed(house, poses[-1], *ahead[:2]):
                 ahead.pop(0)
@@ -120,15 +120,15 @@ def route_from(house: House, stations: tuple[int, ...], distance: int) -> Route:
     return expert_route(house, route.poses[start]._replace(heading=house.heading), left)
 
 
-def _front(pose: Pose, thing: Thing) -> Place:
+def _find_front(pose: Pose, thing: Thing) -> Place:
     """Return the place in front of a thing as seen from a pose, at the distance of the corners of its margin."""
-    corner, away = math.isqrt(2 * (RADIUS + BODY + 2 * PIXEL) ** 2), max(_apart(pose, thing[2:]), 1)
+    corner, away = math.isqrt(2 * (RADIUS + BODY + 2 * PIXEL) ** 2), max(_measure_gap(pose, thing[2:]), 1)
     return thing.x + (pose.x - thing.x) * corner // away, thing.y + (pose.y - thing.y) * corner // away
 
 
 def _is_passed(house: House, pose: Pose, place: Place, following: Place) -> bool:
     """Return True if a place is less than a step away, or the walker can go straight to the one after it."""
-    return _apart(pose, place) < STEP or _is_straight(house, pose[:2], following)
+    return _measure_gap(pose, place) < STEP or _is_straight(house, pose[:2], following)
 
 
 def _approach(house: House, pose: Pose, place: Place, thing: Thing) -> Act:
@@ -154,10 +154,10 @@ def _walk(house: House, pose: Pose, steps: int) -> list[Pose]:
 
 def shortest_path(house: House, pose: Pose, station: int) -> list[Place]:
     """Return the places of the shortest path to a thing, `STEP` or its diagonal apart, from one that is visible."""
-    left = distances(house, station)
+    left = compute_distances(house, station)
     near = [(pose.x // STEP + x, pose.y // STEP + y) for x in range(-2, 4) for y in range(-2, 4)]
     near = [node for node in near if min(node) >= 0 and max(node) < len(left) and left[node] < FARTHEST]
-    near.sort(key=lambda node: left[node] + _apart(pose, _place(node)))
+    near.sort(key=lambda node: left[node] + _measure_gap(pose, _place(node)))
     path = [next(node for node in near if _is_straight(house, pose[:2], _place(node)))]
     while left[path[-1]]:
         x, y = path[-1]
@@ -165,7 +165,7 @@ def shortest_path(house: House, pose: Pose, station: int) -> list[Place]:
     return [_place(node) for node in path]
 
 
-def _apart(pose: Pose, place: Place) -> int:
+def _measure_gap(pose: Pose, place: Place) -> int:
     return math.isqrt((pose.x - place[0]) ** 2 + (pose.y - place[1]) ** 2)
 
 
@@ -178,18 +178,20 @@ def _is_straight(house: House, one: Place, other: Place) -> bool:
     dx, dy = other[0] - one[0], other[1] - one[1]
     count = max(abs(dx), abs(dy)) // PIXEL + 1
     parts = np.arange(BEGINNING // PIXEL, count + 1)
-    return bool(_floor(house)[(one[0] + dx * parts // count) // PIXEL, (one[1] + dy * parts // count) // PIXEL].all())
+    return bool(
+        _map_floor(house)[(one[0] + dx * parts // count) // PIXEL, (one[1] + dy * parts // count) // PIXEL].all()
+    )
 
 
 @lru_cache(maxsize=256)
-def _floor(house: House) -> NDArray[np.bool_]:
+def _map_floor(house: House) -> NDArray[np.bool_]:
     """Return where the walker has a margin of `PIXEL`, by squares of that size, [x, y]."""
     x, y = np.mgrid[0 : 2 * ROOM : PIXEL, 0 : 2 * ROOM : PIXEL] + PIXEL // 2
     return house.is_free(x, y, BODY + PIXEL)  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=1024)
-def distances(house: House, station: int) -> NDArray[np.int64]:
+def compute_distances(house: House, station: int) -> NDArray[np.int64]:
     """Return the lengths of the shortest paths to a thing from nodes `STEP` apart, [x, y]; `FARTHEST` without one."""
     x, y = np.mgrid[0 : 2 * ROOM + 1 : STEP, 0 : 2 * ROOM + 1 : STEP]
     thing, free = house.things[station], house.is_free(x, y, BODY + CLEAR)
@@ -206,14 +208,14 @@ def distances(house: House, station: int) -> NDArray[np.int64]:
         now = best
 
 
-def length(path: Sequence[Pose]) -> float:
+def compute_length(path: Sequence[Pose]) -> float:
     """Return the length of a path."""
     return sum(math.dist(one[:2], other[:2]) for one, other in pairwise(path))
 
 
 def compare(path: Sequence[Pose], reference: Sequence[Pose], success: bool, near: int) -> dict[str, float]:
-    """Return `spl` and `ndtw` of a path beside a reference of shortest length."""
-    return {"spl": spl(success, length(reference), length(path)), "ndtw": ndtw(path, reference, near)}
+    """Return `spl` and `ndtw` of a path, given a reference path of shortest length."""
+    return {"spl": spl(success, compute_length(reference), compute_length(path)), "ndtw": ndtw(path, reference, near)}
 
 
 def spl(success: bool, shortest: float, walked: float) -> float:
@@ -234,4 +236,4 @@ def ndtw(path: Sequence[Pose], reference: Sequence[Pose], near: int) -> float:
 
 def is_near(pose: Pose, thing: Thing, radius: int) -> bool:
     """Return True if a place is at most `radius` from a thing's middle."""
-    return squared(pose, thing) <= radius**2
+    return square_distance(pose, thing) <= radius**2

@@ -31,12 +31,12 @@ Whole = NDArray[np.int64]
 
 
 def paint(house: House, pose: Pose, size: int) -> Pixels:
-    """Draw what the walker sees, [size, size, 3]."""
+    """Draw the walker's view, [size, size, 3]."""
     return draw_view(house, pose, size)[0]
 
 
 def draw_view(house: House, pose: Pose, size: int) -> tuple[Pixels, Whole]:
-    """Draw what the walker sees, and return the pixels with the number of the thing at each, -1 where there is none."""
+    """Draw the walker's view. Returns the pixels and the number of the thing at each, -1 for none."""
     offsets = 2 * np.arange(size, dtype=np.int64) + 1 - size  # in halves of a pixel from the middle
     pixels = np.empty((size, size, 3), np.uint8)
     pixels[: size // 2], pixels[size // 2 :] = SKY, FLOOR
@@ -55,12 +55,12 @@ def draw_view(house: House, pose: Pose, size: int) -> tuple[Pixels, Whole]:
     )[::-1]:
         if depth >= NEAREST:
             thing = house.things[number]
-            is_seen = _outline(thing.kind, offsets, depth, side, size) & (depth < depths)
+            is_seen = _draw_outline(thing.kind, offsets, depth, side, size) & (depth < depths)
             pixels[is_seen], shown[is_seen] = COLOURS[thing.colour], number
     return pixels, shown
 
 
-def _outline(kind: str, offsets: Whole, depth: int, side: int, size: int) -> NDArray[np.bool_]:
+def _draw_outline(kind: str, offsets: Whole, depth: int, side: int, size: int) -> NDArray[np.bool_]:
     """Return the pixels of a thing at this depth and distance to the right, [size, size]."""
     across = offsets[None, :] * depth - side * size
     below = offsets[:, None] * depth
@@ -76,7 +76,7 @@ def _cast(house: House, pose: Pose, offsets: Whole, size: int) -> tuple[Whole, N
     forward, right = DIRECTIONS[pose.heading], DIRECTIONS[(pose.heading + HEADINGS // 4) % HEADINGS]
     ways = [forward[axis] * size + right[axis] * offsets for axis in (0, 1)]
     own, depths, tints = (pose.x, pose.y), np.full(size, FARTHEST), np.zeros((size, 3), np.int64)
-    for axis, side, at, low, high, tint in _walls(house):
+    for axis, side, at, low, high, tint in _list_walls(house):
         way, other = ways[axis], ways[1 - axis]
         is_met = (way > 0) if side else (way < 0)
         depth = (at - own[axis]) * size * ONE // np.where(is_met, way, 2 * side - 1)
@@ -87,7 +87,7 @@ def _cast(house: House, pose: Pose, offsets: Whole, size: int) -> tuple[Whole, N
     return depths, (tints * FADE // (BRIGHT * (FADE + depths[:, None]))).astype(np.uint8)
 
 
-def _walls(house: House) -> Iterator[tuple[int, int, int, int, int, tuple[int, int, int]]]:
+def _list_walls(house: House) -> Iterator[tuple[int, int, int, int, int, tuple[int, int, int]]]:
     """Yield pieces of walls as their room sees them: axis that they cross, side, place on the axis, ends, and colour.
 
     Side 1 is met by rays along the axis, side 0 by those against it.

@@ -1,6 +1,6 @@
 """Image code that models write, such as `image.rotate(90).crop(0, 0, 332, 332)`: parsed, checked and interpreted.
 
-Nothing of it is executed as Python. A program is at most `MOST_STATEMENTS` lines `name = IMAGE`, of which the last may
+Nothing of it is executed as Python. A program is at most `MAX_STATEMENTS` lines `name = IMAGE`, of which the last may
 be an expression; an image is a known name with calls of `OPERATIONS`, whose arguments are numbers.
 """
 
@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from games.png import Pixels
-from simulators.vision.boxes import SCALE, Box, clamped_box
+from simulators.vision.boxes import SCALE, Box, clamp_box
 from simulators.vision.drawing import crop
 
-LONGEST, MOST_STATEMENTS, MOST_CALLS, LARGEST = 400, 8, 12, 256
+MAX_CHARACTERS, MAX_STATEMENTS, MAX_CALLS, MAX_SIZE = 400, 8, 12, 256
 """Maximum characters and statements of a program, its calls, and the side of an image in pixels."""
 BRIGHTEST = 16
 
 
 class CodeError(Exception):
-    """Raised for code that cannot be run. The message tells its author why, in one line."""
+    """Raised for code that cannot be run; the message is the reason, in one line."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Picture:
         rows, columns = np.mgrid[: pixels.shape[0], : pixels.shape[1]]
         return cls(pixels, rows, columns)
 
-    def moved(self, move: Callable[[NDArray[Any]], NDArray[Any]]) -> Picture:
+    def move_pixels(self, move: Callable[[NDArray[Any]], NDArray[Any]]) -> Picture:
         """Return the picture with its pixels moved by a function of arrays."""
         return Picture(move(self.pixels), move(self.rows), move(self.columns))
 
@@ -63,31 +63,31 @@ class Picture:
 def _rotate(picture: Picture, angle: float) -> Picture:
     if angle % 90:
         raise CodeError("rotate takes 90, 180 or 270, counter-clockwise")
-    return picture.moved(lambda array: np.rot90(array, int(angle) // 90 % 4))
+    return picture.move_pixels(lambda array: np.rot90(array, int(angle) // 90 % 4))
 
 
 def _flip(picture: Picture) -> Picture:
-    return picture.moved(lambda array: array[:, ::-1])
+    return picture.move_pixels(lambda array: array[:, ::-1])
 
 
 def _crop(picture: Picture, *edges: float) -> Picture:
     height, width = picture.pixels.shape[:2]
-    box = clamped_box([int(edge) for edge in edges], width, height)
+    box = clamp_box([int(edge) for edge in edges], width, height)
     if box is None:
         raise CodeError("crop takes x0, y0, x1, y1 from 0 to 999, with x0 < x1 and y0 < y1")
     left, top, right, bottom = box
-    return picture.moved(lambda array: array[top:bottom, left:right])
+    return picture.move_pixels(lambda array: array[top:bottom, left:right])
 
 
 def _brighten(picture: Picture, factor: float) -> Picture:
-    return replace(picture, pixels=_scaled(picture.pixels, factor, 0))
+    return replace(picture, pixels=_scale(picture.pixels, factor, 0))
 
 
 def _contrast(picture: Picture, factor: float) -> Picture:
-    return replace(picture, pixels=_scaled(picture.pixels, factor, 128))
+    return replace(picture, pixels=_scale(picture.pixels, factor, 128))
 
 
-def _scaled(pixels: Pixels, factor: float, about: int) -> Pixels:
+def _scale(pixels: Pixels, factor: float, about: int) -> Pixels:
     if not 0 < factor <= BRIGHTEST:
         raise CodeError(f"a factor is above 0 and at most {BRIGHTEST}")
     levels = about + (pixels.astype(np.int64) - about) * round(factor * 100) // 100
@@ -95,10 +95,10 @@ def _scaled(pixels: Pixels, factor: float, about: int) -> Pixels:
 
 
 def _resize(picture: Picture, width: float, height: float) -> Picture:
-    if not (1 <= width <= LARGEST and 1 <= height <= LARGEST):
-        raise CodeError(f"an image is 1 to {LARGEST} pixels wide and high")
-    whole = (0, 0, picture.pixels.shape[1], picture.pixels.shape[0])
-    return picture.moved(lambda array: crop(array, whole, int(height), int(width)))
+    if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
+        raise CodeError(f"an image is 1 to {MAX_SIZE} pixels wide and high")
+    full = (0, 0, picture.pixels.shape[1], picture.pixels.shape[0])
+    return picture.move_pixels(lambda array: crop(array, full, int(height), int(width)))
 
 
 OPERATIONS: Mapping[str, tuple[int, Callable[..., Picture]]] = {
@@ -119,18 +119,18 @@ def spell_out(text: str) -> str:
     text = text.strip()
     if not _WORDS.fullmatch(text):
         return text
-    return "last" + "".join(_spelled(*found.groups()) for found in _WORD.finditer(text))
+    return "last" + "".join(_spell_match(*found.groups()) for found in _WORD.finditer(text))
 
 
-def _spelled(turns: str | None, cell: str | None, word: str | None) -> str:
+def _spell_match(turns: str | None, cell: str | None, word: str | None) -> str:
     if turns:
         return f".rotate({90 * int(turns)})"
     if cell:
-        return ".crop({}, {}, {}, {})".format(*third(ord(cell.upper()) - ord("A")))
+        return ".crop({}, {}, {}, {})".format(*find_third(ord(cell.upper()) - ord("A")))
     return ".flip()" if word == "flip" else ".brighten(8)"
 
 
-def third(cell: int) -> Box:
+def find_third(cell: int) -> Box:
     """Return the box of a cell of 3 x 3 in thousandths, as `crop` takes it."""
     left, top, right, bottom = (
         edge * SCALE // 3 for edge in (cell % 3, cell // 3, cell % 3 + 1, cell // 3 + 1)
@@ -143,14 +143,14 @@ def run(code: str, images: Mapping[str, Picture]) -> tuple[Picture, tuple[str, .
 
     Raises CodeError for code that breaks a rule.
     """
-    if len(code) > LONGEST:
-        raise CodeError(f"code has at most {LONGEST} characters")
+    if len(code) > MAX_CHARACTERS:
+        raise CodeError(f"code has at most {MAX_CHARACTERS} characters")
     try:
         body = ast.parse(code.strip()).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise CodeError("this is no code: write one like image.rotate(90)") from None
-    if not 0 < len(body) <= MOST_STATEMENTS:
-        raise CodeError(f"code is 1 to {MOST_STATEMENTS} lines")
+    if not 0 < len(body) <= MAX_STATEMENTS:
+        raise CodeError(f"code is 1 to {MAX_STATEMENTS} lines")
     program = _Program(dict(images))
     return [program.execute(statement) for statement in body][-1], tuple(program.called)
 
@@ -183,17 +183,17 @@ class _Program:
         if name not in OPERATIONS:
             raise CodeError(f"there is no operation {name[:40]}; there are: {', '.join(OPERATIONS)}")
         arity, operate = OPERATIONS[name]
-        numbers = _numbers(node.args)
+        numbers = _read_numbers(node.args)
         if len(numbers) != arity:
             raise CodeError(f"{name} takes {arity} numbers")
         picture = self.evaluate(node.func.value)
         self.called.append(name)
-        if len(self.called) > MOST_CALLS:
-            raise CodeError(f"code has at most {MOST_CALLS} calls")
+        if len(self.called) > MAX_CALLS:
+            raise CodeError(f"code has at most {MAX_CALLS} calls")
         return operate(picture, *numbers)
 
 
-def _numbers(nodes: Sequence[ast.expr]) -> list[float]:
+def _read_numbers(nodes: Sequence[ast.expr]) -> list[float]:
     """Return the values of number literals with or without a sign. Raises CodeError for anything else."""
     numbers = []
     for node in nodes:

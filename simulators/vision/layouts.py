@@ -11,14 +11,14 @@ import numpy as np
 from games.base import one_line
 from games.png import Pixels
 from games.untrusted_json import DECODER
-from simulators.vision.drawing import COLOURS, INK, ground
+from simulators.vision.drawing import COLOURS, INK, draw_ground
 from simulators.vision.furniture import DEPTH, PILLAR, WIDTH, Places, Task
 from simulators.vision.glyphs import GLYPH_HEIGHT, GLYPH_WIDTH, put_text
 
 USAGE = '{"NAME": [x, y], ...} with the place of each thing'
 STEP = 2
 """Units per letter."""
-LARGEST = 1000
+MAX_NUMBER = 1000
 """Largest distance of a place from the room's corner."""
 UNIT, WALL = 3, 3
 """Pixels per unit of length, and thickness of a wall in pixels."""
@@ -27,7 +27,7 @@ _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 
 
 class LayoutError(ValueError):
-    """Raised for a text that is no layout; the message tells its author why."""
+    """Raised for an invalid layout; the message is the reason."""
 
 
 def read_layout(text: str, names: Sequence[str]) -> Places:
@@ -51,7 +51,7 @@ def read_layout(text: str, names: Sequence[str]) -> Places:
         raise LayoutError(f"there is no {one_line(unknown, 20)!r} here")
     if missing := next((name for name in names if name not in layout), None):
         raise LayoutError(f"place the {missing}, too")
-    return {name: _place(name, layout[name]) for name in names}
+    return {name: _read_place(name, layout[name]) for name in names}
 
 
 def read_letters(text: str, names: Sequence[str]) -> Places:
@@ -71,12 +71,12 @@ def as_letters(lengths: Iterable[int]) -> str:
     return " ".join(chr(ord("A") + min(max(-(-length // STEP), 0), 25)) for length in lengths)
 
 
-def in_letters(task: Task, places: Places) -> str:
+def write_letters(task: Task, places: Places) -> str:
     """Return a layout as letters, which `read_letters` reads."""
     return as_letters(axis for name, _ in task.sizes for axis in places[name])
 
 
-def told_briefly(task: Task) -> str:
+def describe_briefly(task: Task) -> str:
     """Return the things with their width and depth as letters, and the wishes, in words and numbers of things."""
     numbers = {name: str(number) for number, (name, _) in enumerate(task.sizes, 1)}
     sizes = [f"{numbers[name]} {as_letters(size)}" for name, size in task.sizes]
@@ -85,14 +85,14 @@ def told_briefly(task: Task) -> str:
     return " ".join([*sizes, *wishes])
 
 
-def _place(name: str, place: object) -> tuple[int, int]:
+def _read_place(name: str, place: object) -> tuple[int, int]:
     if not isinstance(place, list) or len(place) != 2 or not all(map(_is_number, place)):
-        raise LayoutError(f"the {name} needs two numbers [x, y] from -{LARGEST} to {LARGEST}")
+        raise LayoutError(f"the {name} needs two numbers [x, y] from -{MAX_NUMBER} to {MAX_NUMBER}")
     return int(place[0]), int(place[1])
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
 
 
 def draw_layout(task: Task, places: Places, seed: int) -> Pixels:
@@ -100,14 +100,14 @@ def draw_layout(task: Task, places: Places, seed: int) -> Pixels:
 
     Things that collide or are misplaced are white. What lies beyond the walls is cut off.
     """
-    pixels = ground(np.random.default_rng(seed), DEPTH * UNIT + 2 * WALL, WIDTH * UNIT + 2 * WALL)
+    pixels = draw_ground(np.random.default_rng(seed), DEPTH * UNIT + 2 * WALL, WIDTH * UNIT + 2 * WALL)
     left, top, right, bottom = (COLOURS[colour] for colour in task.walls)
     pixels[:, :WALL], pixels[:, -WALL:] = left, right
     pixels[:WALL, WALL:-WALL], pixels[-WALL:, WALL:-WALL] = top, bottom
     floor = pixels[WALL:-WALL, WALL:-WALL]
     x, y = task.pillar
     floor[y * UNIT : (y + PILLAR) * UNIT, x * UNIT : (x + PILLAR) * UNIT] = STONE
-    wrong = task.colliding(places) | task.misplaced(places)
+    wrong = task.find_colliding(places) | task.find_misplaced(places)
     for name, (x0, y0, x1, y1) in task.boxes(places).items():
         columns, rows = ([max(edge, 0) * UNIT for edge in edges] for edges in ((x0, x1), (y0, y1)))
         area = floor[rows[0] + 1 : rows[1] - 1, columns[0] + 1 : columns[1] - 1]

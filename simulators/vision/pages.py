@@ -12,19 +12,19 @@ import numpy as np
 from games.abilities import GroundingLesson
 from games.base import flag, whole_number
 from games.contracts import TOOL
-from simulators.search.scoring import exact
+from simulators.search.scoring import is_exact
 from simulators.vision.boards import Board
 from simulators.vision.drawing import DIGITS, pick, reduce
 from simulators.vision.pages_acts import USAGE, read_act
 from simulators.vision.pages_lessons import KINDS, draw_lesson
 from simulators.vision.pages_players import PLAYERS
-from simulators.vision.seeing import JUDGED, Seeing
-from simulators.vision.slides import VALUES, Question, Slide, deck, part_of, render
+from simulators.vision.seeing import JUDGED, VisualWorld
+from simulators.vision.slides import VALUES, Question, Slide, crop_page, load_deck, render
 
 RIGHT, FORMAT, NDCG = "right", "format", "ndcg"
 
 
-class Pages(Seeing):
+class Pages(VisualWorld):
     """Game of one viewer, who is asked for a number that stands in small print on one of 500 slides.
 
     Acts, alone or as <search>…</search> and so on after a thought: `search WORDS` shows the overview of the best slide
@@ -53,7 +53,7 @@ class Pages(Seeing):
         self.max_turns = whole_number("max_turns", max_turns, least=2, most=32)
         super().__init__(**options)
         self.objects = flag("objects", objects)
-        self.deck = deck(self.world, self.split, self.objects)
+        self.deck = load_deck(self.world, self.split, self.objects)
         self.floor = 1 / len(self.deck.values)
         self.deck.index.find("slide", 1)  # a missing package is reported now, and not to a viewer
 
@@ -114,10 +114,10 @@ class Pages(Seeing):
             return
         self.looks += 1
         self.hit |= self.found[-1] == self.question.slide and self.question.is_shown_by(box)
-        self.show(part_of(render(self.found[-1]), box), sender=TOOL)
+        self.show(crop_page(render(self.found[-1]), box), sender=TOOL)
 
-    def _answer(self, seat: str, said: str) -> None:
-        self.right = bool(self.found) and exact(said, [str(self.number)])
+    def _answer(self, seat: str, answer: str) -> None:
+        self.right = bool(self.found) and is_exact(answer, [str(self.number)])
         if self.found:
             self.pay(seat, RIGHT, 0.7 * self.right)
             self.pay(seat, FORMAT, 0.0 if self.errors else 0.1)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from games.base import one_line
 
 USAGE = "search WORDS, bbox x0 y0 x1 y1, or answer X"
-LONGEST = 200
+MAX_CHARACTERS = 200
 """Maximum characters of an act's words."""
 _MARKED = re.compile(r"<(search|bbox|answer)>([^<>]*)</\1>", re.IGNORECASE)
 _CELL = re.compile(r"[A-I]", re.IGNORECASE)
@@ -35,5 +35,5 @@ def read_act(text: str) -> Act | None:
     if _CELL.fullmatch(text.strip()):
         return Act("bbox", text.strip().upper())
     found = _MARKED.search(text) or _PLAIN.fullmatch(text.strip())
-    words = one_line(found[2], LONGEST + 1) if found else ""
-    return Act(found[1].lower(), words) if found and 0 < len(words) <= LONGEST else None
+    words = one_line(found[2], MAX_CHARACTERS + 1) if found else ""
+    return Act(found[1].lower(), words) if found and 0 < len(words) <= MAX_CHARACTERS else None

@@ -10,9 +10,9 @@ import numpy as np
 
 from games.abilities import GroundingLesson
 from games.png import Album
-from simulators.vision.boards import CELLS, SIDE, draw_things, place
+from simulators.vision.boards import CELLS, SIDE, draw_things, place_things
 from simulators.vision.drawing import pick
-from simulators.vision.scenes import CELL, Scene, cell_of, paint
+from simulators.vision.scenes import CELL, Scene, crop_cell, paint
 from simulators.vision.slides import Deck
 from simulators.vision.zoom_lessons import LESSONS
 from simulators.vision.zoom_lessons import draw_lesson as draw_scene_lesson
@@ -28,7 +28,7 @@ class Boards:
 
     def draw_scene(self, rng: np.random.Generator) -> Scene:
         """Draw a board's scene."""
-        return place(rng, draw_things(rng))
+        return place_things(rng, draw_things(rng))
 
 
 def draw_lesson(deck: Deck, rng: np.random.Generator, kind: str) -> GroundingLesson:
@@ -36,7 +36,7 @@ def draw_lesson(deck: Deck, rng: np.random.Generator, kind: str) -> GroundingLes
     if kind not in KINDS:
         raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
     if kind == "figure":
-        return _figure(rng)
+        return _draw_figure(rng)
     if kind != "query":
         return draw_scene_lesson(Boards(), rng, kind)
     slide = pick(rng, deck.slides)
@@ -44,9 +44,9 @@ def draw_lesson(deck: Deck, rng: np.random.Generator, kind: str) -> GroundingLes
     return GroundingLesson((f"{question} query",), {}, (), f"search {slide.caption}")
 
 
-def _figure(rng: np.random.Generator) -> GroundingLesson:
-    scene, album = place(rng, draw_things(rng)), Album()
+def _draw_figure(rng: np.random.Generator) -> GroundingLesson:
+    scene, album = place_things(rng, draw_things(rng)), Album()
     cell = int(rng.integers(SIDE**2))
     digit = str(scene.digits[cell])
-    image = album.add(cell_of(paint(scene, rng), cell, CELL))
+    image = album.add(crop_cell(paint(scene, rng), cell, CELL))
     return GroundingLesson((image, "read"), album.pictures, ((((digit,),),),), f"answer {digit}")

@@ -15,7 +15,7 @@ from simulators.vision.drawing import pick
 from simulators.vision.slides import Deck, Question, Slide
 
 
-class Played(Protocol):
+class Match(Protocol):
     """Part of a match of `pages` that its players read."""
 
     deck: Deck
@@ -29,17 +29,17 @@ def guess(values: Sequence[int]) -> str:
     return f"answer {values[len(values) // 2]}"
 
 
-def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[Played, int], Answer]:
+def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[Match, int], Answer]:
     """Return a factory of players that search the slide, look at the asked label's value, and answer it.
 
     Hasty ones leave out the year, and take another object of the asked one's colour for it.
     """
 
-    def make(game: Played, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Answer:
         rng = np.random.default_rng([seed, 2])
         hasty, seen_row = is_hasty(rng), 0
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             nonlocal seen_row
             asked = game.question
             if not game.found:
@@ -57,19 +57,19 @@ def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[P
     return make
 
 
-def _blind(game: Played, seed: int) -> Answer:
+def _make_blind(game: Match, seed: int) -> Answer:
     """Return a player that reads texts alone: it finds the slide, and guesses."""
-    return lambda seen: guess(game.deck.values) if seen.public["found"] else f"search {seen.public['question'][:199]}"
+    return lambda view: guess(game.deck.values) if view.public["found"] else f"search {view.public['question'][:199]}"
 
 
-def _random(game: Played, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that searches for words of the question and looks anywhere, then says a random number."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
-        if not seen.public["found"]:
-            return f"search {pick(rng, seen.public['question'].split()[5:])}"
-        if seen.public["turns_left"] > 1 and rng.integers(2):
+    def act(view: View) -> str:
+        if not view.public["found"]:
+            return f"search {pick(rng, view.public['question'].split()[5:])}"
+        if view.public["turns_left"] > 1 and rng.integers(2):
             left, right = sorted(rng.choice(SCALE, 2, replace=False).tolist())
             top, bottom = sorted(rng.choice(SCALE, 2, replace=False).tolist())
             return f"bbox {left} {top} {right} {bottom}"
@@ -78,11 +78,11 @@ def _random(game: Played, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
-    "random": _random,
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+    "noop": lambda game, seed: lambda view: "",
+    "random": _make_random,
     "oracle": _make_reader(lambda rng: False),
-    "blind": _blind,
+    "blind": _make_blind,
     "hasty": _make_reader(lambda rng: True),
     "moody": _make_reader(lambda rng: bool(rng.integers(2))),
 }

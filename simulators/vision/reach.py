@@ -11,10 +11,10 @@ import numpy as np
 
 from games.abilities import GroundingLesson
 from games.base import IllegalAct, choice, flag, whole_number
-from simulators.vision.reach_lessons import KINDS, draw_lesson, instruction
+from simulators.vision.reach_lessons import KINDS, draw_lesson, write_instruction
 from simulators.vision.reach_players import PLAYERS
 from simulators.vision.reach_table import BINS, BLOCKS, UNIT, Layout, Table, as_fine, draw_layout
-from simulators.vision.seeing import JUDGED, Seeing
+from simulators.vision.seeing import JUDGED, VisualWorld
 
 SUCCESS, PROGRESS = "success", "progress"
 _ACT = re.compile(r"\[?([0-9]{1,2})[ ,]+([0-9]{1,2})[ ,]+([0-9]{1,2})\]?", re.ASCII)
@@ -22,7 +22,7 @@ FLOORS = {"reach": 0.003, "push": 0.0}
 """Success rates of random acts: 4 of 1,500 seeds, and none of 300."""
 
 
-class Reach(Seeing):
+class Reach(VisualWorld):
     """Game of one viewer, who moves a hand over a table that it sees from above in a picture of 48 x 48 pixels.
 
     Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement, each number from there
@@ -41,7 +41,7 @@ class Reach(Seeing):
     name = "reach"
     metadata: ClassVar[dict[str, Any]] = {"name": "reach_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {SUCCESS: "the task is done"}
-    measured = (PROGRESS,)
+    unpaid_parts = (PROGRESS,)
     players = PLAYERS
     lesson_kinds = KINDS
 
@@ -76,7 +76,7 @@ class Reach(Seeing):
         pushes = bool(rng.integers(2)) if self.task == "mixed" else self.task == "push"
         layout = self.draw_layout(rng)
         self.table, self.wanted = Table(layout, pushes, follows=self.follows), int(options.get(JUDGED, layout.wanted))
-        self.instruction = instruction(layout, pushes)
+        self.instruction = write_instruction(layout, pushes)
         self.start, self.right = self._left(), False
         self.show(self.instruction, self.table.paint())
 

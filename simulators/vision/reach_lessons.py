@@ -21,7 +21,7 @@ import numpy as np
 from games.abilities import GroundingLesson, Labels
 from games.png import Album
 from simulators.vision.drawing import pick
-from simulators.vision.reach_players import expert_act, written
+from simulators.vision.reach_players import expert_act, format_act
 from simulators.vision.reach_table import BLOCKS, HAND, SIDE, UNIT, Layout, Point, Table, as_coarse, as_fine
 
 KINDS = ("colours", "completed", "segment", "spots", "where", "way")
@@ -50,18 +50,18 @@ def draw_lesson(game: TableGame, rng: np.random.Generator, kind: str) -> Groundi
     pushes = bool(rng.integers(2)) if game.task == "mixed" else game.task == "push"
     table = Table(game.draw_layout(rng), pushes, follows=game.follows)
     if kind in ("segment", "where", "way"):
-        return {"segment": _segment, "where": _where, "way": _way}[kind](table, rng, game.bins)
-    return {"colours": _colours, "completed": _completed, "spots": _spots}[kind](table, rng)
+        return {"segment": _draw_segment, "where": _draw_where, "way": _draw_way}[kind](table, rng, game.bins)
+    return {"colours": _draw_colours, "completed": _draw_completed, "spots": _draw_spots}[kind](table, rng)
 
 
-def _colours(table: Table, rng: np.random.Generator) -> GroundingLesson:
+def _draw_colours(table: Table, rng: np.random.Generator) -> GroundingLesson:
     album, cell = Album(), SIDE * UNIT // GRID
-    places = {(y // cell, x // cell): name for name, (x, y) in _named(table).items() if name != HAND_COLOUR}
+    places = {(y // cell, x // cell): name for name, (x, y) in _locate_by_colour(table).items() if name != HAND_COLOUR}
     labels: Labels = tuple(tuple((places.get((row, column), "none"),) for column in range(GRID)) for row in range(GRID))
     return GroundingLesson(("colours", album.add(table.paint())), album.pictures, (labels,))
 
 
-def _completed(table: Table, rng: np.random.Generator) -> GroundingLesson:
+def _draw_completed(table: Table, rng: np.random.Generator) -> GroundingLesson:
     album, wanted = Album(), table.layout.wanted
     pictures = [table.paint()]
     while not table.is_done(wanted) and len(pictures) < LONGEST:
@@ -69,11 +69,11 @@ def _completed(table: Table, rng: np.random.Generator) -> GroundingLesson:
         pictures.append(table.paint())
     is_done = bool(rng.integers(2))
     shown = pictures[-1] if is_done else pictures[int(rng.integers(len(pictures) - 1))]
-    text = f"{instruction(table.layout, table.pushes)}, completed?"
+    text = f"{write_instruction(table.layout, table.pushes)}, completed?"
     return GroundingLesson((text, album.add(shown)), album.pictures, ((((),),),), "yes" if is_done else "no")
 
 
-def _segment(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
+def _draw_segment(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
     wanted, is_near = table.layout.wanted, bool(rng.integers(4))
     block = wanted if rng.integers(3) else pick(rng, [other for other in range(BLOCKS) if other != wanted])
     tables = [deepcopy(table)]
@@ -83,44 +83,44 @@ def _segment(table: Table, rng: np.random.Generator, bins: int) -> GroundingLess
     shown = tables[-2] if is_near else tables[int(rng.integers(len(tables) - 1))]
     answer = "yes" if block == wanted and shown is tables[-2] else "no"
     named = table.layout.colours[wanted]
-    return _asked(f"go {named}", shown, {named: "target"}, answer)
+    return _make_grid_lesson(f"go {named}", shown, {named: "target"}, answer)
 
 
-def _spots(table: Table, rng: np.random.Generator) -> GroundingLesson:
-    return _asked("colour", table, {name: name for name in _named(table)})
+def _draw_spots(table: Table, rng: np.random.Generator) -> GroundingLesson:
+    return _make_grid_lesson("colour", table, {name: name for name in _locate_by_colour(table)})
 
 
-def _where(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
+def _draw_where(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
     x, y = rng.integers(HAND, SIDE - HAND, 2).tolist()
     table.hand = (x * UNIT, y * UNIT)
-    name, spot = pick(rng, [*_named(table).items()])
-    return _asked(
+    name, spot = pick(rng, [*_locate_by_colour(table).items()])
+    return _make_grid_lesson(
         f"where {name}", table, {name: "target"}, " ".join(str(axis * bins // (SIDE * UNIT)) for axis in spot)
     )
 
 
-def _way(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
+def _draw_way(table: Table, rng: np.random.Generator, bins: int) -> GroundingLesson:
     table.pushes, block = False, pick(rng, range(BLOCKS))
     x, y = rng.integers(HAND * UNIT, (SIDE - HAND) * UNIT, 2).tolist()
     if rng.integers(2):
         x, y = (axis + int(rng.integers(-CLOSE, CLOSE + 1)) for axis in table.blocks[block])
     table.hand = (x, y)
     named = table.layout.colours[block]
-    return _asked(
-        f"go {named}", table, {HAND_COLOUR: "start", named: "target"}, written(expert_act(table, block, bins), bins)
+    return _make_grid_lesson(
+        f"go {named}", table, {HAND_COLOUR: "start", named: "target"}, format_act(expert_act(table, block, bins), bins)
     )
 
 
-def _named(table: Table) -> dict[str, Point]:
+def _locate_by_colour(table: Table) -> dict[str, Point]:
     """Return the places in the picture of the hand and of blocks that are shown, by colour."""
     named = {HAND_COLOUR: table.hand, **dict(zip(table.layout.colours, table.blocks, strict=True))}
-    return {name: place for name, point in named.items() if (place := table.in_picture(point))}
+    return {name: place for name, point in named.items() if (place := table.locate_in_picture(point))}
 
 
-def _asked(text: str, table: Table, words: Mapping[str, str], answer: str = "") -> GroundingLesson:
+def _make_grid_lesson(text: str, table: Table, words: Mapping[str, str], answer: str = "") -> GroundingLesson:
     """Return a lesson in whose 3 x 3 cells things of these colours have these words as labels, and the others none."""
     album, cell = Album(), SIDE * UNIT // COARSE
-    places = {(y // cell, x // cell): words[name] for name, (x, y) in _named(table).items() if name in words}
+    places = {(y // cell, x // cell): words[name] for name, (x, y) in _locate_by_colour(table).items() if name in words}
     labels: Labels = (((),),)
     if words:
         rows = range(COARSE)
@@ -128,7 +128,7 @@ def _asked(text: str, table: Table, words: Mapping[str, str], answer: str = "") 
     return GroundingLesson((text, album.add(table.paint())), album.pictures, (labels,), answer)
 
 
-def instruction(layout: Layout, pushes: bool) -> str:
-    """Return what the viewer is told to do."""
+def write_instruction(layout: Layout, pushes: bool) -> str:
+    """Return the viewer's instruction."""
     block = f"the {layout.colours[layout.wanted]} block"
     return f"push {block} into the ring" if pushes else f"reach {block}"

@@ -22,11 +22,11 @@ from simulators.vision.reach_table import (
     Table,
     as_coarse,
     as_fine,
-    distance,
+    compute_distance,
 )  # fmt: skip
 
 
-class Played(Protocol):
+class Match(Protocol):
     """Part of a match of `reach` that its players read."""
 
     table: Table
@@ -42,100 +42,100 @@ ALIGNED = 3 * UNIT // 4
 
 
 def expert_act(table: Table, block: int, bins: int = BINS) -> Bins:
-    """Return the act, of 32 bins, of who does the task with this block and can write so many `bins`."""
+    """Return an expert's act, of 32 bins, for the task with this block if acts have `bins` bins."""
     at = table.blocks[block]
     if not table.pushes:
-        return towards(table.hand, at, DOWN if _arrives(table.hand, at, bins) else 0)
+        return move_towards(table.hand, at, DOWN if _arrives(table.hand, at, bins) else 0)
     ring = table.layout.ring
-    far = max(distance(at, ring), 1)
+    far = max(compute_distance(at, ring), 1)
     way = (ring[0] - at[0], ring[1] - at[1])
     behind = (at[0] - way[0] * BEHIND // far, at[1] - way[1] * BEHIND // far)
-    if distance(table.hand, behind) > ALIGNED:
-        return towards(table.hand, behind, 0)
+    if compute_distance(table.hand, behind) > ALIGNED:
+        return move_towards(table.hand, behind, 0)
     end = (ring[0] - way[0] * CONTACT // far, ring[1] - way[1] * CONTACT // far)
-    return towards(table.hand, end, DOWN)
+    return move_towards(table.hand, end, DOWN)
 
 
 def _arrives(hand: Point, at: Point, bins: int) -> bool:
     """Return True if the next movement, in so many bins, ends on a point."""
-    dx, dy, _ = (as_fine(as_coarse(number, bins), bins) for number in towards(hand, at, 0))
-    return distance((hand[0] + (dx - STILL) * STRIDE, hand[1] + (dy - STILL) * STRIDE), at) <= NEAR
+    dx, dy, _ = (as_fine(as_coarse(number, bins), bins) for number in move_towards(hand, at, 0))
+    return compute_distance((hand[0] + (dx - STILL) * STRIDE, hand[1] + (dy - STILL) * STRIDE), at) <= NEAR
 
 
-def towards(hand: Point, at: Point, grip: int) -> Bins:
+def move_towards(hand: Point, at: Point, grip: int) -> Bins:
     """Return the bins of a straight movement towards a point, at most as far as one act goes."""
-    steps = [_rounded(to - start, STRIDE) for start, to in zip(hand, at, strict=True)]
-    most = STILL - 1
-    longest = max(most, *map(abs, steps))
-    dx, dy = (STILL + _rounded(step * most, longest) for step in steps)
+    steps = [_divide_rounded(to - start, STRIDE) for start, to in zip(hand, at, strict=True)]
+    limit = STILL - 1
+    longest = max(limit, *map(abs, steps))
+    dx, dy = (STILL + _divide_rounded(step * limit, longest) for step in steps)
     return dx, dy, grip
 
 
-def _rounded(value: int, divisor: int) -> int:
+def _divide_rounded(value: int, divisor: int) -> int:
     return (2 * value + divisor) // (2 * divisor)
 
 
-def _doer(choose: Callable[[Played, int], int]) -> Callable[[Played, int], Answer]:
+def _make_doer(choose: Callable[[Match, int], int]) -> Callable[[Match, int], Answer]:
     """Return a factory of players that do the task with the block that is chosen at the start."""
 
-    def make(game: Played, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Answer:
         chosen = -1
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             nonlocal chosen
             chosen = choose(game, seed) if chosen < 0 else chosen
-            return written(expert_act(game.table, chosen, game.bins), game.bins)
+            return format_act(expert_act(game.table, chosen, game.bins), game.bins)
 
         return act
 
     return make
 
 
-def _nearest(game: Played, seed: int, other_than: int = -1) -> int:
+def _find_nearest(game: Match, seed: int, other_than: int = -1) -> int:
     table = game.table
     blocks = [block for block in range(len(table.blocks)) if block != other_than]
-    return min(blocks, key=lambda block: distance(table.hand, table.blocks[block]))
+    return min(blocks, key=lambda block: compute_distance(table.hand, table.blocks[block]))
 
 
-def _unsure(game: Played, seed: int) -> int:
+def _choose_unsure(game: Match, seed: int) -> int:
     """Return the named block, or by a coin the nearest other one."""
-    return game.wanted if np.random.default_rng([seed, 1]).integers(2) else _nearest(game, seed, game.wanted)
+    return game.wanted if np.random.default_rng([seed, 1]).integers(2) else _find_nearest(game, seed, game.wanted)
 
 
-def _random(game: Played, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that writes random bins."""
     rng = np.random.default_rng([seed, 1])
-    return lambda seen: " ".join(map(str, rng.integers(game.bins, size=3).tolist()))
+    return lambda view: " ".join(map(str, rng.integers(game.bins, size=3).tolist()))
 
 
-def _blind(game: Played, seed: int) -> Answer:
+def _make_blind(game: Match, seed: int) -> Answer:
     """Return a player that reads texts alone: it goes to a corner, then to the middle, and puts the hand down."""
     far, turns = SIDE * UNIT // ((BINS - STILL - 1) * STRIDE) + 1, 0
     middle = SIDE * UNIT // 2 // STRIDE
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         nonlocal turns
         turns += 1
         done = (turns - far - 1) * (BINS - STILL - 1)
         step = min(BINS - STILL - 1, middle - done)
         bins = (0, 0, 0) if turns <= far else (STILL + max(step, 0),) * 2 + (0 if step > 0 else DOWN,)
-        return written(bins, game.bins)
+        return format_act(bins, game.bins)
 
     return act
 
 
-def written(act: Bins, bins: int) -> str:
+def format_act(act: Bins, bins: int) -> str:
     """Return an act of 32 bins as text in so many `bins`."""
     return " ".join(str(as_coarse(number, bins)) for number in act)
 
 
-PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: written((STILL, STILL, 0), game.bins),
-    "random": _random,
-    "oracle": _doer(lambda game, seed: game.wanted),
-    "blind": _blind,
-    "hasty": _doer(_nearest),
-    "unsure": _doer(_unsure),
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+    "noop": lambda game, seed: lambda view: format_act((STILL, STILL, 0), game.bins),
+    "random": _make_random,
+    "oracle": _make_doer(lambda game, seed: game.wanted),
+    "blind": _make_blind,
+    "hasty": _make_doer(_find_nearest),
+    "unsure": _make_doer(_choose_unsure),
 }
 """Flawed demonstrators: `hasty` takes the nearest block, whatever its colour; `unsure` the named one in half of the
 matches, and else the nearest other."""

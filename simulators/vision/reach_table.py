@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from games.png import Pixels
-from simulators.vision.drawing import COLOURS, INK, ground, mask, pick, put_form
+from simulators.vision.drawing import COLOURS, INK, draw_ground, draw_mask, pick, put_form
 
 SIDE, UNIT = 48, 64
 """Width and height of the table in pixels, and units per pixel."""
@@ -61,13 +61,13 @@ def draw_layout(rng: np.random.Generator) -> Layout:
     places: list[Point] = []
     while len(places) < BLOCKS + 2:
         x, y = (rng.integers(MARGIN, SIDE - MARGIN, 2) * UNIT).tolist()
-        if all(distance((x, y), other) >= APART * UNIT for other in places):
+        if all(compute_distance((x, y), other) >= APART * UNIT for other in places):
             places.append((x, y))
     colours = tuple(rng.permutation(list(COLOURS))[:BLOCKS].tolist())
     return Layout(places[0], tuple(places[2:]), places[1], colours, pick(rng, range(BLOCKS)), int(rng.integers(2**31)))
 
 
-def distance(one: Point, other: Point) -> int:
+def compute_distance(one: Point, other: Point) -> int:
     """Return the distance of two points in whole units, rounded down."""
     return isqrt((one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2)
 
@@ -94,45 +94,45 @@ class Table:
         start, way = self.hand, ((dx - STILL) * STRIDE, (dy - STILL) * STRIDE)
         for step in range(1, SUBSTEPS + 1):
             x, y = (a + b * step // SUBSTEPS for a, b in zip(start, way, strict=True))
-            self.hand = _on_table((x, y), HAND)
+            self.hand = _clamp_to_table((x, y), HAND)
             if self.is_down and self.pushes:
-                self.blocks = [self._pushed(block) for block in self.blocks]
+                self.blocks = [self._push(block) for block in self.blocks]
 
-    def _pushed(self, block: Point) -> Point:
+    def _push(self, block: Point) -> Point:
         """Return where a block is moved by the hand: straight away from it until they only touch."""
-        apart = distance(self.hand, block)
+        apart = compute_distance(self.hand, block)
         if apart >= CONTACT:
             return block
         x, y = (b - h for b, h in zip(block, self.hand, strict=True)) if apart else (1, 0)
         apart = max(apart, 1)
-        return _on_table((self.hand[0] + x * CONTACT // apart, self.hand[1] + y * CONTACT // apart), BLOCK)
+        return _clamp_to_table((self.hand[0] + x * CONTACT // apart, self.hand[1] + y * CONTACT // apart), BLOCK)
 
     def left(self, block: int) -> int:
         """Return the distance that is left until the task is done with this block, in units."""
-        reached = max(distance(self.hand, self.blocks[block]) - (CONTACT if self.pushes else NEAR), 0)
-        return reached + max(distance(self.blocks[block], self.layout.ring) - NEAR, 0) * self.pushes
+        reached = max(compute_distance(self.hand, self.blocks[block]) - (CONTACT if self.pushes else NEAR), 0)
+        return reached + max(compute_distance(self.blocks[block], self.layout.ring) - NEAR, 0) * self.pushes
 
     def is_done(self, block: int) -> bool:
         """Return True if the block is in the ring, or the hand is down on it."""
         if self.pushes:
-            return distance(self.blocks[block], self.layout.ring) <= NEAR
-        return self.is_down and distance(self.hand, self.blocks[block]) <= NEAR
+            return compute_distance(self.blocks[block], self.layout.ring) <= NEAR
+        return self.is_down and compute_distance(self.hand, self.blocks[block]) <= NEAR
 
     def paint(self) -> Pixels:
         """Draw the table from above, [48, 48, 3]. The hand is a white cross, and a white square while it is down.
 
         A picture that `follows` the hand is black beyond the table's edges.
         """
-        pixels = _without_hand(self.layout, tuple(self.blocks), self.pushes).copy()
-        row, column = _pixel(self.hand)
+        pixels = _draw_without_hand(self.layout, tuple(self.blocks), self.pushes).copy()
+        row, column = _find_pixel(self.hand)
         area = pixels[row - HAND : row + HAND + 1, column - HAND : column + HAND + 1]
-        area[mask("square" if self.is_down else "cross", HAND)] = INK
+        area[draw_mask("square" if self.is_down else "cross", HAND)] = INK
         if not self.follows:
             return pixels
         padded = np.pad(pixels, ((SIDE // 2, SIDE // 2), (SIDE // 2, SIDE // 2), (0, 0)))
         return padded[row : row + SIDE, column : column + SIDE]
 
-    def in_picture(self, point: Point) -> Point | None:
+    def locate_in_picture(self, point: Point) -> Point | None:
         """Return the place of a point, in units from the picture's upper left corner; None if it is not shown."""
         if not self.follows:
             return point
@@ -141,26 +141,26 @@ class Table:
 
 
 @lru_cache(maxsize=64)
-def _without_hand(layout: Layout, blocks: tuple[Point, ...], has_ring: bool) -> Pixels:
+def _draw_without_hand(layout: Layout, blocks: tuple[Point, ...], has_ring: bool) -> Pixels:
     """Draw the table with its blocks, and with the ring if it has one. Most acts move the hand alone."""
     rng = np.random.default_rng(layout.seed)
-    pixels = ground(rng, SIDE, SIDE)
+    pixels = draw_ground(rng, SIDE, SIDE)
     if has_ring:
-        row, column = _pixel(layout.ring)
+        row, column = _find_pixel(layout.ring)
         area = pixels[row - 5 : row + 6, column - 5 : column + 6]
-        inner = np.pad(mask("circle", 3), 2)
-        area[mask("circle", 5) & ~inner] = INK
+        inner = np.pad(draw_mask("circle", 3), 2)
+        area[draw_mask("circle", 5) & ~inner] = INK
     for colour, block in zip(layout.colours, blocks, strict=True):
-        put_form(pixels, "circle", colour, _pixel(block), BLOCK, rng)
+        put_form(pixels, "circle", colour, _find_pixel(block), BLOCK, rng)
     return pixels
 
 
-def _on_table(point: Point, radius: int) -> Point:
+def _clamp_to_table(point: Point, radius: int) -> Point:
     """Return the nearest point at which something of this radius, in pixels, is wholly on the table."""
     low, high = radius * UNIT, (SIDE - radius) * UNIT - 1
     return min(max(point[0], low), high), min(max(point[1], low), high)
 
 
-def _pixel(point: Point) -> tuple[int, int]:
+def _find_pixel(point: Point) -> tuple[int, int]:
     """Return the row and column of the pixel at a point."""
     return point[1] // UNIT, point[0] // UNIT

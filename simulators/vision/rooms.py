@@ -11,16 +11,16 @@ import numpy as np
 from games.abilities import GroundingLesson
 from games.base import choice, whole_number
 from games.contracts import REFEREE, TOOL
-from simulators.vision.furniture import DEPTH, LEAST_THINGS, MOST_THINGS, SIDES, WIDTH, Places, Task, draw_task
-from simulators.vision.layouts import STEP, USAGE, LayoutError, draw_layout, read_layout, read_letters, told_briefly
+from simulators.vision.furniture import DEPTH, MAX_THINGS, MIN_THINGS, SIDES, WIDTH, Places, Task, draw_task
+from simulators.vision.layouts import STEP, USAGE, LayoutError, describe_briefly, draw_layout, read_layout, read_letters
 from simulators.vision.rooms_lessons import KINDS, draw_lesson
 from simulators.vision.rooms_players import DONE, PLAYERS
-from simulators.vision.seeing import JUDGED, Seeing
+from simulators.vision.seeing import JUDGED, VisualWorld
 
 WISHES, COLLISION, CONSTRAINT, FORMAT = "wishes", "collision", "constraint", "format"
 
 
-class Rooms(Seeing):
+class Rooms(VisualWorld):
     """Game of one viewer, who places things in a room of 48 x 36 units, seen from above, as wishes tell.
 
     Two wishes name walls by their colours, which the picture alone shows, as it shows a pillar. Acts: a layout as JSON,
@@ -45,7 +45,7 @@ class Rooms(Seeing):
         CONSTRAINT: "-0.2 times the share out of place", FORMAT: "0.5 without errors",
     }  # fmt: skip
     theory: ClassVar[Mapping[str, float]] = {"blind": 1 / 12}
-    """Success rate of who does not see which two of four walls are meant."""
+    """Success rate of a player that does not see which two of four walls are meant."""
     players = PLAYERS
     lesson_kinds = KINDS
 
@@ -54,18 +54,18 @@ class Rooms(Seeing):
         *,
         acts: Literal["json", "letters"] = "json",
         max_turns: int = 3,
-        things: int = MOST_THINGS,
+        things: int = MAX_THINGS,
         **options: Any,
     ) -> None:
         self.stride = STEP if choice("acts", acts, "json", "letters") == "letters" else 1
-        self.things = whole_number("things", things, least=LEAST_THINGS, most=MOST_THINGS)
+        self.things = whole_number("things", things, least=MIN_THINGS, most=MAX_THINGS)
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=16)
         super().__init__(**options)
 
     @property
     def floor(self) -> float:
         """Success rate of random acts: 10 of 4,000 seeds with two things, and none of 4,000 with three."""
-        return 0.003 if self.things == LEAST_THINGS else 0.0
+        return 0.003 if self.things == MIN_THINGS else 0.0
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a task, and show the empty room."""
@@ -75,13 +75,13 @@ class Rooms(Seeing):
         self.grain = int(rng.integers(2**31))
         self.places: Places = {}
         self.layouts = self.errors = 0
-        self._picture("The empty room.", REFEREE)
+        self._show_room("The empty room.", REFEREE)
 
     def draw_task(self, rng: np.random.Generator) -> Task:
         """Draw a task of the game's split."""
         return self.draw_entity(lambda: draw_task(rng, self.stride, self.things), lambda task: repr(task[:4]))  # type: ignore[no-any-return]
 
-    def _picture(self, text: str, sender: str) -> None:
+    def _show_room(self, text: str, sender: str) -> None:
         """Show the room; with acts of letters, without the text."""
         picture = draw_layout(self.task, self.places, self.grain)
         self.show(*([text] if self.stride == 1 else []), picture, sender=sender)
@@ -98,9 +98,9 @@ class Rooms(Seeing):
 
     def public(self) -> dict[str, Any]:
         """Return the `things` with width and depth, the `wishes`, the number of `layouts`, and `turns_left`."""
-        told = {"things": {name: [*size] for name, size in self.task.sizes}, "wishes": [*map(str, self.task.wishes)]}
-        told |= {"brief": told_briefly(self.task)} if self.stride > 1 else {}
-        return {**told, "layouts": self.layouts, "turns_left": self.max_turns - self.turns}
+        facts = {"things": {name: [*size] for name, size in self.task.sizes}, "wishes": [*map(str, self.task.wishes)]}
+        facts |= {"brief": describe_briefly(self.task)} if self.stride > 1 else {}
+        return {**facts, "layouts": self.layouts, "turns_left": self.max_turns - self.turns}
 
     def play(self, seat: str, act: str) -> str:
         """Show a layout, or end the match. Returns "done", "layout" or "nothing"."""
@@ -119,7 +119,7 @@ class Rooms(Seeing):
             self.show(f"Error: {why}", sender=TOOL)
             return "nothing"
         self.layouts += 1
-        self._picture(f"Layout {self.layouts}.", TOOL)
+        self._show_room(f"Layout {self.layouts}.", TOOL)
         return "layout"
 
     def _judge(self, seat: str) -> None:
@@ -134,16 +134,16 @@ class Rooms(Seeing):
         if not self.places:
             return {WISHES: 0.0, COLLISION: 0.0, CONSTRAINT: 0.0}
         count = len(self.task.sizes)
-        collision, constraint = len(self.task.colliding(self.places)), len(self.task.misplaced(self.places))
-        wishes = self.judged.met(self.places)
+        collision, constraint = len(self.task.find_colliding(self.places)), len(self.task.find_misplaced(self.places))
+        wishes = self.judged.compute_met_share(self.places)
         return {WISHES: wishes, COLLISION: -0.2 * collision / count, CONSTRAINT: -0.2 * constraint / count}
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success` (a score of 1), `met` wishes, `collisions`, `misplaced`, `layouts` and `errors`."""
         parts = self.parts()
         wrong = {
-            "collisions": len(self.task.colliding(self.places)),
-            "misplaced": len(self.task.misplaced(self.places)),
+            "collisions": len(self.task.find_colliding(self.places)),
+            "misplaced": len(self.task.find_misplaced(self.places)),
         }
         score = max(sum(parts.values()), 0.0)
         did = {"layouts": self.layouts, "errors": self.errors, **wrong}

@@ -14,10 +14,10 @@ from games.base import IllegalAct, flag, whole_number
 from simulators.vision.house import House, draw_house
 from simulators.vision.house_paths import STOP, compare, is_near, perform, route_from
 from simulators.vision.house_view import paint
-from simulators.vision.rooms3d_acts import ACTS, read_acts, written
+from simulators.vision.rooms3d_acts import ACTS, format_acts, read_acts
 from simulators.vision.rooms3d_lessons import KINDS, draw_lesson
 from simulators.vision.rooms3d_players import PLAYERS
-from simulators.vision.seeing import JUDGED, Seeing
+from simulators.vision.seeing import JUDGED, VisualWorld
 
 ARRIVED = "arrived"
 NEAR, REWARD, SCALE = 800, 15.0, 3000
@@ -27,7 +27,7 @@ FLOORS = (0.016, 0.01, 0.006, 0.001)
 """Success rates of random acts by number of rooms, of 1,000 houses each."""
 
 
-class Rooms3D(Seeing):
+class Rooms3D(VisualWorld):
     """Game of one viewer, who walks through a house, seen in first person, to the thing that the instruction names.
 
     Acts: one to three of `go 25`, `go 50`, `go 75` (centimetres; `forward` is the same), `left 15`, `left 30`,
@@ -112,7 +112,7 @@ class Rooms3D(Seeing):
         return [str(act) for act in ACTS]
 
     def play(self, seat: str, act: str) -> str:
-        """Walk, and show what is seen then. Returns the acts; raises IllegalAct for other texts."""
+        """Walk and show the new view. Returns the acts; raises IllegalAct for other texts."""
         if not (acts := read_acts(act)):
             raise IllegalAct("write one to three acts, such as: left 30, go 75, stop")
         for one in acts:
@@ -132,7 +132,7 @@ class Rooms3D(Seeing):
                 break
         else:
             self.show(self.instruction, paint(self.house, self.pose, self.size))
-        return written(acts)
+        return format_acts(acts)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `spl`, `ndtw`, `acts`, `expert_acts`, and the metres to the thing (`left`).

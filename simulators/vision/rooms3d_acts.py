@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from simulators.vision.house_paths import ANGLES, LENGTHS, STOP, Act
 
-MOST_ACTS = 3
+MAX_ACTS = 3
 """Maximum acts of a turn."""
 ACTS = (
     *(Act("go", one) for one in LENGTHS), *(Act(way, one) for way in ("left", "right") for one in ANGLES), Act(STOP),
@@ -20,7 +20,7 @@ def read_acts(text: str) -> list[Act]:
     """Return the one to three acts that a text names; [] for another text."""
     words = [word for word in _SEPARATOR.split(text.lower().replace("forward", "go")) if word]
     found = list[Act]()
-    while words and len(found) < MOST_ACTS:
+    while words and len(found) < MAX_ACTS:
         count = 1 if words[0] == STOP else 2
         name, words = " ".join(words[:count]), words[count:]
         if name not in _KNOWN:
@@ -29,6 +29,6 @@ def read_acts(text: str) -> list[Act]:
     return [] if words else found
 
 
-def written(acts: Sequence[Act]) -> str:
+def format_acts(acts: Sequence[Act]) -> str:
     """Return acts as text."""
     return " ".join(map(str, acts))

@@ -44,18 +44,18 @@ def draw_lesson(game: HouseGame, rng: np.random.Generator, kind: str) -> Groundi
     number = int(rng.integers(len(house.things)))
     pose = _draw_pose(rng, house, number)
     pixels, shown = draw_view(house, pose, game.size)
-    seen = np.stack([_by_cell(shown == other) for other in range(len(house.things))])
+    seen = np.stack([_share_by_cell(shown == other) for other in range(len(house.things))])
     colours = [thing.colour for thing in house.things]
     if kind == "colours":
         words = np.where(seen.max(0) >= VISIBLE, np.array(colours)[seen.argmax(0)], NONE)
-        return GroundingLesson(("colours", album.add(pixels)), album.pictures, (_labels(words),))
+        return GroundingLesson(("colours", album.add(pixels)), album.pictures, (_make_labels(words),))
     words = np.where(seen[number] >= VISIBLE, np.array(COLUMNS), NONE)
     parts = (f"find the {colours[number]} one", album.add(pixels))
-    answer = _facing(pose, house.things[number]) if (words != NONE).any() else NONE
-    return GroundingLesson(parts, album.pictures, (_labels(words),), answer)
+    answer = _turn_towards(pose, house.things[number]) if (words != NONE).any() else NONE
+    return GroundingLesson(parts, album.pictures, (_make_labels(words),), answer)
 
 
-def _facing(pose: Pose, thing: Thing) -> str:
+def _turn_towards(pose: Pose, thing: Thing) -> str:
     """Return the act that turns a pose to a thing, or goes there if it is ahead."""
     turn = (heading_to(pose, thing) - pose.heading + HEADINGS // 2) % HEADINGS - HEADINGS // 2
     angle = ANGLES[min(max(abs(turn), 1), len(ANGLES)) - 1]
@@ -73,12 +73,12 @@ def _draw_pose(rng: np.random.Generator, house: House, number: int) -> Pose:
     return Pose(x, y, (heading_to(Pose(x, y, 0), thing) + turn) % HEADINGS)
 
 
-def _by_cell(is_shown: np.ndarray) -> np.ndarray:
+def _share_by_cell(is_shown: np.ndarray) -> np.ndarray:
     """Return the share of pixels in each cell, [3, 3]."""
     edges = [size * len(is_shown) // GRID for size in range(GRID + 1)]
     rows = list(pairwise(edges))
     return np.array([[is_shown[top:bottom, left:right].mean() for left, right in rows] for top, bottom in rows])
 
 
-def _labels(words: np.ndarray) -> Labels:
+def _make_labels(words: np.ndarray) -> Labels:
     return tuple(tuple((str(word),) for word in row) for row in words)

@@ -13,54 +13,54 @@ from simulators.base import Answer
 from simulators.vision.drawing import pick
 from simulators.vision.house import House
 from simulators.vision.house_paths import LENGTHS, STOP, Act, Route, expert_route
-from simulators.vision.rooms3d_acts import ACTS, MOST_ACTS, written
+from simulators.vision.rooms3d_acts import ACTS, MAX_ACTS, format_acts
 
 
-class Played(Protocol):
+class Match(Protocol):
     """Part of a match of `rooms3d` that its players read."""
 
     house: House
     route: Route
 
 
-Plan = Callable[[Played, np.random.Generator], Iterator[Act]]
+Plan = Callable[[Match, np.random.Generator], Iterator[Act]]
 """Acts of a match, from its start on."""
 
 
-def _planner(plan: Plan) -> Callable[[Played, int], Answer]:
+def _make_planner(plan: Plan) -> Callable[[Match, int], Answer]:
     """Return a factory of players that write three acts of a plan in a turn."""
 
-    def make(game: Played, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Answer:
         acts: Iterator[Act] | None = None
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             nonlocal acts
             acts = acts or plan(game, np.random.default_rng([seed, 1]))
-            return written([one for _, one in zip(range(MOST_ACTS), acts, strict=False)])
+            return format_acts([one for _, one in zip(range(MAX_ACTS), acts, strict=False)])
 
         return act
 
     return make
 
 
-def _to_form(game: Played, rng: np.random.Generator) -> Iterator[Act]:
-    """Yield the acts of who goes to any thing of the wanted form, whatever its colour."""
+def _plan_to_form(game: Match, rng: np.random.Generator) -> Iterator[Act]:
+    """Yield the acts of a player that goes to any thing of the wanted form, of either colour."""
     *stations, last = game.route.stations
     wanted = game.house.things[last].kind
     chosen = pick(rng, [n for n, thing in enumerate(game.house.things) if thing.kind == wanted])
     return iter(expert_route(game.house, game.route.poses[0], (*stations, chosen)).acts)
 
 
-def _blind(game: Played, rng: np.random.Generator) -> Iterator[Act]:
-    """Yield the acts of who reads texts alone: it goes as far as things often are, and stops."""
+def _plan_blind(game: Match, rng: np.random.Generator) -> Iterator[Act]:
+    """Yield the acts of a player without pictures: it goes a typical distance and stops."""
     return iter([*[Act("go", LENGTHS[-1])] * 4, Act(STOP)])
 
 
-PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
-    "noop": _planner(lambda game, rng: repeat(ACTS[3])),
-    "random": _planner(lambda game, rng: (pick(rng, ACTS) for _ in repeat(None))),
-    "oracle": _planner(lambda game, rng: iter(game.route.acts)),
-    "blind": _planner(_blind),
-    "form": _planner(_to_form),
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+    "noop": _make_planner(lambda game, rng: repeat(ACTS[3])),
+    "random": _make_planner(lambda game, rng: (pick(rng, ACTS) for _ in repeat(None))),
+    "oracle": _make_planner(lambda game, rng: iter(game.route.acts)),
+    "blind": _make_planner(_plan_blind),
+    "form": _make_planner(_plan_to_form),
 }
 """`form` is a flawed demonstrator: it sees forms but no colours, and two things have the wanted form."""

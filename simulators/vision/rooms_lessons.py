@@ -19,7 +19,7 @@ from games.abilities import GroundingLesson
 from games.png import Album
 from simulators.vision.drawing import pick
 from simulators.vision.furniture import SIDES, Task
-from simulators.vision.layouts import STEP, draw_layout, in_letters, told_briefly
+from simulators.vision.layouts import STEP, describe_briefly, draw_layout, write_letters
 
 KINDS = ("walls", "wall", "layout")
 MOST = 3
@@ -40,7 +40,7 @@ def draw_lesson(game: RoomGame, rng: np.random.Generator, kind: str) -> Groundin
         raise ValueError(f"there is no lesson '{kind}'; there are: {', '.join(KINDS)}")
     task, album = game.draw_task(rng), Album()
     if kind == "layout":
-        return _layout(task, album, rng)
+        return _draw_layout(task, album, rng)
     side = pick(rng, SIDES)
     wall = task.walls[SIDES.index(side)]
     words: Mapping[str, str] = dict(zip(SIDES, task.walls, strict=True)) if kind == "walls" else {side: "target"}
@@ -51,11 +51,11 @@ def draw_lesson(game: RoomGame, rng: np.random.Generator, kind: str) -> Groundin
     return GroundingLesson((text, picture), album.pictures, (labels,), answer)
 
 
-def _layout(task: Task, album: Album, rng: np.random.Generator) -> GroundingLesson:
+def _draw_layout(task: Task, album: Album, rng: np.random.Generator) -> GroundingLesson:
     sizes = task.sizes[: 1 + int(rng.integers(min(MOST, len(task.sizes))))]
     known = {name for name, _ in sizes}
     wishes = tuple(wish for wish in task.wishes if wish.thing in known)
     few = task._replace(sizes=sizes, wishes=wishes, step=STEP)
     picture = album.add(draw_layout(few, {}, int(rng.integers(2**31))))
-    answer = in_letters(few, few.arrange(rng, few.walls))
-    return GroundingLesson((told_briefly(few), picture), album.pictures, ((((),),),), answer)
+    answer = write_letters(few, few.arrange(rng, few.walls))
+    return GroundingLesson((describe_briefly(few), picture), album.pictures, ((((),),),), answer)

@@ -12,14 +12,14 @@ from games.contracts import View
 from simulators.base import Answer
 from simulators.vision.drawing import COLOURS, pick
 from simulators.vision.furniture import DEPTH, WIDTH, Places, Task
-from simulators.vision.layouts import in_letters
+from simulators.vision.layouts import write_letters
 
 DONE = "done"
 ALIKE: Sequence[tuple[str, str]] = (("red", "purple"), ("blue", "cyan"), ("green", "yellow"))
 """Colours that `weak` cannot tell from each other."""
 
 
-class Played(Protocol):
+class Match(Protocol):
     """Part of a match of `rooms` that its players read."""
 
     task: Task
@@ -30,78 +30,80 @@ See = Callable[[Task, np.random.Generator], Sequence[str]]
 """Colours of the walls, in the order of `SIDES`, as a player believes to see them."""
 
 
-def _furnisher(see: See) -> Callable[[Played, int], Answer]:
+def _make_furnisher(see: See) -> Callable[[Match, int], Answer]:
     """Return a factory of players that solve the task for the walls that they see, and are done."""
 
-    def make(game: Played, seed: int) -> Answer:
+    def make(game: Match, seed: int) -> Answer:
         rng = np.random.default_rng([seed, 1])
 
-        def act(seen: View) -> str:
-            return DONE if seen.public["layouts"] else _act(game.task, game.task.arrange(rng, see(game.task, rng)))
+        def act(view: View) -> str:
+            return (
+                DONE if view.public["layouts"] else _format_act(game.task, game.task.arrange(rng, see(game.task, rng)))
+            )
 
         return act
 
     return make
 
 
-def _reviser(game: Played, seed: int) -> Answer:
+def _make_reviser(game: Match, seed: int) -> Answer:
     """Return a player that reads the walls again each turn, as `weak` does, and writes layouts until one fits."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
-        walls = _weak(game.task, rng)
+    def act(view: View) -> str:
+        walls = _see_weakly(game.task, rng)
         if game.places and game.task._replace(walls=tuple(walls)).is_solved_by(game.places):
             return DONE
-        return _act(game.task, game.task.arrange(rng, walls))
+        return _format_act(game.task, game.task.arrange(rng, walls))
 
     return act
 
 
-def written(places: Places) -> str:
+def format_layout(places: Places) -> str:
     """Return a layout as JSON."""
     return json.dumps({name: [*place] for name, place in places.items()})
 
 
-def _act(task: Task, places: Places) -> str:
+def _format_act(task: Task, places: Places) -> str:
     """Return a layout as the task's world reads it: as letters if places are in steps, else as JSON."""
-    return written(places) if task.step == 1 else in_letters(task, places)
+    return format_layout(places) if task.step == 1 else write_letters(task, places)
 
 
-def _weak(task: Task, rng: np.random.Generator) -> Sequence[str]:
+def _see_weakly(task: Task, rng: np.random.Generator) -> Sequence[str]:
     """Return the walls' colours, in which those of a pair that looks alike are exchanged half of the time."""
     swapped = {one: two for pair in ALIKE if rng.integers(2) for one, two in (pair, pair[::-1])}
     both = [wall for wall in task.walls if swapped.get(wall) in task.walls]
     return [swapped[wall] if wall in both else wall for wall in task.walls]
 
 
-def _unseen(task: Task, rng: np.random.Generator) -> Sequence[str]:
+def _guess_walls(task: Task, rng: np.random.Generator) -> Sequence[str]:
     """Return the asked walls as the upper and the lower one."""
     asked = [wish.other for wish in task.wishes if wish.kind == "at"]
     others = [colour for colour in COLOURS if colour not in asked]
     return [others[0], asked[0], others[1], asked[1]]
 
 
-def _blind(game: Played, seed: int) -> Answer:
+def _make_blind(game: Match, seed: int) -> Answer:
     """Return a player that reads texts alone; it solves the task for guessed walls, as if there were no pillar."""
     rng = np.random.default_rng([seed, 1])
     beyond = (WIDTH, DEPTH)
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         task = game.task._replace(pillar=beyond)
-        return DONE if seen.public["layouts"] else _act(task, task.arrange(rng, _unseen(task, rng)))
+        return DONE if view.public["layouts"] else _format_act(task, task.arrange(rng, _guess_walls(task, rng)))
 
     return act
 
 
-def _random(game: Played, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that places things anywhere in the room until it is done."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
-        if seen.public["layouts"] and rng.integers(2):
+    def act(view: View) -> str:
+        if view.public["layouts"] and rng.integers(2):
             return DONE
-        sizes = seen.public["things"].items()
-        return _act(
+        sizes = view.public["things"].items()
+        return _format_act(
             game.task,
             {name: (pick(rng, range(WIDTH - w + 1)), pick(rng, range(DEPTH - d + 1))) for name, (w, d) in sizes},
         )
@@ -109,13 +111,13 @@ def _random(game: Played, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
-    "random": _random,
-    "oracle": _furnisher(lambda task, rng: task.walls),
-    "blind": _blind,
-    "weak": _furnisher(_weak),
-    "reviser": _reviser,
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+    "noop": lambda game, seed: lambda view: "",
+    "random": _make_random,
+    "oracle": _make_furnisher(lambda task, rng: task.walls),
+    "blind": _make_blind,
+    "weak": _make_furnisher(_see_weakly),
+    "reviser": _make_reviser,
 }
 """Flawed demonstrators: `weak` confuses red and purple, blue and cyan, green and yellow by a coin; `reviser` tosses it
 each turn, and writes layouts until it sees one fit."""

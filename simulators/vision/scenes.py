@@ -10,7 +10,7 @@ import numpy as np
 
 from games.png import Pixels
 from simulators.vision.boxes import Box
-from simulators.vision.drawing import COLOURS, FORMS, crop, ground, pick, put_digit, put_form, reduce
+from simulators.vision.drawing import COLOURS, FORMS, crop, draw_ground, pick, put_digit, put_form, reduce
 
 CELL = 48
 """Width and height of a cell in pixels."""
@@ -50,7 +50,7 @@ class Scene(NamedTuple):
         return math.isqrt(len(self.digits))
 
     @property
-    def wanted(self) -> Thing:
+    def target_thing(self) -> Thing:
         """Wanted object."""
         thing = self.things[self.target]
         assert thing is not None
@@ -78,7 +78,7 @@ def draw_scene(rng: np.random.Generator, cells: int, distractors: bool) -> Scene
 def paint(scene: Scene, rng: np.random.Generator) -> Pixels:
     """Draw a scene's picture, `CELL` pixels per cell. The draws do not depend on the digits."""
     side = scene.cells
-    pixels = ground(rng, side * CELL, side * CELL)
+    pixels = draw_ground(rng, side * CELL, side * CELL)
     for cell, (thing, digit) in enumerate(zip(scene.things, scene.digits, strict=True)):
         top, left = cell // side * CELL, cell % side * CELL
         row, column = (rng.integers(-SHIFT, SHIFT + 1, 2) + CELL // 2).tolist()
@@ -89,30 +89,30 @@ def paint(scene: Scene, rng: np.random.Generator) -> Pixels:
     return pixels
 
 
-def cell_of(pixels: Pixels, cell: int, size: int) -> Pixels:
+def crop_cell(pixels: Pixels, cell: int, size: int) -> Pixels:
     """Return a cell of a picture with cells of `size` pixels, counted row by row."""
     side = pixels.shape[1] // size
     top, left = cell // side * size, cell % side * size
     return pixels[top : top + size, left : left + size]
 
 
-def middle(pixels: Pixels, cell: int) -> Pixels:
+def crop_middle(pixels: Pixels, cell: int) -> Pixels:
     """Return the middle of a cell of a scene's picture at full size, `TILE` x `TILE`: the plate with its digit."""
     edge = (CELL - TILE) // 2
-    return cell_of(pixels, cell, CELL)[edge : edge + TILE, edge : edge + TILE]
+    return crop_cell(pixels, cell, CELL)[edge : edge + TILE, edge : edge + TILE]
 
 
-def overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[str | Pixels]:
-    """Return what a viewer sees of a scene's picture: its overview, or the overview of each cell before its name."""
-    whole = reduce(pixels)
+def show_overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[str | Pixels]:
+    """Return a viewer's view of a scene: the overview, or the overview of each cell before its name."""
+    full = reduce(pixels)
     if not is_tiled:
-        return [whole]
-    return [part for cell, name in enumerate(names) for part in (cell_of(whole, cell, TILE), name)]
+        return [full]
+    return [part for cell, name in enumerate(names) for part in (crop_cell(full, cell, TILE), name)]
 
 
-def cells_of_colour(scene: Scene) -> list[int]:
+def list_cells_of_colour(scene: Scene) -> list[int]:
     """Return the cells whose objects have the target's colour, the target's among them."""
-    return [cell for cell, thing in enumerate(scene.things) if thing and thing.colour == scene.wanted.colour]
+    return [cell for cell, thing in enumerate(scene.things) if thing and thing.colour == scene.target_thing.colour]
 
 
 def mark_corner(pixels: Pixels) -> Pixels:
@@ -121,7 +121,7 @@ def mark_corner(pixels: Pixels) -> Pixels:
     return pixels
 
 
-def fit(pixels: Pixels) -> Pixels:
+def resize(pixels: Pixels) -> Pixels:
     """Return a picture of any size as `CELL` x `CELL` pixels, the nearest ones."""
     return crop(pixels, (0, 0, pixels.shape[1], pixels.shape[0]), CELL, CELL)
 
@@ -132,7 +132,7 @@ def cell_box(cell: int, side: int) -> Box:
     return column * CELL, row * CELL, (column + 1) * CELL, (row + 1) * CELL
 
 
-def overlap(one: Box, two: Box) -> float:
+def compute_iou(one: Box, two: Box) -> float:
     """Return the intersection over union of two boxes, each with an area."""
     width = min(one[2], two[2]) - max(one[0], two[0])
     height = min(one[3], two[3]) - max(one[1], two[1])

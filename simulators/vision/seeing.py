@@ -16,11 +16,11 @@ VIEWER = "viewer"
 JUDGED = "judged"
 
 
-class Seeing(Simulator):
+class VisualWorld(Simulator):
     """Base class of visual worlds with one seat. Nobody else is there to talk to."""
 
     seats = (VIEWER,)
-    measured: tuple[str, ...] = ()
+    unpaid_parts: tuple[str, ...] = ()
     """Reward parts that serve credit assignment only and are no part of the payoff."""
     errors: int
 
@@ -43,22 +43,22 @@ class Seeing(Simulator):
         self._tell(message, ())
         return message.images
 
-    def fail(self, why: str) -> None:
+    def fail(self, reason: str) -> None:
         """Count an error in `errors`, which a subclass sets to 0, and answer the act with it."""
         self.errors += 1
-        self.show(f"Error: {why}", sender=TOOL)
+        self.show(f"Error: {reason}", sender=TOOL)
 
     def payoffs(self) -> dict[str, float]:
-        """Return the payoff without the parts in `measured`."""
+        """Return the payoff without the parts in `unpaid_parts`."""
         own = self._totals[VIEWER]
-        return {VIEWER: super().payoffs()[VIEWER] - sum(own.get(part, 0.0) for part in self.measured)}
+        return {VIEWER: super().payoffs()[VIEWER] - sum(own.get(part, 0.0) for part in self.unpaid_parts)}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return {}: the seat has no private facts."""
         return {}
 
 
-class DigitWorld(Seeing):
+class DigitWorld(VisualWorld):
     """Base class of visual worlds in which the viewer says one digit; a subclass's `set_up` draws `digit`."""
 
     theory: ClassVar[Mapping[str, float]] = {"blind": 0.1}

@@ -10,11 +10,11 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from games.png import Pixels
-from simulators.base import held_out
+from simulators.base import is_held_out
 from simulators.search.retrieval import Index
-from simulators.vision.boards import Board, boards
+from simulators.vision.boards import Board, draw_boards
 from simulators.vision.boxes import SCALE, Box, read_box
-from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, REDUCTION, crop, ground, pick, put_digit
+from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, REDUCTION, crop, draw_ground, pick, put_digit
 from simulators.vision.glyphs import put_text
 
 WIDTH, HEIGHT = 288, 216
@@ -97,7 +97,7 @@ class Slide(NamedTuple):
 
     def draw(self) -> Pixels:
         """Draw the page, [216, 288, 3]."""
-        pixels = ground(np.random.default_rng(self.seed), HEIGHT, WIDTH)
+        pixels = draw_ground(np.random.default_rng(self.seed), HEIGHT, WIDTH)
         for row, line in zip(TITLE_ROWS, (self.firm, f"{self.topic} {self.year}"), strict=True):
             put_text(pixels, line, row, MARGIN, REDUCTION)
         for row, (label, value) in enumerate(zip(self.labels, self.values, strict=True)):
@@ -143,7 +143,7 @@ def render(slide: Slide | Board) -> Pixels:
     return pixels
 
 
-def part_of(pixels: Pixels, box: Box) -> Pixels:
+def crop_page(pixels: Pixels, box: Box) -> Pixels:
     """Return a part of a page at full size; one that is wider or higher than an overview is scaled down to it."""
     left, top, right, bottom = box
     height, width = (edge // REDUCTION for edge in pixels.shape[:2])
@@ -168,30 +168,30 @@ class Deck:
 
 
 @lru_cache(maxsize=8)
-def deck(world: int, split: str, has_objects: bool = False) -> Deck:
+def load_deck(world: int, split: str, has_objects: bool = False) -> Deck:
     """Return the deck of a world's split: 500 slides, two of each firm and topic. No firm is in two splits' decks."""
     rng = np.random.default_rng([world, ("all", "train", "test").index(split)])
-    slides: list[Slide | Board] = [*(boards(rng, split) if has_objects else _printed(rng, split))]
+    slides: list[Slide | Board] = [*(draw_boards(rng, split) if has_objects else _draw_slides(rng, split))]
     mixed = [slides[number] for number in rng.permutation(len(slides)).tolist()]
     return Deck(tuple(mixed), range(10) if has_objects else VALUES)
 
 
-def _printed(rng: np.random.Generator, split: str) -> Iterator[Slide]:
+def _draw_slides(rng: np.random.Generator, split: str) -> Iterator[Slide]:
     """Yield the slides in print of a split."""
     firms: dict[str, None] = {}
     while len(firms) < FIRMS:
-        name = f"{_name(rng)} {pick(rng, TRADES)}"
-        if split == "all" or held_out(f"pages:{name}") == (split == "test"):
+        name = f"{_draw_name(rng)} {pick(rng, TRADES)}"
+        if split == "all" or is_held_out(f"pages:{name}") == (split == "test"):
             firms[name] = None
-    return (slide for firm in firms for topic in LABELS for slide in _editions(rng, firm, topic))
+    return (slide for firm in firms for topic in LABELS for slide in _draw_editions(rng, firm, topic))
 
 
-def _name(rng: np.random.Generator) -> str:
+def _draw_name(rng: np.random.Generator) -> str:
     """Return an invented name of seven or eight letters."""
     return "".join(pick(rng, ONSETS) + pick(rng, VOWELS) for _ in range(3)) + pick(rng, ENDINGS)
 
 
-def _editions(rng: np.random.Generator, firm: str, topic: str) -> Iterator[Slide]:
+def _draw_editions(rng: np.random.Generator, firm: str, topic: str) -> Iterator[Slide]:
     """Yield the slides of a firm and topic: the same labels in other rows, with other years and values."""
     labels = [LABELS[topic][number] for number in rng.permutation(len(LABELS[topic]))[:ROWS]]
     for year in rng.permutation(np.array(YEARS))[:EDITIONS].tolist():

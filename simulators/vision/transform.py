@@ -13,7 +13,7 @@ from games.base import flag, whole_number
 from games.contracts import TOOL
 from simulators.vision.damage import BRIGHT, Damage
 from simulators.vision.image_code import OPERATIONS, CodeError, run, spell_out
-from simulators.vision.scenes import Scene, cell_box, draw_scene, fit, mark_corner, overlap, paint
+from simulators.vision.scenes import Scene, cell_box, compute_iou, draw_scene, mark_corner, paint, resize
 from simulators.vision.seeing import JUDGED, DigitWorld, read_digit
 from simulators.vision.transform_lessons import KINDS, draw_lesson
 from simulators.vision.transform_players import PLAYERS
@@ -57,7 +57,7 @@ class Transform(DigitWorld):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a scene and what was done to its picture."""
+        """Draw a scene and the damage of its picture."""
         self.scene: Scene = self.draw_scene(rng)
         self.digit = int(options.get(JUDGED, self.scene.digits[self.scene.target]))
         self.damage = Damage.draw(rng)
@@ -70,7 +70,7 @@ class Transform(DigitWorld):
         if self.damage.dimmed:
             self.done["brighten"] = 0.0
         self.right = False
-        self.show(f"find {self.scene.wanted}", fit(self.image.pixels))
+        self.show(f"find {self.scene.target_thing}", resize(self.image.pixels))
 
     def draw_scene(self, rng: np.random.Generator) -> Scene:
         """Draw a scene of the game's split."""
@@ -88,7 +88,7 @@ class Transform(DigitWorld):
     def public(self) -> dict[str, Any]:
         """Return the `wanted` object, the `runs` of code, and `turns_left`."""
         left = self.max_turns - self.turns
-        return {"wanted": str(self.scene.wanted), "runs": self.runs, "turns_left": left}
+        return {"wanted": str(self.scene.target_thing), "runs": self.runs, "turns_left": left}
 
     def play(self, seat: str, act: str) -> str:
         """Run code or answer. Returns the digit or the code's operations."""
@@ -104,7 +104,7 @@ class Transform(DigitWorld):
             called = ()
         else:
             self._count(called)
-            self.show(fit(self.newest.pixels), sender=TOOL)
+            self.show(resize(self.newest.pixels), sender=TOOL)
         if self.turns == self.max_turns - 1:
             self.end("turns", "No turns are left, and nothing was answered.")
         return " ".join(called) or "nothing"
@@ -112,7 +112,7 @@ class Transform(DigitWorld):
     def _count(self, called: tuple[str, ...]) -> None:
         self.called |= {*called}
         found = {
-            "crop": overlap(self.newest.box, cell_box(self.scene.target, 3)),
+            "crop": compute_iou(self.newest.box, cell_box(self.scene.target, 3)),
             "upright": float(self.newest.is_upright),
             "brighten": float(self.newest.pixels.max() > BRIGHT),
         }
@@ -126,7 +126,7 @@ class Transform(DigitWorld):
         useful = {"resize", *(() if self.damage.dimmed else BRIGHTER)}
         self.pay(seat, BONUS, 0.2 if self.right and self.called & useful else 0.0)
         self.pay(seat, OVERUSE, -0.5 if self.runs > len(self.done) + SPARE else 0.0)
-        self.pay(seat, SPURIOUS, -0.5 if self.spurious else 0.0)
+        self.pay(seat, SPURIOUS, -0.5 if self.has_spurious_turn else 0.0)
         self.end("answered", "That is right." if self.right else "That is wrong.")
         return str(digit)
 
@@ -136,7 +136,7 @@ class Transform(DigitWorld):
         return sum(self.done.values()) / len(self.done)
 
     @property
-    def spurious(self) -> bool:
+    def has_spurious_turn(self) -> bool:
         """Whether an upright picture was turned or mirrored."""
         return "upright" not in self.done and bool(self.called & {"rotate", "flip"})
 
@@ -146,5 +146,5 @@ class Transform(DigitWorld):
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `recall`, `runs`, `errors`, `spurious`, and `turned`, `flipped` and `dimmed`."""
-        did = {"recall": self.recall, "runs": self.runs, "errors": self.errors, "spurious": self.spurious}
+        did = {"recall": self.recall, "runs": self.runs, "errors": self.errors, "spurious": self.has_spurious_turn}
         return {"score": float(self.right), "success": self.right, **did, **self.damage._asdict()}

@@ -16,8 +16,8 @@ import numpy as np
 from games.abilities import GroundingLesson
 from games.png import Album
 from simulators.vision.damage import Damage
-from simulators.vision.scenes import NAMES, NONE, Scene, fit, mark_corner, paint
-from simulators.vision.transform_players import mending_words
+from simulators.vision.scenes import NAMES, NONE, Scene, mark_corner, paint, resize
+from simulators.vision.transform_players import list_repairs
 from simulators.vision.zoom_lessons import LESSONS
 
 MEND = "mend"
@@ -30,7 +30,7 @@ ARMS = ("right", "up", "left", "down")
 
 
 @dataclass
-class Untouched:
+class UndamagedScene:
     """An untouched scene, as `zoom` shows it."""
 
     act: str = "cell"
@@ -53,15 +53,15 @@ def draw_lesson(game: DrawsScenes, rng: np.random.Generator, kind: str) -> Groun
     scene = game.draw_scene(rng)
     pixels = mark_corner(paint(scene, rng))
     if kind != MEND:
-        lesson = LESSONS[kind](Untouched(), scene, pixels, rng)
+        lesson = LESSONS[kind](UndamagedScene(), scene, pixels, rng)
         return lesson._replace(answer=f"crop {lesson.answer}") if lesson.answer else lesson
     damage, album = Damage.draw(rng), Album()
-    overview = album.add(fit(damage.apply(pixels).pixels))
-    answer = " ".join(mending_words(damage)) or f"crop {NAMES[scene.target]}"
-    return GroundingLesson((f"find {scene.wanted}", overview), album.pictures, (corner_labels(damage),), answer)
+    overview = album.add(resize(damage.apply(pixels).pixels))
+    answer = " ".join(list_repairs(damage)) or f"crop {NAMES[scene.target]}"
+    return GroundingLesson((f"find {scene.wanted}", overview), album.pictures, (make_corner_labels(damage),), answer)
 
 
-def corner_labels(damage: Damage) -> tuple[tuple[tuple[str], ...], ...]:
+def make_corner_labels(damage: Damage) -> tuple[tuple[tuple[str], ...], ...]:
     """Return a grid of 3 x 3 with the direction of the mark's longer arm at its corner, and `none` elsewhere."""
     turns = damage.turned // 90
     # A mirrored picture has its mark at the top right, pointing left, before it is turned.

@@ -16,7 +16,7 @@ from simulators.vision.image_code import spell_out
 from simulators.vision.scenes import NAMES, Scene
 
 
-class Played(Protocol):
+class Match(Protocol):
     """Part of a match of `transform` that its players read."""
 
     scene: Scene
@@ -24,57 +24,57 @@ class Played(Protocol):
     terse: bool
 
 
-def mending(game: Played, cell: int) -> str:
+def write_repair(game: Match, cell: int) -> str:
     """Return code that makes the picture upright and bright, and crops a cell."""
-    code = write(game, *mending_words(game.damage), f"crop {NAMES[cell]}")
+    code = write(game, *list_repairs(game.damage), f"crop {NAMES[cell]}")
     return code.replace("last", "image")
 
 
-def mending_words(damage: Damage) -> list[str]:
+def list_repairs(damage: Damage) -> list[str]:
     """Return the operations that undo a damage, in the words of `spell_out`."""
     turns = [f"rotate {4 - damage.turned // 90}"] if damage.turned else []
     return turns + damage.flipped * ["flip"] + damage.dimmed * ["bright"]
 
 
-def write(game: Played, *words: str) -> str:
+def write(game: Match, *words: str) -> str:
     """Return operations as the game reads them: as words, or as code on the newest result."""
     return " ".join(words) if game.terse else spell_out(" ".join(words))
 
 
-def _in_steps(game: Played, seed: int) -> Answer:
+def _make_in_steps(game: Match, seed: int) -> Answer:
     """Return a player that mends the picture, then crops a random cell of the wanted colour, and says its digit."""
     rng = np.random.default_rng([seed, 1])
     acts: list[str] = []
 
-    def act(seen: View) -> str:
-        if not seen.public["runs"]:
-            cell, words = choose_by_colour(game, rng), mending_words(game.damage)
+    def act(view: View) -> str:
+        if not view.public["runs"]:
+            cell, words = choose_by_colour(game, rng), list_repairs(game.damage)
             mend = [write(game, *words)] if words else []
             acts[:] = [*mend, write(game, f"crop {NAMES[cell]}"), str(game.scene.digits[cell])]
-        return acts[int(seen.public["runs"])]
+        return acts[int(view.public["runs"])]
 
     return act
 
 
-def _random(game: Played, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that runs random code, or none, before it says a random digit."""
     rng = np.random.default_rng([seed, 1])
     codes = ["image.rotate(90)", "last.flip()", "image.brighten(4)", "last.crop(0, 0, 332, 332)"]
 
-    def act(seen: View) -> str:
-        if seen.public["turns_left"] > 1 and rng.integers(2):
+    def act(view: View) -> str:
+        if view.public["turns_left"] > 1 and rng.integers(2):
             return pick(rng, codes)
         return str(rng.integers(10))
 
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
-    "random": _random,
-    "oracle": make_looker(choose_target, mending, "runs"),
-    "blind": lambda game, seed: lambda seen: "7",
-    "colour": make_looker(choose_by_colour, mending, "runs"),
-    "colour_in_steps": _in_steps,
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+    "noop": lambda game, seed: lambda view: "",
+    "random": _make_random,
+    "oracle": make_looker(choose_target, write_repair, "runs"),
+    "blind": lambda game, seed: lambda view: "7",
+    "colour": make_looker(choose_by_colour, write_repair, "runs"),
+    "colour_in_steps": _make_in_steps,
 }
 """The last two are flawed demonstrators: they mend well, but see no forms, and are right half of the time."""

@@ -12,9 +12,18 @@ from games.abilities import GroundingLesson, Mark
 from games.base import IllegalAct, choice, flag, whole_number
 from games.png import Pixels
 from simulators.vision.boxes import SCALE
-from simulators.vision.scenes import NAMES, Scene, cells_of_colour, draw_scene, overview, paint, shows_digit
+from simulators.vision.scenes import NAMES, Scene, draw_scene, list_cells_of_colour, paint, show_overview, shows_digit
 from simulators.vision.seeing import JUDGED, DigitWorld, read_digit
-from simulators.vision.zoom_acts import ANSWER, GROUNDED, Point, mark_of, picture_of, read_look, score_format, usage
+from simulators.vision.zoom_acts import (
+    ANSWER,
+    GROUNDED,
+    Point,
+    crop_look,
+    describe_looks,
+    mark_look,
+    read_look,
+    score_format,
+)
 from simulators.vision.zoom_lessons import KINDS, draw_lesson
 from simulators.vision.zoom_players import PLAYERS
 
@@ -58,7 +67,7 @@ class Zoom(DigitWorld):
     ) -> None:
         self.cells = whole_number("cells", cells, least=2, most=5)
         self.distractors, self.act = flag("distractors", distractors), choice("act", act, "cell", "box", "point")
-        self.measured = (HIT,) if act == "point" else (HIT, FORMAT)
+        self.unpaid_parts = (HIT,) if act == "point" else (HIT, FORMAT)
         self.bins = whole_number("bins", bins, least=2, most=SCALE)
         self.layout = choice("layout", layout, "picture", "tiles")
         self.max_looks = whole_number("max_looks", max_looks, least=1, most=16)
@@ -75,10 +84,10 @@ class Zoom(DigitWorld):
         self.looks = self.unreadable = 0
         self.hit = self.right = self.same_colour = False
         self.points: list[Point] = []
-        self.overviews = self.show(f"find {self.scene.wanted}", *self._overview())
+        self.overviews = self.show(f"find {self.scene.target_thing}", *self._overview())
 
     def _overview(self) -> list[str | Pixels]:
-        return overview(self.pixels, self.names, self.layout == "tiles")
+        return show_overview(self.pixels, self.names, self.layout == "tiles")
 
     def draw_scene(self, rng: np.random.Generator) -> Scene:
         """Draw a scene of the game's split."""
@@ -86,14 +95,14 @@ class Zoom(DigitWorld):
 
     def rules(self) -> str:
         """Return the task and the acts, as text."""
-        where = usage(self)
+        where = describe_looks(self)
         looks = "one look" if self.max_looks == 1 else f"at most {self.max_looks} looks"
         return f"Find the object and say its digit. Look closer first, by {where}: {looks}. Then say the digit."
 
     def public(self) -> dict[str, Any]:
         """Return the `wanted` object, the names of `cells`, and `looks` made and left (`looks_left`)."""
         left = self.max_looks - self.looks
-        return {"wanted": str(self.scene.wanted), "cells": [*self.names], "looks": self.looks, "looks_left": left}
+        return {"wanted": str(self.scene.target_thing), "cells": [*self.names], "looks": self.looks, "looks_left": left}
 
     def legal(self, seat: str) -> list[str] | None:
         """Return the cells while looks are left, and the digits after the first look; None for other looks."""
@@ -117,27 +126,27 @@ class Zoom(DigitWorld):
         return self._look(seat, act)
 
     def _look(self, seat: str, text: str) -> str:
-        """Show what an act names, and pay the first look at the target's digit."""
+        """Show the place that an act names, and pay the first look at the target's digit."""
         self.looks += 1
         look = read_look(self, text)
         if look is None:
             self.unreadable += 1
             self.show(*self._overview())
             return "whole"
-        self.show(picture_of(look, self.pixels, self.layout))
+        self.show(crop_look(look, self.pixels, self.layout))
         self.points += [look.point] if look.point else []
         cells = {cell for cell in range(self.cells**2) if shows_digit(look.box, cell, self.cells)}
         if self.scene.target in cells and not self.hit:
             self.pay(seat, HIT, 1.0)
         self.hit |= self.scene.target in cells
-        self.same_colour |= not cells.isdisjoint(cells_of_colour(self.scene))
+        self.same_colour |= not cells.isdisjoint(list_cells_of_colour(self.scene))
         return look.text
 
     def marks(self, act: str) -> Sequence[Mark]:
         """Return the place that a look names, in the overview."""
         is_look = self.looks < self.max_looks and not (self.looks and read_digit(act) is not None)
         look = read_look(self, act) if is_look else None
-        return [mark_of(look, self.overviews)] if look else []
+        return [mark_look(look, self.overviews)] if look else []
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success` and `right` (the digit was), `looks`, `unreadable`, `hit` and `same_colour`."""

@@ -20,10 +20,10 @@ DOT, DOT_COLOUR = 2, (255, 0, 0)
 APART = CELL
 """Distance in pixels from all earlier points at which one more point is paid."""
 ANSWER, GROUNDED, EXTRA = 0.6, 0.4, 0.2
-"""ViGoRL's weights of a right answer and of the format, and what an extra point adds to the format."""
+"""ViGoRL's weights of a right answer and of the format, and the format bonus of an extra point."""
 
 
-class Looking(Protocol):
+class LookGame(Protocol):
     """Part of `zoom` that tells how looks are written."""
 
     act: str
@@ -43,14 +43,14 @@ class Look(NamedTuple):
     point: Point | None = None
 
 
-def usage(game: Looking) -> str:
+def describe_looks(game: LookGame) -> str:
     """Return how looks are written, in words."""
     if game.act == "cell":
         return f"a letter, {game.names[0]} to {game.names[-1]}"
     return "x0 y0 x1 y1 from 0 to 999" if game.act == "box" else f"x y from 0 to {game.bins - 1}"
 
 
-def read_look(game: Looking, text: str) -> Look | None:
+def read_look(game: LookGame, text: str) -> Look | None:
     """Return the look that an act names, by the game's kind of acts; None if it names none."""
     size = game.cells * CELL
     if game.act == "box":
@@ -60,7 +60,7 @@ def read_look(game: Looking, text: str) -> Look | None:
         bins = read_point(text, game.bins)
         return bins and _look_around(bins, game.bins, size)
     name = text.strip().upper()
-    return Look(name, _shown(game, game.names.index(name))) if name in game.names else None
+    return Look(name, _find_box(game, game.names.index(name))) if name in game.names else None
 
 
 def _look_around(place: Point, bins: int, size: int) -> Look:
@@ -70,13 +70,13 @@ def _look_around(place: Point, bins: int, size: int) -> Look:
     return Look(f"{place[0]} {place[1]}", (left, top, left + CELL, top + CELL), (x, y))
 
 
-def _shown(game: Looking, cell: int) -> Box:
+def _find_box(game: LookGame, cell: int) -> Box:
     left, top, right, bottom = cell_box(cell, game.cells)
     edge = (CELL - TILE) // 2 if game.layout == "tiles" else 0
     return left + edge, top + edge, right - edge, bottom - edge
 
 
-def look_at(game: Looking, cell: int) -> str:
+def look_at(game: LookGame, cell: int) -> str:
     """Return the act that shows exactly a cell, rounded in boxes and points."""
     column, row = cell % game.cells, cell // game.cells
     if game.act == "point":
@@ -88,8 +88,8 @@ def look_at(game: Looking, cell: int) -> str:
     return f"{left} {top} {right - 1} {bottom - 1}"
 
 
-def picture_of(look: Look, pixels: Pixels, layout: str) -> Pixels:
-    """Return what a look shows of a scene's picture, with a dot at its point."""
+def crop_look(look: Look, pixels: Pixels, layout: str) -> Pixels:
+    """Return a look's part of a scene's picture, with a dot at its point."""
     size = TILE if layout == "tiles" else CELL
     shown = crop(pixels, look.box, size, size)
     if look.point:
@@ -98,7 +98,7 @@ def picture_of(look: Look, pixels: Pixels, layout: str) -> Pixels:
     return shown
 
 
-def mark_of(look: Look, overviews: Sequence[Image]) -> Mark:
+def mark_look(look: Look, overviews: Sequence[Image]) -> Mark:
     """Return a look's place in the overview: in the one image, or in that of its tile."""
     if len(overviews) == 1:
         place = (*look.point, *look.point) if look.point else look.box

@@ -16,16 +16,16 @@ import numpy as np
 
 from games.abilities import GroundingLesson, Labels
 from games.png import Album, Pixels
-from simulators.vision.drawing import DIGITS, ground
-from simulators.vision.scenes import NONE, TILE, Scene, Thing, middle, overview, paint
-from simulators.vision.zoom_acts import Looking, look_at
+from simulators.vision.drawing import DIGITS, draw_ground
+from simulators.vision.scenes import NONE, TILE, Scene, Thing, crop_middle, paint, show_overview
+from simulators.vision.zoom_acts import LookGame, look_at
 
 EMPTY = 0.2
 """Share of places without a digit on a sheet of digits."""
 NOTHING = "nothing"
 
 
-class SceneGame(Looking, Protocol):
+class SceneGame(LookGame, Protocol):
     """Part of `zoom` that draws scenes of the split."""
 
     def draw_scene(self, rng: np.random.Generator) -> Scene: ...
@@ -42,62 +42,63 @@ def draw_lesson(game: SceneGame, rng: np.random.Generator, kind: str) -> Groundi
     return LESSONS[kind](game, scene, paint(scene, rng), rng)
 
 
-def _attribute(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _draw_attribute(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     field = "colour" if rng.integers(2) else "form"
-    words = [(_value(thing, field),) for thing in scene.things]
-    return _over_cells(game, [field, *overview(pixels, game.names, game.layout == "tiles")], words)
+    words = [(_read_value(thing, field),) for thing in scene.things]
+    return _make_lesson(game, [field, *show_overview(pixels, game.names, game.layout == "tiles")], words)
 
 
-def _glyph(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _draw_glyph(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     is_empty = rng.random(len(scene.digits)) < EMPTY
     places = [
-        ground(rng, TILE, TILE) if empty else middle(pixels, cell) for cell, empty in enumerate(is_empty.tolist())
+        draw_ground(rng, TILE, TILE) if empty else crop_middle(pixels, cell)
+        for cell, empty in enumerate(is_empty.tolist())
     ]
     names = DIGITS if game.act == "point" else "0123456789"
     words = [(NONE if empty else names[digit],) for empty, digit in zip(is_empty, scene.digits, strict=True)]
-    return _over_cells(game, ["read", *(places if game.layout == "tiles" else [_sheet(places)])], words)
+    return _make_lesson(game, ["read", *(places if game.layout == "tiles" else [_join_pictures(places)])], words)
 
 
-def _find(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+def _draw_find(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
     things = [thing for thing in scene.things if thing]
     field = "colour" if rng.integers(2) else "form"
-    value = _value(things[int(rng.integers(len(things)))], field)
-    fits = [_value(thing, field) == value for thing in scene.things]
+    value = _read_value(things[int(rng.integers(len(things)))], field)
+    fits = [_read_value(thing, field) == value for thing in scene.things]
     words = [(name if fit else NONE,) for name, fit in zip(game.names, fits, strict=True)]
     text = f"find {value} any" if field == "colour" else f"find any {value}"
     answer = str(rng.choice([name for name, fit in zip(game.names, fits, strict=True) if fit]))
     answer = look_at(game, game.names.index(answer)) if game.act == "point" else answer
-    return _over_cells(game, [text, *overview(pixels, game.names, game.layout == "tiles")], words, answer)
+    return _make_lesson(game, [text, *show_overview(pixels, game.names, game.layout == "tiles")], words, answer)
 
 
-def _words(game: Looking, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
-    shown = overview(pixels, game.names, game.layout == "tiles")
+def _draw_words(game: LookGame, scene: Scene, pixels: Pixels, rng: np.random.Generator) -> GroundingLesson:
+    shown = show_overview(pixels, game.names, game.layout == "tiles")
     things = [(*(thing or (NOTHING, NOTHING)), "is", "in") for thing in scene.things]
     digits = [("digit", "is", DIGITS[digit]) for digit in scene.digits]
-    middles = [middle(pixels, cell) for cell in range(len(digits))]
+    middles = [crop_middle(pixels, cell) for cell in range(len(digits))]
     if game.layout == "tiles":
-        return _over_cells(game, [*shown, *middles], [*things, *digits])
-    return _over_cells(game, [*shown, _sheet(middles)], [*things, *digits])
+        return _make_lesson(game, [*shown, *middles], [*things, *digits])
+    return _make_lesson(game, [*shown, _join_pictures(middles)], [*things, *digits])
 
 
-LESSONS: Mapping[str, Callable[[Looking, Scene, Pixels, np.random.Generator], GroundingLesson]] = {
-    "attribute": _attribute, "glyph": _glyph, "find": _find, "words": _words,
+LESSONS: Mapping[str, Callable[[LookGame, Scene, Pixels, np.random.Generator], GroundingLesson]] = {
+    "attribute": _draw_attribute, "glyph": _draw_glyph, "find": _draw_find, "words": _draw_words,
 }  # fmt: skip
 KINDS = tuple(LESSONS)
 
 
-def _value(thing: Thing | None, field: str) -> str:
+def _read_value(thing: Thing | None, field: str) -> str:
     return str(getattr(thing, field)) if thing else NONE
 
 
-def _sheet(places: Sequence[Pixels]) -> Pixels:
+def _join_pictures(places: Sequence[Pixels]) -> Pixels:
     """Return square pictures of equal size as one picture, row by row."""
     side = round(len(places) ** 0.5)
     return np.concatenate([np.concatenate(places[row * side : (row + 1) * side], axis=1) for row in range(side)])
 
 
-def _over_cells(
-    game: Looking, shown: Sequence[str | Pixels], words: Sequence[Words], answer: str = ""
+def _make_lesson(
+    game: LookGame, shown: Sequence[str | Pixels], words: Sequence[Words], answer: str = ""
 ) -> GroundingLesson:
     """Return a lesson of texts and pictures, whose cells have these words: one per picture, or a whole grid each."""
     album, side = Album(), round(len(game.names) ** 0.5)

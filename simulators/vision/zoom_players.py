@@ -12,23 +12,23 @@ from simulators.base import Answer
 from simulators.vision.boxes import SCALE
 from simulators.vision.digit_players import choose_by_colour, choose_target, make_looker
 from simulators.vision.drawing import DIGITS, pick
-from simulators.vision.scenes import Scene, cells_of_colour
-from simulators.vision.zoom_acts import Looking, look_at
+from simulators.vision.scenes import Scene, list_cells_of_colour
+from simulators.vision.zoom_acts import LookGame, look_at
 
 
-class Played(Looking, Protocol):
+class Match(LookGame, Protocol):
     """Part of a match of `zoom` that its players read."""
 
     scene: Scene
 
 
-def _random(game: Played, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that picks any listed act, and boxes, points and digits at random."""
     rng = np.random.default_rng([seed, 1])
 
-    def act(seen: View) -> str:
-        if seen.legal is not None:
-            return str(rng.choice(seen.legal))
+    def act(view: View) -> str:
+        if view.legal is not None:
+            return str(rng.choice(view.legal))
         if game.act == "point":
             return " ".join(map(str, rng.integers(game.bins, size=2)))
         left, right = sorted(rng.choice(SCALE, 2, replace=False).tolist())
@@ -38,33 +38,33 @@ def _random(game: Played, seed: int) -> Answer:
     return act
 
 
-def _blind(game: Played, seed: int) -> Answer:
+def _make_blind(game: Match, seed: int) -> Answer:
     """Return a player that reads texts alone: without a picture all cells, and all digits, are alike."""
-    return lambda seen: "7" if seen.public["looks"] else look_at(game, 0)
+    return lambda view: "7" if view.public["looks"] else look_at(game, 0)
 
 
-def _colour_twice(game: Played, seed: int) -> Answer:
+def _make_colour_twice(game: Match, seed: int) -> Answer:
     """Return a player that looks at one or both objects of the colour, at random, and says the digit of either."""
     rng = np.random.default_rng([seed, 1])
     cells: list[int] = []
 
-    def act(seen: View) -> str:
-        looks = int(seen.public["looks"])
+    def act(view: View) -> str:
+        looks = int(view.public["looks"])
         if not looks:
-            order = rng.permutation(cells_of_colour(game.scene)).tolist()
-            cells[:] = order[: pick(rng, (1, 2)) if seen.public["looks_left"] > 1 else 1]
+            order = rng.permutation(list_cells_of_colour(game.scene)).tolist()
+            cells[:] = order[: pick(rng, (1, 2)) if view.public["looks_left"] > 1 else 1]
         return look_at(game, cells[looks]) if looks < len(cells) else DIGITS[game.scene.digits[pick(rng, cells)]]
 
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Played, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: "",
-    "random": _random,
+PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+    "noop": lambda game, seed: lambda view: "",
+    "random": _make_random,
     "oracle": make_looker(choose_target, look_at, "looks"),
-    "blind": _blind,
+    "blind": _make_blind,
     "colour": make_looker(choose_by_colour, look_at, "looks"),
-    "colour_twice": _colour_twice,
+    "colour_twice": _make_colour_twice,
 }
 """The last two are flawed demonstrators: they see colours but no forms, and with distractors are right half the time.
 `colour_twice` says digits as words, which no point begins with."""

@@ -12,7 +12,7 @@ from simulators.tools import Tool
 from simulators.workspace.state import HOURS, Day, Meeting, State, Ticket
 
 PATH = re.compile(r"[\w-][\w.-]{0,39}(/[\w-][\w.-]{0,39}){0,2}")
-MOST_RECORDS = 60
+MAX_RECORDS = 60
 """Maximum number of files, and of tickets; also of a ticket's comments."""
 TEXT_LENGTH, TITLE_LENGTH = 400, 60
 SHORT: Mapping[str, str] = {
@@ -44,33 +44,33 @@ class Apps:
 
     def read_file(self, path: str) -> str:
         """Return the text of a file."""
-        text = self._file(path)
+        text = self._require_file(path)
         self.shown.update((path, text))
         return text
 
     def write_file(self, path: str, text: str) -> str:
         """Write a text to a file, new or not."""
-        if len(self.state.files) >= MOST_RECORDS and path not in self.state.files:
-            raise ValueError(f"there are {MOST_RECORDS} files already")
-        self.state.files[_path(path)] = one_line(text, TEXT_LENGTH)
+        if len(self.state.files) >= MAX_RECORDS and path not in self.state.files:
+            raise ValueError(f"there are {MAX_RECORDS} files already")
+        self.state.files[_check_path(path)] = one_line(text, TEXT_LENGTH)
         return "ok"
 
     def move_file(self, path: str, to: str) -> str:
         """Move a file to another path, where no file is."""
-        text = self._file(path)
+        text = self._require_file(path)
         if to in self.state.files:
             raise ValueError(f"there is a file {to} already")
-        self.state.files[_path(to)] = text
+        self.state.files[_check_path(to)] = text
         del self.state.files[path]
         return "ok"
 
     def delete_file(self, path: str) -> str:
         """Delete a file."""
-        self._file(path)
+        self._require_file(path)
         del self.state.files[path]
         return "ok"
 
-    def _file(self, path: str) -> str:
+    def _require_file(self, path: str) -> str:
         if path not in self.state.files:
             raise ValueError(f"there is no file {one_line(path, 60)}")
         return self.state.files[path]
@@ -82,25 +82,25 @@ class Apps:
     ) -> list[dict[str, Any]]:
         """Find tickets, of an owner or of all, with a status or any; days is their age."""
         if owner is not None:
-            self._person(owner)
+            self._require_person(owner)
         found = {
             number: ticket
             for number, ticket in self.state.tickets.items()
             if owner in (None, ticket.owner) and status in (None, ticket.status)
         }
         self.shown.update(found)
-        return [_row(number, ticket) for number, ticket in found.items()]
+        return [_make_row(number, ticket) for number, ticket in found.items()]
 
     def show_ticket(self, ticket: int) -> dict[str, Any]:
         """Show a ticket with its comments."""
-        found = self._ticket(ticket)
+        found = self._require_ticket(ticket)
         self.shown.add(ticket)
-        return {**_row(ticket, found), "comments": list(found.comments)}
+        return {**_make_row(ticket, found), "comments": list(found.comments)}
 
     def create_ticket(self, owner: str, title: str) -> int:
         """Create a ticket for an owner, and return its number."""
-        self._person(owner)
-        if len(self.state.tickets) >= MOST_RECORDS or not title.strip():
+        self._require_person(owner)
+        if len(self.state.tickets) >= MAX_RECORDS or not title.strip():
             raise ValueError("a ticket needs a title" if not title.strip() else "there are too many tickets")
         number = max(self.state.tickets, default=0) + 1
         self.state.tickets[number] = Ticket(owner, one_line(title, TITLE_LENGTH), 0)
@@ -109,13 +109,13 @@ class Apps:
 
     def assign_ticket(self, ticket: int, person: str) -> str:
         """Assign a ticket to a person."""
-        self._person(person)
-        self._ticket(ticket).assignee = person
+        self._require_person(person)
+        self._require_ticket(ticket).assignee = person
         return "ok"
 
     def close_ticket(self, ticket: int) -> str:
         """Close an open ticket."""
-        found = self._ticket(ticket)
+        found = self._require_ticket(ticket)
         if found.status == "closed":
             raise ValueError(f"ticket {ticket} is closed already")
         found.status = "closed"
@@ -123,18 +123,18 @@ class Apps:
 
     def comment_ticket(self, ticket: int, text: str) -> str:
         """Add a comment to a ticket."""
-        found = self._ticket(ticket)
-        if len(found.comments) >= MOST_RECORDS:
+        found = self._require_ticket(ticket)
+        if len(found.comments) >= MAX_RECORDS:
             raise ValueError(f"ticket {ticket} has too many comments")
         found.comments.append(one_line(text, TEXT_LENGTH))
         return "ok"
 
-    def _ticket(self, number: int) -> Ticket:
+    def _require_ticket(self, number: int) -> Ticket:
         if number not in self.state.tickets:
             raise ValueError(f"there is no ticket {str(number)[:20]}")
         return self.state.tickets[number]
 
-    def _person(self, name: str) -> None:
+    def _require_person(self, name: str) -> None:
         if name not in self.state.people:
             raise ValueError(f"there is nobody called {one_line(name, 40)}")
 
@@ -143,7 +143,7 @@ class Apps:
     def list_meetings(self, person: str | None = None, day: Day | None = None) -> list[dict[str, Any]]:
         """List meetings, with a person or all, on a day or all."""
         if person is not None:
-            self._person(person)
+            self._require_person(person)
         found = {
             number: one
             for number, one in self.state.meetings.items()
@@ -158,7 +158,7 @@ class Apps:
 
     def book_meeting(self, person: str, day: Day, hour: int) -> int:
         """Book a meeting at a free hour, and return its number."""
-        self._person(person)
+        self._require_person(person)
         self._require_free(day, hour)
         number = max(self.state.meetings, default=0) + 1
         self.state.meetings[number] = Meeting(person, day, hour)
@@ -167,18 +167,18 @@ class Apps:
 
     def move_meeting(self, meeting: int, day: Day, hour: int) -> str:
         """Move a meeting to a free hour."""
-        found = self._meeting(meeting)
+        found = self._require_meeting(meeting)
         self._require_free(day, hour)
         found.day, found.hour = day, hour
         return "ok"
 
     def cancel_meeting(self, meeting: int) -> str:
         """Cancel a meeting."""
-        self._meeting(meeting)
+        self._require_meeting(meeting)
         del self.state.meetings[meeting]
         return "ok"
 
-    def _meeting(self, number: int) -> Meeting:
+    def _require_meeting(self, number: int) -> Meeting:
         if number not in self.state.meetings:
             raise ValueError(f"there is no meeting {str(number)[:20]}")
         return self.state.meetings[number]
@@ -194,35 +194,35 @@ class Apps:
         return "ok"
 
 
-def tools(apps: Apps, terse: bool = False) -> list[Tool]:
-    """Return the tools of the apps. With `terse` they have short names and brief results (`brief`)."""
+def list_tools(apps: Apps, terse: bool = False) -> list[Tool]:
+    """Return the tools of the apps. With `terse` they have short names and brief results (`format_briefly`)."""
     full = [Tool.of(getattr(apps, name)) for name in SHORT]
-    return [_shortened(tool) for tool in full] if terse else full
+    return [_shorten(tool) for tool in full] if terse else full
 
 
-def _shortened(tool: Tool) -> Tool:
+def _shorten(tool: Tool) -> Tool:
     name, function = SHORT[tool.name], tool.function
     signature = tool.shape.signature.replace(tool.name, name, 1)
-    return Tool(replace(tool.shape, name=name, signature=signature), lambda **given: brief(function(**given)))
+    return Tool(replace(tool.shape, name=name, signature=signature), lambda **given: format_briefly(function(**given)))
 
 
-def brief(data: object) -> str:
+def format_briefly(data: object) -> str:
     """Return a tool's result in few tokens: the values of a record, records separated by `;`, `-` for none."""
     if isinstance(data, Mapping):
-        return " ".join(brief(value) for value in data.values() if value not in ("", []))
+        return " ".join(format_briefly(value) for value in data.values() if value not in ("", []))
     if isinstance(data, Sequence) and not isinstance(data, str):
-        return "; ".join(map(brief, data)) or "-"
+        return "; ".join(map(format_briefly, data)) or "-"
     return str(data)
 
 
-def _path(path: str) -> str:
+def _check_path(path: str) -> str:
     """Return a path that a file may have. Raises ValueError for any other."""
     if not PATH.fullmatch(path):
         raise ValueError("a path is like notes/open.txt")
     return path
 
 
-def _row(number: int, ticket: Ticket) -> dict[str, Any]:
+def _make_row(number: int, ticket: Ticket) -> dict[str, Any]:
     return {
         "id": number, "owner": ticket.owner, "title": ticket.title, "status": ticket.status, "days": ticket.days,
         "assignee": ticket.assignee,

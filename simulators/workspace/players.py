@@ -25,7 +25,7 @@ class Match(Protocol):
     solution: Sequence[Call]
 
 
-def call_text(call: Call, terse: bool) -> str:
+def format_call(call: Call, terse: bool) -> str:
     """Return a call as text: `close_ticket(ticket=7)`, in terse mode `end(7)`."""
     if terse:
         return f"{SHORT[call.tool]}({','.join(json.dumps(value) for value in call.arguments.values())})"
@@ -33,13 +33,13 @@ def call_text(call: Call, terse: bool) -> str:
     return f"{call.tool}({given})"
 
 
-def _player(acts: Callable[[Match, np.random.Generator], Iterator[str]]) -> Callable[[Match, int], Answer]:
+def _make_player(acts: Callable[[Match, np.random.Generator], Iterator[str]]) -> Callable[[Match, int], Answer]:
     """Return a factory of players that play these acts and then `done`."""
 
     def make(game: Match, seed: int) -> Answer:
         plan: Iterator[str] | None = None
 
-        def act(seen: View) -> str:
+        def act(view: View) -> str:
             nonlocal plan
             plan = plan or acts(game, np.random.default_rng([seed, 1]))
             return next(plan, DONE)
@@ -49,28 +49,28 @@ def _player(acts: Callable[[Match, np.random.Generator], Iterator[str]]) -> Call
     return make
 
 
-def _oracle(game: Match, rng: np.random.Generator) -> Iterator[str]:
-    return (call_text(call, game.terse) for call in game.solution)
+def _play_oracle(game: Match, rng: np.random.Generator) -> Iterator[str]:
+    return (format_call(call, game.terse) for call in game.solution)
 
 
-def _flawed(game: Match, rng: np.random.Generator) -> Iterator[str]:
+def _play_flawed(game: Match, rng: np.random.Generator) -> Iterator[str]:
     """Yield the oracle's calls. Half of the time one write is left out or made on another ticket or meeting.
 
     Three times in ten a write is first made with an invalid argument, refused, and then repaired.
     """
-    writes = [index for index, call in enumerate(game.solution) if call.writes]
+    writes = [index for index, call in enumerate(game.solution) if call.is_write]
     wrong = int(rng.choice(writes)) if rng.random() < 0.5 else -1
     fumbled = int(rng.choice(writes)) if rng.random() < 0.3 else -1
     for index, call in enumerate(game.solution):
         if index == fumbled:
-            yield call_text(_invalid(call), game.terse)
+            yield format_call(_invalidate(call), game.terse)
         if index != wrong:
-            yield call_text(call, game.terse)
+            yield format_call(call, game.terse)
         elif other := _misdirect(game, call, rng):
-            yield call_text(other, game.terse)
+            yield format_call(other, game.terse)
 
 
-def _invalid(call: Call) -> Call:
+def _invalidate(call: Call) -> Call:
     """Return the call with an invalid first argument: the number 0, or a text that is neither a path nor a name."""
     name, value = next(iter(call.arguments.items()))
     return Call(call.tool, {**call.arguments, name: 0 if isinstance(value, int) else "?"})
@@ -86,15 +86,15 @@ def _misdirect(game: Match, call: Call, rng: np.random.Generator) -> Call | None
     return None
 
 
-def _random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Answer:
     """Return a player that chooses among the listed acts at random."""
     rng = np.random.default_rng([seed, 1])
-    return lambda seen: str(seen.legal[int(rng.integers(len(seen.legal)))]) if seen.legal else DONE
+    return lambda view: str(view.legal[int(rng.integers(len(view.legal)))]) if view.legal else DONE
 
 
 PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
-    "noop": lambda game, seed: lambda seen: DONE,
-    "random": _random,
-    "oracle": _player(_oracle),
-    "flawed": _player(_flawed),
+    "noop": lambda game, seed: lambda view: DONE,
+    "random": _make_random,
+    "oracle": _make_player(_play_oracle),
+    "flawed": _make_player(_play_flawed),
 }

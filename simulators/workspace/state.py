@@ -90,9 +90,9 @@ class Difference:
         return self.right == self.needed and not self.collateral
 
 
-def compare(start: State, wanted: State, end: State) -> Difference:
+def compare(start: State, target: State, end: State) -> Difference:
     """Compare the final state `end`, reached from `start`, with the wanted state."""
-    before, due, after = (state.records(start) for state in (start, wanted, end))
+    before, due, after = (state.records(start) for state in (start, target, end))
     needed = {key for key in before.keys() | due.keys() if before.get(key) != due.get(key)}
     others = (before.keys() | after.keys()) - needed
     return Difference(

@@ -28,7 +28,7 @@ class Call(NamedTuple):
     arguments: Mapping[str, Any]
 
     @property
-    def writes(self) -> bool:
+    def is_write(self) -> bool:
         """True if the call changes the state."""
         return self.tool not in READS
 
@@ -64,53 +64,55 @@ class Draft(NamedTuple):
         """Names of the folders."""
         return TERSE_FOLDERS if self.terse else Folders()
 
-    def pick(self, among: Any) -> Any:
+    def draw(self, elements: Any) -> Any:
         """Return a random element."""
-        return among[int(self.rng.integers(len(among)))]
+        return elements[int(self.rng.integers(len(elements)))]
 
     def day(self) -> Day:
         """Return a random day."""
         return DAYS[int(self.rng.integers(len(DAYS)))]
 
 
-def _oldest(do: Do, person: str) -> int:
+def _find_oldest(do: Do, person: str) -> int:
     """Return the number of the person's oldest open ticket."""
     return int(max(do("find_tickets", owner=person, status="open"), key=lambda row: row["days"])["id"])
 
 
-def _close(draft: Draft, person: str) -> Step:
+def _plan_close(draft: Draft, person: str) -> Step:
     ages = sorted(one.days for one in draft.state.tickets.values() if one.owner == person and one.status == "open")
-    least = ages[-1] - 1 if len(ages) < 2 else int(draft.rng.integers(ages[0], ages[-1]))
+    min_age = ages[-1] - 1 if len(ages) < 2 else int(draft.rng.integers(ages[0], ages[-1]))
 
     def plan(do: Do) -> None:
         for row in do("find_tickets", owner=person, status="open"):
-            if row["days"] > least:
+            if row["days"] > min_age:
                 do("close_ticket", ticket=row["id"])
 
-    return Step(f"close every ticket of {person} that is older than {least} days", f"end {person} over {least}", plan)
+    return Step(
+        f"close every ticket of {person} that is older than {min_age} days", f"end {person} over {min_age}", plan
+    )
 
 
-def _assign(draft: Draft, person: str) -> Step:
-    other = draft.pick([name for name in draft.state.people if name != person])
+def _plan_assign(draft: Draft, person: str) -> Step:
+    other = draft.draw([name for name in draft.state.people if name != person])
 
     def plan(do: Do) -> None:
-        do("assign_ticket", ticket=_oldest(do, person), person=other)
+        do("assign_ticket", ticket=_find_oldest(do, person), person=other)
 
     return Step(f"assign {person}'s oldest open ticket to {other}", f"give {person} to {other}", plan)
 
 
-def _comment(draft: Draft, person: str) -> Step:
-    remark = draft.pick(REMARKS)
+def _plan_comment(draft: Draft, person: str) -> Step:
+    remark = draft.draw(REMARKS)
     text = remark[0] if draft.terse else remark
 
     def plan(do: Do) -> None:
-        do("comment_ticket", ticket=_oldest(do, person), text=text)
+        do("comment_ticket", ticket=_find_oldest(do, person), text=text)
 
     return Step(f'comment "{text}" on {person}\'s oldest open ticket', f"say {text} to {person}", plan)
 
 
-def _create(draft: Draft, person: str) -> Step:
-    title = draft.pick(TITLES_TERSE if draft.terse else TITLES)
+def _plan_create(draft: Draft, person: str) -> Step:
+    title = draft.draw(TITLES_TERSE if draft.terse else TITLES)
 
     def plan(do: Do) -> None:
         do("create_ticket", owner=person, title=title)
@@ -118,7 +120,7 @@ def _create(draft: Draft, person: str) -> Step:
     return Step(f'create a ticket for {person} with the title "{title}"', f"new {person} {title}", plan)
 
 
-def _intake(draft: Draft, person: str) -> Step:
+def _plan_intake(draft: Draft, person: str) -> Step:
     path = f"{draft.folders.inbox}/{person}"
 
     def plan(do: Do) -> None:
@@ -127,7 +129,7 @@ def _intake(draft: Draft, person: str) -> Step:
     return Step(f"create a ticket for {person} whose title is the text of {path}", f"new {person} of {path}", plan)
 
 
-def _count(draft: Draft, person: str) -> Step:
+def _plan_count(draft: Draft, person: str) -> Step:
     path = f"{draft.folders.notes}/{person}"
 
     def plan(do: Do) -> None:
@@ -136,30 +138,30 @@ def _count(draft: Draft, person: str) -> Step:
     return Step(f"write the number of {person}'s open tickets into {path}", f"total {person} in {path}", plan)
 
 
-def _archive(draft: Draft, person: str) -> Step:
+def _plan_archive(draft: Draft, person: str) -> Step:
     path, to = f"{draft.folders.inbox}/{person}", f"{draft.folders.archive}/{person}"
     return Step(f"move the file {path} to {to}", f"mv {path} {to}", lambda do: do("move_file", path=path, to=to))
 
 
-def _delete(draft: Draft, person: str) -> Step:
+def _plan_delete(draft: Draft, person: str) -> Step:
     path = f"{draft.folders.inbox}/{person}"
     return Step(f"delete the file {path}", f"rm {path}", lambda do: do("delete_file", path=path))
 
 
-def _meeting(do: Do, person: str) -> int:
+def _find_meeting(do: Do, person: str) -> int:
     """Return the number of the person's first meeting."""
     return int(do("list_meetings", person=person)[0]["id"])
 
 
-def _move(draft: Draft, person: str) -> Step:
+def _plan_move(draft: Draft, person: str) -> Step:
     """Return the step that moves a meeting to an hour, or to the next hour if that one is taken (half of the time)."""
     day, hour = draft.day(), int(draft.rng.integers(HOURS[0], HOURS[-1]))
     taken = [one for one in draft.state.meetings.values() if one.person != person and one.hour < HOURS[-1]]
     if taken and draft.rng.random() < 0.5:
-        day, hour = (one := draft.pick(taken)).day, one.hour
+        day, hour = (one := draft.draw(taken)).day, one.hour
 
     def plan(do: Do) -> None:
-        number = _meeting(do, person)
+        number = _find_meeting(do, person)
         do("move_meeting", meeting=number, day=day, hour=hour if hour in do("free_hours", day=day) else hour + 1)
 
     return Step(
@@ -168,15 +170,15 @@ def _move(draft: Draft, person: str) -> Step:
     )  # fmt: skip
 
 
-def _cancel(draft: Draft, person: str) -> Step:
+def _plan_cancel(draft: Draft, person: str) -> Step:
     def plan(do: Do) -> None:
-        do("cancel_meeting", meeting=_meeting(do, person))
+        do("cancel_meeting", meeting=_find_meeting(do, person))
 
     return Step(f"cancel the meeting with {person}", f"drop {person}", plan)
 
 
-def _book(draft: Draft, person: str) -> Step:
-    day = draft.pick([one.day for one in draft.state.meetings.values()])
+def _plan_book(draft: Draft, person: str) -> Step:
+    day = draft.draw([one.day for one in draft.state.meetings.values()])
 
     def plan(do: Do) -> None:
         do("book_meeting", person=person, day=day, hour=do("free_hours", day=day)[0])
@@ -185,8 +187,9 @@ def _book(draft: Draft, person: str) -> Step:
 
 
 TEMPLATES: Mapping[str, Callable[[Draft, str], Step]] = {
-    "close": _close, "assign": _assign, "comment": _comment, "create": _create, "intake": _intake, "count": _count,
-    "archive": _archive, "delete": _delete, "move": _move, "cancel": _cancel, "book": _book,
+    "close": _plan_close, "assign": _plan_assign, "comment": _plan_comment, "create": _plan_create,
+    "intake": _plan_intake, "count": _plan_count,
+    "archive": _plan_archive, "delete": _plan_delete, "move": _plan_move, "cancel": _plan_cancel, "book": _plan_book,
 }  # fmt: skip
 """Templates by name; each makes a step about a person who has an open ticket, a file in the inbox and a meeting."""
 
@@ -207,6 +210,6 @@ def solve(steps: list[Step], apps: Apps) -> list[Call]:
     return calls
 
 
-def numbers(rng: np.random.Generator, low: int, high: int) -> Iterator[int]:
+def shuffle_numbers(rng: np.random.Generator, low: int, high: int) -> Iterator[int]:
     """Yield the whole numbers from `low` to below `high` in random order."""
     return iter(int(one) for one in rng.permutation(np.arange(low, high)))

@@ -13,7 +13,7 @@ from games.contracts import TOOL
 from simulators.base import Answer, Simulator
 from simulators.tools import Tool, describe, read_calls, run
 from simulators.workspace import players, tasks
-from simulators.workspace.apps import SHORT, Apps, tools
+from simulators.workspace.apps import SHORT, Apps, list_tools
 from simulators.workspace.state import HOURS, Difference, compare
 from simulators.workspace.world import LETTERS, NAMES, draw_state
 
@@ -29,14 +29,14 @@ ERROR = "Error: "
 class Workspace(Simulator):
     """Game of one agent with tools over files, tickets and a calendar. Acts: up to four tool calls, or `done`.
 
-    A task has 1 to `steps` steps in words, each from a template about a person. `done`, also as a call, or the last of
-    `max_turns` acts ends the match. Options besides Simulator's: steps 1 to 3; terse, for tiny models: short names of
+    A task has 1 to `steps` steps in words, each from a template about a person. `done`, also as a call, or act number
+    `max_turns` ends the match. Options besides Simulator's: steps, 1 to 3; terse, for tiny models: short names of
     tools, texts and results, letters as people; max_turns.
 
-    Reward parts, at the end: `state`, 0.8 × (records that had to change and are as wanted, less others that changed) /
-    (records that had to change), at least 0; `calls`, 0.2 × the share of required functions that were called without an
-    error. At once: `invalid`, -0.05 for a call that is answered by an error, at most -0.25 in a match. Success is a
-    state equal to the wanted one. The split divides pairs of template and person.
+    Reward parts at the end: `state`, 0.8 × (needed records that are as wanted - other changed records) / needed
+    records, at least 0, where needed records are those that had to change; `calls`, 0.2 × the share of required
+    functions that were called without an error. At once: `invalid`, -0.05 for a call that is answered by an error, at
+    most -0.25 in a match. Success is a state equal to the wanted one. The split divides pairs of template and person.
     """
 
     name = "workspace"
@@ -72,7 +72,9 @@ class Workspace(Simulator):
                 continue
             break
         self.templates = [template for template, _ in pairs]
-        self.task = "; ".join(step.short for step in steps) if self.terse else _sentence([step.words for step in steps])
+        self.task = (
+            "; ".join(step.short for step in steps) if self.terse else _write_sentence([step.words for step in steps])
+        )
         self.start, self.wanted, self.apps = start, wanted.state, Apps(copy.deepcopy(start))
         self.required = {call.tool for call in self.solution if call.tool != "free_hours"}
         self._called: set[str] = set()
@@ -105,7 +107,7 @@ class Workspace(Simulator):
         )
 
     def _tools(self) -> list[Tool]:
-        return tools(self.apps, self.terse)
+        return list_tools(self.apps, self.terse)
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
         """Return the definitions of the tools, none in terse mode."""
@@ -128,7 +130,7 @@ class Workspace(Simulator):
                 calls += [tasks.Call("cancel_meeting", {"meeting": one})] * (one in self.apps.state.meetings)
             elif one in self.apps.state.files:
                 calls += [tasks.Call(name, {"path": one}) for name in ("read_file", "delete_file")]
-        return [players.DONE, *(players.call_text(call, self.terse) for call in calls)]
+        return [players.DONE, *(players.format_call(call, self.terse) for call in calls)]
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return the texts of unread files, by path."""
@@ -206,7 +208,7 @@ class Workspace(Simulator):
         return 0.003 if self.terse and self.steps == 1 else 0.001
 
 
-def _sentence(steps: list[str]) -> str:
+def _write_sentence(steps: list[str]) -> str:
     """Join the steps into one sentence."""
     text = ", then ".join(steps)
     return f"{text[0].upper()}{text[1:]}."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from simulators.workspace.state import DAYS, HOURS, Meeting, State, Ticket
-from simulators.workspace.tasks import TERSE_FOLDERS, TITLES, TITLES_TERSE, Folders, numbers
+from simulators.workspace.tasks import TERSE_FOLDERS, TITLES, TITLES_TERSE, Folders, shuffle_numbers
 
 NAMES = (
     "Ada", "Alba", "Amir", "Anna", "Bela", "Bo", "Cleo", "Dina", "Ed", "Elif", "Emil", "Esra", "Eva", "Finn", "Gus",
@@ -17,7 +17,7 @@ NAMES = (
 LETTERS = tuple("ABCDEFGH")
 """Names in terse mode: few, and one token each, so that a tiny model learns quickly to copy them."""
 SUBJECTS = ("budget", "travel", "contract", "survey", "minutes", "layout")
-LONGEST_AGE = {False: 30, True: 10}
+MAX_AGE = {False: 30, True: 10}
 """Upper bound (excluded) of tickets' ages in days, by `terse`."""
 
 
@@ -28,10 +28,14 @@ def draw_state(rng: np.random.Generator, people: Sequence[str], terse: bool) -> 
     """
     state = State(people=tuple(people))
     folders = TERSE_FOLDERS if terse else Folders()
-    ids, slots = (numbers(rng, 1, 10), numbers(rng, 1, 10)) if terse else (numbers(rng, 100, 999), numbers(rng, 10, 99))
+    ids, slots = (
+        (shuffle_numbers(rng, 1, 10), shuffle_numbers(rng, 1, 10))
+        if terse
+        else (shuffle_numbers(rng, 100, 999), shuffle_numbers(rng, 10, 99))
+    )
     days = [DAYS[one] for one in rng.permutation(len(DAYS))[: 2 if terse else 5]]
     for person in people:
-        ages = numbers(rng, 1, LONGEST_AGE[terse])
+        ages = shuffle_numbers(rng, 1, MAX_AGE[terse])
         for index in range(int(rng.integers(1, 3 if terse else 4))):
             ticket = Ticket(person, str(rng.choice(TITLES_TERSE if terse else TITLES)), next(ages))
             if index and rng.random() < 0.25:

@@ -23,7 +23,7 @@ READERS: dict[str, tuple[Callable[[str], object], type[Exception] | tuple[type[E
     "experiment": (lambda path: file_layer(Path(path)), ConfigError),
     "role": (load_role, RoleError),
     "panel": (load_panel, (ConfigError, StoreError)),
-    "ratings": (ratings.load, ValueError),
+    "ratings": (ratings.load_ratings, ValueError),
 }
 
 

@@ -21,11 +21,11 @@ from simulators.base import SimulatorFault
 from simulators.clinic import Clinic
 from simulators.clinic.chart import Chart
 from simulators.clinic.patient import Patient
-from simulators.clinic.posterior import entropy, inference
+from simulators.clinic.posterior import entropy, load_inference
 from simulators.clinic.record import draw_record
-from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS, disease_names
+from simulators.clinic.signs import FINDINGS, SYMPTOMS, TESTS, invent_disease_names
 from simulators.clinic.sources import Key
-from simulators.clinic.synthetic import BACKGROUND, FREQUENT, OCCASIONAL, PREVALENCE, VERY_FREQUENT, invented
+from simulators.clinic.synthetic import BACKGROUND, FREQUENT, OCCASIONAL, PREVALENCE, VERY_FREQUENT, invent_table
 from simulators.conformance import play, view_of
 from simulators.person import PERSONAS
 from tests.simulators.clinic_by_hand import by_hand
@@ -63,19 +63,19 @@ def unknown(game):
 
 
 def test_the_table_has_the_stated_classes_and_comes_from_its_seed_alone():
-    one = invented(0, 20, 44)
+    one = invent_table(0, 20, 44)
     assert one.symptoms.shape == (20, 44) and one.findings.shape == (20, len(FINDINGS))
     for row in one.symptoms:
         counts = [int((row == chance).sum()) for chance in (VERY_FREQUENT, FREQUENT, OCCASIONAL, BACKGROUND)]
         assert counts == [2, 3, 3, 36]
     assert math.isclose(one.prior.sum(), 1) and len({*one.prior.round(9)}) == len(PREVALENCE)
-    assert (invented(0, 20, 44).symptoms == one.symptoms).all()
-    assert (invented(1, 20, 44).symptoms != one.symptoms).any()
-    assert len({*disease_names(100)}) == 100
+    assert (invent_table(0, 20, 44).symptoms == one.symptoms).all()
+    assert (invent_table(1, 20, 44).symptoms != one.symptoms).any()
+    assert len({*invent_disease_names(100)}) == 100
 
 
 def test_records_follow_the_table_and_the_persona():
-    known, rng = replace(invented(0, 20, 44), prior=np.eye(20)[3]), np.random.default_rng(0)
+    known, rng = replace(invent_table(0, 20, 44), prior=np.eye(20)[3]), np.random.default_rng(0)
     records = [draw_record(rng, known, "mistaken", 0.05) for _ in range(4000)]
     has = np.array([record.symptoms for record in records])
     assert np.abs(has.mean(axis=0) - known.symptoms[3]).max() < 0.03
@@ -293,7 +293,7 @@ def test_the_posterior_is_how_often_whoever_looks_so_has_what():
 
 
 def test_who_stays_is_not_impatient_and_who_leaves_is():
-    solver = inference(Key("synthetic"), tuple(PERSONAS), 0.05)
+    solver = load_inference(Key("synthetic"), tuple(PERSONAS), 0.05)
     row = list(PERSONAS).index("impatient")
     assert solver.weights(Chart(strain=5), 10)[row].sum() == 0
     assert solver.weights(Chart(strain=5, gone=True), 10)[row].sum() == pytest.approx(1)
@@ -303,7 +303,7 @@ def test_who_stays_is_not_impatient_and_who_leaves_is():
 def test_gains_are_what_answers_add_on_average():
     game = started(8, budget=20)
     weights = game.solver.weights(game.chart, 20)
-    gains = game.solver.question_gains(weights)
+    gains = game.solver.compute_question_gains(weights)
     for n in (n for n in range(44) if not game.chart.knows(n)):
         chances = np.einsum("spd,pd->s", np.exp(game.solver.said[..., n]), weights)
         left = 0.0
@@ -311,7 +311,7 @@ def test_gains_are_what_answers_add_on_average():
         for stance, chance in zip(stances, chances, strict=True):
             left += chance * entropy(game.solver.posterior(Chart(game.chart.complaint, {n: stance}), 20))
         assert gains[n] == pytest.approx(entropy(weights.sum(axis=0)) - left, abs=1e-9)
-    for name, gain in game.solver.test_gains(weights).items():
+    for name, gain in game.solver.compute_test_gains(weights).items():
         first = list(TESTS).index(name) * 3
         left = 0.0
         for seen in itertools.product((False, True), repeat=3):

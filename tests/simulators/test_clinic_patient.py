@@ -14,10 +14,10 @@ from games.contracts import MatchId, Message, View
 from games.families.book import fold
 from simulators.clinic import Clinic
 from simulators.clinic.signs import SYMPTOMS
-from simulators.clinic.synthetic import invented
+from simulators.clinic.synthetic import invent_table
 from simulators.conformance import play, view_of
 
-WORDS = invented(0, 20, len(SYMPTOMS)).words
+WORDS = invent_table(0, 20, len(SYMPTOMS)).words
 
 
 def asked(person, seed=0, **options):

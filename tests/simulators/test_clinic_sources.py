@@ -7,7 +7,7 @@ import pytest
 
 from games.families.book import fold
 from simulators.clinic import Clinic, networks, orphanet
-from simulators.clinic.sources import PGMPY, SOURCES, Key, load
+from simulators.clinic.sources import PGMPY, SOURCES, Key, load_table
 from simulators.conformance import check, play
 from simulators.person import PERSONAS, WORDINGS
 from tests.simulators.clinic_by_hand import by_hand
@@ -54,7 +54,7 @@ def test_whatever_a_patient_may_say_is_read_as_what_it_says(source):
         for wordings in WORDINGS.values():
             for stance in ("inform", "deny", "unknown"):
                 for text in wordings[stance]:
-                    said = table.words.understand(text.format(it=sign.it), asked=sign.name)
+                    said = table.words.understand(text.format(it=sign.it), asked_topic=sign.name)
                     assert (said.facts, said.unclear) == ({sign.name: stance}, frozenset()), text.format(it=sign.it)
         for phrase in (sign.name, sign.it, *sign.synonyms):
             assert table.words.read(f"I have {phrase}.") == {sign.name: "inform"}
@@ -97,7 +97,7 @@ def test_asia_by_hand():
     """
     table = made("pgmpy:asia").table
     assert table.prior == pytest.approx(np.array([0.0054756, 0.0232556, 0.4141476]) / 0.4428788, abs=1e-5)
-    named = dict(zip(table.asked, table.symptoms.T, strict=True))
+    named = dict(zip(table.symptom_names, table.symptoms.T, strict=True))
     assert named["breathlessness"] == pytest.approx([0.7, 0.7, 0.8])
     assert named["smoking"] == pytest.approx([0.18 / 0.5265, 0.02 / 0.0235, 0.27 / 0.4185], abs=1e-6)
     assert named["travel to Asia"] == pytest.approx([0.0005 / 0.0104, 0.0095 / 0.9896, 0.0095 / 0.9896 - 0.0], abs=1e-3)
@@ -111,8 +111,8 @@ def test_child_and_hepar2_by_their_own_tables():
     shown = dict(zip(child.all_findings, child.findings.T, strict=True))
     row = child.names.index("pulmonary atresia")
     assert shown["left ventricular hypertrophy"][row] == pytest.approx(0.9 * 0.9 + 0.1 * 0.05)
-    hepar = load(Key("pgmpy:hepar2"))
-    model = networks._solver("hepar2").model
+    hepar = load_table(Key("pgmpy:hepar2"))
+    model = networks._load_solver("hepar2").model
     antibodies = hepar.findings[:, hepar.all_findings.index("mitochondrial antibodies")]
     for name, chance in zip(hepar.names, antibodies, strict=True):
         pbc = "present" if name == "primary biliary cirrhosis" else "absent"
@@ -124,7 +124,7 @@ def test_child_and_hepar2_by_their_own_tables():
 
 def rows_read_anew(diseases):
     """Orphanet's rows of these diseases: from a disease to its terms' frequencies."""
-    lines = [line.split("\t") for line in orphanet._lines("phenotype.hpoa") if line.startswith("ORPHA:")]
+    lines = [line.split("\t") for line in orphanet._read_lines("phenotype.hpoa") if line.startswith("ORPHA:")]
     return {name: {line[3]: line[7] for line in lines if line[1] == name and not line[2]} for name in diseases}
 
 
@@ -132,11 +132,11 @@ def test_frequencies_are_the_middles_of_orphanets_classes():
     made("orphanet")
     middles = [1, (0.8 + 0.99) / 2, (0.3 + 0.79) / 2, (0.05 + 0.29) / 2, (0.01 + 0.04) / 2]
     assert list(orphanet.CLASSES.values()) == pytest.approx(middles)
-    table, terms = load(Key("orphanet")), orphanet._terms()
+    table, terms = load_table(Key("orphanet")), orphanet._read_terms()
     codes = {term.name.lower(): code for code, term in terms.items()}
     for row, frequencies in enumerate(rows_read_anew(table.names[:5]).values()):
         assert frequencies
-        for name, chance in zip(table.asked, table.symptoms[row], strict=True):
+        for name, chance in zip(table.symptom_names, table.symptoms[row], strict=True):
             known = orphanet.CLASSES.get(frequencies.get(codes[name], ""), orphanet.BACKGROUND)
             assert chance in (known, 0.0)
 
@@ -144,21 +144,21 @@ def test_frequencies_are_the_middles_of_orphanets_classes():
 def test_no_sign_implies_another_or_is_in_the_name_of_a_disease():
     made("orphanet")
     signs, tests = orphanet._choose_terms(60)
-    chosen, terms = [*signs, *(term for shown in tests.values() for term in shown)], orphanet._terms()
+    chosen, terms = [*signs, *(term for shown in tests.values() for term in shown)], orphanet._read_terms()
     assert len(signs) == 60 and {len(shown) for shown in tests.values()} == {3}
     for one in chosen:
         assert {one} == terms[one].above & {*chosen}
     phrases = [(term, fold(name)) for term in chosen for name in (terms[term].name, *signs.get(term, ()))]
     for term, one in phrases:
         assert not any(f" {one} " in f" {words} " for other, words in phrases if other != term)
-    for name in orphanet._diseases(60):
+    for name in orphanet._list_diseases(60):
         assert not any(f" {words} " in f" {fold(name)} " for _, words in phrases)
 
 
 def test_the_seed_draws_the_diseases_and_each_has_enough_signs():
     one, same, other = (made("orphanet", table=seed).table for seed in (0, 0, 1))
     assert one is same and one.names != other.names and one.signs == other.signs
-    assert ((one.symptoms >= orphanet.OCCASIONAL).sum(axis=1) >= orphanet.FEWEST).all()
+    assert ((one.symptoms >= orphanet.OCCASIONAL).sum(axis=1) >= orphanet.MIN_SYMPTOMS).all()
     assert any(sign.secret for sign in one.signs) and one.prior == pytest.approx(1 / 20)
     assert len(made("orphanet", diseases=100).table.names) == 100
     with pytest.raises(ValueError, match=r"diseases must be at most \d+ with 8 symptoms of orphanet, not 50"):
@@ -193,4 +193,4 @@ def test_terse_letters_do_for_52_symptoms():
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch, module, table):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ValueError, match=r"source .* needs .*: pip install 'arena-selfplay\[clinic\]'"):
-        networks.table("asia") if table == "networks" else orphanet._release()
+        networks.build_table("asia") if table == "networks" else orphanet._read_release()

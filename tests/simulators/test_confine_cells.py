@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from simulators.confine import ConfineError, cells
-from simulators.confine.code import available
-from simulators.confine.interpreter import ENVIRONMENT, HOME, OPTIONS, interpreter
+from simulators.confine.code import find_obstacle
+from simulators.confine.interpreter import ENVIRONMENT, HOME, OPTIONS, find_interpreter
 
-pytestmark = pytest.mark.skipif(bool(available()), reason="this system cannot confine")
+pytestmark = pytest.mark.skipif(bool(find_obstacle()), reason="this system cannot confine")
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip().upper(), flush=True)"
 LOOK = """
@@ -36,8 +36,8 @@ for line in sys.stdin:
 
 def started(code: str) -> subprocess.Popen[bytes]:
     """A Python in a cell that runs this code."""
-    python = interpreter()
-    command, allowed = [f"{HOME}/bin/python3", *OPTIONS, "-c", code], cells.limits(512 << 20, 10, file_bytes=0)
+    python = find_interpreter()
+    command, allowed = [f"{HOME}/bin/python3", *OPTIONS, "-c", code], cells.make_limits(512 << 20, 10, file_bytes=0)
     return cells.start_program(command, [*python.folders, *python.files], ENVIRONMENT, allowed)
 
 
@@ -61,7 +61,7 @@ def test_it_answers_again_and_again_and_nothing_of_it_remains() -> None:
     before = processes()
     cell = started(ECHO)
     assert [say(cell, "hello"), say(cell, "again")] == ["HELLO", "AGAIN"] and len(processes() - before) == 3
-    cells.stop(cell)
+    cells.stop_cell(cell)
     assert processes() <= before
 
 
@@ -69,7 +69,7 @@ def test_it_sees_no_files_network_processes_or_environment(monkeypatch: pytest.M
     monkeypatch.setenv("SECRET", "token")
     cell = started(LOOK)
     assert say(cell, "") == f"[] {sorted(ENVIRONMENT)}"
-    cells.stop(cell)
+    cells.stop_cell(cell)
 
 
 def test_it_outlives_the_thread_that_asked_for_it() -> None:
@@ -79,7 +79,7 @@ def test_it_outlives_the_thread_that_asked_for_it() -> None:
     thread.join()
     time.sleep(0.2)
     assert say(made[0], "still") == "STILL"
-    cells.stop(made[0])
+    cells.stop_cell(made[0])
 
 
 def test_it_ends_with_the_process_that_started_it() -> None:
@@ -104,7 +104,7 @@ def test_it_ends_with_the_process_that_started_it() -> None:
 def test_what_cannot_be_shown_is_one_line_and_leaves_nothing() -> None:
     before = processes()
     with pytest.raises(ConfineError, match=r"echo cannot be confined here: mount .*: No such file") as why:
-        cells.start_program(["/bin/echo"], [("/no-such-file", "/x")], {}, cells.limits(1 << 30, 10, 0))
+        cells.start_program(["/bin/echo"], [("/no-such-file", "/x")], {}, cells.make_limits(1 << 30, 10, 0))
     assert "\n" not in str(why.value) and processes() <= before
 
 

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulators.confine import ConfineError, cells, code
-from simulators.confine.code import Outcome, available, run_python
-from simulators.confine.syscalls import ALLOWED, CLONE, CLONE3, COMPUTING, IOCTL, PRLIMIT64, SOCKETPAIR, filter_for
+from simulators.confine.code import Outcome, find_obstacle, run_python
+from simulators.confine.syscalls import ALLOWED, CLONE, CLONE3, COMPUTING, IOCTL, PRLIMIT64, SOCKETPAIR, build_filter
 
 PROJECT = Path(__file__).parents[2]
-confined = pytest.mark.skipif(bool(available()), reason=available())
+confined = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 
 
 @confined
@@ -160,7 +160,7 @@ def test_any_text_gives_an_outcome(text):
     assert isinstance(run_python(text, seconds=1, output_bytes=1_000), Outcome)
 
 
-CALLER = "from simulators.confine.code import run_python, available; print(run_python('print(6 * 7)').stdout)"
+CALLER = "from simulators.confine.code import run_python, find_obstacle; print(run_python('print(6 * 7)').stdout)"
 
 
 @pytest.mark.skipif(
@@ -186,7 +186,7 @@ def test_without_a_cell_nothing_runs(system, why):
 
 @confined
 def test_a_cell_that_cannot_be_built_is_no_cell(monkeypatch):
-    monkeypatch.setattr(cells, "filter_for", lambda machine: b"\xff" * 8)
+    monkeypatch.setattr(cells, "build_filter", lambda machine: b"\xff" * 8)
     with pytest.raises(ConfineError, match="install the filter: Invalid argument"):
         run_python("print(1)")
 
@@ -203,7 +203,7 @@ def test_a_cell_that_dies_or_hangs_once_is_no_verdict_on_this_system(monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(cells, "CELL", cell)
         patch.setattr(cells, "START_SECONDS", 0.2)
-        code._verdict.cache_clear()
+        code._try_escape.cache_clear()
         with pytest.raises(ConfineError, match=why):
             run_python("print(1)")
     assert run_python("print(1)").stdout == "1\n"
@@ -211,12 +211,12 @@ def test_a_cell_that_dies_or_hangs_once_is_no_verdict_on_this_system(monkeypatch
 
 def test_other_systems_are_refused(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    code._verdict.cache_clear()
+    code._try_escape.cache_clear()
     try:
         with pytest.raises(ConfineError, match="needs Linux"):
             run_python("print(1)")
     finally:
-        code._verdict.cache_clear()
+        code._try_escape.cache_clear()
 
 
 def numbers(header: str, *options: str) -> dict[str, int]:
@@ -245,7 +245,7 @@ def test_the_numbers_are_the_kernels():
 @pytest.mark.parametrize(("machine", "column", "audit"), [("x86_64", 0, 0xC000003E), ("aarch64", 1, 0xC00000B7)])
 def test_the_filter_allows_its_list_and_nothing_else(calls, machine, column, audit):
     """The program interpreted here, for every number up to 1,000 and x32's, on both machines."""
-    program = filter_for(machine, calls)
+    program = build_filter(machine, calls)
     instructions = [struct.unpack("=HBBI", program[at : at + 8]) for at in range(0, len(program), 8)]
 
     def verdict(number: int, *arguments: int, arch: int = audit) -> int:

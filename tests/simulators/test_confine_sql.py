@@ -199,9 +199,9 @@ def test_the_second_wall(tmp_path):
 import sqlite3, sys
 sys.path.insert(0, {str(Path(sql.__file__).parents[2])!r})
 from simulators.confine import sql_worker
-from simulators.confine.syscalls import COMPUTING, filter_for
+from simulators.confine.syscalls import COMPUTING, build_filter
 if len(sys.argv) > 1:
-    sql_worker.shut_in(filter_for(__import__("platform").machine(), COMPUTING), 1 << 36)
+    sql_worker.restrict_process(build_filter(__import__("platform").machine(), COMPUTING), 1 << 36)
 for attempt in (
     lambda: sqlite3.connect(":memory:").execute("ATTACH ? AS o", [{str(secret)!r}]),
     lambda: open("/etc/passwd"),
@@ -252,10 +252,10 @@ def test_a_worker_that_dies_in_a_query_is_asked_once_more_and_the_reason_is_true
 
 def test_a_worker_that_cannot_start_says_why(shop, monkeypatch):
     monkeypatch.setattr(sql, "_workers", [])
-    monkeypatch.setattr(sql, "base", lambda: "/bin/false")
+    monkeypatch.setattr(sql, "find_base", lambda: "/bin/false")
     with pytest.raises(ConfineError, match="exit code 1"):
         shop.query("SELECT 1")
-    monkeypatch.setattr(sql, "base", lambda: "/nowhere")
+    monkeypatch.setattr(sql, "find_base", lambda: "/nowhere")
     with pytest.raises(ConfineError, match="no child process"):
         shop.query("SELECT 1")
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from agents.role import load_role
 from games.contracts import View
 from simulators import conformance
 from simulators.reasoning import Critique
-from simulators.reasoning.critique import TRIES, WITHHELD, numbers_in
+from simulators.reasoning.critique import TRIES, WITHHELD, find_numbers
 from tests.factories.thorough import cases
 
 SUMS = {"chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}
@@ -118,8 +118,8 @@ def test_the_sign_of_an_answer_is_a_part_of_it(says: str) -> None:
 
 @given(st.text(max_size=60))
 def test_numbers_are_found_in_any_text(text: str) -> None:
-    assert all(isinstance(number, float) for number in numbers_in(text))
-    assert 41.0 in numbers_in(f"{text} forty-one {text}") or re.search(r"[\w.-]$|^[\w.-]", text)
+    assert all(isinstance(number, float) for number in find_numbers(text))
+    assert 41.0 in find_numbers(f"{text} forty-one {text}") or re.search(r"[\w.-]$|^[\w.-]", text)
 
 
 @pytest.mark.parametrize("says", ["17 is too high.", "You forgot 1.5", "Try 77", "x7"])

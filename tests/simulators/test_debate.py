@@ -147,7 +147,7 @@ def test_pay_by_hand() -> None:
 def test_where_no_answer_is_given_most_often_there_is_no_verdict() -> None:
     debate = game(debaters=4, rounds=1)
     say(debate, right(debate), wrong(debate), right(debate), wrong(debate))
-    assert debate.decision() is None
+    assert debate.find_decision() is None
     assert debate.report()["success"] is False and debate.report()["score"] == 0.5
     assert debate.payoffs() == dict(zip(debate.seats, (1.0, 0.0, 1.0, 0.0), strict=True))
     assert debate.render().endswith("There is no majority.")
@@ -166,13 +166,13 @@ def test_where_no_answer_is_given_most_often_there_is_no_verdict() -> None:
 def test_case_blanks_and_a_full_stop_make_no_other_answer(answers: tuple[str, ...], decided: str | None) -> None:
     debate = game(rounds=1)
     say(debate, *answers)
-    assert debate.decision() == decided
+    assert debate.find_decision() == decided
 
 
 def test_a_long_answer_counts_whole_and_is_shown_cut() -> None:
     debate = game()
     say(debate, "9" * 100 + "1", "9" * 100 + "2", "1")
-    assert debate.decision() is None
+    assert debate.find_decision() is None
     assert conformance.view_of(debate).public["answers"]["debater_1"] == "9" * 80
 
 
@@ -191,7 +191,7 @@ def test_decided_is_what_more_than_any_other_gave_last(answers: list[str]) -> No
     last = answers[3:]
     most = max(map(last.count, last))
     expected = {answer for answer in last if last.count(answer) == most}
-    assert debate.decision() == (expected.pop() if len(expected) == 1 else None)
+    assert debate.find_decision() == (expected.pop() if len(expected) == 1 else None)
 
 
 def test_followers_agree_more_than_they_began_and_are_right_as_often_as_the_majority() -> None:

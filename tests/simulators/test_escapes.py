@@ -22,13 +22,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from simulators.confine.code import available, run_python
+from simulators.confine.code import find_obstacle, run_python
 from simulators.confine.sql import Database, Limits
 from tests.simulators.hostile_code import ATTACKS, EVERY_CALL, KERNEL, Attack
 from tests.simulators.hostile_sql import QUERIES, SCRIPT
 
 PROJECT = Path(__file__).parents[2]
-confined = pytest.mark.skipif(bool(available()), reason=available())
+confined = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 x86 = platform.machine() == "x86_64"
 
 

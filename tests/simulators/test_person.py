@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from games.families.book import fold
 from simulators.clinic.patient import OPENINGS, UNWELL
 from simulators.clinic.signs import SYMPTOMS
-from simulators.clinic.synthetic import invented
-from simulators.extractor import vocabulary
-from simulators.person import PERSONAS, WORDINGS, Act, Renderings, listed, may_leave, worded
+from simulators.clinic.synthetic import invent_table
+from simulators.extractor import make_vocabulary
+from simulators.person import PERSONAS, WORDINGS, Act, Renderings, join_words, may_leave, word_act
 from tests.factories.thorough import cases
 
-WORDS = invented(0, 20, len(SYMPTOMS)).words
+WORDS = invent_table(0, 20, len(SYMPTOMS)).words
 SIGNS = st.sampled_from(SYMPTOMS)
 STANCES = st.sampled_from(["inform", "deny", "unknown"])
-SMALL = vocabulary({
+SMALL = make_vocabulary({
     "fever": ["fever", "feverish"], "cough": ["cough"], "rash": ["rash"], "breath": ["can't breathe"],
 })  # fmt: skip
 
@@ -36,14 +36,14 @@ def test_every_wording_of_every_act_about_every_symptom_is_read_back():
 @settings(deadline=None, max_examples=cases(70, 300))
 @given(SIGNS, STANCES, st.sampled_from(sorted(PERSONAS)), st.integers(0, 999), st.data())
 def test_synonyms_are_read_in_its_place(sign, stance, persona, seed, data):
-    word = data.draw(st.sampled_from(WORDS.words(sign.name)))
-    text = worded(Act(stance, sign.name), word, PERSONAS[persona].manner, np.random.default_rng(seed))
+    word = data.draw(st.sampled_from(WORDS.list_phrases(sign.name)))
+    text = word_act(Act(stance, sign.name), word, PERSONAS[persona].manner, np.random.default_rng(seed))
     assert WORDS.read(text, sign.name) == {sign.name: stance}
 
 
 @given(st.lists(SIGNS, max_size=6, unique=True), st.sampled_from(OPENINGS))
 def test_a_complaint_is_read_back(signs, opening):
-    text = opening.format(them=listed([sign.it for sign in signs])) if signs else UNWELL[0]
+    text = opening.format(them=join_words([sign.it for sign in signs])) if signs else UNWELL[0]
     assert WORDS.read(text) == {sign.name: "inform" for sign in signs}
 
 
@@ -148,9 +148,9 @@ def test_huge_text_is_cut():
 
 def test_one_phrase_cannot_mean_two_topics():
     with pytest.raises(ValueError, match="'hot' means both fever and summer"):
-        vocabulary({"fever": ["hot"], "summer": ["Hot!"]})
+        make_vocabulary({"fever": ["hot"], "summer": ["Hot!"]})
     phrases = [fold(word) for sign in SYMPTOMS for word in (sign.name, sign.it, *sign.synonyms)]
-    assert len({*phrases}) > 3 * len(SYMPTOMS) / 2 and vocabulary({}).read("fever", "x") == {}
+    assert len({*phrases}) > 3 * len(SYMPTOMS) / 2 and make_vocabulary({}).read("fever", "x") == {}
 
 
 def test_who_may_leave():
@@ -163,7 +163,7 @@ def test_renderings_are_asked_for_once_more_and_then_replaced():
     renderings, template = Renderings(), "I don't have a fever."
 
     def settle(text):
-        return renderings.settled(text, template, lambda said: SMALL.understand(said, "fever"))
+        return renderings.settle(text, template, lambda said: SMALL.understand(said, "fever"))
 
     assert settle("no fever") == "no fever"
     assert settle("I have a fever and no cough.") is None  # wrong and extra

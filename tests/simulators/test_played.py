@@ -12,7 +12,7 @@ from simulators.clinic import Clinic
 from simulators.conformance import check, view_of
 from simulators.desk import Desk
 from simulators.extractor import Stance
-from simulators.played import Checked, Conduct, PersonGame
+from simulators.played import Conduct, Faults, PersonGame
 from simulators.recommender import Recommender
 from simulators.search import Search
 from tests.factories.thorough import cases
@@ -121,18 +121,18 @@ def test_it_keeps_what_simulators_promise(name: str) -> None:
 
 
 def test_a_text_is_asked_for_again_and_then_counts() -> None:
-    conduct, bad = Conduct(), Checked(wrong=("99999",))
-    assert [conduct.add("no", bad, 2) for _ in range(3)] == [False, False, True]
-    assert conduct.add("yes indeed", Checked(), 2) and not conduct.add("no", bad, 2)
+    conduct, bad = Conduct(), Faults(wrong=("99999",))
+    assert [conduct.count("no", bad, 2) for _ in range(3)] == [False, False, True]
+    assert conduct.count("yes indeed", Faults(), 2) and not conduct.count("no", bad, 2)
     assert conduct.figures() == {
         "person_texts": 5, "person_words": 6, "person_wrong": 4, "person_leaked": 0, "person_withheld": 0,
         "person_again": 3, "person_faults": 1,
     }  # fmt: skip
-    assert conduct.add("no", Checked(leaked=("a",)), 0) and conduct.faults == 2 and conduct.leaked == 1
+    assert conduct.count("no", Faults(leaked=("a",)), 0) and conduct.faults == 2 and conduct.leaked == 1
 
 
 def test_what_is_complained_of_is_named() -> None:
-    assert Checked(("99999",), (), ("its name",)).complaint() == "Not so: 99999. Say: its name."
+    assert Faults(("99999",), (), ("its name",)).describe() == "Not so: 99999. Say: its name."
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_customer_may_take_its_goals_in_any_order() -> None:
     second = game.customer.record.goals[1]
     game.step("ASK number")
     game.step(f"It is about {second.subject}. I would like to {second.ask.format(it='order ' + second.subject)}.")
-    assert game.customer.at == 1 and int(game.conduct.leaked) == 1, "it was not its turn to speak of that"
+    assert game.customer.goal_index == 1 and int(game.conduct.leaked) == 1, "it was not its turn to speak of that"
     assert view_of(game).messages[-1].text.startswith("It is about")
 
 
@@ -260,7 +260,7 @@ def test_it_cannot_leave_while_a_write_that_it_agreed_to_is_due() -> None:
     game = waiting()
     game.step(f"CONFIRM {game.customer.goal.writes[0]}")
     game.step("Yes, please. Goodbye.")
-    assert game.customer.pending and not game.ended
+    assert game.customer.is_write_pending and not game.ended
 
 
 def test_made_up_facts_are_counted_and_its_own_are_not() -> None:

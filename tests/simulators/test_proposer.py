@@ -14,7 +14,7 @@ from simulators import conformance
 from simulators.base import SimulatorFault
 from simulators.reasoning import ProposerSolver, expression, gym
 from simulators.reasoning.proposer import PAYS
-from simulators.reasoning.typed import FAMILIES, bare, families_of, same_number
+from simulators.reasoning.typed import FAMILIES, is_same_number, make_families, strip_wording
 from tests.factories.thorough import cases
 
 PLAIN = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
@@ -48,7 +48,7 @@ def _rejected(game: ProposerSolver, act: str) -> str:
 
 
 def _fresh(game: ProposerSolver) -> str:
-    return game.unseen(np.random.default_rng(9)).text
+    return game.draw_new_task(np.random.default_rng(9)).text
 
 
 # What simulators promise.
@@ -241,12 +241,12 @@ def test_a_family_without_a_task_in_the_split_is_a_fault(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("family", FAMILIES)
 def test_questions_and_answers_are_those_of_reasoning_gym(family: str) -> None:
     limits = {name: most for name, (_, _, most) in FAMILIES[family].limits.items()}
-    checker = families_of({family: limits})[family]
+    checker = make_families({family: limits})[family]
     settings_there = {"operators": ["+", "-", "*"]} if family == "basic_arithmetic" else {}
     rng = np.random.default_rng(0)
     for _ in range(60):
-        task = gym.draw(family, settings_there, rng)
-        ours = checker.check(bare(family, task.question))
+        task = gym.draw_task(family, settings_there, rng)
+        ours = checker.check(strip_wording(family, task.question))
         assert (ours.question, str(ours.answer)) == (task.question, task.answer)
         drawn = checker.draw(rng)
         assert checker.check(drawn.text) == drawn
@@ -256,12 +256,12 @@ def test_questions_and_answers_are_those_of_reasoning_gym(family: str) -> None:
 @given(st.text("0123456789+-*() ", max_size=40))
 def test_expressions_come_to_what_python_says(text: str) -> None:
     try:
-        found = expression.tokens(text)
-        value = expression.value(found)
+        found = expression.tokenise(text)
+        value = expression.evaluate(found)
     except ValueError:
         return
     assert value == _worked_out(ast.parse(" ".join(found), mode="eval").body)
-    assert expression.tokens(" ".join(found)) == found
+    assert expression.tokenise(" ".join(found)) == found
 
 
 @given(
@@ -276,7 +276,7 @@ def test_any_proposal_is_a_task_or_is_rejected(act: str, family: str) -> None:
         assert game.ended == "illegal"
     else:
         task = game.proposed
-        assert task is not None and not task.trivial and game.public()["question"] == task.question
+        assert task is not None and not task.is_trivial and game.public()["question"] == task.question
         assert str(task.answer) not in task.text.replace("-", " ").replace(",", " ").split()
 
 
@@ -297,7 +297,7 @@ def test_any_proposal_is_a_task_or_is_rejected(act: str, family: str) -> None:
     ],
 )
 def test_what_is_the_same_number(text: str, answer: int, right: bool) -> None:
-    assert same_number(text, answer) is right
+    assert is_same_number(text, answer) is right
 
 
 # Who is told what.

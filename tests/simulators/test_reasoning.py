@@ -9,7 +9,7 @@ import pytest
 from games.families.book import fold
 from simulators import conformance
 from simulators.base import SimulatorFault
-from simulators.confine.code import available
+from simulators.confine.code import find_obstacle
 from simulators.reasoning import Reasoning, gym
 from simulators.reasoning.gym import Task
 from tests.factories.thorough import cases
@@ -71,8 +71,8 @@ def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["single", "retry", "correct", "units", "code"])
 def test_it_keeps_what_simulators_promise_on_a_thousand_seeds(protocol: Any) -> None:
-    if protocol == "code" and available():
-        pytest.skip(available())
+    if protocol == "code" and find_obstacle():
+        pytest.skip(find_obstacle())
     task = {"chain_sum": {}, "gcd": {}, "products": {"max_digits": 2}, "letter_counting": {}}
     findings = conformance.check(lambda: Reasoning(task=task, protocol=protocol), seeds=1000, acts=20_000)
     assert [finding for finding in findings if finding.ok is False] == []
@@ -114,7 +114,7 @@ def test_train_and_test_share_no_question() -> None:
 
 
 def test_a_level_of_the_curriculum_and_settings_over_it() -> None:
-    settings = gym.configured({"chain_sum": {"level": 2, "max_digits": 1}})["chain_sum"]
+    settings = gym.read_task_option({"chain_sum": {"level": 2, "max_digits": 1}})["chain_sum"]
     assert (settings["min_terms"], settings["max_terms"], settings["max_digits"]) == (2, 4, 1)
     game = Reasoning(task={"chain_sum": {"level": 0}})
     game.reset(seed=0)
@@ -194,7 +194,7 @@ def test_an_answer_that_only_breaks_the_scorer_is_wrong() -> None:
 def test_a_fault_leaves_the_game_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     game = Reasoning()
     game.reset(seed=0)
-    monkeypatch.setattr(Task, "_scored", lambda self, answer: 1 / 0)
+    monkeypatch.setattr(Task, "_apply_scorer", lambda self, answer: 1 / 0)
     with pytest.raises(SimulatorFault, match="ZeroDivisionError"):
         game.step("12")
     assert not game.ended
@@ -202,23 +202,23 @@ def test_a_fault_leaves_the_game_by_step(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_matches_of_a_deal_share_its_task_and_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def drawn(seed: int, **settings: Any) -> gym.Task:
-        return gym.draw("chain_sum", settings, np.random.default_rng(seed))
+        return gym.draw_task("chain_sum", settings, np.random.default_rng(seed))
 
     one = drawn(7)
     assert drawn(7) is one
     assert drawn(7, max_digits=9).question != one.question
-    monkeypatch.setattr(gym, "KEPT", 3)
-    monkeypatch.setattr(gym, "_KEPT", {})
+    monkeypatch.setattr(gym, "MAX_CACHED", 3)
+    monkeypatch.setattr(gym, "_CACHE", {})
     again = [drawn(seed) for seed in range(5)]
-    assert len(gym._KEPT) == 3 and drawn(4) is again[4] and drawn(0) is not again[0]
+    assert len(gym._CACHE) == 3 and drawn(4) is again[4] and drawn(0) is not again[0]
     assert drawn(0).question == again[0].question
 
 
 def test_tasks_that_cannot_be_scored_are_not_posed() -> None:
-    assert _task(("2", 1.0)).fit()
-    assert not _task(("2", 0.9)).fit()
-    assert not _task(("2", 1.0), ("?", 1.0)).fit()
-    assert not _task(("2", 1.0), ("nan", 1.0)).fit()
+    assert _task(("2", 1.0)).is_sound()
+    assert not _task(("2", 0.9)).is_sound()
+    assert not _task(("2", 1.0), ("?", 1.0)).is_sound()
+    assert not _task(("2", 1.0), ("nan", 1.0)).is_sound()
 
 
 @pytest.mark.parametrize("family", ["string_insertion", "spiral_matrix", "binary_matrix", "n_queens", "countdown"])
@@ -243,12 +243,12 @@ def test_no_reply_is_too_hostile_for_a_scorer(family: str) -> None:
 
 @pytest.mark.slow
 def test_every_family_that_is_not_refused_can_be_used(tmp_path: Any) -> None:
-    families, _ = gym._library()
+    families, _ = gym._import_library()
     for family in sorted(set(families) - set(gym.REFUSED)):
         rng = np.random.default_rng(0)
         for _ in range(3):
-            task = gym.draw(family, gym.configured(family)[family], rng)
-            assert task.fit(), family
+            task = gym.draw_task(family, gym.read_task_option(family)[family], rng)
+            assert task.is_sound(), family
             assert all(task.score(text).value < 1.0 for text in HOSTILE), family
             assert all(task.score(evil.format(path=tmp_path / "evil")).value < 1.0 for evil in EVIL), family
         assert not (tmp_path / "evil").exists(), family
@@ -277,7 +277,7 @@ def test_random_answers_look_like_answers() -> None:
         assert answer(conformance.view_of(game)).isdigit()
 
 
-@pytest.mark.skipif(bool(available()), reason=available())
+@pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 @pytest.mark.parametrize("code", ["fence", "code", "tool_call"])
 def test_the_coder_has_python_work_out_a_sum_and_answers_what_it_is_shown(code: Any) -> None:
     game = Reasoning(task={"chain_sum": {"min_terms": 2, "max_terms": 2}}, protocol="code", code=code)
@@ -296,7 +296,7 @@ def posed(family: str, **options: Any) -> Reasoning:
     return game
 
 
-@pytest.mark.skipif(bool(available()), reason=available())
+@pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 @pytest.mark.parametrize("family", ["gcd", "lcm", "products", "basic_arithmetic"])
 def test_the_coder_has_python_work_out_what_it_can(family: str) -> None:
     game = posed(family, protocol="code", code="code")
@@ -402,9 +402,11 @@ def test_a_swapper_is_right_every_second_time_and_else_swaps_two_letters() -> No
 
 
 def test_words_are_the_same_whether_their_list_is_read_again_or_not() -> None:
-    settings = gym.configured({"spell_backward": {"min_word_len": 4, "max_word_len": 5}})["spell_backward"]
-    drawn = [gym.draw("spell_backward", settings, np.random.default_rng(seed)).question for seed in range(5)]
-    gym._KEPT.clear()
+    settings = gym.read_task_option({"spell_backward": {"min_word_len": 4, "max_word_len": 5}})["spell_backward"]
+    drawn = [gym.draw_task("spell_backward", settings, np.random.default_rng(seed)).question for seed in range(5)]
+    gym._CACHE.clear()
     gym._SHARED.clear()
-    assert [gym.draw("spell_backward", settings, np.random.default_rng(seed)).question for seed in range(5)] == drawn
+    assert [
+        gym.draw_task("spell_backward", settings, np.random.default_rng(seed)).question for seed in range(5)
+    ] == drawn
     assert len({*drawn}) > 1

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from simulators import conformance
-from simulators.confine.code import available
+from simulators.confine.code import find_obstacle
 from simulators.repair import Repair
 from simulators.repair.repair import BANK, WORKED
 
-pytestmark = pytest.mark.skipif(bool(available()), reason=available())
+pytestmark = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 
 
 def started(**options: Any) -> Repair:
@@ -55,9 +55,9 @@ def test_what_our_expressions_print_is_what_a_cell_prints() -> None:
     game.tests[name] = [(a, b) for a in (0, 3, 9) for b in (0, 3, 9)]
     for body in WORKED:
         game.bodies = {name: body}
-        known = game._test_output()
+        known = game._run_tests()
         game.bodies = {name: f"({body})"}  # not in the bank
-        assert game._test_output() == known
+        assert game._run_tests() == known
 
 
 def test_steps_are_marked_and_are_no_payoff() -> None:

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.role import load_role
-from simulators.confine.code import _verdict, available
+from simulators.confine.code import _try_escape, find_obstacle
 from simulators.reasoning import Reasoning, replies
 from simulators.reasoning.tasks import AGAIN, CORRECT
 
 SUM = {"chain_sum": {"max_terms": 2, "max_digits": 1}}
-confined = pytest.mark.skipif(bool(available()), reason="this system cannot confine code")
+confined = pytest.mark.skipif(bool(find_obstacle()), reason="this system cannot confine code")
 PIECES = st.lists(
     st.one_of(
         st.sampled_from(
@@ -168,13 +168,13 @@ def test_published_protocols_are_solved_by_their_own_texts(published: str) -> No
 
 def test_where_code_cannot_be_confined_there_is_no_such_game(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    _verdict.cache_clear()
+    _try_escape.cache_clear()
     try:
         with pytest.raises(ValueError, match="needs Linux"):
             Reasoning(protocol="code")
         assert Reasoning(protocol="retry").protocol == "retry"
     finally:
-        _verdict.cache_clear()
+        _try_escape.cache_clear()
 
 
 @confined
@@ -243,18 +243,18 @@ def test_a_void_reply_is_illegal() -> None:
     ],
 )
 def test_where_the_final_answer_stands(text: str, form: str, answer: str | None) -> None:
-    assert replies.final_answer(text, form) == answer
+    assert replies.find_final_answer(text, form) == answer
 
 
 @pytest.mark.parametrize("form", replies.ANSWERS)
 @given(answer=st.text(st.characters(exclude_characters="{}<>\\"), min_size=1).filter(lambda text: text.strip()))
 def test_answers_are_read_as_they_were_written(form: str, answer: str) -> None:
-    assert replies.final_answer(replies.write_answer(answer, form), form) == answer.strip()
+    assert replies.find_final_answer(replies.write_answer(answer, form), form) == answer.strip()
 
 
 @given(text=PIECES, form=st.sampled_from(replies.ANSWERS), code=st.sampled_from(replies.CODES))
 def test_any_text_is_read(text: str, form: str, code: str) -> None:
-    answer, block = replies.final_answer(text, form), replies.first_block(text, code)
+    answer, block = replies.find_final_answer(text, form), replies.find_first_block(text, code)
     assert answer is None or (answer and answer == answer.strip() and answer in text)
     assert block is None or (block.text.strip() and block.text in text)
 
@@ -282,9 +282,9 @@ def test_any_reply_with_code_leaves_a_match_in_order(act: str, code: Any) -> Non
 def test_reading_takes_linear_time() -> None:
     for hostile in ("\\boxed{" * 500, "<answer>" * 500, "```python\n" * 400, "<code>```\n" * 400, "{" * 4000):
         for form in replies.ANSWERS:
-            replies.final_answer(hostile, form)
+            replies.find_final_answer(hostile, form)
         for code in replies.CODES:
-            replies.first_block(hostile, code)
+            replies.find_first_block(hostile, code)
 
 
 @pytest.mark.parametrize(
@@ -295,13 +295,13 @@ def test_reading_takes_linear_time() -> None:
     ],
 )  # fmt: skip
 def test_answers_that_differ_in_form_alone_are_one(written: str, canonical: str) -> None:
-    assert replies.canonical(written) == canonical
+    assert replies.normalise(written) == canonical
 
 
 @given(st.text(max_size=40) | st.from_regex(r"[+-]?[0-9,]{0,12}\.?[0-9]{0,4}"))
 def test_a_canonical_answer_stays_as_it_is(text: str) -> None:
-    once = replies.canonical(text)
-    assert replies.canonical(once) == once
+    once = replies.normalise(text)
+    assert replies.normalise(once) == once
 
 
 def test_the_final_answer_is_the_one_that_ended_the_match() -> None:

@@ -13,7 +13,7 @@ from agents.players.scripted import check_scripted, make_scripted
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from games.contracts import MatchId
-from simulators.base import SimulatorFault, held_out
+from simulators.base import SimulatorFault, is_held_out
 from simulators.clinic import Clinic
 from simulators.clinic import players as doctors
 from simulators.conformance import CHECKS, check_outcomes, play, walk
@@ -105,10 +105,17 @@ def test_the_kit_catches_a_simulator_that_breaks_one_promise(broken, caught):
 
 
 def test_one_entity_in_five_is_held_out_and_always_the_same_one():
-    held = [n for n in range(5000) if held_out(f"clinic:{n}")]
+    held = [n for n in range(5000) if is_held_out(f"clinic:{n}")]
     assert 900 < len(held) < 1100
-    assert held[:4] == [n for n in range(held[3] + 1) if held_out(f"clinic:{n}")]
-    assert [held_out(text) for text in ("a", "b", "c", "d", "e", "\ud800")] == [False, False, True, True, False, False]
+    assert held[:4] == [n for n in range(held[3] + 1) if is_held_out(f"clinic:{n}")]
+    assert [is_held_out(text) for text in ("a", "b", "c", "d", "e", "\ud800")] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_no_patient_is_in_both_splits():
@@ -122,8 +129,8 @@ def test_no_patient_is_in_both_splits():
 
     train, test = patients("train"), patients("test")
     assert not train & test
-    assert {held_out(f"clinic:{entity}") for entity in train} == {False}
-    assert {held_out(f"clinic:{entity}") for entity in test} == {True}
+    assert {is_held_out(f"clinic:{entity}") for entity in train} == {False}
+    assert {is_held_out(f"clinic:{entity}") for entity in test} == {True}
 
 
 def test_a_split_without_entities_is_a_fault_of_the_simulator():

@@ -283,7 +283,7 @@ def test_what_is_wrong_is_said(text, answer):
 
 
 def test_a_long_result_is_cut():
-    assert results('give("long")', most=10) == ["x" * 10 + "… (cut: 10 of 5,000 characters)"]
+    assert results('give("long")', max_characters=10) == ["x" * 10 + "… (cut: 10 of 5,000 characters)"]
 
 
 def test_a_fault_of_the_simulator_passes():

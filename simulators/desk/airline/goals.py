@@ -15,7 +15,7 @@ from simulators.desk.people import draw_address
 PAYMENTS = ("credit card", "gift card")
 
 
-def candidates(air: AirlineTables, rng: np.random.Generator) -> list[Goal]:
+def draw_candidates(air: AirlineTables, rng: np.random.Generator) -> list[Goal]:
     """Return all goals that the customer at the desk could have: on its account, then on each booking."""
     address = draw_address(rng)
     goals = [
@@ -24,20 +24,20 @@ def candidates(air: AirlineTables, rng: np.random.Generator) -> list[Goal]:
             writes=(Write("change_account_address", {"address": address}),),
         )
     ]
-    for booking in air.all("SELECT * FROM bookings WHERE customer = ? ORDER BY id", air.owner.id):
-        flight = air.flight(booking["flight"])
+    for booking in air.fetch_all("SELECT * FROM bookings WHERE customer = ? ORDER BY id", air.owner.id):
+        flight = air.find_flight(booking["flight"])
         assert flight is not None
         hint = f"my booking to {flight['destination']}"
-        for goal in _about(air, booking, flight, rng):
+        for goal in _draw_goals(air, booking, flight, rng):
             goals.append(replace(goal, subject=booking["id"], hint=hint))
     return goals
 
 
-def _about(
+def _draw_goals(
     air: AirlineTables, booking: dict[str, Any], flight: dict[str, Any], rng: np.random.Generator
 ) -> Iterator[Goal]:
     number, price = booking["id"], f"{booking['price']:.2f}"
-    other = air.row("SELECT * FROM payments WHERE customer = ? AND id != ?", air.owner.id, booking["payment"])
+    other = air.fetch_row("SELECT * FROM payments WHERE customer = ? AND id != ?", air.owner.id, booking["payment"])
     assert other is not None
     to, ask = booking["payment"], "whatever I paid with"
     if rng.random() < 0.25:
@@ -45,7 +45,7 @@ def _about(
     cancel = Write("cancel_booking", {"booking": number, "refund_to": to})
     facts = {"refund": price} if rng.random() < 0.5 else {}
     yield Goal(f"cancel {{it}} and have the money back on {ask}", writes=(cancel,), facts=facts, details=PAYMENTS)
-    yield _change(air, number, booking, flight, rng)
+    yield _draw_change(air, number, booking, flight, rng)
     fare = FARES[rng.integers(len(FARES))]
     if fare != booking["fare"]:
         raised = Write("change_fare", {"booking": number, "fare": fare})
@@ -62,19 +62,25 @@ def _about(
     yield Goal("ask about {it}", facts={name: answers[name] for name in names}, mentions=(flight["id"],))
 
 
-def _change(
+def _draw_change(
     air: AirlineTables, number: str, booking: dict[str, Any], flight: dict[str, Any], rng: np.random.Generator
 ) -> Goal:
     """Return a goal to change to another day on the same route or, with probability .2, to another route."""
-    flights = air.all("SELECT * FROM flights WHERE id != ? ORDER BY id", flight["id"])
+    flights = air.fetch_all("SELECT * FROM flights WHERE id != ? ORDER BY id", flight["id"])
     ends = ("origin", "destination")
-    same = [other for other in flights if all(other[end] == flight[end] for end in ends) and air.age(other["day"]) < 0]
-    others = [other for other in flights if other["destination"] != flight["destination"] and air.age(other["day"]) < 0]
+    same = [
+        other
+        for other in flights
+        if all(other[end] == flight[end] for end in ends) and air.days_since(other["day"]) < 0
+    ]
+    others = [
+        other for other in flights if other["destination"] != flight["destination"] and air.days_since(other["day"]) < 0
+    ]
     choice = others if rng.random() < 0.2 else same
     new = choice[rng.integers(len(choice))]
-    alike = [each for each in choice if all(each[name] == new[name] for name in (*ends, "day"))]
-    writes = tuple(Write("change_flight", {"booking": number, "flight": each["id"]}) for each in alike)
+    equivalent = [each for each in choice if all(each[name] == new[name] for name in (*ends, "day"))]
+    writes = tuple(Write("change_flight", {"booking": number, "flight": each["id"]}) for each in equivalent)
     difference = abs(new["price"] - booking["price"])
-    facts = {"difference": f"{difference:.2f}"} if rng.random() < 0.5 and len(alike) == 1 else {}
+    facts = {"difference": f"{difference:.2f}"} if rng.random() < 0.5 and len(equivalent) == 1 else {}
     ask = f"move {{it}} to a flight from {new['origin']} to {new['destination']} on {new['day']}"
     return Goal(ask, writes=writes, facts=facts, mentions=(new["origin"], new["destination"]), details=(new["day"],))

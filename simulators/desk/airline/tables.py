@@ -11,13 +11,13 @@ from simulators.desk.people import TOWNS, Person
 from simulators.desk.world import World
 
 FARES = ("basic", "standard", "flexible")
-MOST_BAGS = 3
-LATE = 180
+MAX_BAGS = 3
+LATE_MINUTES = 180
 """Minutes of delay from which a compensation is due."""
 AIRPORTS = TOWNS[:10]
 UPGRADE = 40.0
 """Price of each step between fares."""
-AHEAD = 30
+DAYS_AHEAD = 30
 """Days ahead for which flights are sold."""
 ALTERNATIVES = 3
 """Other flights on each booked route."""
@@ -37,23 +37,23 @@ class AirlineTables(World):
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "bookings": "id"}
     subject = "booking"
 
-    def booking(self, booking: str) -> dict[str, Any] | None:
+    def find_booking(self, booking: str) -> dict[str, Any] | None:
         """Return the booking row of this number, whoever owns it, or None."""
-        return self.row("SELECT * FROM bookings WHERE id = ?", booking)
+        return self.fetch_row("SELECT * FROM bookings WHERE id = ?", booking)
 
-    def flight(self, flight: str) -> dict[str, Any] | None:
+    def find_flight(self, flight: str) -> dict[str, Any] | None:
         """Return the row of the flight with this id, or None."""
-        return self.row("SELECT * FROM flights WHERE id = ?", flight)
+        return self.fetch_row("SELECT * FROM flights WHERE id = ?", flight)
 
-    def numbers_of(self, customer: str) -> list[str]:
-        return [row["id"] for row in self.all("SELECT id FROM bookings WHERE customer = ? ORDER BY id", customer)]
+    def list_numbers_of(self, customer: str) -> list[str]:
+        return [row["id"] for row in self.fetch_all("SELECT id FROM bookings WHERE customer = ? ORDER BY id", customer)]
 
-    # How it is filled.
+    # Generation of rows.
 
-    def furnish(self, rng: np.random.Generator) -> None:
+    def fill_catalogue(self, rng: np.random.Generator) -> None:
         """Do nothing: flights are added with the bookings."""
 
-    def people(self, person: Person, rng: np.random.Generator) -> None:
+    def add_purchases(self, person: Person, rng: np.random.Generator) -> None:
         """Add a person's payment methods and bookings: seven for the customer at the desk, two for anyone else.
 
         The customer's flights go to different destinations. All other people are booked on flights drawn for this
@@ -61,34 +61,34 @@ class AirlineTables(World):
         """
         card, gift = self.add_payments(person, rng)
         if person is self.owner:
-            flights = self._flights(rng)
+            flights = self._add_flights(rng)
         else:
-            existing = self.all("SELECT * FROM flights ORDER BY id")
+            existing = self.fetch_all("SELECT * FROM flights ORDER BY id")
             flights = [existing[rng.integers(len(existing))] for _ in range(2)]
         for flight in flights:
-            age, fare = self.age(flight["day"]), FARES[rng.integers(len(FARES))]
-            booked = self.ago(max(age, 0) + int(rng.integers(0, 2) if rng.random() < 0.3 else rng.integers(3, 60)))
+            age, fare = self.days_since(flight["day"]), FARES[rng.integers(len(FARES))]
+            booked = self.days_ago(max(age, 0) + int(rng.integers(0, 2) if rng.random() < 0.3 else rng.integers(3, 60)))
             price = flight["price"] + UPGRADE * FARES.index(fare)
-            payment, bags = card if rng.random() < 0.7 else gift, int(rng.integers(0, MOST_BAGS + 1))
+            payment, bags = card if rng.random() < 0.7 else gift, int(rng.integers(0, MAX_BAGS + 1))
             compensated = int(age > 0 and rng.random() < 0.2)
-            number = self.fresh_number(rng)
+            number = self.draw_number(rng)
             row = (number, person.id, flight["id"], fare, booked, "booked", payment, price, bags, compensated)
-            self.fill("bookings", [row])
+            self.insert_rows("bookings", [row])
 
-    def _flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
+    def _add_flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
         """Add flights, some of them past, from one airport to seven others; return one of each route, to be booked."""
         taken = []
         origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
         for index, destination in enumerate(others[:7]):
             for copy in range(1 + ALTERNATIVES):
                 past = copy == 0 and index % 3 == 0
-                delay = int(rng.integers(LATE, 400)) if rng.random() < 0.5 else int(rng.integers(0, 60))
+                delay = int(rng.integers(LATE_MINUTES, 400)) if rng.random() < 0.5 else int(rng.integers(0, 60))
                 flight = {
                     "id": f"F{100 + 10 * index + copy}", "origin": origin, "destination": destination,
-                    "day": self.ago(int(rng.integers(1, 60)) if past else -int(rng.integers(2, AHEAD))),
+                    "day": self.days_ago(int(rng.integers(1, 60)) if past else -int(rng.integers(2, DAYS_AHEAD))),
                     "price": int(rng.integers(60, 300)) + int(rng.integers(0, 4)) / 4,
                     "free": int(rng.integers(1, 40)) if rng.random() < 0.75 else 0, "delay": delay * past,
                 }  # fmt: skip
-                self.fill("flights", [tuple(flight.values())])
+                self.insert_rows("flights", [tuple(flight.values())])
                 taken += [flight] * (copy == 0)
         return taken

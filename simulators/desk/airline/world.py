@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from simulators.desk.airline import goals
-from simulators.desk.airline.policy import COMPENSATION, RULES, same_route
-from simulators.desk.airline.tables import AIRPORTS, FARES, LATE, UPGRADE, AirlineTables
+from simulators.desk.airline.policy import COMPENSATION, RULES, is_same_route
+from simulators.desk.airline.tables import AIRPORTS, FARES, LATE_MINUTES, UPGRADE, AirlineTables
 from simulators.desk.goals import Goal, Write
 from simulators.desk.policy import Fact
 
@@ -53,18 +53,18 @@ class Airline(AirlineTables):
         """List the verified customer's bookings.
         Returns dicts with booking, flight, destination and status. Raises ValueError if nobody is verified.
         """
-        return self.all(
+        return self.fetch_all(
             "SELECT bookings.id AS booking, flight, destination, status FROM bookings JOIN flights "
             "ON flights.id = flight WHERE customer = ? ORDER BY bookings.id",
-            self.verified(),
+            self.require_verified(),
         )
 
     def show_booking(self, booking: str) -> dict[str, Any]:
         """Show a booking of the verified customer: flight, fare, price, payment method, bags.
         Returns its row and notes it as looked up. Raises ValueError unless it is the verified customer's.
         """
-        row = self._booking(booking)
-        self.session.looked.add(booking)
+        row = self._require_booking(booking)
+        self.session.looked_up.add(booking)
         del row["customer"]
         return row | {"compensated": bool(row["compensated"])}
 
@@ -72,7 +72,7 @@ class Airline(AirlineTables):
         """Show a flight: route, day, price, free seats, minutes of delay.
         Returns its row as a dict. Raises ValueError for an unknown flight.
         """
-        row = self.flight(flight)
+        row = self.find_flight(flight)
         if row is None:
             raise ValueError("there is no such flight; see search_flights(origin, destination)")
         return row
@@ -81,7 +81,7 @@ class Airline(AirlineTables):
         """List the flights to come between two airports.
         Returns dicts with flight, day, price and free seats, by day.
         """
-        return self.all(
+        return self.fetch_all(
             "SELECT id AS flight, day, price, free FROM flights WHERE lower(origin) = lower(?) AND "
             "lower(destination) = lower(?) AND day > ? ORDER BY day, id",
             origin, destination, self.today.isoformat(),
@@ -93,44 +93,45 @@ class Airline(AirlineTables):
 
     def cancel_booking(self, booking: str, refund_to: str) -> dict[str, Any]:
         """Cancel a booking and pay its price back to a payment method.
-        Records broken rules (`judge`) and returns {"refund", "to"}. Raises ValueError for unknown or others' ids.
+        Records broken rules (`record_write`) and returns {"refund", "to"}. Raises ValueError for unknown or others'
+        ids.
         """
-        price = self._booking(booking)["price"]
-        self.payment(refund_to)
-        self.judge(Write("cancel_booking", {"booking": booking, "refund_to": refund_to}))
-        self.run("UPDATE bookings SET status = 'cancelled' WHERE id = ?", booking)
-        return self.refund(booking, refund_to, price)
+        price = self._require_booking(booking)["price"]
+        self.require_payment(refund_to)
+        self.record_write(Write("cancel_booking", {"booking": booking, "refund_to": refund_to}))
+        self.execute("UPDATE bookings SET status = 'cancelled' WHERE id = ?", booking)
+        return self.store_refund(booking, refund_to, price)
 
     def change_flight(self, booking: str, flight: str) -> dict[str, Any]:
         """Move a booking to another flight; the difference in price goes through its payment method.
         Records broken rules; returns {"booking", "flight", "difference"}. Raises ValueError for unknown or others' ids.
         """
-        old, new = self._booking(booking), self.show_flight(flight)
-        self.judge(Write("change_flight", {"booking": booking, "flight": flight}))
-        self.run("UPDATE bookings SET flight = ?, price = ? WHERE id = ?", flight, new["price"], booking)
+        old, new = self._require_booking(booking), self.show_flight(flight)
+        self.record_write(Write("change_flight", {"booking": booking, "flight": flight}))
+        self.execute("UPDATE bookings SET flight = ?, price = ? WHERE id = ?", flight, new["price"], booking)
         return {"booking": booking, "flight": flight, "difference": round(abs(new["price"] - old["price"]), 2)}
 
     def change_fare(self, booking: str, fare: str) -> dict[str, Any]:
         """Change a booking's fare: basic, standard or flexible; each step costs 40.
         Records broken rules; returns {"booking", "fare", "difference"}. Raises ValueError for another fare or id.
         """
-        old = self._booking(booking)
+        old = self._require_booking(booking)
         if fare not in FARES:
             raise ValueError(f"fares are {', '.join(FARES)}")
-        self.judge(Write("change_fare", {"booking": booking, "fare": fare}))
+        self.record_write(Write("change_fare", {"booking": booking, "fare": fare}))
         difference = UPGRADE * (FARES.index(fare) - FARES.index(old["fare"]))
-        self.run("UPDATE bookings SET fare = ?, price = price + ? WHERE id = ?", fare, difference, booking)
+        self.execute("UPDATE bookings SET fare = ?, price = price + ? WHERE id = ?", fare, difference, booking)
         return {"booking": booking, "fare": fare, "difference": abs(difference)}
 
     def add_bags(self, booking: str, bags: str) -> dict[str, Any]:
         """Add this many bags to a booking, at 25 each.
         Records broken rules; returns {"booking", "added", "cost"}. Raises ValueError for other bags or booking ids.
         """
-        self._booking(booking)
+        self._require_booking(booking)
         if bags not in ("1", "2", "3"):
             raise ValueError("bags must be 1, 2 or 3")
-        self.judge(Write("add_bags", {"booking": booking, "bags": bags}))
-        self.run(
+        self.record_write(Write("add_bags", {"booking": booking, "bags": bags}))
+        self.execute(
             "UPDATE bookings SET bags = bags + ?, price = price + ? WHERE id = ?", int(bags), BAG * int(bags), booking
         )
         return {"booking": booking, "added": int(bags), "cost": BAG * int(bags)}
@@ -139,33 +140,34 @@ class Airline(AirlineTables):
         """Change by which payment method a booking is paid.
         Records broken rules; returns {"booking", "payment", "method"}. Raises ValueError for unknown or others' ids.
         """
-        self._booking(booking)
-        method = self.payment(payment)
-        self.judge(Write("change_payment", {"booking": booking, "payment": payment}))
-        self.run("UPDATE bookings SET payment = ? WHERE id = ?", payment, booking)
+        self._require_booking(booking)
+        method = self.require_payment(payment)
+        self.record_write(Write("change_payment", {"booking": booking, "payment": payment}))
+        self.execute("UPDATE bookings SET payment = ? WHERE id = ?", payment, booking)
         return {"booking": booking, "payment": payment, "method": method}
 
     def compensate(self, booking: str) -> dict[str, Any]:
         """Pay the compensation for a late flight, to the booking's payment method.
-        Records broken rules (`judge`) and returns {"refund", "to"}. Raises ValueError for unknown or others' ids.
+        Records broken rules (`record_write`) and returns {"refund", "to"}. Raises ValueError for unknown or others'
+        ids.
         """
-        row = self._booking(booking)
-        self.judge(Write("compensate", {"booking": booking}))
-        self.run("UPDATE bookings SET compensated = 1 WHERE id = ?", booking)
-        return self.refund(f"{booking} late", row["payment"], COMPENSATION)
+        row = self._require_booking(booking)
+        self.record_write(Write("compensate", {"booking": booking}))
+        self.execute("UPDATE bookings SET compensated = 1 WHERE id = ?", booking)
+        return self.store_refund(f"{booking} late", row["payment"], COMPENSATION)
 
-    # What tools are made of.
+    # Helpers of the tools.
 
-    def _booking(self, booking: str) -> dict[str, Any]:
-        customer, row = self.verified(), self.booking(booking)
+    def _require_booking(self, booking: str) -> dict[str, Any]:
+        customer, row = self.require_verified(), self.find_booking(booking)
         if row is None or row["customer"] != customer:
             raise ValueError("this customer has no such booking; see list_bookings()")
         return row
 
-    def candidates(self, rng: np.random.Generator) -> list[Goal]:
-        return goals.candidates(self, rng)
+    def draw_candidates(self, rng: np.random.Generator) -> list[Goal]:
+        return goals.draw_candidates(self, rng)
 
-    def lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
+    def list_lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
         """Return helpful read calls as text; `mentions` are an origin and a destination, or ids of flights."""
         calls = ["show_customer()", "list_bookings()", *(f'show_booking(booking="{number}")' for number in numbers)]
         calls += [f'show_flight(flight="{name}")' for name in mentions if name not in AIRPORTS]
@@ -174,19 +176,19 @@ class Airline(AirlineTables):
             f'search_flights(origin="{a}", destination="{b}")' for a, b in zip(towns[::2], towns[1::2], strict=False)
         ]
 
-    def marks(self, write: Write) -> list[str]:
+    def list_marks(self, write: Write) -> list[str]:
         """Return words for the booking's status, fare, age and flight, and how they relate to the write."""
-        booking = self.booking(write.subject)
-        flight = booking and self.flight(booking["flight"])
+        booking = self.find_booking(write.subject)
+        flight = booking and self.find_flight(booking["flight"])
         if booking is None or flight is None:
             return []
-        words = [booking["status"], booking["fare"], "fresh" if self.age(booking["booked"]) <= 1 else "old"]
-        words += ["gone"] * (self.age(flight["day"]) >= 0) + ["late"] * (flight["delay"] >= LATE)
+        words = [booking["status"], booking["fare"], "fresh" if self.days_since(booking["booked"]) <= 1 else "old"]
+        words += ["gone"] * (self.days_since(flight["day"]) >= 0) + ["late"] * (flight["delay"] >= LATE_MINUTES)
         words += ["paid"] * bool(booking["compensated"])
         if payment := write.arguments.get("refund_to"):
             words.append("own" if payment == booking["payment"] else "other")
-        if new := self.flight(write.arguments.get("flight", "")):
-            words.append("same" if same_route(self, write.arguments) else "another")
+        if new := self.find_flight(write.arguments.get("flight", "")):
+            words.append("same" if is_same_route(self, write.arguments) else "another")
             words.append("seats" if new["free"] else "full")
         if bags := write.arguments.get("bags"):
             words.append(str(booking["bags"] + int(bags)))

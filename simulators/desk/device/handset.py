@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from simulators.desk.device.settings import FAILS, SERVICE, SETTINGS, WORKS, Service, needed, statement
+from simulators.desk.device.settings import FAILS, SERVICE, SETTINGS, WORKS, Service, list_needed, word_statement
 from simulators.tools import Tool
 
 Name = Literal[
@@ -18,7 +18,7 @@ Name = Literal[
 
 @dataclass
 class Handset:
-    """Phone of the customer at the desk. `line` returns the row of its line, on which its services depend, too."""
+    """Phone of the customer at the desk. `line` returns the row of its line, on which its services also depend."""
 
     line: Callable[[], Mapping[str, Any]]
     pin: str
@@ -26,37 +26,41 @@ class Handset:
     """Service that the customer complains of."""
     abroad: bool = False
     settings: dict[str, str] = field(default_factory=lambda: {name: each.good for name, each in SETTINGS.items()})
-    luck: Mapping[str, float] = field(default_factory=dict)
+    draws: Mapping[str, float] = field(default_factory=dict)
     """Draw in [0, 1) by setting: a person errs with it if the draw is below its error rate."""
     told: dict[str, str] = field(default_factory=dict)
     """Values that the agent was told by the customer, by setting and for `SERVICE`."""
 
     @property
-    def needed(self) -> list[str]:
+    def needed_settings(self) -> list[str]:
         """Names of the settings on which the service depends."""
-        return needed(self.service, self.abroad)
+        return list_needed(self.service, self.abroad)
 
     @property
-    def works(self) -> bool:
-        """True if the service works: a function of the account's line and the phone's settings."""
+    def is_working(self) -> bool:
+        """True if the service works, which depends on the account's line and the phone's settings."""
         line = self.line()
-        lets = line["status"] == "active" and (bool(line["roaming"]) or not self.abroad)
+        is_connected = line["status"] == "active" and (bool(line["roaming"]) or not self.abroad)
         has_data = self.service == "calls" or line["used"] < line["data_limit"]
-        return lets and has_data and all(self.settings[name] == SETTINGS[name].good for name in self.needed)
+        return (
+            is_connected
+            and has_data
+            and all(self.settings[name] == SETTINGS[name].good for name in self.needed_settings)
+        )
 
     def state(self, name: str) -> str:
         """Return a setting's value, or for `SERVICE` whether it works."""
-        return (WORKS if self.works else FAILS) if name == SERVICE else self.settings[name]
+        return (WORKS if self.is_working else FAILS) if name == SERVICE else self.settings[name]
 
-    def says(self, name: str) -> str:
+    def report(self, name: str) -> str:
         """Return the customer's statement of `state(name)`."""
-        return statement(name, self.state(name), self.service)
+        return word_statement(name, self.state(name), self.service)
 
-    def diagnosis(self) -> list[str]:
-        """Return instructions, as text, that find and repair what is wrong with the phone, as far as it was told."""
-        wrong = [name for name in self.needed if self.told.get(name, "") == SETTINGS[name].bad]
+    def list_instructions(self) -> list[str]:
+        """Return the agent's next instructions as text: repairs of known bad settings, then looks at unknown ones."""
+        wrong = [name for name in self.needed_settings if self.told.get(name, "") == SETTINGS[name].bad]
         return [f"SET {name} {SETTINGS[name].good}" for name in wrong] + [
-            f"LOOK {name}" for name in self.needed if name not in self.told
+            f"LOOK {name}" for name in self.needed_settings if name not in self.told
         ]
 
     def copy(self) -> Handset:
@@ -65,7 +69,7 @@ class Handset:
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return the texts that would reveal the PIN, or the state of a setting that the agent was not told."""
-        untold = {name: (self.says(name),) for name in (*SETTINGS, SERVICE) if name not in self.told}
+        untold = {name: (self.report(name),) for name in (*SETTINGS, SERVICE) if name not in self.told}
         return {"pin": (self.pin,), **untold}
 
     # The customer's tools.
@@ -87,7 +91,7 @@ class Handset:
         if setting == "sim_lock":
             raise ValueError("the SIM lock opens by enter_pin(pin)")
         self.settings[setting] = value
-        return self.says(setting)
+        return self.report(setting)
 
     def enter_pin(self, pin: str) -> str:
         """Enter the PIN of your SIM card.
@@ -96,10 +100,10 @@ class Handset:
         if "".join(pin.split()) != self.pin:
             raise ValueError("this is not the PIN")
         self.settings["sim_lock"] = SETTINGS["sim_lock"].good
-        return self.says("sim_lock")
+        return self.report("sim_lock")
 
     def try_service(self) -> str:
         """Try the service that does not work.
         Returns whether it works now.
         """
-        return self.says(SERVICE)
+        return self.report(SERVICE)

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from simulators.extractor import Vocabulary, vocabulary
+from simulators.extractor import Vocabulary, make_vocabulary
 
 Service = Literal["calls", "data"]
 THINGS: Mapping[Service, str] = {"calls": "calls", "data": "mobile data"}
 """Words of the customer for each service."""
 SERVICE = "service"
-"""Name that stands for a trial of the service that is complained of; its values are `WORKS` and `FAILS`."""
+"""Name of a trial of the failing service; its values are `WORKS` and `FAILS`."""
 WORKS, FAILS = "works", "fails"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting of a phone with two values: `good`, with which services work, and `bad`."""
+    """Setting of a phone with two values. Services need the value `good`; the other is `bad`."""
 
     name: str
     good: str
@@ -38,7 +38,7 @@ class Setting:
         """Both values, the good one first."""
         return self.good, self.bad
 
-    def other(self, value: str) -> str:
+    def opposite(self, value: str) -> str:
         """Return the setting's value that is not this one."""
         return self.bad if value == self.good else self.good
 
@@ -68,7 +68,7 @@ SETTINGS: Mapping[str, Setting] = {
 }  # fmt: skip
 
 
-def needed(service: Service, abroad: bool) -> list[str]:
+def list_needed(service: Service, abroad: bool) -> list[str]:
     """Return the names of the settings that must have their good value for a service to work."""
     return [
         name
@@ -77,7 +77,7 @@ def needed(service: Service, abroad: bool) -> list[str]:
     ]
 
 
-def statement(name: str, value: str, service: Service) -> str:
+def word_statement(name: str, value: str, service: Service) -> str:
     """Word a setting's value as the customer does, or for `SERVICE` whether the service works."""
     if name == SERVICE:
         verbs = {"calls": ("work", "do not work"), "data": ("works", "does not work")}[service]
@@ -86,11 +86,11 @@ def statement(name: str, value: str, service: Service) -> str:
     return f"{about[:1].upper()}{about[1:]} is {value}."
 
 
-def _claims() -> Iterator[tuple[str, list[str]]]:
+def _spell_claims() -> Iterator[tuple[str, list[str]]]:
     """Yield each topic, a name and a value separated by a blank, with its spellings."""
     for name, setting in SETTINGS.items():
         for value in setting.values:
-            other, phrases = setting.other(value), list[str]()
+            other, phrases = setting.opposite(value), list[str]()
             for word in setting.words:
                 phrases += [f"{word} {verb} {value}" for verb in ("is", "is now", "is still", "shows", "to")]
                 phrases += [f"{word} {verb} {other}" for verb in ("is not", "isnt", "is no longer", "is not set to")]
@@ -107,16 +107,16 @@ def _claims() -> Iterator[tuple[str, list[str]]]:
     )
 
 
-CLAIMS: Vocabulary = vocabulary(dict(_claims()))
+CLAIMS: Vocabulary = make_vocabulary(dict(_spell_claims()))
 
 
-def claims(text: str) -> list[tuple[str, str]]:
+def read_claims(text: str) -> list[tuple[str, str]]:
     """Return the values that a text states of settings and service, as (name, value); doubts are left out."""
     found = []
     for topic, stance in CLAIMS.read(text).items():
         name, _, value = topic.partition(" ")
         if stance == "deny":
-            value = SETTINGS[name].other(value) if name != SERVICE else FAILS if value == WORKS else WORKS
+            value = SETTINGS[name].opposite(value) if name != SERVICE else FAILS if value == WORKS else WORKS
         if stance != "unknown":
             found.append((name, value))
     return found

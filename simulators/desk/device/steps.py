@@ -1,4 +1,4 @@
-"""Parse what the agent tells a customer to do on its phone: typed acts `LOOK` and `SET`, and plain words.
+"""Parse the agent's instructions to a customer about its phone: typed acts `LOOK` and `SET`, and plain words.
 
 A closed vocabulary reads plain text clause by clause. The agent's own acts ("I will turn on roaming") and negated
 clauses ("do not turn it off") tell the customer nothing.
@@ -14,13 +14,13 @@ from games.base import IllegalAct
 from games.families.book import fold
 from simulators.desk.device.settings import SERVICE, SETTINGS
 
-MOST_STEPS = 6
+MAX_STEPS = 6
 """Maximum number of steps that a customer follows in one message."""
 NAMES = (*SETTINGS, SERVICE)
 
 
 class Step(NamedTuple):
-    """Instruction about a phone: to look at a setting (value ""), or to change it; `SERVICE` is to be tried."""
+    """Instruction about a phone: look at a setting (value ""), change it, or try `SERVICE`."""
 
     name: str
     value: str = ""
@@ -43,7 +43,7 @@ IT = re.compile(r" (?:it|that) ")
 
 
 def read_step(verb: str, rest: str) -> Step:
-    """Parse the words after `LOOK` or `SET`. Raises IllegalAct, with the correct form, if they are none."""
+    """Parse the words after `LOOK` or `SET`. Raises IllegalAct, with the correct form, if they are invalid."""
     name, _, value = rest.lower().partition(" ")
     if verb == "LOOK":
         if name not in NAMES or value:
@@ -55,12 +55,12 @@ def read_step(verb: str, rest: str) -> Step:
 
 
 def read_steps(sentences: Sequence[str]) -> tuple[Step, ...]:
-    """Return the steps that sentences in plain words tell a customer, in order, at most `MOST_STEPS`."""
-    steps = [step for sentence in sentences for step in _in_sentence(sentence)]
-    return tuple(dict.fromkeys(steps))[:MOST_STEPS]
+    """Return the instructions to a customer in plain sentences, in order, at most `MAX_STEPS`."""
+    steps = [step for sentence in sentences for step in _read_sentence(sentence)]
+    return tuple(dict.fromkeys(steps))[:MAX_STEPS]
 
 
-def _in_sentence(sentence: str) -> Iterator[Step]:
+def _read_sentence(sentence: str) -> Iterator[Step]:
     """Yield a sentence's steps. A clause without a verb of its own takes that of the clause before it."""
     asked, changes, before = sentence.rstrip().endswith("?"), "", ""
     looks = False
@@ -80,16 +80,16 @@ def _in_sentence(sentence: str) -> Iterator[Step]:
             continue
         for name in names:
             before = name
-            value = _value(name, changes) or _value(name, words) if changes else ""
+            value = _read_value(name, changes) or _read_value(name, words) if changes else ""
             if value or looks:
                 yield Step(name, value)
 
 
-def _value(name: str, words: str) -> str:
+def _read_value(name: str, words: str) -> str:
     """Return the value to which these words set a setting; "" if they name none."""
     setting = SETTINGS[name]
-    told = {value for value in setting.values if f" {value} " in words}
-    told |= {setting.good} if any(f" {word} " in words for word in setting.good_words) else set()
+    values = {value for value in setting.values if f" {value} " in words}
+    values |= {setting.good} if any(f" {word} " in words for word in setting.good_words) else set()
     for value, pattern in (("on", ON), ("off", OFF)):
-        told |= {value} if value in setting.values and pattern.search(words) else set()
-    return told.pop() if len(told) == 1 else ""
+        values |= {value} if value in setting.values and pattern.search(words) else set()
+    return values.pop() if len(values) == 1 else ""

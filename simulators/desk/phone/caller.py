@@ -1,6 +1,6 @@
-"""Scripted customer with a phone, who does what the agent says and reports what the phone shows.
+"""Scripted customer with a phone: it follows the agent's instructions and reports what the phone shows.
 
-It never does what it was not told. By persona it may first not find a setting, or fail to change it, and says so.
+It does nothing else with the phone. Some personas may at first not find a setting, or fail to change it, and say so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from simulators.desk.customer import Customer
 from simulators.desk.device.handset import Handset
 from simulators.desk.device.settings import CLAIMS, SERVICE, SETTINGS
 from simulators.desk.device.steps import Step
-from simulators.desk.goals import written
+from simulators.desk.goals import format_call
 from simulators.desk.policy import Consent
 from simulators.desk.record import SLIP, Outcome
 from simulators.desk.speech import Proposal, Speech
@@ -20,7 +20,7 @@ from simulators.extractor import Reading
 from simulators.person import PERSONAS
 
 LOCKING = Step("sim_lock", SETTINGS["sim_lock"].bad)
-"""Step that no tool of the phone does."""
+"""Step for which the phone has no tool."""
 
 
 @dataclass(kw_only=True)
@@ -31,7 +31,7 @@ class Caller(Customer):
     has_tried: bool = False
     """Whether it tries the service on the agent's message."""
     followed: list[Step] = field(default_factory=list)
-    """Steps it was told, repeated ones included."""
+    """All instructions so far, with repetitions."""
     uses: list[str] = field(default_factory=list)
     """Calls of the phone's tools that the last message needs."""
 
@@ -41,24 +41,24 @@ class Caller(Customer):
         return Reading({**base.facts, **phone.facts}, base.unclear & phone.unclear)
 
     def hear(self, speech: Speech) -> str:
-        """Process the agent's message as Customer does; the phone's service is tried if it asks for that, or `more`."""
+        """Process the agent's message as Customer does. The phone's service is tried if it asks for that, or `more`."""
         self.has_tried, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
         return super().hear(speech)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
-        """Do the steps on the phone; return whether any was of use, and one statement for each setting named.
+        """Do the steps on the phone; return whether any helped, and one statement for each setting named.
 
-        A setting that it does not find it cannot tell of; the others it tells as the phone shows them in the end.
+        The statements are about the phone's final state, or say that a setting was not found.
         """
         useful, found = False, dict[str, bool]()
         for step in steps:
             useful |= self.followed.count(step) < 2
-            found[step.name] = self._do(step)
+            found[step.name] = self._follow_step(step)
             self.followed.append(step)
         return useful, [self._tell(name, known) for name, known in found.items()]
 
-    def consent(self, proposal: Proposal) -> Consent | None:
-        """Return the consent to a proposed write on its line; None if none is proposed that it would want."""
+    def make_consent(self, proposal: Proposal) -> Consent | None:
+        """Return the consent to a proposed write on its line; None if it would not want the proposed write."""
         if not self._wants(proposal):
             return None
         tool = proposal.write.tool if proposal.write else min(proposal.tools)
@@ -70,14 +70,14 @@ class Caller(Customer):
         return len(proposal.tools) == 1 and proposal.numbers <= {self.goal.subject}
 
     def _is_fulfilled(self, outcome: Outcome) -> bool:
-        return self.has_tried and self.handset.works and outcome.told.keys() >= self.goal.facts.keys()
+        return self.has_tried and self.handset.is_working and outcome.told.keys() >= self.goal.facts.keys()
 
-    def _do(self, step: Step) -> bool:
-        """Do a step on the phone, or err; return False if it did not find the setting."""
+    def _follow_step(self, step: Step) -> bool:
+        """Do a step on the phone, possibly with an error. Returns False if the customer does not find the setting."""
         name, value = step
         phone, persona = self.handset, PERSONAS[self.record.persona]
         slips = min(1.0, SLIP * persona.slips) if persona.slips > 1 else 0.0
-        errs = step not in self.followed and phone.luck.get(name, 1.0) < (slips if value else persona.forgets)
+        errs = step not in self.followed and phone.draws.get(name, 1.0) < (slips if value else persona.forgets)
         if not value:
             self._use("try_service" if name == SERVICE else "show_phone", {})
             return not errs
@@ -91,8 +91,8 @@ class Caller(Customer):
     def _tell(self, name: str, is_found: bool) -> str:
         if not is_found:
             return self._say("unknown", name, f"I do not find {SETTINGS[name].name}.")
-        return self._say("inform", name, self.handset.says(name))
+        return self._say("inform", name, self.handset.report(name))
 
     def _use(self, tool: str, arguments: dict[str, str]) -> None:
-        self.uses.append(written(tool, arguments))
+        self.uses.append(format_call(tool, arguments))
         getattr(self.handset, tool)(**arguments)

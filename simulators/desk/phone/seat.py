@@ -10,31 +10,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from games.base import IllegalAct
-from simulators.desk.device.settings import claims, statement
-from simulators.desk.goals import written
+from simulators.desk.device.settings import read_claims, word_statement
+from simulators.desk.goals import format_call
 from simulators.desk.phone.caller import Caller
 from simulators.desk.played import PlayedCustomer, PlayedSeat
 from simulators.desk.speech import Speech
-from simulators.played import Checked
+from simulators.played import Faults
 from simulators.tools import read_calls, run
 
-MOST_USES = 8
-"""Calls that a played customer may make before it must say something."""
+MAX_USES = 8
+"""Maximum number of a played customer's calls between two texts."""
 
 
 @dataclass(kw_only=True)
 class PlayedCaller(Caller, PlayedCustomer):
-    """Customer with a phone whose seat decides what to say, and uses the phone itself."""
+    """Customer with a phone whose seat decides what to say and uses the phone itself."""
 
     def hear(self, speech: Speech) -> str:
-        """Return what the script would say after it did what it was told; the phone itself stays as it is."""
+        """Return the script's reply after following the instructions on a copy of the phone."""
         phone, self.handset = self.handset, self.handset.copy()
         try:
             return super().hear(speech)
         finally:
             self.handset = phone
 
-    def unwanted(self) -> set[str]:
+    def list_unwanted(self) -> set[str]:
         """Return no requests: it may ask for any repair."""
         return set()
 
@@ -48,7 +48,7 @@ class CallerSeat(PlayedSeat):
     """Calls since it last said something."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what a played customer sees, the PIN of its SIM card, and the calls that are due (`uses`)."""
+        """Return a played customer's facts, the PIN of its SIM card, and the due calls (`uses`)."""
         facts = super().facts()
         facts["about"] |= {"PIN": self.customer.handset.pin}
         return {**facts, "uses": list(self.customer.uses)}
@@ -59,15 +59,15 @@ class CallerSeat(PlayedSeat):
         Raises IllegalAct for calls after the seat was told to say something.
         """
         calls = read_calls(text, limit)
-        if calls and self.used > MOST_USES:
+        if calls and self.used > MAX_USES:
             raise IllegalAct("say something to the agent")
         results, tools = list[str](), self.customer.handset.tools()
         for call in calls:
             self.used += 1
-            if self.used > MOST_USES:
+            if self.used > MAX_USES:
                 return [*results, "Error: enough calls. Say something to the agent now."]
             results.append(run(tools, call))
-            done = written(call.name, call.arguments)
+            done = format_call(call.name, call.arguments)
             self.customer.uses = [use for use in self.customer.uses if use != done]
         return results
 
@@ -76,19 +76,19 @@ class CallerSeat(PlayedSeat):
         self.used = 0
         return super().hear(text)
 
-    def check(self, text: str) -> Checked:
+    def check(self, text: str) -> Faults:
         """Return the faults of a text as PlayedSeat does.
 
-        What it says of its phone is wrong if the phone does not show it; the PIN is leaked; and what the agent asked
-        for is withheld if the text does not speak of it, or if the phone was not changed as it was told.
+        Statements about the phone are wrong if the phone does not show them. The PIN is leaked. Due statements about
+        settings are withheld if the text has none of them, or if the phone was not changed as instructed.
         """
         checked, phone = super().check(text), self.customer.handset
         wrong = [fact for fact in checked.wrong if fact != phone.pin]
-        said, due = claims(self.expanded(text)), claims(self.template)
-        wrong += [statement(name, value, phone.service) for name, value in said if phone.state(name) != value]
-        leaked = [*checked.leaked, *["the PIN"] * bool(re.search(rf"\b{phone.pin}\b", self.expanded(text)))]
+        said, due = read_claims(self.expand(text)), read_claims(self.template)
+        wrong += [word_statement(name, value, phone.service) for name, value in said if phone.state(name) != value]
+        leaked = [*checked.leaked, *["the PIN"] * bool(re.search(rf"\b{phone.pin}\b", self.expand(text)))]
         missing = [name for name, value in due if phone.state(name) != value]
         if not missing and not {name for name, _ in due} & {name for name, _ in said}:
             missing = [name for name, _ in due]
         withheld = [f"what {name} shows after you did what you were told" for name in missing]
-        return Checked(wrong, leaked, [*checked.withheld, *withheld])
+        return Faults(wrong, leaked, [*checked.withheld, *withheld])

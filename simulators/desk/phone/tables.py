@@ -37,47 +37,49 @@ class PhoneTables(World):
 
     schema = SCHEMA
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "lines": "id"}
-    subject, most_goals = "line", 3
+    subject, max_goals = "line", 3
     handset: Handset
 
-    def line(self, line: str) -> dict[str, Any]:
+    def find_line(self, line: str) -> dict[str, Any]:
         """Return the row of this line, whoever owns it, or {}."""
-        return self.row("SELECT * FROM lines WHERE id = ?", line) or {}
+        return self.fetch_row("SELECT * FROM lines WHERE id = ?", line) or {}
 
-    def numbers_of(self, customer: str) -> list[str]:
-        return [row["id"] for row in self.all("SELECT id FROM lines WHERE customer = ? ORDER BY id", customer)]
+    def list_numbers_of(self, customer: str) -> list[str]:
+        return [row["id"] for row in self.fetch_all("SELECT id FROM lines WHERE customer = ? ORDER BY id", customer)]
 
-    # How it is filled, and what breaks.
+    # Generation of rows and faults.
 
-    def furnish(self, rng: np.random.Generator) -> None:
+    def fill_catalogue(self, rng: np.random.Generator) -> None:
         """Do nothing: there is no catalogue."""
 
-    def people(self, person: Person, rng: np.random.Generator) -> None:
+    def add_purchases(self, person: Person, rng: np.random.Generator) -> None:
         """Add a person's payment methods, and two lines with three bills each. Nothing is wrong with them yet."""
         self.add_payments(person, rng)
         for name in NAMES:
-            number, limit = self.fresh_number(rng), int(rng.integers(4, 20))
+            number, limit = self.draw_number(rng), int(rng.integers(4, 20))
             used = round(float(rng.uniform(0.1, 0.9)) * limit, 1)
-            row = (number, person.id, name, "active", self.ago(int(rng.integers(10, 900))), used, limit)
-            self.fill("lines", [(*row, int(rng.random() < 0.3), 1)])
+            row = (number, person.id, name, "active", self.days_ago(int(rng.integers(10, 900))), used, limit)
+            self.insert_rows("lines", [(*row, int(rng.random() < 0.3), 1)])
             paid = [int(rng.random() < 0.7), 1, 1]
             amounts = (int(rng.integers(1000, 6000)) / 100 for _ in paid)
-            self.fill(
-                "bills", [(number, self.ago(LAST_BILL + 30 * n), next(amounts), done) for n, done in enumerate(paid)]
+            self.insert_rows(
+                "bills",
+                [(number, self.days_ago(LAST_BILL + 30 * n), next(amounts), done) for n, done in enumerate(paid)],
             )
         if person is self.owner:
-            pin, luck = self.fresh_number(rng), {name: float(rng.random()) for name in SETTINGS}
-            self.number = str(rng.choice(self.numbers_of(person.id)))
-            self.handset = Handset(self.own_line, pin, luck=luck)
+            pin, luck = self.draw_number(rng), {name: float(rng.random()) for name in SETTINGS}
+            self.number = str(rng.choice(self.list_numbers_of(person.id)))
+            self.handset = Handset(self.own_line, pin, draws=luck)
 
     def own_line(self) -> dict[str, Any]:
         """Return the row of the line that the customer calls about."""
-        return self.line(self.number)
+        return self.find_line(self.number)
 
-    def trouble(self, rng: np.random.Generator, count: int) -> Goal:
-        """Break `count` things, of the account and of the phone, and return the goal to have the service back.
+    def cause_trouble(self, rng: np.random.Generator, count: int) -> Goal:
+        """Cause `count` faults of the account and the phone, and return the goal to have the service back.
 
-        A forbidden goal has one fault of the account, which the policy leaves as it is; else their number is uniform.
+        A forbidden goal has one fault of the account, which the policy forbids to repair. Otherwise the number of the
+        account's faults is uniform.
         """
         phone = self.handset
         phone.service, phone.abroad = "data" if rng.random() < DATA else "calls", bool(rng.random() < 0.5)
@@ -85,13 +87,13 @@ class PhoneTables(World):
         forbidden = bool(rng.random() < FORBIDDEN)
         several = int(rng.integers(0, min(count, len(names)) + 1))
         faults = [str(name) for name in rng.permutation(names)[: 1 if forbidden else several]]
-        for name in rng.permutation(phone.needed)[: count - len(faults)]:
+        for name in rng.permutation(phone.needed_settings)[: count - len(faults)]:
             phone.settings[str(name)] = SETTINGS[str(name)].bad
         for name in faults:
             self._break(name, forbidden)
-        self.first = self.snapshot()
+        self.initial_rows = self.snapshot()
         writes = tuple(Write(REPAIRS[name], {"line": self.number}) for name in faults)
-        last = self.row("SELECT amount FROM bills WHERE line = ? ORDER BY day DESC", self.number) or {}
+        last = self.fetch_row("SELECT amount FROM bills WHERE line = ? ORDER BY day DESC", self.number) or {}
         thing = THINGS[phone.service]
         return Goal(
             f"get {thing} to work again with {{it}}{', here abroad' * phone.abroad}",
@@ -99,7 +101,7 @@ class PhoneTables(World):
             hint=f"my {self.own_line()['name']} line",
             needs=writes,
             facts={"bill": f"{last['amount']:.2f}"} if rng.random() < 0.3 and not forbidden else {},
-            reasons=frozenset(name for write in writes for name in self.broken(write)),
+            reasons=frozenset(name for write in writes for name in self.find_broken_rules(write)),
             mentions=(thing,),
         )
 
@@ -108,12 +110,14 @@ class PhoneTables(World):
         number = self.number
         match fault:
             case "suspended":
-                self.run("UPDATE lines SET status = 'suspended' WHERE id = ?", number)
-                self.run("UPDATE bills SET paid = 1 WHERE line = ?", number)
+                self.execute("UPDATE lines SET status = 'suspended' WHERE id = ?", number)
+                self.execute("UPDATE bills SET paid = 1 WHERE line = ?", number)
                 if forbidden:
-                    self.run("UPDATE bills SET paid = 0 WHERE line = ? AND day = ?", number, self.ago(LAST_BILL))
+                    self.execute(
+                        "UPDATE bills SET paid = 0 WHERE line = ? AND day = ?", number, self.days_ago(LAST_BILL)
+                    )
             case "used_up":
-                self.run("UPDATE lines SET used = data_limit, topped_up = ? WHERE id = ?", int(forbidden), number)
+                self.execute("UPDATE lines SET used = data_limit, topped_up = ? WHERE id = ?", int(forbidden), number)
             case "barred":
-                since = self.ago(NEW // 2 if forbidden else 2 * NEW)
-                self.run("UPDATE lines SET roaming = 0, since = ? WHERE id = ?", since, number)
+                since = self.days_ago(NEW // 2 if forbidden else 2 * NEW)
+                self.execute("UPDATE lines SET roaming = 0, since = ? WHERE id = ?", since, number)

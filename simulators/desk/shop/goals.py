@@ -15,12 +15,12 @@ from simulators.desk.shop.tables import PRODUCTS, ShopTables
 PAYMENTS = ("credit card", "gift card")
 
 
-def candidates(shop: ShopTables, rng: np.random.Generator) -> list[Goal]:
+def draw_candidates(shop: ShopTables, rng: np.random.Generator) -> list[Goal]:
     """Return all goals that the customer at the desk could have: on its account, then on each order."""
     goals = []
-    for order in shop.all("SELECT * FROM orders WHERE customer = ? ORDER BY id", shop.owner.id):
+    for order in shop.fetch_all("SELECT * FROM orders WHERE customer = ? ORDER BY id", shop.owner.id):
         hint = f"my order with the {shop.items(order['id'])[0]['product']}"
-        for goal in (*_about_order(shop, order, rng), *_about_items(shop, order, rng)):
+        for goal in (*_draw_order_goals(shop, order, rng), *_draw_item_goals(shop, order, rng)):
             goals.append(replace(goal, subject=order["id"], hint=hint))
     address = draw_address(rng)
     account = Goal(
@@ -30,16 +30,16 @@ def candidates(shop: ShopTables, rng: np.random.Generator) -> list[Goal]:
     return [account, *goals]
 
 
-def _about_order(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
-    number, total = order["id"], f"{shop.total(order['id']):.2f}"
-    payment, ask = _payment(shop, order, rng)
+def _draw_order_goals(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
+    number, total = order["id"], f"{shop.compute_total(order['id']):.2f}"
+    payment, ask = _draw_payment(shop, order, rng)
     cancel = Write("cancel_order", {"order": number, "refund_to": payment})
-    facts = _facts_or_none(rng, {"refund": total})
+    facts = _draw_facts(rng, {"refund": total})
     yield Goal(f"cancel {{it}} and have the money back on {ask}", writes=(cancel,), facts=facts, details=PAYMENTS)
     address = draw_address(rng)
     moved = Write("change_address", {"order": number, "address": address})
     yield Goal(f"have {{it}} sent to {address}", writes=(moved,))
-    other = _other_payment(shop, order["payment"])
+    other = _find_other_payment(shop, order["payment"])
     paid = Write("change_payment", {"order": number, "payment": other["id"]})
     yield Goal(f"pay for {{it}} with my {other['method']} instead", writes=(paid,), details=PAYMENTS)
     yield Goal("have {it} sent again because it never came", writes=(Write("resend_order", {"order": number}),))
@@ -50,25 +50,25 @@ def _about_order(shop: ShopTables, order: dict[str, Any], rng: np.random.Generat
     yield Goal("ask about {it}", facts={str(name): facts[str(name)] for name in names})
 
 
-def _about_items(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
+def _draw_item_goals(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> Iterator[Goal]:
     number = order["id"]
     for item in shop.items(number):
         product = item["product"]
-        payment, ask = _payment(shop, order, rng)
+        payment, ask = _draw_payment(shop, order, rng)
         back = Write("return_item", {"order": number, "item": item["item"], "refund_to": payment})
-        facts = _facts_or_none(rng, {"refund": f"{item['price']:.2f}"})
+        facts = _draw_facts(rng, {"refund": f"{item['price']:.2f}"})
         ask = f"return the {product} of {{it}} and have the money back on {ask}"
         yield Goal(ask, writes=(back,), facts=facts, mentions=(product,), details=PAYMENTS)
-        yield _exchange(shop, number, item, rng)
+        yield _draw_exchange(shop, number, item, rng)
 
 
-def _exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.random.Generator) -> Goal:
+def _draw_exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.random.Generator) -> Goal:
     """Draw a goal to exchange an item for a given variant of this or another product, or for any colour of a size."""
     product, wanted = item["product"], item["product"]
     if rng.random() < 0.2:
         products = [name for name in sorted(PRODUCTS) if name != product]
         wanted = products[rng.integers(len(products))]
-    variants = shop.all("SELECT * FROM variants WHERE product = ? ORDER BY id", wanted)
+    variants = shop.fetch_all("SELECT * FROM variants WHERE product = ? ORDER BY id", wanted)
     variants = [variant for variant in variants if (wanted, variant["options"]) != (product, item["options"])]
     one = variants[rng.integers(len(variants))]
     size = one["options"].split()[1]
@@ -77,7 +77,7 @@ def _exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.rando
         ask, facts = f"exchange the {product} of {{it}} for a {size} one in any colour that you have", {}
     else:
         writes, ask = [one], f"exchange the {product} of {{it}} for the {wanted} in {one['options']}"
-        facts = _facts_or_none(rng, {"difference": f"{abs(one['price'] - item['price']):.2f}"})
+        facts = _draw_facts(rng, {"difference": f"{abs(one['price'] - item['price']):.2f}"})
     calls = tuple(
         Write("exchange_item", {"order": number, "item": item["item"], "variant": variant["id"]}) for variant in writes
     )
@@ -85,20 +85,20 @@ def _exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.rando
     return Goal(ask, writes=calls, facts=facts, mentions=mentions, details=(size, one["options"]))
 
 
-def _payment(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:
+def _draw_payment(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:
     """Draw the method for a refund: (payment id, wording). One in four customers wants another than it paid with."""
     if rng.random() < 0.75:
         return order["payment"], "whatever I paid with"
-    other = _other_payment(shop, order["payment"])
+    other = _find_other_payment(shop, order["payment"])
     return other["id"], f"my {other['method']}, which I did not pay with"
 
 
-def _other_payment(shop: ShopTables, payment: str) -> dict[str, Any]:
-    row = shop.row("SELECT * FROM payments WHERE customer = ? AND id != ?", shop.owner.id, payment)
+def _find_other_payment(shop: ShopTables, payment: str) -> dict[str, Any]:
+    row = shop.fetch_row("SELECT * FROM payments WHERE customer = ? AND id != ?", shop.owner.id, payment)
     assert row is not None
     return row
 
 
-def _facts_or_none(rng: np.random.Generator, facts: dict[str, str]) -> dict[str, str]:
+def _draw_facts(rng: np.random.Generator, facts: dict[str, str]) -> dict[str, str]:
     """Return the facts or, with probability 1/2, {}."""
     return facts if rng.random() < 0.5 else {}

@@ -43,36 +43,36 @@ class ShopTables(World):
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "orders": "id", "items": "id"}
     subject = "order"
 
-    def order(self, order: str) -> dict[str, Any] | None:
+    def find_order(self, order: str) -> dict[str, Any] | None:
         """Return the order row of this number, whoever owns it, or None."""
-        return self.row("SELECT * FROM orders WHERE id = ?", order)
+        return self.fetch_row("SELECT * FROM orders WHERE id = ?", order)
 
-    def item(self, item: str) -> dict[str, Any] | None:
+    def find_item(self, item: str) -> dict[str, Any] | None:
         """Return the row of the ordered item with this id, or None."""
-        return self.row("SELECT * FROM items WHERE id = ?", item)
+        return self.fetch_row("SELECT * FROM items WHERE id = ?", item)
 
-    def variant(self, variant: str) -> dict[str, Any] | None:
+    def find_variant(self, variant: str) -> dict[str, Any] | None:
         """Return the catalogue row of the product variant with this id, or None."""
-        return self.row("SELECT * FROM variants WHERE id = ?", variant)
+        return self.fetch_row("SELECT * FROM variants WHERE id = ?", variant)
 
     def items(self, order: str) -> list[dict[str, Any]]:
         """Return an order's items as tools show them: dicts with item, product, options, price, final_sale, state."""
-        return self.all(
+        return self.fetch_all(
             "SELECT items.id AS item, product, options, items.price, final_sale, state FROM items "
             "JOIN variants ON variants.id = variant WHERE order_id = ? ORDER BY items.id",
             order,
         )
 
-    def total(self, order: str) -> float:
+    def compute_total(self, order: str) -> float:
         """Return the sum of an order's item prices, rounded to cents."""
         return round(float(sum(item["price"] for item in self.items(order))), 2)
 
-    def numbers_of(self, customer: str) -> list[str]:
-        return [row["id"] for row in self.all("SELECT id FROM orders WHERE customer = ? ORDER BY id", customer)]
+    def list_numbers_of(self, customer: str) -> list[str]:
+        return [row["id"] for row in self.fetch_all("SELECT id FROM orders WHERE customer = ? ORDER BY id", customer)]
 
-    # How it is filled.
+    # Generation of rows.
 
-    def furnish(self, rng: np.random.Generator) -> None:
+    def fill_catalogue(self, rng: np.random.Generator) -> None:
         """Fill the catalogue with every product in each colour and size, at drawn prices and stocks."""
         rows: list[tuple[object, ...]] = []
         for product in PRODUCTS:
@@ -81,9 +81,9 @@ class ShopTables(World):
                 cost = price + int(rng.integers(0, 40)) / 4
                 stock = int(rng.integers(1, 9)) if rng.random() >= SOLD_OUT else 0
                 rows.append((f"V{len(rows) + 1:03}", product, options, cost, stock))
-        self.fill("variants", rows)
+        self.insert_rows("variants", rows)
 
-    def people(self, person: Person, rng: np.random.Generator) -> None:
+    def add_purchases(self, person: Person, rng: np.random.Generator) -> None:
         """Add two payment methods and orders of a person, seven for the customer at the desk and two for others."""
         card, gift = self.add_payments(person, rng)
         mine = person is self.owner
@@ -91,12 +91,14 @@ class ShopTables(World):
         products = list(rng.permutation(PRODUCTS))
         for index in rng.permutation(len(states)):
             status, least, most = states[index]
-            order, since = self.fresh_number(rng), self.ago(int(rng.integers(least, most + 1)))
+            order, since = self.draw_number(rng), self.days_ago(int(rng.integers(least, most + 1)))
             tracking = f"TR{rng.integers(10**7, 10**8)}" if status != "pending" else "none"
             payment = card if rng.random() < 0.7 else gift
-            self.fill("orders", [(order, person.id, status, since, person.address, payment, tracking, 0)])
+            self.insert_rows("orders", [(order, person.id, status, since, person.address, payment, tracking, 0)])
             for number in range(int(rng.integers(1, 3))):
-                variants = self.all("SELECT id, price FROM variants WHERE product = ?", str(products.pop()))
+                variants = self.fetch_all("SELECT id, price FROM variants WHERE product = ?", str(products.pop()))
                 bought = variants[rng.integers(len(variants))]
                 final = int(rng.random() < FINAL)
-                self.fill("items", [(f"{order}-{number + 1}", order, bought["id"], bought["price"], final, "kept")])
+                self.insert_rows(
+                    "items", [(f"{order}-{number + 1}", order, bought["id"], bought["price"], final, "kept")]
+                )

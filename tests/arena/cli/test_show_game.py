@@ -8,7 +8,7 @@ import pytest
 
 import games
 from arena.cli.show_game import describe
-from simulators.recommender.index import shelf
+from simulators.recommender.index import load_shelf
 from tests.factories.commands import arena, refused
 
 SIMULATORS = ("clinic", "desk", "proposer_solver")
@@ -71,6 +71,6 @@ MISSING = {"recommender": "faiss", "reasoning": "reasoning_gym.factory"}
 )
 def test_a_game_without_its_extra_is_one_line(name: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, MISSING[name], None)
-    shelf.cache_clear()  # an index that is there needs no faiss
+    load_shelf.cache_clear()  # an index that is there needs no faiss
     line = refused(*command.split(), name)
     assert "pip install 'arena-selfplay[" in line

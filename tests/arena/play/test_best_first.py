@@ -20,7 +20,7 @@ from arena.play.contenders import ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
-from simulators.prover.coqtop import unavailable
+from simulators.prover.coqtop import find_coq_obstacle
 from tests.factories.babble import FRAME, POLICIES
 from tests.factories.texts import sampling_so
 from tests.factories.walks import Wanderer
@@ -151,7 +151,7 @@ def test_a_branch_repeats_its_parent_and_searches_from_there() -> None:
     assert record.turns[0].raw == parent.turns[0].raw
 
 
-@pytest.mark.skipif(bool(unavailable()), reason="coqtop is not installed")
+@pytest.mark.skipif(bool(find_coq_obstacle()), reason="coqtop is not installed")
 def test_a_game_that_blocks_is_searched_in_threads() -> None:
     coq = {"kind": "coq", "depth": [3, 4], "max_turns": 6}
     acts = ("intros.", "subst.", "auto.", "lia.", "destruct H.", "tauto.", "reflexivity.")

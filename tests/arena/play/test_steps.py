@@ -20,11 +20,11 @@ from arena.records import MatchRecord, Seating
 from games.contracts import Game, MatchId
 from games.slow import slowly
 from games.tic_tac_toe import TicTacToe
-from simulators.confine.code import available
+from simulators.confine.code import find_obstacle
 from simulators.reasoning import Reasoning, gym
 from simulators.repair import Repair
 
-confined = pytest.mark.skipif(bool(available()), reason=available())
+confined = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 
 
 def paused(seconds: float) -> float:
@@ -245,7 +245,7 @@ def test_what_others_print_while_a_thread_scores_is_not_lost(capsys: pytest.Capt
     inside, said = threading.Event(), threading.Event()
 
     def score() -> None:
-        with gym.isolated(0):
+        with gym.isolate_random_state(0):
             print("noise of the scorer")
             inside.set()
             assert said.wait(60)

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulators import conformance
-from simulators.confine.code import available
+from simulators.confine.code import find_obstacle
 from simulators.conformance import play
 from simulators.data_analysis import DataAnalysis, packaged
 from simulators.data_analysis.acts import Act, read_act
-from simulators.data_analysis.session import MOST_CODE, Session
-from simulators.data_analysis.tables import draw
+from simulators.data_analysis.session import MAX_CODE, Session
+from simulators.data_analysis.tables import draw_tables
 
 SPLITS: tuple[Literal["train", "test"], ...] = ("train", "test")
-confined = pytest.mark.skipif(bool(available()), reason=available())
+confined = pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 
 
 def started(seed: int = 3, **options: Any) -> DataAnalysis:
@@ -42,7 +42,7 @@ def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["generated", "packaged"])
 def test_the_oracle_is_always_right(source: Any) -> None:
-    if source == "packaged" and not packaged.identities():
+    if source == "packaged" and not packaged.list_identities():
         pytest.skip("needs scikit-learn or statsmodels")
     game = DataAnalysis(source=source, depth=3)
     for seed in range(100):
@@ -84,57 +84,60 @@ def test_any_reply_is_read_or_not(reply: str) -> None:
 
 @confined
 def test_cells_share_names_and_errors_leave_no_trace() -> None:
-    session = Session(draw(1, terse=True), "csv")
-    assert session.python("x = [1]\nprint('once')") == "once"
-    assert session.python("x.append(len(t)); y = 1 / 0").startswith("Error: ZeroDivisionError")
-    assert session.python("x") == "[1]"
-    assert session.python("raise SystemExit").startswith("Error: SystemExit")
-    assert session.python("x +").startswith("Error: SyntaxError")
-    assert session.python("len(open('t.csv').readlines()) - len(t), sorted(s[0])") == "(1, ['g', 'k'])"
+    session = Session(draw_tables(1, terse=True), "csv")
+    assert session.run_python("x = [1]\nprint('once')") == "once"
+    assert session.run_python("x.append(len(t)); y = 1 / 0").startswith("Error: ZeroDivisionError")
+    assert session.run_python("x") == "[1]"
+    assert session.run_python("raise SystemExit").startswith("Error: SystemExit")
+    assert session.run_python("x +").startswith("Error: SyntaxError")
+    assert session.run_python("len(open('t.csv').readlines()) - len(t), sorted(s[0])") == "(1, ['g', 'k'])"
     assert session.cells == ["x = [1]\nprint('once')", "x", "len(open('t.csv').readlines()) - len(t), sorted(s[0])"]
 
 
 @confined
 def test_a_database_is_a_file_for_python_and_open_to_sql_that_reads() -> None:
-    data = draw(1, terse=True)
+    data = draw_tables(1, terse=True)
     session = Session(data, "sqlite")
     count = len(data.main.rows)
     code = "import sqlite3\nsqlite3.connect('data.db').execute('select count(*) from t').fetchone()[0]"
-    assert session.python(code) == session.sql("select count(*) from t", terse=True) == str(count)
-    assert json.loads(session.sql("select count(*) as n from t", terse=False)) == {"columns": ["n"], "rows": [[count]]}
-    assert session.sql("delete from t", terse=True).startswith("Error: ")
-    assert session.sql("select count(*) from t", terse=True) == str(count)
-    assert session.sql("select g from t where g='none'", terse=True) == "-"
+    assert session.run_python(code) == session.run_sql("select count(*) from t", terse=True) == str(count)
+    assert json.loads(session.run_sql("select count(*) as n from t", terse=False)) == {
+        "columns": ["n"],
+        "rows": [[count]],
+    }
+    assert session.run_sql("delete from t", terse=True).startswith("Error: ")
+    assert session.run_sql("select count(*) from t", terse=True) == str(count)
+    assert session.run_sql("select g from t where g='none'", terse=True) == "-"
 
 
 @confined
 def test_there_is_no_pandas_and_no_file_of_ours() -> None:
-    session = Session(draw(1, terse=True), "json")
-    assert session.python("import pandas").startswith("Error: ModuleNotFoundError")
-    assert session.python("open('/etc/passwd')").startswith("Error: ")
+    session = Session(draw_tables(1, terse=True), "json")
+    assert session.run_python("import pandas").startswith("Error: ModuleNotFoundError")
+    assert session.run_python("open('/etc/passwd')").startswith("Error: ")
 
 
 @confined
 def test_warnings_are_no_errors_and_a_process_that_ends_early_is_one() -> None:
-    session = Session(draw(1, terse=True), "csv")
-    assert session.python("import os, sys\nx = 1\nprint('careful', file=sys.stderr)") == "careful"
-    assert session.python("os._exit(0)") == "Error: the cell ended its process"
-    assert session.python("sys.stdout.close()").startswith("Error: ")
-    assert session.python("x") == "1", "the cell that ended the process is not kept"
+    session = Session(draw_tables(1, terse=True), "csv")
+    assert session.run_python("import os, sys\nx = 1\nprint('careful', file=sys.stderr)") == "careful"
+    assert session.run_python("os._exit(0)") == "Error: the cell ended its process"
+    assert session.run_python("sys.stdout.close()").startswith("Error: ")
+    assert session.run_python("x") == "1", "the cell that ended the process is not kept"
 
 
 @confined
 @pytest.mark.slow
 def test_a_cell_that_never_ends_is_stopped() -> None:
-    session = Session(draw(1, terse=True), "json")
-    assert "out of time" in session.python("while True: pass") and session.cells == []
+    session = Session(draw_tables(1, terse=True), "json")
+    assert "out of time" in session.run_python("while True: pass") and session.cells == []
 
 
 @confined
 def test_cells_are_bounded() -> None:
-    session = Session(draw(1, terse=True), "csv", cells=["#" * (MOST_CODE - 5)])
-    assert session.python("print(1)").startswith("Error: all cells may have")
-    assert len(Session(draw(1, terse=True), "csv").python("print('x' * 99999)")) < 2_000
+    session = Session(draw_tables(1, terse=True), "csv", cells=["#" * (MAX_CODE - 5)])
+    assert session.run_python("print(1)").startswith("Error: all cells may have")
+    assert len(Session(draw_tables(1, terse=True), "csv").run_python("print('x' * 99999)")) < 2_000
 
 
 @confined
@@ -198,7 +201,7 @@ def test_train_and_test_share_no_table() -> None:
             tables.add(repr(game.data.main))
         shapes.append(tables)
     assert len(shapes[0]) == len(shapes[1]) == 60 and not shapes[0] & shapes[1]
-    if packaged.identities():
+    if packaged.list_identities():
         names = []
         for split in SPLITS:
             game = DataAnalysis(split=split, source="packaged", depth=1)

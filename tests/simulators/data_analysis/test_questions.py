@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from simulators.data_analysis import packaged
-from simulators.data_analysis.questions import TOLERANCE, Question, ask, joined_frame
-from simulators.data_analysis.tables import Data, Table, draw
+from simulators.data_analysis.questions import TOLERANCE, Question, draw_question, join_tables
+from simulators.data_analysis.tables import Data, Table, draw_tables
 
 SALES = Data(
     main=Table(
@@ -37,7 +37,7 @@ SALES = Data(
 def by_words(depth: int) -> dict[str, Question]:
     """Questions about the table above, by their words."""
     rng = np.random.default_rng(5)
-    asked = (ask(SALES, joined_frame(SALES), rng, depth, terse=False) for _ in range(500))
+    asked = (draw_question(SALES, join_tables(SALES), rng, depth, terse=False) for _ in range(500))
     return {question.words: question for question in asked if question}
 
 
@@ -81,12 +81,12 @@ def executed(question: Question, data: Data) -> list[object]:
     found: list[object] = []
     if question.code.sql:
         with contextlib.closing(sqlite3.connect(":memory:")) as database:
-            database.executescript(data.script())
+            database.executescript(data.to_sql())
             ((value,),) = database.execute(question.code.sql).fetchall()
             found.append(value)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(question.code.python, {table.name: table.dicts() for table in data.tables})
+        exec(question.code.python, {table.name: table.to_dicts() for table in data.tables})
     return [*found, out.getvalue().strip()]
 
 
@@ -94,9 +94,9 @@ def executed(question: Question, data: Data) -> list[object]:
 def test_sql_and_python_find_what_pandas_found(terse: bool) -> None:
     rng, asked, kinds = np.random.default_rng(2), 0, set()
     for identity in range(70):
-        data = draw(identity, terse)
+        data = draw_tables(identity, terse)
         for depth in (1, 2, 3):
-            question = ask(data, joined_frame(data), rng, depth, terse)
+            question = draw_question(data, join_tables(data), rng, depth, terse)
             if question is None:
                 continue
             asked += 1
@@ -107,18 +107,18 @@ def test_sql_and_python_find_what_pandas_found(terse: bool) -> None:
     assert terse or {"since", "trend", "correlation"} <= kinds
 
 
-@pytest.mark.skipif(not packaged.identities(), reason="needs scikit-learn or statsmodels")
+@pytest.mark.skipif(not packaged.list_identities(), reason="needs scikit-learn or statsmodels")
 def test_packaged_tables_have_parts_without_common_rows() -> None:
     rng = np.random.default_rng(2)
-    for identity in packaged.identities():
-        data = packaged.load(identity)
+    for identity in packaged.list_identities():
+        data = packaged.load_part(identity)
         assert 25 <= len(data.main.rows) <= 50 and data.side is None
-        assert data.script() and all(len(row) == len(data.main.columns) for row in data.main.rows)
+        assert data.to_sql() and all(len(row) == len(data.main.columns) for row in data.main.rows)
         for _ in range(3):
-            if question := ask(data, joined_frame(data), rng, 2, terse=False):
+            if question := draw_question(data, join_tables(data), rng, 2, terse=False):
                 assert all(question.is_right(str(value)) for value in executed(question, data)), question
-    rows = [len(packaged.load(f"iris {part}").main.rows) for part in range(packaged.PARTS)]
-    assert sum(rows) == 150 and set(packaged.load("iris 0").main.values("species")) == {
+    rows = [len(packaged.load_part(f"iris {part}").main.rows) for part in range(packaged.PARTS)]
+    assert sum(rows) == 150 and set(packaged.load_part("iris 0").main.values("species")) == {
         "setosa",
         "versicolor",
         "virginica",
@@ -130,7 +130,7 @@ def test_each_condition_changes_the_answer_so_that_a_mistake_is_usually_wrong() 
     pairs = [
         (data, question)
         for n in range(60)
-        if (question := ask(data := draw(n, True), joined_frame(data), rng, 1 + n % 2, True))
+        if (question := draw_question(data := draw_tables(n, True), join_tables(data), rng, 1 + n % 2, True))
     ]
     wrong = 0
     for data, question in pairs:
@@ -163,13 +163,13 @@ def test_numbers_are_right_within_the_tolerance_and_texts_in_any_case(answer: ob
 
 
 def test_files_hold_what_the_tables_hold() -> None:
-    data = draw(11, terse=False)
-    for text, table in zip(data.files("csv").values(), data.tables, strict=True):
-        assert pd.read_csv(io.StringIO(text)).equals(pd.DataFrame(table.dicts()))
+    data = draw_tables(11, terse=False)
+    for text, table in zip(data.to_files("csv").values(), data.tables, strict=True):
+        assert pd.read_csv(io.StringIO(text)).equals(pd.DataFrame(table.to_dicts()))
         first, *lines = csv.reader(io.StringIO(text))
         assert tuple(first) == table.columns and len(lines) == len(table.rows)
-    for text, table in zip(data.files("json").values(), data.tables, strict=True):
-        assert json.loads(text) == table.dicts()
-    assert data.files("sqlite") == {} and draw(11, terse=False) == data != draw(12, terse=False)
-    assert max(map(len, data.files("json").values())) < 20_000
-    assert len(draw(11, terse=True).main.rows) <= 8
+    for text, table in zip(data.to_files("json").values(), data.tables, strict=True):
+        assert json.loads(text) == table.to_dicts()
+    assert data.to_files("sqlite") == {} and draw_tables(11, terse=False) == data != draw_tables(12, terse=False)
+    assert max(map(len, data.to_files("json").values())) < 20_000
+    assert len(draw_tables(11, terse=True).main.rows) <= 8

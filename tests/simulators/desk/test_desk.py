@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import games
 from agents.role import BUILT_IN, read_role
 from games.base import IllegalAct
-from simulators.base import held_out
+from simulators.base import is_held_out
 from simulators.conformance import check_outcomes, play, view_of, walk
 from simulators.desk import Desk, listing
 from simulators.desk.speech import read_speech
@@ -46,7 +46,7 @@ def test_the_oracle_does_every_task_by_what_it_was_shown(domain):
     game, kinds = Desk(domain=domain, persona="mixed"), set()
     for seed in range(60):
         for view in walk(game, seed, "oracle"):
-            assert view.legal and len({*view.legal}) == len(view.legal) == len(game.listed())
+            assert view.legal and len({*view.legal}) == len(view.legal) == len(game.list_acts())
         assert game.report()["success"], seed
         kinds |= {(goal.tool, bool(goal.reasons)) for goal in game.customer.record.goals}
     assert {tool for tool, _ in kinds} == {*game.world.writes, ""}
@@ -84,11 +84,11 @@ def test_nobody_leaves_while_a_write_is_due(domain, persona):
         game.reset(seed=seed)
         rng = random.Random(seed)
         while not game.ended:
-            acts = [act for act in game.listed().values() if not act.startswith(("D", "TELL"))]
+            acts = [act for act in game.list_acts().values() if not act.startswith(("D", "TELL"))]
             confirms = [act for act in acts if act.startswith(("CONFIRM", "find"))]
             game.step(rng.choice(confirms if confirms and rng.random() < 0.5 else acts))
-            pending += game.customer.pending
-            assert not (game.customer.gone and game.customer.pending)
+            pending += game.customer.is_write_pending
+            assert not (game.customer.gone and game.customer.is_write_pending)
         left += game.customer.gone == "left"
     assert pending and bool(left) == (persona == "impatient")
 
@@ -98,7 +98,7 @@ def test_an_impatient_customer_waits_for_the_write_it_agreed_to_and_then_leaves(
     goal = game.customer.goal
     step(game, "ASK identity")
     step(game, identified(game), f"CONFIRM {goal.writes[0]}", *["ELSE"] * 9)
-    assert game.customer.pending and not game.ended
+    assert game.customer.is_write_pending and not game.ended
     game = started(persona="impatient", wants="resend_order")
     step(game, *["ELSE"] * 9)
     assert (game.ended, game.report()["score"], game.report()["customer_left"]) == ("left", 0.0, True)
@@ -119,7 +119,7 @@ def test_a_mistaken_customer_corrects_itself_when_asked():
             assert game.world.session.verified == "C1"
             seen.add("postcode")
         if record.wrong_numbers[0] and record.goals[0].subject != "account":
-            assert game.customer.number == record.wrong_numbers[0] not in game.world.numbers_of("C1")
+            assert game.customer.number == record.wrong_numbers[0] not in game.world.list_numbers_of("C1")
             step(game, "ASK number")
             assert record.goals[0].subject in said(game)
             seen.add("number")
@@ -198,7 +198,7 @@ def test_no_customer_is_in_both_splits():
             game.reset(seed=seed)
             names.setdefault(split, set()).add(game.world.owner.name)
     assert not names["train"] & names["test"]
-    assert all(held_out(f"desk:{name}") for name in names["test"])
+    assert all(is_held_out(f"desk:{name}") for name in names["test"])
 
 
 # What an agent may try.
@@ -221,10 +221,10 @@ def test_hostile_acts_change_nothing_and_never_raise(act):
     for verified in (False, True):
         game = started()
         game.world.session.verified = "C1" * verified
-        digest, people = game.world.digest(), game.hidden()
+        digest, people = game.world.compute_digest(), game.hidden()
         game.step(act)
         if 'address="xxx' not in act or not verified:
-            assert game.world.digest() == digest
+            assert game.world.compute_digest() == digest
         heard = json.dumps(game.observe("agent"))
         assert not any(text in heard for person, texts in people.items() if person != "C1" for text in texts)
 
@@ -241,14 +241,14 @@ def test_any_text_is_some_speech_or_illegal(text):
 def test_nothing_private_is_shown_or_changed_before_somebody_is_verified():
     for domain in ("shop", "airline"):
         game = started(domain=domain)
-        number, other = (game.world.numbers_of(person)[0] for person in ("C1", "C2"))
-        private = [call for call in game.world.lookups([number, other], []) if "flight" not in call]
-        before = game.world.digest()
+        number, other = (game.world.list_numbers_of(person)[0] for person in ("C1", "C2"))
+        private = [call for call in game.world.list_lookups([number, other], []) if "flight" not in call]
+        before = game.world.compute_digest()
         for call in [*private, 'change_account_address(address="1 A Street")']:
             step(game, call)
             assert said(game) == "Error: verify the customer first"
         breaches = game.world.session.breaches
-        assert breaches == ["identity"] * len(breaches) and game.world.digest() == before
+        assert breaches == ["identity"] * len(breaches) and game.world.compute_digest() == before
 
 
 def test_who_is_verified_reaches_no_other_customer():
@@ -256,7 +256,7 @@ def test_who_is_verified_reaches_no_other_customer():
         game = started(domain=domain)
         game.world.session.verified = "C1"
         answers = set()
-        for number in (game.world.numbers_of("C2")[0], "00000"):
+        for number in (game.world.list_numbers_of("C2")[0], "00000"):
             step(game, show.format(json.dumps(number)))
             answers.add(said(game))
         assert len(answers) == 1 and answers.pop().startswith("Error: this customer has no such")
@@ -267,11 +267,11 @@ def test_no_read_changes_the_state():
     for domain in ("shop", "airline"):
         game = started(domain=domain)
         game.world.session.verified = "C1"
-        before = game.world.digest()
-        for call in game.world.lookups(game.world.numbers_of("C1"), ["kettle"]):
+        before = game.world.compute_digest()
+        for call in game.world.list_lookups(game.world.list_numbers_of("C1"), ["kettle"]):
             step(game, call)
         step(game, "list_products()" if domain == "shop" else "list_airports()")
-        assert game.world.digest() == before and game.errors <= 1  # the airline has no flight called kettle
+        assert game.world.compute_digest() == before and game.errors <= 1  # the airline has no flight called kettle
 
 
 def test_several_calls_in_one_act_and_no_more_than_the_limit():
@@ -318,19 +318,19 @@ def test_its_roles_show_what_there_is():
 @pytest.mark.parametrize("domain", ["shop", "airline", "phone"])
 def test_no_two_marks_are_written_alike(domain, monkeypatch):
     """Tiny models see marks as a few letters each."""
-    words, marks = set(), listing.marks
+    words, marks = set(), listing.describe_state
 
     def noted(*about):
         found = marks(*about)
         words.update(found)
         return found
 
-    monkeypatch.setattr(listing, "marks", noted)
+    monkeypatch.setattr(listing, "describe_state", noted)
     game = Desk(domain=domain, terse=True, persona="mixed")
     for seed in range(50):
         for player in ("oracle", "random"):
             play(game, seed, player)
-    assert len(words) > 25 and len({listing.short([word]) for word in words}) == len(words)
+    assert len(words) > 25 and len({listing.abbreviate([word]) for word in words}) == len(words)
 
 
 # Helpers.
@@ -359,7 +359,7 @@ def said(game):
 
 
 def identified(game):
-    return game.listed()["f"]
+    return game.list_acts()["f"]
 
 
 WORLD = started()

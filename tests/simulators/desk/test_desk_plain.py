@@ -140,12 +140,12 @@ def test_a_yes_to_something_else_or_to_everything_is_not_had(domain):
     number = game.customer.goal.subject
     for text in (f"Shall I {game.world.verbs[other][0]} {number}?", "Shall I go ahead?", f"Can I do it with {number}?"):
         game.step(f"SAY {text}")
-        assert not game.customer.pending, text
+        assert not game.customer.is_write_pending, text
     verb = game.world.verbs[game.customer.goal.tool][0]
     game.step(f"SAY Shall I {verb} 00000, please?")
-    assert not game.customer.pending
+    assert not game.customer.is_write_pending
     game.step(f"SAY Shall I {verb} {number}, please?")
-    assert game.customer.pending
+    assert game.customer.is_write_pending
 
 
 def test_a_proposal_and_a_refusal_are_read_however_they_are_put():

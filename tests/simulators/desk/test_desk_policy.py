@@ -5,12 +5,12 @@ import pytest
 
 from simulators.desk import Desk
 from simulators.desk.airline.world import Airline
-from simulators.desk.goals import Goal, Write, canonical
+from simulators.desk.goals import Goal, Write, normalise
 from simulators.desk.policy import PRIVACY, Consent
 from simulators.desk.record import Outcome
 from simulators.desk.shop.world import Shop
 from simulators.desk.speech import canonical_fact, read_speech
-from simulators.desk.tasks import effects, facts_right, judged, rows_right, tau_score
+from simulators.desk.tasks import add_reasons, compute_effects, compute_tau_score, has_right_rows, judge_facts
 
 
 def world(kind):
@@ -26,12 +26,12 @@ def shop():
     for statement in (
         "DELETE FROM orders", "DELETE FROM items", "DELETE FROM payments WHERE customer = 'C1'",
         "INSERT INTO payments VALUES ('card', 'C1', 'credit card'), ('gift', 'C1', 'gift card')",
-        f"INSERT INTO orders VALUES ('1', 'C1', 'sent', '{made.ago(12)}', 'x', 'card', 'TR1', 0)",
+        f"INSERT INTO orders VALUES ('1', 'C1', 'sent', '{made.days_ago(12)}', 'x', 'card', 'TR1', 0)",
         "INSERT INTO items VALUES ('1-1', '1', 'V001', 25.0, 0, 'kept')",
         "UPDATE variants SET stock = 1, price = 25.0", "UPDATE variants SET price = 30.5 WHERE id = 'V002'",
     ):  # fmt: skip
-        made.run(statement)
-    made.first = made.snapshot()
+        made.execute(statement)
+    made.initial_rows = made.snapshot()
     return made
 
 
@@ -41,15 +41,16 @@ def airline():
     for statement in (
         "DELETE FROM bookings", "DELETE FROM payments WHERE customer = 'C1'",
         "INSERT INTO payments VALUES ('card', 'C1', 'credit card'), ('gift', 'C1', 'gift card')",
-        f"INSERT INTO flights VALUES ('F1', 'Norwick', 'Colby', '{made.ago(-5)}', 100.0, 9, 0)",
-        f"INSERT INTO flights VALUES ('F2', 'Norwick', 'Colby', '{made.ago(-7)}', 130.0, 9, 0)",
-        f"INSERT INTO flights VALUES ('F3', 'Norwick', 'Hollis', '{made.ago(-7)}', 130.0, 9, 0)",
-        f"INSERT INTO flights VALUES ('F4', 'Norwick', 'Colby', '{made.ago(-7)}', 130.0, 0, 0)",
-        f"INSERT INTO flights VALUES ('F5', 'Norwick', 'Colby', '{made.ago(3)}', 130.0, 9, 0)",
-        f"INSERT INTO bookings VALUES ('1', 'C1', 'F1', 'standard', '{made.ago(10)}', 'booked', 'card', 140.0, 2, 0)",
+        f"INSERT INTO flights VALUES ('F1', 'Norwick', 'Colby', '{made.days_ago(-5)}', 100.0, 9, 0)",
+        f"INSERT INTO flights VALUES ('F2', 'Norwick', 'Colby', '{made.days_ago(-7)}', 130.0, 9, 0)",
+        f"INSERT INTO flights VALUES ('F3', 'Norwick', 'Hollis', '{made.days_ago(-7)}', 130.0, 9, 0)",
+        f"INSERT INTO flights VALUES ('F4', 'Norwick', 'Colby', '{made.days_ago(-7)}', 130.0, 0, 0)",
+        f"INSERT INTO flights VALUES ('F5', 'Norwick', 'Colby', '{made.days_ago(3)}', 130.0, 9, 0)",
+        "INSERT INTO bookings VALUES "
+        f"('1', 'C1', 'F1', 'standard', '{made.days_ago(10)}', 'booked', 'card', 140.0, 2, 0)",
     ):  # fmt: skip
-        made.run(statement)
-    made.first = made.snapshot()
+        made.execute(statement)
+    made.initial_rows = made.snapshot()
     return made
 
 
@@ -90,13 +91,13 @@ STATUS = "UPDATE orders SET status = '{}', since = '{}'"
 )
 def test_rules_of_the_shop(write, status, age, change, broken):
     made = shop()
-    made.run(STATUS.format(status, made.ago(age)))
+    made.execute(STATUS.format(status, made.days_ago(age)))
     if change:
-        made.run(change)
-    assert set(made.broken(write)) == broken
-    made.session.granted = Consent(write.tool, write.subject)
+        made.execute(change)
+    assert set(made.find_broken_rules(write)) == broken
+    made.session.consent = Consent(write.tool, write.subject)
     getattr(made, write.tool)(**write.arguments)  # a tool does what it is told; the breach is noted
-    assert set(made.session.breaches) == broken and made.changes()
+    assert set(made.session.breaches) == broken and made.find_changes()
 
 
 FLIGHT = "UPDATE flights SET day = '{}', delay = {} WHERE id = 'F1'"
@@ -128,20 +129,20 @@ FLIGHT = "UPDATE flights SET day = '{}', delay = {} WHERE id = 'F1'"
 def test_rules_of_the_airline(tool, arguments, change, broken):
     made = airline()
     if change:
-        made.run(change.format(made.ago(0), made.ago(1)))
-    assert set(made.broken(Write(tool, {"booking": "1", **arguments}))) == broken
+        made.execute(change.format(made.days_ago(0), made.days_ago(1)))
+    assert set(made.find_broken_rules(Write(tool, {"booking": "1", **arguments}))) == broken
 
 
 def test_a_write_needs_a_yes_of_its_own():
     made = shop()
-    made.run(STATUS.format("pending", made.ago(1)))
-    made.session.granted = Consent("change_payment", "1")
+    made.execute(STATUS.format("pending", made.days_ago(1)))
+    made.session.consent = Consent("change_payment", "1")
     made.change_payment("1", "gift")
     made.change_payment("1", "card")  # the yes is used up
-    made.session.granted = Consent("change_payment", "1")
+    made.session.consent = Consent("change_payment", "1")
     made.change_address("1", "y")  # and is for nothing else
     assert made.session.breaches == ["confirmation"] * 2
-    made.session.granted = Consent("change_payment", "1", Write("change_payment", {"order": "1", "payment": "card"}))
+    made.session.consent = Consent("change_payment", "1", Write("change_payment", {"order": "1", "payment": "card"}))
     made.change_payment("1", "gift")  # nor for another call of the same tool, where a call was agreed to
     assert made.session.breaches == ["confirmation"] * 3
 
@@ -152,23 +153,23 @@ def test_a_write_needs_a_yes_of_its_own():
 def done(made, *writes):
     for write in writes:
         getattr(made, write.tool)(**write.arguments)
-    return made.changes()
+    return made.find_changes()
 
 
 def test_the_same_effect_passes_and_anything_more_or_less_fails():
     made = shop()
-    made.run(STATUS.format("pending", made.ago(1)))
-    made.first = made.snapshot()
+    made.execute(STATUS.format("pending", made.days_ago(1)))
+    made.initial_rows = made.snapshot()
     address = Write("change_address", {"order": "1", "address": "1 Oak Street"})
-    accepted = effects(
+    accepted = compute_effects(
         made, [Goal("a", "1", writes=(address,)), Goal("b", "1", writes=(CANCEL,), reasons=frozenset("x"))]
     )
     assert accepted == [[{("orders", "1", "address"): "1 oak street"}], [{}]]
-    assert made.session.breaches == [] and made.changes() == {}  # trying it left nothing behind
+    assert made.session.breaches == [] and made.find_changes() == {}  # trying it left nothing behind
 
     def after(*writes):
         with made.trial():
-            return rows_right(done(made, *writes), accepted)
+            return has_right_rows(done(made, *writes), accepted)
 
     assert after(address)
     assert after(Write("change_address", {"order": "1", "address": "1  OAK street "}))
@@ -182,49 +183,49 @@ def test_the_same_effect_passes_and_anything_more_or_less_fails():
 
 def test_any_of_several_ways_will_do_but_only_those_that_policy_allows():
     made = shop()
-    made.run(STATUS.format("delivered", made.ago(1)))
-    made.run("UPDATE variants SET stock = 0 WHERE id = 'V004'")
-    made.first = made.snapshot()
+    made.execute(STATUS.format("delivered", made.days_ago(1)))
+    made.execute("UPDATE variants SET stock = 0 WHERE id = 'V004'")
+    made.initial_rows = made.snapshot()
     ways = tuple(Write("exchange_item", BACK | {"variant": variant}) for variant in ("V002", "V004", "V006"))
-    goal = judged(made, Goal("swap", "1", writes=ways))
-    accepted = effects(made, [goal])
+    goal = add_reasons(made, Goal("swap", "1", writes=ways))
+    accepted = compute_effects(made, [goal])
     assert goal.reasons == frozenset() and len(accepted[0]) == 2
     right = []
     for way in ways:
         with made.trial():
-            right.append(rows_right(done(made, way), accepted))
+            right.append(has_right_rows(done(made, way), accepted))
     assert right == [True, False, True]
-    made.run("UPDATE variants SET stock = 0")
-    assert judged(made, goal).reasons == {"out_of_stock"}
+    made.execute("UPDATE variants SET stock = 0")
+    assert add_reasons(made, goal).reasons == {"out_of_stock"}
 
 
 def test_numbers_and_texts_that_mean_the_same_are_the_same():
-    assert canonical(25) == canonical(25.0) == canonical(25.001) and type(canonical(25.0)) is int
-    assert canonical("1 Oak  street") == canonical("1 OAK Street") and canonical(None) is None
+    assert normalise(25) == normalise(25.0) == normalise(25.001) and type(normalise(25.0)) is int
+    assert normalise("1 Oak  street") == normalise("1 OAK Street") and normalise(None) is None
     made = shop()
-    before = made.digest()
-    made.run("UPDATE items SET price = 25")
-    assert made.digest() == before
-    made.run("UPDATE items SET price = 25.5")
-    assert made.digest() != before
+    before = made.compute_digest()
+    made.execute("UPDATE items SET price = 25")
+    assert made.compute_digest() == before
+    made.execute("UPDATE items SET price = 25.5")
+    assert made.compute_digest() != before
 
 
 def test_told_and_denied():
     fact, no = Goal("ask", "1", facts={"refund": "25.00"}), Goal("x", "1", reasons=frozenset({"too_late", "once"}))
-    assert facts_right([fact, no], [Outcome({"refund": "25.00"}), Outcome(denied=frozenset({"once"}))]) == [True, True]
-    assert facts_right([fact], [Outcome({"refund": "26.00"})]) == [False]
-    assert facts_right([fact], [Outcome({"refund": None})]) == [False]
-    assert facts_right([fact], [Outcome({"refund": "25.00"}, denied=frozenset({"once"}))]) == [False]
-    assert facts_right([no, no], [Outcome(denied=frozenset({"once", "not_lost"})), Outcome()]) == [False, False]
-    assert facts_right([fact, no], [Outcome({"refund": "25.00"})]) == [True, False]
+    assert judge_facts([fact, no], [Outcome({"refund": "25.00"}), Outcome(denied=frozenset({"once"}))]) == [True, True]
+    assert judge_facts([fact], [Outcome({"refund": "26.00"})]) == [False]
+    assert judge_facts([fact], [Outcome({"refund": None})]) == [False]
+    assert judge_facts([fact], [Outcome({"refund": "25.00"}, denied=frozenset({"once"}))]) == [False]
+    assert judge_facts([no, no], [Outcome(denied=frozenset({"once", "not_lost"})), Outcome()]) == [False, False]
+    assert judge_facts([fact, no], [Outcome({"refund": "25.00"})]) == [True, False]
 
 
 def test_scored_as_tau_bench_does():
     fact, no = Goal("ask", "1", facts={"refund": "1025.00"}), Goal("x", "1", reasons=frozenset({"once"}))
-    assert tau_score({}, [[{}]], [no], []) == 1  # who says and does nothing
-    assert tau_score({}, [[{}], [{}]], [fact, no], []) == 0
-    assert tau_score({}, [[{}]], [fact], ["You get 1,025.00 or 5.00"]) == 1
-    assert tau_score({("a", "b", "c"): 1}, [[{}]], [no], []) == 0
+    assert compute_tau_score({}, [[{}]], [no], []) == 1  # who says and does nothing
+    assert compute_tau_score({}, [[{}], [{}]], [fact, no], []) == 0
+    assert compute_tau_score({}, [[{}]], [fact], ["You get 1,025.00 or 5.00"]) == 1
+    assert compute_tau_score({("a", "b", "c"): 1}, [[{}]], [no], []) == 0
 
 
 @pytest.mark.parametrize("domain", ["shop", "airline"])
@@ -235,7 +236,7 @@ def test_tasks_are_about_different_things_and_forbidden_exactly_where_a_rule_is_
         drawn = [goal for goal in game.customer.record.goals if PRIVACY.name not in goal.reasons]
         assert len({goal.subject for goal in drawn}) == len(drawn)
         for goal in drawn:
-            broken = [set(game.world.broken(write)) for write in goal.writes]
+            broken = [set(game.world.find_broken_rules(write)) for write in goal.writes]
             assert goal.reasons == (set().union(*broken) if broken and all(broken) else set())
             assert goal.writes or goal.facts
             forbidden, goals = forbidden + bool(goal.reasons), goals + 1
@@ -299,9 +300,9 @@ def test_a_match_in_plain_words():
         if goal.tool == "cancel_order" and not goal.reasons and goal.facts:
             break
     game.step("SAY Hello! May I have your email and postcode, please?")
-    game.step(game.listed()["f"])
+    game.step(game.list_acts()["f"])
     game.step(f"SAY I can cancel order {goal.subject} for you. Shall I go ahead?")
-    assert game.world.session.granted == Consent("cancel_order", goal.subject)
+    assert game.world.session.consent == Consent("cancel_order", goal.subject)
     game.step(str(goal.writes[0]))
     game.step(f"SAY Done. Your refund is ${goal.facts['refund']}.")
     assert game.report()["success"], game.render()
@@ -315,9 +316,9 @@ def test_who_does_whatever_is_asked_fails_where_policy_forbids_it():
         if goal.tool == "cancel_order" and goal.reasons == {"not_pending"} and not goal.facts:
             break
     game.step("ASK identity")
-    game.step(game.listed()["f"])
+    game.step(game.list_acts()["f"])
     game.step(f"CONFIRM {goal.writes[0]}")
-    assert game.customer.pending  # the customer wants it
+    assert game.customer.is_write_pending  # the customer wants it
     game.step(str(goal.writes[0]))
     game.step("ELSE")
     report = game.report()

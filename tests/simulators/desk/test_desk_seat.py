@@ -35,7 +35,7 @@ def test_who_says_what_the_script_would_is_served_like_the_script(domain):
         free, script = (Desk(domain=domain, person=p, persona="mixed") for p in ("free", "script"))
         reports = [play(game, seed, "oracle") for game in (free, script)]
         assert reports[0]["success"] and reports[1]["success"] and free.payoffs()["customer"] == 1
-        assert free.world.digest() == script.world.digest()
+        assert free.world.compute_digest() == script.world.compute_digest()
         assert not any(reports[0][f"told_{what}"] for what in ("wrong", "secret", "unread"))
 
 
@@ -76,17 +76,17 @@ def test_a_yes_is_its_own_yes_and_its_no_a_no():
     write = game.customer.goal.writes[0]
     game.step(f"CONFIRM {write}")
     game.step("no")
-    assert not game.customer.pending and costs(game) == {"wrong": -0.1}
+    assert not game.customer.is_write_pending and costs(game) == {"wrong": -0.1}
     game.step(f"CONFIRM {write}")
     game.step("mmh")
-    assert not game.customer.pending and costs(game) == {"unread": -0.1}
+    assert not game.customer.is_write_pending and costs(game) == {"unread": -0.1}
     game.step(f"CONFIRM {write}")
     game.step("Yes, go on.")
-    assert game.customer.pending and costs(game) == {}
+    assert game.customer.is_write_pending and costs(game) == {}
     game.step('CONFIRM change_account_address(address="1 Elsewhere")')
     game.step("yes")
-    assert game.customer.pending and costs(game) == {"wrong": -0.1}  # it now awaits what it never wanted
-    assert game.world.session.granted.tool == "change_account_address"
+    assert game.customer.is_write_pending and costs(game) == {"wrong": -0.1}  # it now awaits what it never wanted
+    assert game.world.session.consent.tool == "change_account_address"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_agreement_needs_no_exact_words_and_a_mixed_answer_is_none(reply, grante
     game = waiting()
     game.step(f"CONFIRM {game.customer.goal.writes[0]}")
     game.step(reply.format(address=game.customer.record.person.address))
-    assert game.customer.pending == granted
+    assert game.customer.is_write_pending == granted
     assert granted or costs(game)
 
 
@@ -144,8 +144,8 @@ def test_nobody_leaves_while_a_write_is_due_whatever_it_says(persona):
                 acts = [act for act in game.legal("agent") or () if not act.startswith(("D", "TELL"))]
                 first = [act for act in acts if act.startswith(("CONFIRM", "find"))]
                 game.step(rng.choice(first if first and rng.random() < 0.5 else acts))
-            pending += game.customer.pending
-            assert not (game.customer.gone and game.customer.pending)
+            pending += game.customer.is_write_pending
+            assert not (game.customer.gone and game.customer.is_write_pending)
         left += game.customer.gone == "left"
     assert pending and bool(left) == (persona == "impatient")
 

@@ -12,9 +12,9 @@ from games.contracts import PERSON, View
 from simulators.conformance import play, view_of, walk
 from simulators.desk import Desk
 from simulators.desk.device.handset import Handset, Name
-from simulators.desk.device.settings import FAILS, SERVICE, SETTINGS, WORKS, claims, needed, statement
-from simulators.desk.device.steps import MOST_STEPS, read_steps
-from simulators.desk.phone.seat import MOST_USES
+from simulators.desk.device.settings import FAILS, SERVICE, SETTINGS, WORKS, list_needed, read_claims, word_statement
+from simulators.desk.device.steps import MAX_STEPS, read_steps
+from simulators.desk.phone.seat import MAX_USES
 from tests.factories.thorough import cases
 from tests.simulators.promises import broken, kept_over_many
 
@@ -52,7 +52,7 @@ def test_the_account_alone_solves_just_the_tasks_without_faults_of_the_phone(per
         game.reset(seed=seed)
         goal = game.customer.goal
         bad = [name for name in SETTINGS if handset(game).state(name) != SETTINGS[name].good]
-        assert len(bad) + len(goal.needs) in (1, 2, 3) and not handset(game).works
+        assert len(bad) + len(goal.needs) in (1, 2, 3) and not handset(game).is_working
         assert bool(goal.reasons) <= (len(goal.needs) == 1)
         faults |= {*bad, *(write.tool for write in goal.needs)}
         alone = play(game, seed, "account")["success"]
@@ -69,7 +69,7 @@ def test_whether_it_works_is_a_function_of_account_and_phone() -> None:
     def works(service: Any, abroad: bool = False, account: dict[str, Any] | None = None, **settings: str) -> bool:
         held = Handset(lambda: {**line, **(account or {})}, "12345", service, abroad)
         held.settings |= settings
-        return held.works
+        return held.is_working
 
     for service in ("calls", "data"):
         assert works(service) and works(service, abroad=True) and not works(service, airplane_mode="on")
@@ -79,7 +79,7 @@ def test_whether_it_works_is_a_function_of_account_and_phone() -> None:
     assert works("data", data_roaming="off") and not works("data", abroad=True, data_roaming="off")
     assert works("calls", abroad=True, data_roaming="off") and works("calls", vpn="on", mobile_data="off")
     assert not works("calls", wifi_calling="only") and works("data", wifi_calling="only")
-    assert [len(needed(s, a)) for s in ("calls", "data") for a in (False, True)] == [4, 4, 8, 9]
+    assert [len(list_needed(s, a)) for s in ("calls", "data") for a in (False, True)] == [4, 4, 8, 9]
 
 
 # What is said.
@@ -109,20 +109,20 @@ def test_plain_words_tell_the_customer_what_to_do(text: str, steps: list[tuple[s
 @given(st.text(max_size=200))
 def test_any_text_is_read_as_some_steps_and_claims(text: str) -> None:
     steps = read_steps([text, f"turn on {text} vpn"])
-    assert len(steps) <= MOST_STEPS
+    assert len(steps) <= MAX_STEPS
     assert all(step.name == SERVICE or step.value in ("", *SETTINGS[step.name].values) for step in steps)
-    claims(text)
+    read_claims(text)
 
 
 def test_every_statement_is_read_back() -> None:
     assert get_args(Name) == (*SETTINGS,)
     for name, setting in SETTINGS.items():
         for value in setting.values:
-            assert claims(statement(name, value, "data")) == [(name, value)]
-            assert claims(f"Well, {setting.words[0]} is not {value}.") == [(name, setting.other(value))]
-            assert claims(f"I think {setting.words[0]} might be on, is {setting.words[0]} {value}?") == []
+            assert read_claims(word_statement(name, value, "data")) == [(name, value)]
+            assert read_claims(f"Well, {setting.words[0]} is not {value}.") == [(name, setting.opposite(value))]
+            assert read_claims(f"I think {setting.words[0]} might be on, is {setting.words[0]} {value}?") == []
     for service in ("calls", "data"):
-        assert [claims(statement(SERVICE, value, service)) for value in (WORKS, FAILS)] == [
+        assert [read_claims(word_statement(SERVICE, value, service)) for value in (WORKS, FAILS)] == [
             [(SERVICE, WORKS)],
             [(SERVICE, FAILS)],
         ]
@@ -161,7 +161,7 @@ def test_who_errs_says_so_and_does_it_when_told_again() -> None:
             game.step(act)
             first = said(game)
             game.step(act)
-            assert said(game) == statement("vpn", handset(game).state("vpn"), "data")
+            assert said(game) == word_statement("vpn", handset(game).state("vpn"), "data")
             seen.add((persona, first))
     assert seen == {
         ("forgetful", "I do not find the VPN."), ("forgetful", "The VPN is off."),
@@ -182,14 +182,14 @@ def test_the_agent_sees_nothing_of_the_phone_that_it_was_not_told() -> None:
             one, two = map(handset, games)
             same = {"vpn", "apn", "sim_card"}
             two.settings |= {
-                name: SETTINGS[name].other(value) for name, value in one.settings.items() if name not in same
+                name: SETTINGS[name].opposite(value) for name, value in one.settings.items() if name not in same
             }
             plays = [game.players["random"](game, seed) for game in games]
             while not games[0].ended:
                 views = [view_of(game) for game in games]
                 assert views[0] == views[1]
                 acts = [play(view) for play, view in zip(plays, views, strict=True)]
-                act = games[0].listed().get(acts[0], acts[0])
+                act = games[0].list_acts().get(acts[0], acts[0])
                 if act.startswith(("LOOK", "SET", "ELSE")) and not any(name in act for name in same):
                     acts = ["ASK number"] * 2
                 for game, act in zip(games, acts, strict=True):
@@ -251,7 +251,7 @@ def test_what_it_says_of_its_phone_is_checked(text: str, wrong: int, leaked: int
     checked = game.check_person(text.format(pin=handset(game).pin))
     assert [len(checked.wrong), len(checked.leaked), len(checked.withheld)] == [wrong, leaked, withheld], checked
     if text == "Nice weather.":
-        assert checked.complaint() == "Say: what vpn shows after you did what you were told."
+        assert checked.describe() == "Say: what vpn shows after you did what you were told."
 
 
 HOSTILE: dict[str, Callable[[View], str]] = {
@@ -271,7 +271,7 @@ HOSTILE: dict[str, Callable[[View], str]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_calls_end_the_match_or_change_nothing(name: str) -> None:
     game = seated(person_faults=2)
-    digest, before = game.world.digest(), dict(handset(game).settings)
+    digest, before = game.world.compute_digest(), dict(handset(game).settings)
     turns = 0
     while not game.ended and turns < 100:
         view = view_of(game)
@@ -279,8 +279,8 @@ def test_hostile_calls_end_the_match_or_change_nothing(name: str) -> None:
         assert all(len(message.text) < 3000 for message in view.messages)
         game.step(HOSTILE[name](view) if view.seat == "customer" else "LOOK vpn")
         turns += 1
-    assert game.ended == PERSON and turns < 3 * MOST_USES
-    assert game.world.digest() == digest and handset(game).settings == before
+    assert game.ended == PERSON and turns < 3 * MAX_USES
+    assert game.world.compute_digest() == digest and handset(game).settings == before
     assert not game.world.session.verified and game.payoffs()["agent"] == 0
 
 
@@ -288,7 +288,7 @@ def test_a_copy_of_a_match_has_a_phone_of_its_own() -> None:
     game = started("vpn")
     copy = game.clone()
     copy.step("SET vpn off")
-    copy.world.run("UPDATE lines SET status = 'suspended'")
+    copy.world.execute("UPDATE lines SET status = 'suspended'")
     assert handset(game).state("vpn") == "on" and handset(game).line()["status"] != "suspended"
     assert handset(copy).line()["status"] == "suspended"
 
@@ -323,7 +323,7 @@ def started(fault: str, **options: Any) -> Desk:
         game = phone(goals=1, **options)
         game.reset(seed=seed)
         held = handset(game)
-        if held.state(fault) != SETTINGS[fault].good and held.luck[fault] > 0.1 and not game.customer.goal.needs:
+        if held.state(fault) != SETTINGS[fault].good and held.draws[fault] > 0.1 and not game.customer.goal.needs:
             if game.agent_selection == "customer":
                 game.step(game.seat.template)
             return game

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from games.slow import ELSEWHERE
 from simulators import conformance
-from simulators.base import held_out
+from simulators.base import is_held_out
 from simulators.confine.cells import start_program
 from simulators.prover import Prover, coqtop
-from simulators.prover.coq import GUESSES, CoqProof, statement
-from simulators.prover.coq_guard import FORBIDDEN, HEADS, LONGEST, read_sentence
+from simulators.prover.coq import GUESSES, CoqProof, write_statement
+from simulators.prover.coq_guard import FORBIDDEN, HEADS, MAX_CHARACTERS, read_sentence
 from simulators.prover.coq_theorems import LEMMAS
 
-installed = pytest.mark.skipif(bool(coqtop.unavailable()), reason="coqtop is not installed")
+installed = pytest.mark.skipif(bool(coqtop.find_coq_obstacle()), reason="coqtop is not installed")
 NAME = "Arith.PeanoNat.Nat.add_comm"
 
 
@@ -52,7 +52,7 @@ def test_a_tactic_is_read(said: str, meant: str) -> None:
         "assert (0 = 0) by admit.", "apply add_comm.", "apply Nat.add_comm.", "rewrite <- Nat.add_comm, x.",
         "exact (@PeanoNat.Nat.add_comm).", "vm_compute.", "native_compute.", "change 0 with 0.", "exists 123456789.",
         "exact $(lia)$.", 'pose "x".', "exact (0 <<: nat).", "exact (0 <: nat).", "intros é.",
-        "intros\x00.", "x" * (LONGEST + 1),
+        "intros\x00.", "x" * (MAX_CHARACTERS + 1),
         "exact (fix f (n : nat) : False := f n).", "solve [auto].", "repeat intro.", "do 9 split.", "time lia.",
     ],
 )  # fmt: skip
@@ -86,7 +86,7 @@ def test_hidden_proofs_and_guesses_pass_the_guard() -> None:
 
 def test_no_module_is_in_both_splits() -> None:
     modules = {lemma.rpartition(".")[0] for lemma, _ in LEMMAS}
-    held = {module for module in modules if held_out(f"prover:{module}")}
+    held = {module for module in modules if is_held_out(f"prover:{module}")}
     assert held and held < modules
 
 
@@ -165,7 +165,7 @@ def test_a_process_that_is_killed_costs_one_tactic_at_most() -> None:
     for process in coqtop._IDLE:
         process._process.kill()
         process._process.wait()
-    for _ in range(2 + coqtop.MOST):
+    for _ in range(2 + coqtop.MAX_PROCESSES):
         if not game.ended:
             game.step("lia.")
     assert game.report()["success"]
@@ -183,7 +183,7 @@ def test_matches_in_threads_do_not_disturb_each_other() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert proved == dict.fromkeys(range(4), True) and len(coqtop._IDLE) <= coqtop.MOST
+    assert proved == dict.fromkeys(range(4), True) and len(coqtop._IDLE) <= coqtop.MAX_PROCESSES
     assert all(process._process.poll() is None for process in coqtop._IDLE)  # they outlive their threads
 
 
@@ -267,7 +267,7 @@ def test_slow_calls_can_be_made_elsewhere() -> None:
 @pytest.mark.slow
 def test_every_hidden_proof_proves_its_lemma() -> None:
     for lemma, proof in LEMMAS:
-        said = [statement(lemma)]
+        said = [write_statement(lemma)]
         for sentence in proof:
             result = coqtop.attempt(said, sentence)
             assert not result.error, (lemma, sentence, result.error)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from simulators import conformance
 from simulators.prover import Prover
-from simulators.prover.planning import Planner, is_proof, pieces, search
+from simulators.prover.planning import Planner, cut_into_pieces, is_proof, search
 from simulators.prover.rewriting import RewriteProof
-from simulators.prover.terms import Term, equation_text, read_equation
+from simulators.prover.terms import Term, format_equation, read_equation
 from simulators.prover.theorems import Theorem, draw_shape, draw_theorem
 from tests.simulators.promises import broken, kept_over_many
 
@@ -157,7 +157,7 @@ def test_hidden_proofs_have_the_wanted_length_and_prove() -> None:
         for _ in range(20):
             theorem = draw_theorem(rng, draw_shape(rng, (4, 5)), length)
             assert theorem is not None and len(theorem.proof) == length and is_proof(theorem.equation, theorem.proof)
-            terms = [state[0] for state, _ in RewriteProof(theorem, "").states()] + [theorem.equation[1]]
+            terms = [state[0] for state, _ in RewriteProof(theorem, "").list_states()] + [theorem.equation[1]]
             assert len(set(terms)) == length + 1  # it meets no term twice
 
 
@@ -247,7 +247,7 @@ def test_pieces_join_the_two_sides() -> None:
     game.reset(seed=3)
     proof = rewriting(game)
     for count in (1, 2, 3, 5):
-        plan = pieces(proof, count)
+        plan = cut_into_pieces(proof, count)
         assert len(plan) == count and plan[0][0] == proof.theorem[0] and plan[-1][1] == proof.theorem[1]
         assert all(one[1] == two[0] for one, two in pairwise(plan))
 
@@ -283,7 +283,7 @@ def test_what_is_stuck_is_planned_again_with_more_pieces() -> None:
         acts = planner.prove(rewriting(game))
         for act in acts:
             game.step(act)
-        assert game.report()["success"], equation_text(rewriting(game).theorem)
+        assert game.report()["success"], format_equation(rewriting(game).theorem)
 
 
 def test_the_planner_writes_subgoals_and_their_proofs() -> None:

@@ -4,23 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulators.prover.rules import RULES, rewritten, successors, with_lemma
+from simulators.prover.rules import RULES, apply_lemma, list_successors, rewrite
 from simulators.prover.terms import (
     LEAVES,
-    MOST_OPERATORS,
+    MAX_OPERATORS,
     Equation,
     Term,
-    equation_text,
-    numbered,
+    count_operators,
+    format_equation,
+    format_numbered,
+    format_term,
     read_equation,
-    size,
-    term_text,
 )
 
 TERMS: st.SearchStrategy[Term] = st.recursive(
     st.sampled_from(LEAVES),
     lambda parts: st.tuples(st.sampled_from("+*"), parts, parts),
-    max_leaves=MOST_OPERATORS // 2,
+    max_leaves=MAX_OPERATORS // 2,
 )
 
 
@@ -37,7 +37,7 @@ def read(text: str) -> Equation:
 
 @given(TERMS, TERMS)
 def test_a_text_is_read_as_it_was_written(left: Term, right: Term) -> None:
-    assert read(equation_text((left, right))) == (left, right)
+    assert read(format_equation((left, right))) == (left, right)
 
 
 @given(st.text(max_size=60) | st.text(alphabet="ab01+*() =", max_size=60))
@@ -46,7 +46,7 @@ def test_any_other_text_is_refused_by_a_value_error(text: str) -> None:
         equation = read(text)
     except ValueError:
         return
-    assert read(equation_text(equation)) == equation
+    assert read(format_equation(equation)) == equation
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_what_is_no_equation_is_refused(text: str) -> None:
 
 def test_too_large_a_term_is_refused() -> None:
     deep = "a"
-    for _ in range(MOST_OPERATORS):
+    for _ in range(MAX_OPERATORS):
         deep = f"({deep}+a)"
-    assert size(read(f"{deep} = a")[0]) == MOST_OPERATORS
+    assert count_operators(read(f"{deep} = a")[0]) == MAX_OPERATORS
     with pytest.raises(ValueError, match="operators"):
         read(f"({deep}+a) = a")
 
@@ -70,9 +70,9 @@ def test_too_large_a_term_is_refused() -> None:
 @given(TERMS, TERMS, st.tuples(*[st.integers(0, 9)] * 4))
 def test_every_rule_keeps_the_value(left: Term, right: Term, values: tuple[int, ...]) -> None:
     named = dict(zip("abcd", values, strict=True))
-    for _, after in successors((left, right)):
+    for _, after in list_successors((left, right)):
         assert [value(side, named) for side in after] == [value(left, named), value(right, named)]
-        assert max(map(size, after)) <= MOST_OPERATORS
+        assert max(map(count_operators, after)) <= MAX_OPERATORS
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_every_rule_keeps_the_value(left: Term, right: Term, values: tuple[int, 
 )
 def test_rules_by_hand(before: str, tactic: str, after: str | None) -> None:
     rule, number = tactic.split()
-    found = rewritten(read(before), rule, int(number))
-    assert (found and equation_text(found)) == after
+    found = rewrite(read(before), rule, int(number))
+    assert (found and format_equation(found)) == after
 
 
 def test_operators_are_numbered_in_the_order_of_the_text() -> None:
-    assert numbered(read("(a+b)*c = 1*(0+b)")) == "(a +1 b) *2 c = 1 *3 (0 +4 b)"
+    assert format_numbered(read("(a+b)*c = 1*(0+b)")) == "(a +1 b) *2 c = 1 *3 (0 +4 b)"
 
 
 def test_a_rule_that_would_outgrow_the_bound_does_not_apply() -> None:
@@ -113,22 +113,22 @@ def test_a_rule_that_would_outgrow_the_bound_does_not_apply() -> None:
     for _ in range(5):
         factor = ("*", factor, "b")
     equation = (("*", factor, ("+", "c", factor)), "a")  # 12 operators; distributed it would have 18
-    assert size(equation[0]) == MOST_OPERATORS
-    assert all(rewritten(equation, "dist", number) is None for number in range(1, 13))
+    assert count_operators(equation[0]) == MAX_OPERATORS
+    assert all(rewrite(equation, "dist", number) is None for number in range(1, 13))
 
 
 def test_a_lemma_is_used_at_its_first_occurrence() -> None:
     lemma = read("a+b = b+a")
-    assert with_lemma(read("(c*(a+b))+(a+b) = a"), lemma) == read("(c*(b+a))+(a+b) = a")
-    assert with_lemma(read("c = (a+b)"), lemma) == read("c = (b+a)")
-    assert with_lemma(read("c = b+a"), lemma) is None
+    assert apply_lemma(read("(c*(a+b))+(a+b) = a"), lemma) == read("(c*(b+a))+(a+b) = a")
+    assert apply_lemma(read("c = (a+b)"), lemma) == read("c = (b+a)")
+    assert apply_lemma(read("c = b+a"), lemma) is None
 
 
 @given(TERMS)
 def test_successors_are_what_tactics_do(term: Term) -> None:
     equation = (term, "a")
-    found = dict(successors(equation))
+    found = dict(list_successors(equation))
     for rule in RULES:
-        for number in range(1, size(term) + 2):
-            assert found.get(f"{rule} {number}") == rewritten(equation, rule, number)
-    assert term_text(term) in equation_text(equation)
+        for number in range(1, count_operators(term) + 2):
+            assert found.get(f"{rule} {number}") == rewrite(equation, rule, number)
+    assert format_term(term) in format_equation(equation)

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from simulators.conformance import play, view_of
 from simulators.recommender import Recommender
-from simulators.recommender.audience import Visitor, returning, trusting
+from simulators.recommender.audience import Visitor, compute_return_probability, update_trust
 from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
-from simulators.recommender.population import friendships, segments_of, word_of_mouth
-from simulators.recommender.record import Record, draw_record, draw_taste, record_from
-from simulators.recommender.wishes import Wish, answer, instruction
+from simulators.recommender.population import assign_segments, draw_friendships, spread_word
+from simulators.recommender.record import Record, draw_record, draw_taste, restore_record
+from simulators.recommender.wishes import Wish, answer_question, choose_instruction
 
 
 def user(taste=(0.6, 0.36, 0.04), cap=20, patience=3.0, tires=0.5, mood=0.0) -> Record:
@@ -28,13 +28,20 @@ def item(number, *genres, quality=0.5, price=10.0) -> Item:
 def test_a_click_is_as_likely_as_the_formula_says():
     visitor = Visitor(0, user(), key=1)
     assert visitor.affinity == (1.0, 0.6, 0.0)  # .04 / .6 is under a tenth
-    assert visitor.chance(item(1, 0)) == pytest.approx(1 / (1 + math.exp(-6 * 0.5)))
-    assert visitor.chance(item(2, 0, 1)) == pytest.approx(1 / (1 + math.exp(-6 * 0.3)))  # (1 + .6) / 2 - .5
-    assert visitor.chance(item(3, 1, quality=1.0)) == pytest.approx(1 / (1 + math.exp(-6 * (0.6 + 0.15 - 0.5))))
-    assert visitor.chance(item(4, 2)) == 0 and visitor.chance(item(5, 0, price=21)) == 0
+    assert visitor.compute_click_probability(item(1, 0)) == pytest.approx(1 / (1 + math.exp(-6 * 0.5)))
+    assert visitor.compute_click_probability(item(2, 0, 1)) == pytest.approx(
+        1 / (1 + math.exp(-6 * 0.3))
+    )  # (1 + .6) / 2 - .5
+    assert visitor.compute_click_probability(item(3, 1, quality=1.0)) == pytest.approx(
+        1 / (1 + math.exp(-6 * (0.6 + 0.15 - 0.5)))
+    )
+    assert (
+        visitor.compute_click_probability(item(4, 2)) == 0
+        and visitor.compute_click_probability(item(5, 0, price=21)) == 0
+    )
     visitor.heard_of[1] = 7
-    assert visitor.chance(item(1, 0)) == pytest.approx(1 / (1 + math.exp(-6 * 0.7)))
-    assert visitor.enjoyment(item(6, 1, quality=0.5)) == pytest.approx(0.6 * 0.7)
+    assert visitor.compute_click_probability(item(1, 0)) == pytest.approx(1 / (1 + math.exp(-6 * 0.7)))
+    assert visitor.compute_joy(item(6, 1, quality=0.5)) == pytest.approx(0.6 * 0.7)
 
 
 def test_a_page_tires_pleases_and_is_forgotten_by_hand():
@@ -49,7 +56,7 @@ def test_a_page_tires_pleases_and_is_forgotten_by_hand():
     assert mind.fatigue == pytest.approx([0.5, 0, 0])
     assert mind.patience == pytest.approx(3 - 1 - 0.2 + 0.7)
     assert mind.satisfaction == pytest.approx(0.5 + 0.3 * (1 - 0.5))  # .7 is over what wholly satisfies
-    assert visitor.interest(page[0]) == pytest.approx(0.5)
+    assert visitor.compute_interest(page[0]) == pytest.approx(0.5)
     visitor.review([item(4, 2)])
     assert mind.fatigue == pytest.approx([0.45, 0, 0]) and mind.satisfaction == pytest.approx(0.65 * 0.7)
     visitor.sleep()
@@ -64,41 +71,45 @@ def test_joy_gives_back_no_more_patience_than_it_came_with():
 
 
 def test_coming_back_and_trust():
-    assert returning(0.6, 0.5) == pytest.approx(0.6)
-    assert returning(0.9, 1.0) == 0.98 and returning(0.1, 0.0) == 0.02
+    assert compute_return_probability(0.6, 0.5) == pytest.approx(0.6)
+    assert compute_return_probability(0.9, 1.0) == 0.98 and compute_return_probability(0.1, 0.0) == 0.02
     page = [item(1, 0), item(2, 1)]
-    assert trusting(0.5, frozenset(), page) == 0.5
-    assert trusting(0.5, frozenset({0, 1}), page) == pytest.approx(0.55)
-    assert trusting(0.5, frozenset({0, 2}), page) == pytest.approx(0.3)
-    assert trusting(0.1, frozenset({2}), page) == 0.0
+    assert update_trust(0.5, frozenset(), page) == 0.5
+    assert update_trust(0.5, frozenset({0, 1}), page) == pytest.approx(0.55)
+    assert update_trust(0.5, frozenset({0, 2}), page) == pytest.approx(0.3)
+    assert update_trust(0.1, frozenset({2}), page) == 0.0
 
 
 def test_what_it_instructs_is_what_is_most_wrong():
     visitor = Visitor(0, user(), key=1)
-    assert instruction(visitor, [item(1, 0, price=50), item(2, 2)]) == Wish("under", 20)
-    assert instruction(visitor, [item(1, 0), item(2, 2)]) == Wish("less", 2)
-    assert instruction(visitor, [item(1, 1)]) == Wish("more", 0)
+    assert choose_instruction(visitor, [item(1, 0, price=50), item(2, 2)]) == Wish("under", 20)
+    assert choose_instruction(visitor, [item(1, 0), item(2, 2)]) == Wish("less", 2)
+    assert choose_instruction(visitor, [item(1, 1)]) == Wish("more", 0)
     visitor.mindset.fatigue = [0.9, 0.0, 0.0]
-    assert instruction(visitor, [item(1, 1)]) == Wish("more", 1)  # it has had enough of its favourite
-    assert Wish("less", 2).satisfied_by([item(1, 0)]) and not Wish("less", 2).satisfied_by([item(1, 0), item(2, 2)])
-    assert Wish("more", 0).satisfied_by([item(1, 0), item(2, 2)]) and not Wish("under", 9).satisfied_by([item(1, 0)])
+    assert choose_instruction(visitor, [item(1, 1)]) == Wish("more", 1)  # it has had enough of its favourite
+    assert Wish("less", 2).is_satisfied_by([item(1, 0)]) and not Wish("less", 2).is_satisfied_by(
+        [item(1, 0), item(2, 2)]
+    )
+    assert Wish("more", 0).is_satisfied_by([item(1, 0), item(2, 2)]) and not Wish("under", 9).is_satisfied_by(
+        [item(1, 0)]
+    )
 
 
 def test_answers_are_true_or_none():
     visitor = Visitor(0, user(), key=1)
-    assert [answer(visitor, topic) for topic in ("genre", "price", "dislikes")] == [
+    assert [answer_question(visitor, topic) for topic in ("genre", "price", "dislikes")] == [
         Wish("more", 0), Wish("under", 20), Wish("less", 2),
     ]  # fmt: skip
     forgetful = Record(**{**vars(user()), "forgets": (True, False, True)})
-    assert answer(Visitor(0, forgetful, 1), "genre") is None
-    assert answer(Visitor(0, forgetful, 1), "price") == Wish("under", 20)
+    assert answer_question(Visitor(0, forgetful, 1), "genre") is None
+    assert answer_question(Visitor(0, forgetful, 1), "price") == Wish("under", 20)
 
 
 @given(st.integers(0, 2**32), st.floats(0.5, 8))
 def test_records_survive_options(seed, steepness):
     rng = np.random.default_rng(seed)
     record = draw_record(rng, draw_taste(rng, np.full(10, 1 / steepness)), "forgetful")
-    assert record_from(record.as_options()["record"]) == record
+    assert restore_record(record.as_options()["record"]) == record
 
 
 @given(st.integers(0, 2**53), st.lists(st.integers(0, 10**6), max_size=4))
@@ -117,22 +128,22 @@ def test_chance_by_key_is_even():
 
 
 def test_friends_are_mostly_of_the_own_segment():
-    segments = segments_of(400)
-    friends = friendships(segments, seed=1)
+    segments = assign_segments(400)
+    friends = draw_friendships(segments, seed=1)
     assert sorted(set(segments)) == list(range(8))
     degrees = [len(each) for each in friends]
     assert 6 < sum(degrees) / 400 < 8
     own = [segments[one] == segments[two] for one, each in enumerate(friends) for two in each]
     assert sum(own) / len(own) > 0.8
     assert all(one in friends[two] for one, each in enumerate(friends) for two in each)
-    assert friendships(segments, seed=1) == friends != friendships(segments, seed=2)
-    assert friendships([0], 0) == ((),)
+    assert draw_friendships(segments, seed=1) == friends != draw_friendships(segments, seed=2)
+    assert draw_friendships([0], 0) == ((),)
 
 
 def test_word_of_mouth_reaches_about_half_of_the_friends_and_nobody_else():
     audience = [Visitor(n, user(), key=n) for n in range(41)]
     friends = (tuple(range(1, 31)), *(() for _ in range(40)))
-    told = word_of_mouth(audience[0], 99, audience, friends)
+    told = spread_word(audience[0], 99, audience, friends)
     heard = [visitor.number for visitor in audience if 99 in visitor.heard_of]
     assert 8 < len(heard) < 23 and max(heard) <= 30 and told == heard
 
@@ -141,10 +152,12 @@ def test_what_friends_were_told_is_kept_and_what_came_of_it():
     game = Recommender(users=12, days=3, pages=3)
     play(game, 1, "oracle")
     service = game.service
-    assert service.told and all(friend in service.deal.friends[teller] for _, teller, friend in service.told)
+    assert service.tips_given and all(
+        friend in service.deal.friends[teller] for _, teller, friend in service.tips_given
+    )
     clicked = {(user, item) for user, chart in enumerate(service.charts) for item, hit in chart.seen.items() if hit}
-    assert all((teller, item) in clicked for item, teller, _ in service.told)
-    assert 0 < service.tips <= sum((friend, item) in clicked for item, _, friend in service.told)
+    assert all((teller, item) in clicked for item, teller, _ in service.tips_given)
+    assert 0 < service.tips <= sum((friend, item) in clicked for item, _, friend in service.tips_given)
 
 
 def test_a_friends_find_stands_among_the_next_candidates_with_its_stars():

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from simulators.conformance import play
 from simulators.recommender import Recommender
 from simulators.recommender import catalogue as catalogues
-from simulators.recommender.catalogue import CAPS, LEAST, generate, load
-from simulators.recommender.speech import wish_of
+from simulators.recommender.catalogue import CAPS, MIN_ITEMS, generate, load
+from simulators.recommender.speech import read_wish
 from simulators.recommender.wishes import Wish
-from simulators.recommender.words import GENRES, finder, hint
+from simulators.recommender.words import GENRES, compile_finder, hint_at
 
 HEADER = ["name", "genre", "price", "quality", "text"]
 
 
-def rows(count=LEAST):
+def rows(count=MIN_ITEMS):
     return [
         [f"Thing {n}", ("red", "blue|green", "green")[n % 3], str(n), "0.5", f"A thing, number {n}."]
         for n in range(count)
@@ -42,14 +42,14 @@ def test_a_generated_catalogue_is_a_function_of_its_size_and_seed():
 def test_texts_say_genre_price_and_a_hint_and_nothing_else():
     catalogue = generate(500, 3)
     for item in catalogue.items:
-        assert catalogue.named(item.text.removeprefix(item.name)) == set(item.genres)
-        assert f" {item.price:g} crowns. " in item.text and item.text.endswith(hint(item.quality))
-        assert not catalogue.named(item.name)
+        assert catalogue.find_genres(item.text.removeprefix(item.name)) == set(item.genres)
+        assert f" {item.price:g} crowns. " in item.text and item.text.endswith(hint_at(item.quality))
+        assert not catalogue.find_genres(item.name)
 
 
 def test_no_phrase_is_two_genres():
     phrases = [phrase for spelled in GENRES.values() for phrase in spelled]
-    assert len(phrases) == len(set(phrases)) == len(finder(GENRES)[1])
+    assert len(phrases) == len(set(phrases)) == len(compile_finder(GENRES)[1])
 
 
 def test_a_catalogue_of_ones_own_is_played(tmp_path):
@@ -117,7 +117,7 @@ def test_what_is_no_csv_is_named_with_its_line(tmp_path):
 
 
 def test_too_long_a_file_is_not_read_to_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(catalogues, "MOST", 30)
+    monkeypatch.setattr(catalogues, "MAX_ITEMS", 30)
     path = written(tmp_path, [*rows(31), ["Thing 31", "red", "cheap", "0.5", ""]])
     with pytest.raises(ValueError, match="too many items: a catalogue needs from 20 to 30"):
         load(path)
@@ -136,8 +136,8 @@ def test_caps_are_within_the_prices_of_the_file(tmp_path, prices):
 def test_a_price_of_the_file_is_understood(tmp_path):
     lines = [[f"Thing {n}", "abc"[n % 3], 20_000 + 1000 * n, n % 10 / 9, ""] for n in range(60)]
     books = load(written(tmp_path, lines))
-    assert wish_of("UNDER 45000", books, 1) == Wish("under", 45_000)
-    assert wish_of("UNDER 45000", generate(20, 0), 1) is None
+    assert read_wish("UNDER 45000", books, 1) == Wish("under", 45_000)
+    assert read_wish("UNDER 45000", generate(20, 0), 1) is None
 
 
 def test_generated_catalogues_have_the_caps_they_had():
@@ -159,8 +159,8 @@ def test_genres_may_be_called_like_other_words(tmp_path, names):
     assert [play(game, seed, "oracle")["score"] for seed in range(20)] == [1] * 20
     genres = game.shelf.catalogue.genres
     for number, genre in enumerate(genres):
-        assert game.shelf.catalogue.named(genre) == {number}
-        assert wish_of(f"More {genre}.", game.shelf.catalogue, 1) == Wish("more", number)
+        assert game.shelf.catalogue.find_genres(genre) == {number}
+        assert read_wish(f"More {genre}.", game.shelf.catalogue, 1) == Wish("more", number)
     free = Recommender(catalogue=path, days=1, person="free")
     for seed in range(3):
         untrue = play(free, seed, "listening", "random")["untrue"]
@@ -184,4 +184,4 @@ def test_any_file_is_a_catalogue_or_one_line(tmp_path, lines):
     except ValueError as refused:
         assert "mine.csv" in str(refused) and "\n" not in str(refused)
     else:
-        assert len(catalogue.items) >= LEAST
+        assert len(catalogue.items) >= MIN_ITEMS

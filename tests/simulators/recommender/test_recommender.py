@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import games
 from agents.role import BUILT_IN, read_role
 from games.base import IllegalAct
-from simulators.base import SimulatorFault, held_out
+from simulators.base import SimulatorFault, is_held_out
 from simulators.conformance import check, play, view_of, walk
 from simulators.recommender import Recommender, acts, players
-from simulators.recommender.page import marks
+from simulators.recommender.page import mark_page
 from tests.factories.thorough import cases
 from tests.simulators.promises import broken, kept_over_many
 
@@ -54,7 +54,7 @@ def test_scores_are_read_between_chance_and_who_knows():
 def test_who_hears_of_one_matter_asks_of_that_alone(topics, asks):
     game, asked = Recommender(), set()
     for seed in range(6):
-        answer = players.listening(game, seed, topics=topics)
+        answer = players.listening_bandit(game, seed, topics=topics)
         game.reset(seed=seed)
         while not game.ended:
             act = answer(view_of(game))
@@ -69,7 +69,7 @@ def test_variety_brings_more_genres_to_a_page():
         game.reset(seed=seed)
         called = {name: item for item, name in game.names().items()}
         for variety in genres:
-            page = acts.read_act(players.listening(game, seed, [], variety)(view_of(game)), called, 3, False)
+            page = acts.read_act(players.listening_bandit(game, seed, [], variety)(view_of(game)), called, 3, False)
             genres[variety] += len({item.genres[0] for item in game.service.items(page.items)})
     assert genres[-1.0] < genres[0.0] < genres[1.0] <= 60
 
@@ -117,8 +117,8 @@ def test_matches_of_a_deal_are_read_on_one_scale():
     one, again, other = (games.make("recommender", candidates=12) for _ in range(3))
     for game, seed in ((one, 11), (again, 11), (other, 12)):
         game.reset(seed=seed)
-    assert again.stick is one.stick and again.service.deal == one.service.deal
-    assert other.stick is not one.stick and other.service.deal != one.service.deal
+    assert again.yardstick is one.yardstick and again.service.deal == one.service.deal
+    assert other.yardstick is not one.yardstick and other.service.deal != one.service.deal
 
 
 def test_counterfactuals_are_paired():
@@ -131,7 +131,7 @@ def test_counterfactuals_are_paired():
         one.step("SHOW 1 2 3")
         two.step("SHOW 1 2 3")
         assert one.service.charts[0].seen == two.service.charts[0].seen
-        assert one.service.worth == two.service.worth
+        assert one.service.total_joy == two.service.total_joy
 
 
 def test_every_part_of_the_reward_is_named_and_worth_what_it_says():
@@ -244,7 +244,7 @@ def test_train_and_test_share_no_user():
         for seed in range(10):
             game.reset(seed=seed)
             for record in game.service.deal.records:
-                assert held_out(f"recommender:{record.entity}") == (split == "test")
+                assert is_held_out(f"recommender:{record.entity}") == (split == "test")
 
 
 @pytest.mark.slow
@@ -302,10 +302,10 @@ def test_acts_are_read_as_they_are_written():
     for terse in (False, True):
         for _ in range(50):
             act = acts.Act("show", tuple(rng.sample(range(1, 10), 3)), "" if terse else rng.choice(["", "a farce"]))
-            assert acts.read_act(acts.written(act, names, terse), called, 3, terse) == act
+            assert acts.read_act(acts.format_act(act, names, terse), called, 3, terse) == act
         for topic in ("genre", "price", "dislikes"):
             act = acts.Act("ask", words=topic)
-            assert acts.read_act(acts.written(act, names, terse), called, 3, terse) == act
+            assert acts.read_act(acts.format_act(act, names, terse), called, 3, terse) == act
 
 
 def test_importing_it_loads_nothing_heavy():
@@ -319,10 +319,10 @@ def test_the_roles_show_what_there_is():
     game = Recommender(terse=True)
     game.reset(seed=0)
     view: Any = view_of(game)
-    assert read_role(BUILT_IN / "nano_recommender.yaml").render_turn(view, first=True) == marks(game.service)
-    assert len(marks(game.service).split(" ")[1]) == 4 * 9
+    assert read_role(BUILT_IN / "nano_recommender.yaml").render_turn(view, first=True) == mark_page(game.service)
+    assert len(mark_page(game.service).split(" ")[1]) == 4 * 9
     game.step("P")
-    told, listed = marks(game.service).split(" ")
+    told, listed = mark_page(game.service).split(" ")
     cap, items = game.service.visitor.record.cap, game.service.items(game.service.candidates)
     assert "P" in told and [listed[4 * n] == "x" for n in range(9)] == [item.price > cap for item in items]
     wordy = games.make("recommender") if "recommender" in games.loading.installed() else Recommender()
@@ -350,4 +350,4 @@ def test_the_order_of_a_page_does_not_matter():
     while not one.ended:
         one.step("SHOW 3 9 4")
         two.step("SHOW 9 4 3")
-        assert two.service.candidates == one.service.candidates and two.service.worth == one.service.worth
+        assert two.service.candidates == one.service.candidates and two.service.total_joy == one.service.total_joy

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from simulators.conformance import play, view_of
 from simulators.recommender import Recommender
 from simulators.recommender.catalogue import generate
-from simulators.recommender.seat import true_of
-from simulators.recommender.speech import UNSURE, WORDINGS, all_wordings, read, short, wish_of
+from simulators.recommender.seat import is_true_of
+from simulators.recommender.speech import UNSURE, WORDINGS, encode_wish, list_wordings, read, read_wish
 from simulators.recommender.wishes import Wish
 from tests.factories.thorough import cases
 
@@ -18,14 +18,14 @@ WISHES = [wish for n in range(10) for wish in (Wish("more", n), Wish("less", n))
 
 @pytest.mark.parametrize("wish", WISHES, ids=str)
 def test_every_wording_is_read_back_exactly(wish):
-    for text in all_wordings(wish, BOOKS):
-        assert wish_of(text, BOOKS, cap=1) == wish, text
+    for text in list_wordings(wish, BOOKS):
+        assert read_wish(text, BOOKS, cap=1) == wish, text
         assert len(read(text, BOOKS).facts) == 1
 
 
 def test_not_knowing_wishes_for_nothing():
     for text in [*UNSURE.values(), "Fine.", "", ".", "Nothing."]:
-        assert wish_of(text, BOOKS, 20) is None
+        assert read_wish(text, BOOKS, 20) is None
 
 
 @pytest.mark.parametrize(
@@ -38,24 +38,24 @@ def test_not_knowing_wishes_for_nothing():
     ],
 )  # fmt: skip
 def test_plain_words_and_codes_are_read(text, wish):
-    assert wish_of(text, BOOKS, 20) == wish
+    assert read_wish(text, BOOKS, 20) == wish
 
 
 @pytest.mark.parametrize("wish", [*WISHES, None], ids=str)
 def test_codes_say_what_they_stand_for(wish):
-    assert wish_of(short(wish), BOOKS, 27) == wish
+    assert read_wish(encode_wish(wish), BOOKS, 27) == wish
 
 
 @given(st.text(max_size=80))
 @settings(max_examples=cases(70, 300), deadline=None)
 def test_any_words_wish_for_something_or_nothing(text):
-    wish = wish_of(text, BOOKS, 20)
+    wish = read_wish(text, BOOKS, 20)
     assert wish is None or wish.kind in WORDINGS["plain"]
 
 
 def test_paraphrases_that_hold_a_filling_word_are_read():
-    assert wish_of("I love a love story!", BOOKS, 20) == Wish("more", 1)
-    assert wish_of("I never read a love-story", BOOKS, 20) == Wish("less", 1)
+    assert read_wish("I love a love story!", BOOKS, 20) == Wish("more", 1)
+    assert read_wish("I never read a love-story", BOOKS, 20) == Wish("less", 1)
 
 
 def render(seed=3):
@@ -109,7 +109,7 @@ def test_a_user_is_not_shown_the_mind_of_the_one_before():
     game = Recommender(person="free", users=3, pages=1, days=2)
     game.reset(seed=3)
     game.step("SHOW 1 2 3")
-    assert game.service.at == 1 and game.agent_selection == "recommender"
+    assert game.service.user_index == 1 and game.agent_selection == "recommender"
     game.step("ASK price")
     assert game.agent_selection == "user" and view_of(game).private["before"] == {}
 
@@ -118,7 +118,7 @@ def test_the_price_that_is_true_is_the_most_it_can_pay():
     game = Recommender(person="free")
     game.reset(seed=3)
     user = game.service.visitor
-    assert [true_of(Wish("under", user.record.cap + more), user) for more in (-1, 0, 1)] == [False, True, False]
+    assert [is_true_of(Wish("under", user.record.cap + more), user) for more in (-1, 0, 1)] == [False, True, False]
 
 
 def test_a_free_user_is_paid_its_own_joy():

@@ -9,7 +9,7 @@ import pytest
 from games.conformance import kit
 from simulators.conformance import CHECKS, view_of
 from simulators.recommender import Recommender
-from simulators.recommender.record import Record, twins_of
+from simulators.recommender.record import Record, draw_twins
 
 SEEDS = range(40)
 VARIANTS = [{"slate": 1}, {"terse": True, "slate": 1}, {"slate": 1, "ids": "semantic"}]
@@ -106,7 +106,7 @@ def test_a_secret_that_stands_among_the_facts_is_found():
 def pairs(genres, prices=(3.0, 40.0), coded=False):
     taste = tuple((np.arange(genres) + 1.0) / sum(range(1, genres + 1)))
     record = Record(taste, 20, 3.0, 0.2, 0.6, 0.1, "cooperative", True, (False, False, False))
-    return [twins_of(record, prices, coded, np.random.default_rng(seed)) for seed in range(30)]
+    return [draw_twins(record, prices, coded, np.random.default_rng(seed)) for seed in range(30)]
 
 
 def test_twins_differ_in_all_that_is_hidden():

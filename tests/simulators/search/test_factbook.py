@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from simulators.search import Search
-from simulators.search.corpus import load
+from simulators.search.corpus import load_corpus
 from simulators.search.factbook import main
 
 
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 def test_profiles_become_pages_and_questions_of_one_and_two_hops(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "countries.jsonl"
     assert main([str(folder), str(file)]) == ""
-    pages, questions = load(str(file))
+    pages, questions = load_corpus(str(file))
     assert [*pages] == ["Aru", "Bor", "Realm of none"], (
         "who has no short name goes by the long one; no capital, no page"
     )
@@ -70,7 +70,7 @@ def test_profiles_become_pages_and_questions_of_one_and_two_hops(folder: Path, t
 def test_a_profile_of_another_form_says_nothing(folder: Path, tmp_path: Path, broken: bytes) -> None:
     (folder / "land" / "ee.json").write_bytes(broken)
     assert main([str(folder), str(tmp_path / "out.jsonl")]) == ""
-    assert len(load(str(tmp_path / "out.jsonl"))[0]) == 3
+    assert len(load_corpus(str(tmp_path / "out.jsonl"))[0]) == 3
 
 
 @pytest.mark.parametrize("broken", [b"{", b"\xff", b"[" * 10**5, b" " * (10**6 + 1)])

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from simulators.search import Search
-from simulators.search.corpus import load
-from simulators.search.library import Key, library
+from simulators.search.corpus import load_corpus
+from simulators.search.library import Key, load_library
 from simulators.search.retrieval import Index
-from simulators.search.scoring import exact, f1
+from simulators.search.scoring import compute_f1, is_exact
 from simulators.search.session import Budget, Session
 
 TEXTS = ["the red fox runs", "the red hen sleeps", "a fox and a fox and a hen", "nothing here"]
@@ -59,12 +59,12 @@ def test_one_library_serves_all_matches() -> None:
     for seed, game in enumerate(games):
         game.reset(seed=seed)
     assert len({id(each.library) for game in games for each in (game, game.clone())}) == 1
-    assert library(Key(100)) is games[0].library
+    assert load_library(Key(100)) is games[0].library
 
 
 def test_a_session_counts_and_refuses() -> None:
-    shelf = library(Key(100))
-    work, title = Session(shelf, Budget(2, 1, 3), "bm25", whole=False), shelf.titles[0]
+    shelf = load_library(Key(100))
+    work, title = Session(shelf, Budget(2, 1, 3), "bm25", shows_pages=False), shelf.titles[0]
     with pytest.raises(ValueError, match="no search has found"):
         work.open(title)
     assert f"[{title}]" in work.search(title)
@@ -80,9 +80,9 @@ def test_a_session_counts_and_refuses() -> None:
 
 
 def test_exact_match_and_f1_are_those_of_squad() -> None:
-    assert exact("The  Song, of Rix!", ["song of rix"]) and not exact("", ["a"]) and not exact("The", ["the"])
-    assert f1("the song of Rix", ["The Song of Kelm"]) == pytest.approx(2 / 3)
-    assert f1("x", ["y", "x"]) == 1.0 and f1("", ["y"]) == 0.0
+    assert is_exact("The  Song, of Rix!", ["song of rix"]) and not is_exact("", ["a"]) and not is_exact("The", ["the"])
+    assert compute_f1("the song of Rix", ["The Song of Kelm"]) == pytest.approx(2 / 3)
+    assert compute_f1("x", ["y", "x"]) == 1.0 and compute_f1("", ["y"]) == 0.0
 
 
 GOOD = [
@@ -151,7 +151,7 @@ def test_a_broken_corpus_is_one_line_with_file_and_row(tmp_path, rows, why: str)
 def test_a_corpus_that_is_no_file_is_one_line(tmp_path) -> None:
     for path in (tmp_path, tmp_path / "none", "/dev/zero", "a\0b", "x" * 5_000):
         with pytest.raises(ValueError, match="the corpus cannot be read") as refused:
-            load(str(path))
+            load_corpus(str(path))
         assert len(str(refused.value)) < 300
 
 

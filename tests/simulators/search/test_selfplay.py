@@ -8,7 +8,7 @@ from simulators.conformance import play
 from simulators.search import SearchSelfplay, checker
 from simulators.search.acts import write_answer, write_question
 from simulators.search.base import as_record
-from simulators.search.checker import CHECKS, sound
+from simulators.search.checker import CHECKS, is_sound
 from simulators.search.programs import parse
 from tests.simulators.promises import broken, kept_over_many
 
@@ -108,7 +108,7 @@ def test_every_check_rejects_what_it_is_for() -> None:
     lax = game_of(checks=[check for check in CHECKS if check != "gate"])
     assert rejection(lax, free) == ""
     lax.step(free)
-    assert not sound(lax.question, lax.library)
+    assert not is_sound(lax.question, lax.library)
 
 
 def test_hops_are_the_least_that_a_program_takes() -> None:
@@ -130,7 +130,7 @@ def test_a_checker_that_fails_rejects(monkeypatch) -> None:
     for name in ("check", "gate"):
         with monkeypatch.context() as patched:
             patched.setattr(checker, name, lambda *_: 1 / 0)
-            patched.setattr("simulators.search.selfplay.gate", lambda *_: 1 / 0)
+            patched.setattr("simulators.search.selfplay.require_readable", lambda *_: 1 / 0)
             trial = game.clone()
             trial.step(act)
             assert trial.rejection == "the checker cannot check it (ZeroDivisionError)"
@@ -182,7 +182,7 @@ def test_questions_of_another_split_are_not_written() -> None:
     game = game_of(split="train")
     for seed in range(10):
         game.reset(seed=seed)
-        assert game.of_split(game.example)
+        assert game.is_in_split(game.example)
     other: Any = SearchSelfplay(pages=150, split="test", illegal="end")
     other.reset(seed=0)
     game.reset(seed=0, options={"example": as_record(other.example)})

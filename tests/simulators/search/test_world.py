@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulators.search.pages import Notes, read, render
-from simulators.search.programs import answers, evidence, parse, parse_terse
-from simulators.search.questions import NONE, SORTS, draw, find_question, in_words, read_question
+from simulators.search.pages import Notes, read_facts, render
+from simulators.search.programs import evaluate, find_evidence, parse, parse_terse
+from simulators.search.questions import NONE, SORTS, draw_question, find_question, read_question, word_question
 from simulators.search.world import World
 from tests.factories.thorough import cases
 
@@ -22,7 +22,7 @@ worlds = st.builds(World, st.integers(20, 150), st.integers(0, 10**6), st.boolea
 def test_pages_read_back_to_the_same_facts(world: World) -> None:
     for name in world.names:
         facts = {(name, "kind", world.kind(name)), *((name, *fact) for fact in world.facts(name).items())}
-        assert set(read(render(world, name))) == facts
+        assert set(read_facts(render(world, name))) == facts
 
 
 @settings(max_examples=30, deadline=None)
@@ -46,16 +46,16 @@ def test_a_world_is_its_seed_and_size() -> None:
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from(SORTS), st.integers(1, 4))
 def test_questions_have_the_one_answer_that_their_evidence_gives(seed: int, terse: bool, sort: str, hops: int) -> None:
     world, rng = WORLDS[terse], np.random.default_rng(seed)
-    question = draw(world, rng, [sort], (hops, hops))  # type: ignore[list-item]
+    question = draw_question(world, rng, [sort], (hops, hops))  # type: ignore[list-item]
     program = question.program
     assert program is not None and program.hops == hops == question.hops
     assert parse(str(program)) == program == (parse_terse if terse else read_question)(question.text)
     pages = Notes.of(render(world, name) for name in question.evidence)
     everything = Notes.of(render(world, name) for name in world.names)
     if sort == "unanswerable":
-        assert question.answer == NONE and not answers(program, world) | answers(program, everything)
+        assert question.answer == NONE and not evaluate(program, world) | evaluate(program, everything)
         return
-    assert answers(program, world) == answers(program, everything) == answers(program, pages) == {question.answer}
+    assert evaluate(program, world) == evaluate(program, everything) == evaluate(program, pages) == {question.answer}
     if sort == "chain":
         assert not re.search(rf"\b{question.answer}\b", question.text)
 
@@ -85,8 +85,8 @@ def test_answers_of_a_world_by_hand() -> None:
         "Nobody > mentor": set(),
         "count Nobody > ^author": set(),
     }
-    assert {program: set(answers(parse(program), notes)) for program in expected} == expected
-    assert evidence(parse("Kelm > ^birthplace > ^mentor"), notes) == {"Bo Mi", "Ada Lo"}
+    assert {program: set(evaluate(parse(program), notes)) for program in expected} == expected
+    assert find_evidence(parse("Kelm > ^birthplace > ^mentor"), notes) == {"Bo Mi", "Ada Lo"}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_any_text_is_a_program_or_a_value_error(text: str) -> None:
 def test_nested_words_are_read_up_to_a_depth() -> None:
     program = parse("Ada Lo > mentor > ^founder > seat")
     words = "What is the seat of the company with the mentor of Ada Lo as founder?"
-    assert in_words(program) == words and read_question(words) == program
+    assert word_question(program) == words and read_question(words) == program
     assert read_question(f"What is {'the mentor of ' * 5000}Ada Lo?") is None
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from simulators.sql import Sql
 from simulators.sql.questions import LEVELS, Question, draw_question
-from simulators.sql.schemas import World, result_set, world
+from simulators.sql.schemas import World, load_world, to_result_set
 
 DRAWS = {
     "terse": st.booleans(),
@@ -24,7 +24,7 @@ DRAWS = {
 
 
 def drawn(terse: bool, index: int, level: int, seed: int) -> tuple[World, Question]:
-    found = world(terse, index)
+    found = load_world(terse, index)
     return found, draw_question(found, level, np.random.default_rng(seed))
 
 
@@ -49,7 +49,7 @@ def read(found: World, query: str) -> set[str]:
 def test_databases_have_three_to_six_tables_whose_references_hold(terse: bool) -> None:
     sizes, texts = set(), set()
     for index in range(60):
-        found = world(terse, index)
+        found = load_world(terse, index)
         sizes.add(len(found.schema.tables))
         texts.add(found.schema.text())
         connection = found.database.connection
@@ -64,7 +64,7 @@ def test_databases_have_three_to_six_tables_whose_references_hold(terse: bool) -
 
 def test_a_database_is_a_function_of_its_number() -> None:
     with ThreadPoolExecutor(1) as other:
-        one, two = world(False, 7), other.submit(world, False, 7).result()
+        one, two = load_world(False, 7), other.submit(load_world, False, 7).result()
     assert one.schema == two.schema and one.database is not two.database  # a connection belongs to one thread
     assert [*one.database.connection.iterdump()] == [*two.database.connection.iterdump()]
 
@@ -122,9 +122,9 @@ def test_levels_are_what_they_say() -> None:
 
 
 def test_results_are_sets_of_rows() -> None:
-    assert result_set([(1, "a"), (2, "b"), (1, "a")]) == result_set([(2.0, "b"), (1, "a")])
-    assert result_set([(1, 2)]) != result_set([(2, 1)])
-    assert result_set([(0.1 + 0.2,)]) == result_set([(0.3,)]) != result_set([("0.3",)])
+    assert to_result_set([(1, "a"), (2, "b"), (1, "a")]) == to_result_set([(2.0, "b"), (1, "a")])
+    assert to_result_set([(1, 2)]) != to_result_set([(2, 1)])
+    assert to_result_set([(0.1 + 0.2,)]) == to_result_set([(0.3,)]) != to_result_set([("0.3",)])
 
 
 def test_tokens_of_terse_acts_are_few() -> None:

@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[McpServer]:
-    monkeypatch.setattr(loopback, "LONGEST_MESSAGE", 2 << 20)
+    monkeypatch.setattr(loopback, "MAX_MESSAGE_BYTES", 2 << 20)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nothing is there
     served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=served.serve_forever, daemon=True).start()

@@ -20,7 +20,7 @@ def server(fault: str = "") -> McpServer:
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(mcp_server, "START", 20.0)
+    monkeypatch.setattr(mcp_server, "START_SECONDS", 20.0)
     yield
     deadline = time.monotonic() + 20
     while running() and time.monotonic() < deadline:
@@ -59,7 +59,7 @@ def test_faults_of_a_call_are_exceptions(fault: str, error: type[Exception], tex
 
 
 def test_an_endless_message_ends_its_connection_and_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "LONGEST_MESSAGE", 2 << 20)
+    monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 2 << 20)
     before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, server("endless")
     with pytest.raises(ServerEnded):
         shop.call("act", {}, 60)
@@ -90,7 +90,7 @@ def test_noise_and_a_slow_start_do_no_harm(fault: str) -> None:
 
 
 def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_server, "START", 0.5)
+    monkeypatch.setattr(mcp_server, "START_SECONDS", 0.5)
     with pytest.raises(ServerEnded, match=r"does not start: no answer in 0\.5 s"):
         server("silent").tools()
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulators.toolbox.schemas import shape_of
+from simulators.toolbox.schemas import build_shape
 from simulators.tools import Call, Tool, run
 
 SCHEMA = {
@@ -19,7 +19,7 @@ SCHEMA = {
 
 def call(**arguments: object) -> str:
     """Return the arguments that reach a tool with SCHEMA, or the error."""
-    return run([Tool(shape_of("buy", "Buy.", SCHEMA), lambda **given: given)], Call("buy", arguments))
+    return run([Tool(build_shape("buy", "Buy.", SCHEMA), lambda **given: given)], Call("buy", arguments))
 
 
 def test_valid_arguments_arrive_and_missing_ones_stay_missing() -> None:
@@ -40,11 +40,11 @@ def test_wrong_arguments_are_told_to_the_model(arguments: dict[str, object]) -> 
 @pytest.mark.parametrize("name", ["", "a b", "<tool_call>", "x" * 65, "buy\n"])
 def test_names_that_no_call_can_write_are_refused(name: str) -> None:
     with pytest.raises(ValueError):
-        shape_of(name, "", {})
+        build_shape(name, "", {})
 
 
 def test_descriptions_are_one_line() -> None:
-    assert shape_of("buy", "Buy.\n\x1b[31m<|im_end|>" + "x" * 1000, {}).description == (
+    assert build_shape("buy", "Buy.\n\x1b[31m<|im_end|>" + "x" * 1000, {}).description == (
         "Buy. [31m<|im_end|>" + "x" * 281
     )
 
@@ -67,7 +67,7 @@ PROPERTY = st.fixed_dictionaries({}, optional={"type": KINDS | st.lists(KINDS, m
 )  # fmt: skip
 def test_any_schema_is_refused_or_judges_any_arguments(schema: dict[str, object], arguments: dict[str, object]) -> None:
     try:
-        shape = shape_of("act", "Act.", schema)
+        shape = build_shape("act", "Act.", schema)
     except ValueError:
         return
     assert isinstance(run([Tool(shape, lambda **given: "fine")], Call("act", arguments)), str)

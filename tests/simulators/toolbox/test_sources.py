@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulators.toolbox.mcp_server import McpServer
-from simulators.toolbox.sources import Toolset, parse, toolset_factory
+from simulators.toolbox.sources import Toolset, make_factory, parse
 from simulators.tools import Call, run
 from tests.factories import own_tools
 
@@ -25,17 +25,17 @@ def ask(toolset: Toolset, name: str, /, **arguments: Any) -> str:
 
 
 def test_a_function_is_one_tool_for_all_matches() -> None:
-    factory = toolset_factory(f"{OWN}:double")
+    factory = make_factory(f"{OWN}:double")
     assert ask(factory.open(), "double", number=21) == "42"
     assert factory.open() is copy.deepcopy(factory.open())
 
 
 def test_an_async_function_is_awaited() -> None:
-    assert ask(toolset_factory(f"{OWN}:later").open(), "later", text="now") == "now"
+    assert ask(make_factory(f"{OWN}:later").open(), "later", text="now") == "now"
 
 
 def test_a_class_has_the_state_of_one_match() -> None:
-    factory = toolset_factory(f"{OWN}:Notebook")
+    factory = make_factory(f"{OWN}:Notebook")
     first, second = factory.open(), factory.open()
     assert ask(first, "note", text="a") == "1"
     twin = copy.deepcopy(first)
@@ -65,27 +65,27 @@ def _folder(tmp_path: Path) -> None:
 def _from(code: str, name: str, **settings: Any) -> Toolset:
     path = _FOLDER[0] / f"own{len(list(_FOLDER[0].iterdir()))}.py"
     path.write_text(code)
-    return toolset_factory({"function": f"{path}:{name}", **settings}).open()
+    return make_factory({"function": f"{path}:{name}", **settings}).open()
 
 
 def test_a_call_that_takes_too_long_is_tried_again() -> None:
     own_tools.attempts = 0
     patient, impatient = ({"function": f"{OWN}:flaky", "timeout": 0.3, "retries": retries} for retries in (1, 0))
-    assert ask(toolset_factory(patient).open(), "flaky") == "at last"
-    assert ask(toolset_factory(impatient).open(), "flaky") == "Error: flaky took too long."
+    assert ask(make_factory(patient).open(), "flaky") == "at last"
+    assert ask(make_factory(impatient).open(), "flaky") == "Error: flaky took too long."
 
 
 def test_concurrent_calls_are_limited_across_matches() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    factory = toolset_factory({"function": f"{OWN}:crowded", "at_once": 2})
+    factory = make_factory({"function": f"{OWN}:crowded", "at_once": 2})
     with ThreadPoolExecutor(6) as pool:
         counts = list(pool.map(lambda _: int(ask(factory.open(), "crowded")), range(6)))
     assert max(counts) == 2
 
 
 def test_each_match_has_a_server_of_its_own() -> None:
-    factory = toolset_factory({"mcp": SERVER})
+    factory = make_factory({"mcp": SERVER})
     first, second = factory.open(), factory.open()
     assert [ask(first, "count"), ask(first, "count"), ask(second, "count")] == ["1", "2", "1"]
     twin = copy.deepcopy(first)
@@ -95,7 +95,7 @@ def test_each_match_has_a_server_of_its_own() -> None:
 
 
 def test_a_server_that_crashed_gets_the_earlier_calls_again() -> None:
-    toolset = toolset_factory({"mcp": f"{SERVER} crash"}).open()
+    toolset = make_factory({"mcp": f"{SERVER} crash"}).open()
     assert [ask(toolset, "count"), ask(toolset, "act")] == ["1", "Error: act failed: its server ended"]
     assert ask(toolset, "count") == "2"
     toolset.close()
@@ -103,7 +103,7 @@ def test_a_server_that_crashed_gets_the_earlier_calls_again() -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_parameters_of_a_server_may_have_any_name(shared: bool) -> None:
-    toolset = toolset_factory({"mcp": SERVER, "shared": shared}).open()
+    toolset = make_factory({"mcp": SERVER, "shared": shared}).open()
     assert ask(toolset, "greet", name="Ann", self="me", arguments="none") == "arguments=none name=Ann self=me"
     assert ask(toolset, "greet", name="\ud800").startswith("Error: the arguments contain invalid characters")
     assert ask(toolset, "greet", name="Bo") == "name=Bo", "the server has not been restarted, nor did it end"
@@ -111,7 +111,7 @@ def test_parameters_of_a_server_may_have_any_name(shared: bool) -> None:
 
 
 def test_a_shared_server_is_one_for_all_matches() -> None:
-    factory = toolset_factory({"mcp": SERVER, "shared": True, "only": ["count"]})
+    factory = make_factory({"mcp": SERVER, "shared": True, "only": ["count"]})
     first, second = factory.open(), factory.open()
     assert [ask(first, "count"), ask(second, "count")] == ["1", "2"]
     assert [tool.name for tool in first.tools] == ["count"]
@@ -143,7 +143,7 @@ def test_a_shared_server_is_one_for_all_matches() -> None:
 )
 def test_wrong_sources_are_one_clear_line(source: Any, text: str) -> None:
     with pytest.raises(ValueError) as raised:
-        toolset_factory(source)
+        make_factory(source)
     assert text in str(raised.value) and "\n" not in str(raised.value)
 
 
@@ -157,7 +157,7 @@ def test_any_source_is_read_or_refused_in_one_line(source: Any) -> None:
     try:
         parsed = parse(source)
         if parsed.mcp is None:
-            assert toolset_factory(source).names
+            assert make_factory(source).names
     except ValueError as why:
         assert str(why) and "\n" not in str(why) and len(str(why)) < 500
 

@@ -13,7 +13,7 @@ import games
 from games.png import BLOCK, encode
 from simulators import conformance
 from simulators.vision.boxes import read_box
-from simulators.vision.drawing import FORMS, crop, digit_mask, mask, reduce
+from simulators.vision.drawing import FORMS, crop, draw_digit_mask, draw_mask, reduce
 from tests.simulators.vision.probes import decoded
 
 
@@ -62,9 +62,11 @@ def test_only_rgb_levels_are_encoded(pixels: np.ndarray) -> None:
 
 
 def test_digits_differ_by_hand_and_no_overview_keeps_a_pixel_of_them() -> None:
-    assert len({digit_mask(digit).tobytes() for digit in range(10)}) == 10
-    assert digit_mask(1).sum() == 28 and digit_mask(8).sum() == 80, "two sides of 2 x 14, three bars of 4 x 2 between"
-    rows, columns = np.nonzero(digit_mask(8))
+    assert len({draw_digit_mask(digit).tobytes() for digit in range(10)}) == 10
+    assert draw_digit_mask(1).sum() == 28 and draw_digit_mask(8).sum() == 80, (
+        "two sides of 2 x 14, three bars of 4 x 2 between"
+    )
+    rows, columns = np.nonzero(draw_digit_mask(8))
     assert not ((rows % 3 == 2) & (columns % 3 == 2)).any()
 
 
@@ -75,7 +77,7 @@ def test_an_overview_is_the_middle_pixel_of_each_block() -> None:
 
 
 def test_forms_are_whole_and_differ() -> None:
-    masks = [mask(form, 20) for form in FORMS]
+    masks = [draw_mask(form, 20) for form in FORMS]
     assert all(one.shape == (41, 41) and 300 < one.sum() < 1400 for one in masks)
     assert min(int((a ^ b).sum()) for n, a in enumerate(masks) for b in masks[:n]) > 150
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simulators import conformance
 from simulators.vision import Frames
-from simulators.vision.clips import APART, SHOWN, WINDOW, draw_clip, draw_frame, sample
+from simulators.vision.clips import APART, SHOWN, WINDOW, draw_clip, draw_frame, sample_frames
 from simulators.vision.frames_acts import Answer, Choose, LookUp, read_act
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import accuracy, decoded
@@ -32,7 +32,7 @@ def play(game: Frames, *acts: str) -> dict[str, float]:
 
 
 def asked_time(game: Frames) -> str:
-    second = game.clip.wanted.second
+    second = game.clip.target_event.second
     return f"get frame number at time {second // 60}:{second % 60:02d}"
 
 
@@ -55,7 +55,7 @@ def test_clips_have_their_events_apart_and_none_among_the_first_frames(is_timed:
         assert len(starts) == 4 and min(np.diff(starts)) >= WINDOW + APART and (clip.target > 0) == is_timed
         assert starts[0] >= 0 and starts[-1] + WINDOW <= clip.length
         assert all(event.holds(event.second * clip.rate) for event in clip.events)
-        assert not any(event.holds(frame) for event in clip.events for frame in sample(0, clip.length - 1))
+        assert not any(event.holds(frame) for event in clip.events for frame in sample_frames(0, clip.length - 1))
 
 
 def test_frames_are_drawn_alone_as_in_any_order() -> None:
@@ -79,13 +79,13 @@ def test_only_an_events_frames_depend_on_its_digit_and_its_lamp_changes_in_the_m
     [((0, 0), [0]), ((3, 7), [3, 4, 5, 6, 7]), ((0, 15), [1, 3, 5, 7, 9, 11, 13, 15]), ((0, 7), [*range(8)])],
 )
 def test_eight_frames_are_spread_evenly(ends: tuple[int, int], frames: list[int]) -> None:
-    assert sample(*ends) == frames
+    assert sample_frames(*ends) == frames
 
 
 @given(st.integers(0, 1999), st.integers(0, 1999))
 def test_frames_lie_in_their_interval(one: int, two: int) -> None:
     first, last = sorted((one, two))
-    frames = sample(first, last)
+    frames = sample_frames(first, last)
     assert frames == sorted(set(frames)) and first <= frames[0] and frames[-1] <= last
     assert len(frames) == min(SHOWN, last - first + 1)
 
@@ -131,7 +131,7 @@ def test_any_text_is_an_act_or_none(text: str) -> None:
 
 def test_a_careful_match_by_hand() -> None:
     game = started(asked="time")
-    event = game.clip.wanted
+    event = game.clip.target_event
     frame = event.second * game.clip.rate
     play(game, asked_time(game))
     assert game.messages("viewer")[-1].text == f"Frame {frame}."
@@ -148,7 +148,9 @@ def test_the_first_frames_are_eight_and_alike_in_size() -> None:
     for seed in range(20):
         game = started(seed)
         (message,) = game.messages("viewer")
-        assert [int(part) for part in message.parts[1:] if isinstance(part, str)] == sample(0, game.clip.length - 1)
+        assert [int(part) for part in message.parts[1:] if isinstance(part, str)] == sample_frames(
+            0, game.clip.length - 1
+        )
         sizes |= {(image.width, image.height, len(game.picture(image.hash))) for image in message.images}
     assert len(sizes) == 1
 
@@ -156,7 +158,7 @@ def test_the_first_frames_are_eight_and_alike_in_size() -> None:
 def test_a_sheet_shows_frames_at_half_their_size_after_all_their_numbers() -> None:
     game = started(sheet=True)
     (message,) = game.messages("viewer")
-    numbers = sample(0, game.clip.length - 1)
+    numbers = sample_frames(0, game.clip.length - 1)
     (image,) = message.images
     pixels = decoded(game.picture(image.hash))
     assert message.parts == (game.question, " ".join(map(str, numbers)), image) and pixels.shape == (48, 48, 3)
@@ -212,7 +214,7 @@ def test_the_hasty_demonstrator_is_right_half_of_the_time_and_never_breaks_a_rul
 
 
 def faulty(game: Frames, fault: str) -> list[str]:
-    start = game.clip.wanted.start
+    start = game.clip.target_event.start
     whole = f"choose frames between {start} and {start + 9}"
     return {
         "repeated": [whole, whole],
@@ -254,6 +256,6 @@ def test_yardsticks_stand_in_order() -> None:
         for name in ("oracle", "finder", "uniform")
     }
     assert scores["oracle"] == 1.0 and scores["finder"] >= 0.85 and 0.1 <= scores["uniform"] <= 0.6
-    digits = [draw_clip(np.random.default_rng(seed), 2000, True).wanted.digit for seed in range(2000)]
+    digits = [draw_clip(np.random.default_rng(seed), 2000, True).target_event.digit for seed in range(2000)]
     assert {game.players["blind"](game, seed)(None) for seed in range(9)} == {"output answer: 7"}  # type: ignore[arg-type]
     assert max(np.bincount(digits)) / len(digits) <= 0.12

@@ -15,11 +15,11 @@ from simulators import conformance
 from simulators.vision import Pages
 from simulators.vision.boards import Board
 from simulators.vision.drawing import reduce
-from simulators.vision.glyphs import ROWS, glyph
+from simulators.vision.glyphs import ROWS, draw_glyph
 from simulators.vision.pages_acts import Act, read_act
 from simulators.vision.pages_players import guess
-from simulators.vision.scenes import cell_of
-from simulators.vision.slides import LABELS, VALUES, Deck, Slide, deck, part_of, render
+from simulators.vision.scenes import crop_cell
+from simulators.vision.slides import LABELS, VALUES, Deck, Slide, crop_page, load_deck, render
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import accuracy, decoded
 
@@ -41,7 +41,7 @@ def play(game: Pages, *acts: str) -> dict[str, float]:
 
 def printed(world: int = 0, split: str = "train") -> list[Slide]:
     """The slides in print of a deck."""
-    return [slide for slide in deck(world, split).slides if isinstance(slide, Slide)]
+    return [slide for slide in load_deck(world, split).slides if isinstance(slide, Slide)]
 
 
 def asked(game: Pages) -> Any:
@@ -67,10 +67,10 @@ def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: 
 
 
 def test_glyphs_differ_by_hand_and_scale() -> None:
-    assert len({glyph(letter).tobytes() for letter in ROWS}) == len(ROWS) == 37
-    rows = ["".join("#" if lit else "." for lit in row) for row in glyph("R")]
+    assert len({draw_glyph(letter).tobytes() for letter in ROWS}) == len(ROWS) == 37
+    rows = ["".join("#" if lit else "." for lit in row) for row in draw_glyph("R")]
     assert rows == ["####.", "#...#", "#...#", "####.", "#.#..", "#..#.", "#...#"]
-    assert (glyph("R", 3)[1::3, 1::3] == glyph("R")).all() and glyph("R", 3).shape == (21, 15)
+    assert (draw_glyph("R", 3)[1::3, 1::3] == draw_glyph("R")).all() and draw_glyph("R", 3).shape == (21, 15)
 
 
 def test_a_deck_has_two_editions_of_each_report_and_no_firm_in_two_splits() -> None:
@@ -89,7 +89,7 @@ def test_a_deck_has_two_editions_of_each_report_and_no_firm_in_two_splits() -> N
 
 def test_all_print_lies_on_the_page() -> None:
     longest = max((label for labels in LABELS.values() for label in labels), key=len)
-    for slide in (*deck(0, "train").slides, *deck(0, "test").slides):
+    for slide in (*load_deck(0, "train").slides, *load_deck(0, "test").slides):
         assert len(slide.firm) <= 15 and len(f"{slide.topic} {slide.year}") <= 15 and len(longest) <= 8
         boxes = [slide.value_box(row) for row in range(4)]
         assert all(170 <= box[0] < box[2] <= 288 and box[3] <= 216 for box in boxes)
@@ -104,7 +104,7 @@ def test_slides_with_other_values_have_the_same_overview_and_size_to_the_byte() 
 
 
 def test_pages_are_cached_by_content_and_cannot_be_changed() -> None:
-    slide = deck(0, "train").slides[0]
+    slide = load_deck(0, "train").slides[0]
     assert render(slide) is render(slide._replace())
     with pytest.raises(ValueError, match="read-only"):
         render(slide)[0, 0] = 0
@@ -113,11 +113,11 @@ def test_pages_are_cached_by_content_and_cannot_be_changed() -> None:
 
 def test_a_probe_reads_values_from_parts_and_none_from_overviews() -> None:
     coarse, fine, digits = list[np.ndarray](), list[np.ndarray](), list[int]()
-    for slide in deck(0, "train").slides:
+    for slide in load_deck(0, "train").slides:
         for row, value in enumerate(slide.values):
             left, top, right, bottom = slide.value_box(row)
             digits.append(value % 10)
-            fine.append(part_of(render(slide), (left - 3, top - 3, right + 3, bottom + 3)))
+            fine.append(crop_page(render(slide), (left - 3, top - 3, right + 3, bottom + 3)))
             coarse.append(reduce(render(slide))[top // 3 - 2 : bottom // 3 + 2, left // 3 - 2 : right // 3 + 2])
     assert accuracy(fine, digits, is_linear=True) > 0.9
     assert accuracy(coarse, digits, is_linear=True) < 0.1 + 4 * (0.09 / 400) ** 0.5
@@ -228,16 +228,16 @@ def test_copies_share_the_deck_and_same_seeds_show_the_same_bytes() -> None:
 
 
 def test_a_missing_package_is_reported_at_the_start(monkeypatch: Any) -> None:
-    deck.cache_clear()
+    load_deck.cache_clear()
     monkeypatch.setitem(sys.modules, "bm25s", None)
     with pytest.raises(ValueError, match="searching needs bm25s: pip install 'arena-selfplay"):
         Pages()
     monkeypatch.undo()
-    deck.cache_clear()
+    load_deck.cache_clear()
 
 
 def test_a_deck_of_boards_has_two_of_each_firm_with_the_same_objects_and_no_firm_in_two_splits() -> None:
-    decks = [deck(0, split, True).slides for split in ("train", "test")]
+    decks = [load_deck(0, split, True).slides for split in ("train", "test")]
     for slides in decks:
         firms: dict[str, list[Board]] = {}
         for board in slides:
@@ -250,7 +250,7 @@ def test_a_deck_of_boards_has_two_of_each_firm_with_the_same_objects_and_no_firm
 
 
 def test_boards_with_other_digits_have_the_same_overview_and_size_to_the_byte() -> None:
-    for board in deck(0, "train", True).slides[:40]:
+    for board in load_deck(0, "train", True).slides[:40]:
         assert isinstance(board, Board)
         digits = tuple((digit + 1) % 10 for digit in board.scene.digits)
         one, two = render(board), render(board._replace(scene=board.scene._replace(digits=digits)))
@@ -267,7 +267,7 @@ def test_a_match_over_boards_by_hand() -> None:
     assert (seen(game) == reduce(render(board))).all() and seen(game).shape == (48, 48, 3)
     play(game, board.closer(row).lower())
     cell = "ABCDEFGHI".index(board.closer(row))
-    assert (seen(game) == cell_of(render(board), cell, 48)).all() and game.hit
+    assert (seen(game) == crop_cell(render(board), cell, 48)).all() and game.hit
     assert play(game, f"answer {board.values[row]}") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
     assert game.floor == 0.1
 

@@ -24,7 +24,7 @@ from simulators.vision.reach_table import (
     Table,
     as_coarse,
     as_fine,
-    distance,
+    compute_distance,
     draw_layout,
 )  # fmt: skip
 from tests.simulators.promises import broken, kept_over_many
@@ -95,7 +95,7 @@ def test_layouts_are_apart() -> None:
     for seed in range(300):
         layout = draw_layout(np.random.default_rng(seed))
         points = [layout.hand, layout.ring, *layout.blocks]
-        apart = [distance(one, other) for n, one in enumerate(points) for other in points[:n]]
+        apart = [compute_distance(one, other) for n, one in enumerate(points) for other in points[:n]]
         assert min(apart) >= APART * UNIT and len({*layout.colours}) == 3
 
 
@@ -115,9 +115,9 @@ def test_a_picture_that_follows_the_hand_is_the_table_around_it() -> None:
         picture[24 - row : 24 - row + SIDE, 24 - column :] == seen[:, : SIDE - 24 + column][: SIDE + row - 24]
     ).all()
     assert not picture[:, : 24 - column].any() and not picture[: 24 - row].any()
-    assert table.in_picture(table.hand) == (24 * UNIT + 32, 24 * UNIT + 32)
+    assert table.locate_in_picture(table.hand) == (24 * UNIT + 32, 24 * UNIT + 32)
     for colour, block in zip(HAND_LAYOUT.colours, HAND_LAYOUT.blocks, strict=True):
-        place = table.in_picture(block)
+        place = table.locate_in_picture(block)
         beyond = max(abs(block[0] // UNIT - column), abs(block[1] // UNIT - row)) > 24
         assert (place is None) == beyond and (colour != "red" or place is not None)
         if place:
@@ -239,11 +239,11 @@ def test_lessons_of_ways_are_acts_that_lead_to_the_block() -> None:
         picture = decoded(next(iter(lesson.pictures.values())))
         rows, columns = np.nonzero((picture == 240).all(2))
         table = Table(HAND_LAYOUT._replace(hand=(int(columns.mean()) * UNIT, int(rows.mean()) * UNIT)), False)
-        before = distance(table.hand, blocks[colour])
+        before = compute_distance(table.hand, blocks[colour])
         act = [as_fine(int(number), 5) for number in lesson.answer.split()]
         table.move(*act)
-        assert distance(table.hand, blocks[colour]) < max(before, 4 * UNIT)
-        assert not table.is_down or distance(table.hand, blocks[colour]) <= 5 * UNIT
+        assert compute_distance(table.hand, blocks[colour]) < max(before, 4 * UNIT)
+        assert not table.is_down or compute_distance(table.hand, blocks[colour]) <= 5 * UNIT
         downs += table.is_down
         assert {word for word in cells(lesson)} in ({"start", "target"}, {"target"})
     assert 15 <= downs <= 45
@@ -290,8 +290,8 @@ def test_who_is_unsure_takes_the_named_block_or_the_nearest_other() -> None:
     game, right = Reach(), 0
     for seed in range(60):
         report = conformance.play(game, seed, "unsure")
-        away = [distance(game.table.hand, block) for block in game.table.blocks]
-        start = [distance(game.table.layout.hand, block) for block in game.table.layout.blocks]
+        away = [compute_distance(game.table.hand, block) for block in game.table.blocks]
+        start = [compute_distance(game.table.layout.hand, block) for block in game.table.layout.blocks]
         others = [block for block in range(3) if block != game.wanted]
         right += bool(report["success"])
         assert report["success"] or away.index(min(away)) == min(others, key=start.__getitem__)

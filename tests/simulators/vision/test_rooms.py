@@ -13,9 +13,9 @@ from games.png import encode
 from simulators import conformance
 from simulators.vision import Rooms
 from simulators.vision.drawing import COLOURS
-from simulators.vision.furniture import DEPTH, SIDES, WIDTH, Task, Wish, draw_task, gap
-from simulators.vision.layouts import LayoutError, as_letters, draw_layout, read_layout, read_letters, told_briefly
-from simulators.vision.rooms_players import written
+from simulators.vision.furniture import DEPTH, SIDES, WIDTH, Task, Wish, compute_gap, draw_task
+from simulators.vision.layouts import LayoutError, as_letters, describe_briefly, draw_layout, read_layout, read_letters
+from simulators.vision.rooms_players import format_layout
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import decoded
 
@@ -83,14 +83,14 @@ def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: 
 )
 def test_layouts_are_judged_by_hand(moved: dict[str, Any], met: int, colliding: set[str], misplaced: set[str]) -> None:
     places = SOLVED | moved
-    assert TASK.met(places) == pytest.approx(met / 3)
-    assert TASK.colliding(places) == colliding and TASK.misplaced(places) == misplaced
+    assert TASK.compute_met_share(places) == pytest.approx(met / 3)
+    assert TASK.find_colliding(places) == colliding and TASK.find_misplaced(places) == misplaced
     assert TASK.is_solved_by(places) == (met == 3 and not colliding and not misplaced)
 
 
 def test_gaps_are_the_larger_of_two() -> None:
-    assert gap((0, 0, 2, 2), (2, 2, 4, 4)) == 0 and gap((0, 0, 2, 2), (5, 3, 6, 6)) == 3
-    assert gap((0, 0, 4, 4), (3, 1, 9, 9)) == -1 and gap((0, 0, 9, 9), (3, 3, 4, 4)) < 0
+    assert compute_gap((0, 0, 2, 2), (2, 2, 4, 4)) == 0 and compute_gap((0, 0, 2, 2), (5, 3, 6, 6)) == 3
+    assert compute_gap((0, 0, 4, 4), (3, 1, 9, 9)) == -1 and compute_gap((0, 0, 9, 9), (3, 3, 4, 4)) < 0
 
 
 def test_every_task_can_be_solved_and_names_two_walls() -> None:
@@ -170,7 +170,7 @@ def test_nothing_can_be_at_two_walls() -> None:
     for x in range(WIDTH - 11):
         for y in range(DEPTH - 7):
             wished = (TASK._replace(wishes=(Wish("at", "bed", wall),)) for wall in walls)
-            assert sum(task.met({"bed": (x, y)}) for task in wished) <= 1
+            assert sum(task.compute_met_share({"bed": (x, y)}) for task in wished) <= 1
 
 
 def test_a_match_by_hand() -> None:
@@ -179,9 +179,9 @@ def test_a_match_by_hand() -> None:
     assert message.parts[0] == "The empty room." and (seen(game) == draw_layout(game.task, {}, game.grain)).all()
     places = solution(game)
     stacked = dict.fromkeys(places, (0, 0))
-    assert play(game, written(stacked)) == {}
+    assert play(game, format_layout(stacked)) == {}
     assert (seen(game) == draw_layout(game.task, stacked, game.grain)).all()
-    assert play(game, f"better: <answer>{written(places)}</answer>", " Done ") == {
+    assert play(game, f"better: <answer>{format_layout(places)}</answer>", " Done ") == {
         "wishes": 1.0, "collision": 0.0, "constraint": 0.0, "format": 0.5,
     }  # fmt: skip
     assert game.payoffs() == {"viewer": 1.5} and game.report()["score"] == 1.0 and game.report()["layouts"] == 2
@@ -190,10 +190,10 @@ def test_a_match_by_hand() -> None:
 def test_the_last_layout_counts_and_faults_cost() -> None:
     game = started(max_turns=2)
     stacked = dict.fromkeys(solution(game), (0, 0))
-    rewards = play(game, written(solution(game)), written(stacked))
+    rewards = play(game, format_layout(solution(game)), format_layout(stacked))
     assert rewards["collision"] == -0.2 and rewards["constraint"] == 0.0 and rewards["wishes"] <= 0.5
     outside = dict.fromkeys(stacked, (900, 900))
-    assert play(started(max_turns=1), written(outside))["constraint"] == -0.2
+    assert play(started(max_turns=1), format_layout(outside))["constraint"] == -0.2
 
 
 def test_nothing_is_paid_without_a_layout() -> None:
@@ -203,7 +203,7 @@ def test_nothing_is_paid_without_a_layout() -> None:
 
 def test_errors_leave_the_layout_and_cost_the_format() -> None:
     game = started()
-    assert play(game, written(solution(game)), "{}", "what") == {
+    assert play(game, format_layout(solution(game)), "{}", "what") == {
         "wishes": 1.0, "collision": 0.0, "constraint": 0.0, "format": 0.0,
     }  # fmt: skip
     assert game.report()["errors"] == 2 and game.report()["success"]
@@ -264,7 +264,7 @@ def test_any_text_is_a_layout_that_can_be_drawn_or_refused(text: str) -> None:
 @given(st.tuples(*[st.tuples(st.integers(-60, 60), st.integers(-60, 60))] * 3))
 def test_any_layout_is_drawn_and_its_score_is_a_share(corners: tuple[tuple[int, int], ...]) -> None:
     places = dict(zip(("bed", "desk", "lamp"), corners, strict=True))
-    assert draw_layout(TASK, places, 0).shape == (114, 150, 3) and 0 <= TASK.met(places) <= 1
+    assert draw_layout(TASK, places, 0).shape == (114, 150, 3) and 0 <= TASK.compute_met_share(places) <= 1
 
 
 def test_train_and_test_share_no_task_and_the_same_seed_shows_the_same_bytes() -> None:
@@ -292,12 +292,12 @@ def test_other_letters_are_refused_in_one_line(text: str) -> None:
 
 
 def test_a_match_of_letters_is_told_and_played_in_few_tokens() -> None:
-    assert told_briefly(TASK) == "1 G E 2 E D 3 C C 1 at red 3 near 1 2 far 1"
+    assert describe_briefly(TASK) == "1 G E 2 E D 3 C C 1 at red 3 near 1 2 far 1"
     game = started(acts="letters")
     (message,) = game.messages("viewer")
-    assert message.text == message.images[0].text and game.public()["brief"] == told_briefly(game.task)
+    assert message.text == message.images[0].text and game.public()["brief"] == describe_briefly(game.task)
     stacked = "A A " * 5
-    assert play(game, stacked) == {} and len(game.task.colliding(game.places)) == 5
+    assert play(game, stacked) == {} and len(game.task.find_colliding(game.places)) == 5
     solved = as_letters(axis for name, _ in game.task.sizes for axis in solution(game)[name])
     assert play(game, solved, "done") == {"wishes": 1.0, "collision": 0.0, "constraint": 0.0, "format": 0.5}
     assert "brief" not in started().public()
@@ -327,7 +327,7 @@ def test_lessons_of_layouts_solve_their_first_things() -> None:
         task = game.newest
         count = len(lesson.answer.split()) // 2
         few = task._replace(sizes=task.sizes[:count], wishes=task.wishes[: min(count, 2)])
-        assert lesson.parts[0] == told_briefly(few) and lesson.labels == ((((),),),)
+        assert lesson.parts[0] == describe_briefly(few) and lesson.labels == ((((),),),)
         assert few.is_solved_by(read_letters(lesson.answer, [name for name, _ in few.sizes]))
         counts.add(count)
     assert counts == {1, 2, 3}

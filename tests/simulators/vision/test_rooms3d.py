@@ -16,11 +16,20 @@ from games.abilities import Grounds, Pictures
 from games.png import encode
 from simulators import conformance
 from simulators.vision import Rooms3D
-from simulators.vision.house import HEADINGS, ROOM, STEP, House, Pose, Thing, draw_house, squared
-from simulators.vision.house_paths import REACH, Act, distances, expert_route, length, ndtw, perform, spl
+from simulators.vision.house import HEADINGS, ROOM, STEP, House, Pose, Thing, draw_house, square_distance
+from simulators.vision.house_paths import (
+    REACH,
+    Act,
+    compute_distances,
+    compute_length,
+    expert_route,
+    ndtw,
+    perform,
+    spl,
+)
 from simulators.vision.house_view import draw_view, paint
 from simulators.vision.rooms3d import NEAR
-from simulators.vision.rooms3d_acts import ACTS, read_acts, written
+from simulators.vision.rooms3d_acts import ACTS, format_acts, read_acts
 from tests.simulators.promises import broken, kept_over_many
 
 OPTIONS: list[dict[str, Any]] = [
@@ -154,7 +163,7 @@ def test_houses_are_as_stated() -> None:
         house = draw_house(np.random.default_rng(seed), 2, 3)
         wanted, same, other = house.things
         assert wanted.kind == same.kind != other.kind and len({thing.colour for thing in house.things}) == 3
-        assert squared(house.start, wanted) >= 1500**2 and house.is_free(house.start.x, house.start.y)
+        assert square_distance(house.start, wanted) >= 1500**2 and house.is_free(house.start.x, house.start.y)
 
 
 def test_experts_arrive_touch_nothing_and_take_about_the_shortest_path() -> None:
@@ -162,13 +171,13 @@ def test_experts_arrive_touch_nothing_and_take_about_the_shortest_path() -> None
     for seed in range(60):
         house = draw_house(np.random.default_rng(seed), 3, 4)
         route = expert_route(house, house.start, (2, 0))
-        assert any(squared(place, house.things[2]) <= REACH**2 for place in route.places)
-        assert squared(route.places[-1], house.things[0]) <= REACH**2 and str(route.acts[-1]) == "stop"
+        assert any(square_distance(place, house.things[2]) <= REACH**2 for place in route.places)
+        assert square_distance(route.places[-1], house.things[0]) <= REACH**2 and str(route.acts[-1]) == "stop"
         steps = [math.dist(one[:2], other[:2]) for one, other in pairwise(route.places)]
         assert min(steps, default=STEP) > STEP - 2, "no step is blocked, and none slides"
         direct = expert_route(house, house.start, (0,))
         node = (house.start.x + STEP // 2) // STEP, (house.start.y + STEP // 2) // STEP
-        ratios.append(length(direct.places) / max(int(distances(house, 0)[node]), STEP))
+        ratios.append(compute_length(direct.places) / max(int(compute_distances(house, 0)[node]), STEP))
     assert np.median(ratios) <= 1.05 and max(ratios) <= 2.0
 
 
@@ -203,7 +212,7 @@ def test_a_match_by_hand() -> None:
     game.house = house_by_hand(PILLAR, FAR_BOX)
     game.wanted, game.pose = PILLAR, at(1000, 2000)
     game.route, game.path = expert_route(game.house, game.pose, (0,)), [game.pose]
-    assert written(game.route.acts) == "go 75 go 75 stop"
+    assert format_acts(game.route.acts) == "go 75 go 75 stop"
     game.step("left 15, right 15; Forward 75")
     assert game.pose == at(1750, 2000) and game.acts == 3
     (message,) = game.messages("viewer")
@@ -280,7 +289,9 @@ def test_other_texts_are_illegal_and_change_nothing(act: str) -> None:
 @given(st.lists(st.sampled_from(ACTS), min_size=1, max_size=3), st.sampled_from([" ", ", ", "\n", "; ", " , "]))
 def test_every_written_turn_is_read_back(acts: list[Act], separator: str) -> None:
     assert (
-        read_acts(separator.join(map(str, acts))) == acts == read_acts(written(acts).upper().replace("GO", "Forward"))
+        read_acts(separator.join(map(str, acts)))
+        == acts
+        == read_acts(format_acts(acts).upper().replace("GO", "Forward"))
     )
 
 

@@ -13,10 +13,10 @@ from games.abilities import Grounds
 from simulators import conformance
 from simulators.vision import Transform
 from simulators.vision.damage import Damage
-from simulators.vision.image_code import LARGEST, CodeError, Picture, run, spell_out
-from simulators.vision.scenes import CELL, cell_of, fit, mark_corner, overlap, paint
-from simulators.vision.transform_lessons import corner_labels
-from simulators.vision.transform_players import mending
+from simulators.vision.image_code import MAX_SIZE, CodeError, Picture, run, spell_out
+from simulators.vision.scenes import CELL, compute_iou, crop_cell, mark_corner, paint, resize
+from simulators.vision.transform_lessons import make_corner_labels
+from simulators.vision.transform_players import write_repair
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import accuracy, decoded
 
@@ -96,8 +96,8 @@ def test_other_code_is_refused_in_one_line(code: str, why: str) -> None:
 
 def test_the_largest_program_is_quick() -> None:
     began = time.process_time()
-    code = f"a=image.resize({LARGEST},{LARGEST})\n" + "\n".join(["a=a.brighten(9)"] * 7)
-    assert run(code, {"image": Picture.of(PIXELS)})[0].pixels.shape == (LARGEST, LARGEST, 3)
+    code = f"a=image.resize({MAX_SIZE},{MAX_SIZE})\n" + "\n".join(["a=a.brighten(9)"] * 7)
+    assert run(code, {"image": Picture.of(PIXELS)})[0].pixels.shape == (MAX_SIZE, MAX_SIZE, 3)
     assert time.process_time() - began < 1.0
 
 
@@ -108,7 +108,7 @@ def test_any_text_runs_or_is_refused(code: str) -> None:
         picture, _ = run(code, {"image": Picture.of(PIXELS), "last": Picture.of(PIXELS)})
     except CodeError:
         return
-    assert max(picture.pixels.shape) <= LARGEST and picture.pixels.shape[:2] == picture.rows.shape
+    assert max(picture.pixels.shape) <= MAX_SIZE and picture.pixels.shape[:2] == picture.rows.shape
 
 
 def test_every_damage_is_undone_to_the_pixel() -> None:
@@ -117,8 +117,8 @@ def test_every_damage_is_undone_to_the_pixel() -> None:
         game = started(seed)
         clean = mark_corner(paint(game.scene, rng_after_scene(game, seed)))
         dark = clean // 8 * 8 if game.damage.dimmed else clean
-        game.step(mending(game, game.scene.target))
-        assert (seen(game) == cell_of(dark, game.scene.target, CELL)).all()
+        game.step(write_repair(game, game.scene.target))
+        assert (seen(game) == crop_cell(dark, game.scene.target, CELL)).all()
         kinds.add(game.damage)
     assert len(kinds) >= 12
 
@@ -132,7 +132,7 @@ def rng_after_scene(game: Transform, seed: int) -> np.random.Generator:
 
 def test_a_careful_match_by_hand() -> None:
     game = having(turned=90, flipped=True, dimmed=True)
-    game.step(mending(game, game.scene.target))
+    game.step(write_repair(game, game.scene.target))
     game.step(str(game.digit))
     paid = {"right": 1.0, "format": 0.1, "recall": 1.0, "bonus": 0.0, "overuse": 0.0, "spurious": 0.0}
     assert game.infos["viewer"]["rewards"] == paid and game.payoffs() == {"viewer": 2.1}
@@ -214,10 +214,10 @@ def test_lessons_label_each_cell_and_answer_with_words_that_run(kind: str) -> No
 @pytest.mark.parametrize("turned", [0, 90, 180, 270])
 def test_a_corner_is_labelled_where_it_lies_by_the_direction_of_the_longer_arm(flipped: bool, turned: int) -> None:
     damage = Damage(flipped, turned, False)
-    lit = fit(damage.apply(mark_corner(np.zeros((3 * CELL, 3 * CELL, 3), np.uint8))).pixels)[..., 0] > 0
+    lit = resize(damage.apply(mark_corner(np.zeros((3 * CELL, 3 * CELL, 3), np.uint8))).pixels)[..., 0] > 0
     ((row, column, arm),) = [
         (row, column, word)
-        for row, words in enumerate(corner_labels(damage))
+        for row, words in enumerate(make_corner_labels(damage))
         for column, (word,) in enumerate(words)
         if word != "none"
     ]
@@ -236,8 +236,8 @@ def test_a_single_pixel_is_not_upright() -> None:
 
 
 def test_the_area_in_common_by_hand() -> None:
-    assert overlap((0, 0, 2, 2), (1, 1, 3, 3)) == pytest.approx(1 / 7)
-    assert overlap((0, 0, 2, 2), (2, 0, 4, 2)) == 0.0 and overlap((0, 0, 2, 2), (0, 0, 2, 2)) == 1.0
+    assert compute_iou((0, 0, 2, 2), (1, 1, 3, 3)) == pytest.approx(1 / 7)
+    assert compute_iou((0, 0, 2, 2), (2, 0, 4, 2)) == 0.0 and compute_iou((0, 0, 2, 2), (0, 0, 2, 2)) == 1.0
 
 
 def test_an_error_is_an_observation_and_the_match_ends_with_its_turns() -> None:
@@ -263,7 +263,7 @@ def test_what_is_shown_first_is_the_same_for_every_digit() -> None:
         game = started(seed)
         scene = game.scene._replace(digits=tuple((digit + 1) % 10 for digit in game.scene.digits))
         other = game.damage.apply(mark_corner(paint(scene, rng_after_scene(game, seed))))
-        assert (fit(other.pixels) == seen(game)).all() and (other.pixels != game.image.pixels).any()
+        assert (resize(other.pixels) == seen(game)).all() and (other.pixels != game.image.pixels).any()
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from games.png import encode
 from simulators import conformance
 from simulators.vision import Zoom
 from simulators.vision.boxes import read_point
-from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, DIGITS, digit_mask, reduce
-from simulators.vision.scenes import CELL, TILE, cell_of, draw_scene, middle, paint
+from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, DIGITS, draw_digit_mask, reduce
+from simulators.vision.scenes import CELL, TILE, crop_cell, crop_middle, draw_scene, paint
 from simulators.vision.zoom_acts import DOT, score_format
 from tests.simulators.promises import broken, kept_over_many
 from tests.simulators.vision.probes import accuracy, decoded
@@ -70,8 +70,8 @@ def looked() -> tuple[list[np.ndarray], list[np.ndarray], list[int]]:
     for _ in range(2000):
         scene = draw_scene(rng, 3, True)
         pixels = paint(scene, rng)
-        coarse.append(cell_of(reduce(pixels), scene.target, TILE).copy())
-        fine.append(middle(pixels, scene.target).copy())
+        coarse.append(crop_cell(reduce(pixels), scene.target, TILE).copy())
+        fine.append(crop_middle(pixels, scene.target).copy())
         digits.append(scene.digits[scene.target])
     return coarse, fine, digits
 
@@ -105,19 +105,19 @@ def test_exactly_one_other_object_shares_the_colour_or_none_does() -> None:
     for seed in range(100):
         for distractors in (True, False):
             scene = draw_scene(np.random.default_rng(seed), 3, distractors)
-            same = [thing for thing in scene.things if thing and thing.colour == scene.wanted.colour]
-            assert len(same) == 1 + distractors and same.count(scene.wanted) == 1
+            same = [thing for thing in scene.things if thing and thing.colour == scene.target_thing.colour]
+            assert len(same) == 1 + distractors and same.count(scene.target_thing) == 1
             assert sum(thing is not None for thing in scene.things) == 6
 
 
 def test_a_match_by_hand() -> None:
     game = started()
     (message,) = game.messages("viewer")
-    assert message.parts[0] == f"find {game.scene.wanted}" and (seen(game)[0] == reduce(game.pixels)).all()
+    assert message.parts[0] == f"find {game.scene.target_thing}" and (seen(game)[0] == reduce(game.pixels)).all()
     target = game.scene.target
     game.step(f" {game.names[target].lower()} ")
     assert game.infos["viewer"]["rewards"] == {"hit": 1.0}
-    assert (seen(game)[0] == cell_of(game.pixels, target, CELL)).all()
+    assert (seen(game)[0] == crop_cell(game.pixels, target, CELL)).all()
     game.step(DIGITS[game.digit])
     assert game.infos["viewer"]["rewards"] == {"right": 1.0, "format": 1.0} and game.payoffs() == {"viewer": 1.0}
     report = {"hit": True, "right": True, "looks": 1, "unreadable": 0, "same_colour": True}
@@ -172,12 +172,12 @@ def near(game: Zoom, cell: int) -> str:
 def test_a_point_shows_a_window_of_a_cell_around_it_with_a_dot() -> None:
     game, whole = pointed(), crop_of_whole
     game.step("4 4")
-    window = cell_of(game.pixels, 4, CELL).copy()
+    window = crop_cell(game.pixels, 4, CELL).copy()
     assert (whole(game) == seen_at_start(game)).all()
     window[24:26, 24:26] = (255, 0, 0)
     assert (seen(game)[0] == window).all(), "the middle of bin 4 of 9 is pixel 72"
     game.step("[0, 99]")
-    corner = cell_of(game.pixels, 6, CELL).copy()
+    corner = crop_cell(game.pixels, 6, CELL).copy()
     corner[136 - 96 : 138 - 96, 8:10] = (255, 0, 0)
     assert (seen(game)[0] == corner).all(), "at the edge the window is moved into the picture"
     assert game.points == [(72, 72), (8, 136)]
@@ -195,7 +195,7 @@ def test_a_dot_on_a_digit_leaves_it_unlike_every_other(digit: int) -> None:
         for column in range(DIGIT_WIDTH - 1):
             kept = np.ones((DIGIT_HEIGHT, DIGIT_WIDTH), bool)
             kept[row : row + DOT, column : column + DOT] = False
-            assert all((digit_mask(digit) != digit_mask(other))[kept].any() for other in others)
+            assert all((draw_digit_mask(digit) != draw_digit_mask(other))[kept].any() for other in others)
 
 
 def test_points_are_paid_as_in_vigorl_by_hand() -> None:
@@ -331,7 +331,7 @@ def test_an_attribute_lesson_tells_what_a_probe_sees() -> None:
         if lesson.parts[0] != "colour":
             continue
         (data,) = lesson.pictures.values()
-        pixels += [cell_of(decoded(data), cell, TILE) for cell in range(9)]
+        pixels += [crop_cell(decoded(data), cell, TILE) for cell in range(9)]
         colours += [names.index(word) for row in lesson.labels[0] for (word,) in row]
     assert accuracy(pixels, colours, classes=7) > 0.9
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simulators import conformance
 from simulators.conformance import play, walk
 from simulators.workspace import Workspace
-from simulators.workspace.apps import READS, SHORT, Apps, brief
+from simulators.workspace.apps import READS, SHORT, Apps, format_briefly
 from simulators.workspace.state import Meeting, State, Ticket, compare
 from simulators.workspace.tasks import TEMPLATES, Draft, solve
 from simulators.workspace.world import draw_state
@@ -118,7 +118,7 @@ def test_what_each_template_changes() -> None:
         found = {key for key in before | after if before.get(key) != after.get(key)}
         changed[name] = {(kind, "new" if str(key).startswith("new") else key) for kind, key in found}
         assert "Ada" in step.words and "Ada" in step.short
-        assert all(call.writes for call in calls[-1:]) and sum(call.writes for call in calls) == 1
+        assert all(call.is_write for call in calls[-1:]) and sum(call.is_write for call in calls) == 1
     assert changed == {
         "close": {("ticket", 3)}, "assign": {("ticket", 3)}, "comment": {("ticket", 3)},
         "create": {("ticket", "new")}, "intake": {("ticket", "new")}, "count": {("file", "notes/Ada")},
@@ -237,7 +237,10 @@ def test_terse_texts_are_short_and_every_template_occurs() -> None:
         assert len(game.task) <= 40
         assert max(len(message.text) for view in views for message in view.messages) <= 80
     assert names == set(TEMPLATES)
-    assert brief([{"id": 3, "owner": "A", "assignee": "", "comments": []}, {"id": 5}]) == "3 A; 5" and brief([]) == "-"
+    assert (
+        format_briefly([{"id": 3, "owner": "A", "assignee": "", "comments": []}, {"id": 5}]) == "3 A; 5"
+        and format_briefly([]) == "-"
+    )
     assert len(set(SHORT.values())) == len(SHORT) and set(READS) < set(SHORT)
 
 

@@ -12,7 +12,7 @@ from simulators.base import Answer, Simulator
 from simulators.reasoning import gym, replies
 
 
-class Asked(Simulator):
+class TaskGame(Simulator):
     """Base class of games about one reasoning-gym task, `task`, drawn from the families in `tasks`."""
 
     tasks: Mapping[str, Mapping[str, Any]]
@@ -23,33 +23,33 @@ class Asked(Simulator):
 
     def guess(self, rng: np.random.Generator) -> str:
         """Return the answer to another random task of the family: plausible, but usually wrong."""
-        return gym.draw(self.task.family, self.tasks[self.task.family], rng).answer
+        return gym.draw_task(self.task.family, self.tasks[self.task.family], rng).answer
 
 
-def noop(game: Asked, seed: int) -> Answer:
+def noop(game: TaskGame, seed: int) -> Answer:
     """Return a player that writes nothing."""
-    return lambda seen: ""
+    return lambda view: ""
 
 
-def random(game: Asked, seed: int) -> Answer:
+def random(game: TaskGame, seed: int) -> Answer:
     """Return a player that gives the answer of another random task of the family."""
     rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
-    return lambda seen: replies.write_answer(game.guess(rng), game.answer)
+    return lambda view: replies.write_answer(game.guess(rng), game.answer)
 
 
-def oracle(game: Asked, seed: int) -> Answer:
+def oracle(game: TaskGame, seed: int) -> Answer:
     """Return a player that knows the right answer and gives it in the game's answer format."""
-    return lambda seen: replies.write_answer(game.task.answer, game.answer)
+    return lambda view: replies.write_answer(game.task.answer, game.answer)
 
 
-def swapper(game: Asked, seed: int) -> Answer:
+def swapper(game: TaskGame, seed: int) -> Answer:
     """Return a player that knows the answers, but swaps the last two characters of every second one, at random.
 
     Imitation learns the task and the slip, and reward the difference.
     """
     rng = np.random.default_rng([seed, 3])
 
-    def act(seen: View) -> str:
+    def act(view: View) -> str:
         right = game.task.answer
         given = right[:-2] + right[:-3:-1] if rng.random() < 0.5 else right
         return replies.write_answer(given, game.answer)
