@@ -12,12 +12,14 @@ from typing import Any
 
 import games
 from agents.players.scripted import make_scripted
-from games.adapters.loading import installed
+from games.adapters.loading import find_entry_points
 from games.base import TextGame
 from games.contracts import View
 
 FOLDER = Path(__file__).parent / "playthroughs"
-NAMES = sorted([*games.GAMES, *(name for name, entry in installed().items() if entry.module.startswith("simulators."))])
+NAMES = sorted(
+    [*games.GAMES, *(name for name, entry in find_entry_points().items() if entry.module.startswith("simulators."))]
+)
 SEED = 7
 OPTIONS: Mapping[str, dict[str, Any]] = {
     "negotiation": {"values": "public", "breakdown": 0.2},

@@ -40,7 +40,7 @@ WRAPPERS = (
     Wrapper("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "DeepSeek V3, R1"),
     Wrapper(r"<\|tool_call_begin\|>", "<|tool_call_end|>", "Kimi K2"),
     Wrapper(r"\bto=functions\.", "<|call|>", "gpt-oss"),
-    # Known, and not read: the answer says so.
+    # Known but not supported, which the reply says.
     Wrapper(r"<\|tool_call>", "<tool_call|>", "Gemma 4"),
     Wrapper("<start_function_call>", "<end_function_call>", "FunctionGemma"),
     Wrapper(r"<\|tools_prefix\|>", "<|tools_suffix|>", "Apertus"),

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from games.conformance import kit
-from games.conformance.fuzz import Broken, Unchecked
+from games.conformance.fuzz import BrokenPromise, Inconclusive
 from games.conformance.kit import Finding, run_check
 from games.contracts import View
 from games.families.book import fold
@@ -33,7 +33,7 @@ def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], N
     Each check uses this many seeds; the fuzz check plays `acts` random acts. Calls `done` after each check. Never
     raises.
     """
-    return [*kit.check(make, seeds=seeds, acts=acts, done=done), *check_outcomes(make, seeds, done)]
+    return [*kit.check(make, seeds=seeds, acts=acts, on_finding=done), *check_outcomes(make, seeds, done)]
 
 
 def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: None) -> list[Finding]:
@@ -90,7 +90,7 @@ def _played(make: Make, seeds: int, player: str) -> _Played:
     """Play a match of every seed with one game, for all checks. Raises Broken if there is no such player."""
     game, reports, transcripts = make(), list[Report](), list[bytes]()
     if player not in game.players:
-        raise Broken(f"{game.name} has no player `{player}`")
+        raise BrokenPromise(f"{game.name} has no player `{player}`")
     probes, seen, leak = 0, 0, ""
     for seed in range(seeds):
         views, heard = list[View](), ""
@@ -128,9 +128,9 @@ def _reports(make: Make, seeds: int, player: str) -> list[Report]:
     for seed, report in enumerate(reports):
         score, success = report.get("score"), report.get("success")
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-            raise Broken(f"seed {seed}, {player}: score is no number in [0, 1] but {score!r}")
+            raise BrokenPromise(f"seed {seed}, {player}: score is no number in [0, 1] but {score!r}")
         if not isinstance(success, bool):
-            raise Broken(f"seed {seed}, {player}: success is neither true nor false but {success!r}")
+            raise BrokenPromise(f"seed {seed}, {player}: success is neither true nor false but {success!r}")
     return reports
 
 
@@ -141,7 +141,7 @@ def _mean(reports: list[Report], figure: str) -> float:
 def _check_noop(make: Make, seeds: int) -> str:
     score = _mean(_reports(make, seeds, "noop"), "score")
     if score > NOOP_SCORE:
-        raise Broken(f"doing nothing scores {score:.3f} on average, over {NOOP_SCORE}")
+        raise BrokenPromise(f"doing nothing scores {score:.3f} on average, over {NOOP_SCORE}")
     return f"score {score:.3f} over {seeds} seeds"
 
 
@@ -150,14 +150,14 @@ def _check_random(make: Make, seeds: int) -> str:
     share = _mean(reports, "success")
     far = DEVIATIONS * math.sqrt(floor * (1 - floor) / seeds) + 1 / seeds
     if abs(share - floor) > far:
-        raise Broken(f"random acts succeed in {share:.3f} of {seeds} seeds; the floor is said to be {floor:.3f}")
+        raise BrokenPromise(f"random acts succeed in {share:.3f} of {seeds} seeds; the floor is said to be {floor:.3f}")
     return f"success {share:.3f}, floor {floor:.3f}, score {_mean(reports, 'score'):.3f} over {seeds} seeds"
 
 
 def _check_oracle(make: Make, seeds: int) -> str:
     for seed, report in enumerate(_reports(make, seeds, "oracle")):
         if report["score"] != 1 or not report["success"]:
-            raise Broken(f"seed {seed}: who knows the record scores only {report['score']}: {report}")
+            raise BrokenPromise(f"seed {seed}: who knows the record scores only {report['score']}: {report}")
     return f"score 1 on each of {seeds} seeds"
 
 
@@ -166,7 +166,7 @@ def _check_transcripts(make: Make, seeds: int) -> str:
         for seed, played in enumerate(_played(make, seeds, player).transcripts):
             fresh = make()
             if _digest(fresh, list(walk(fresh, seed, player))) != played:
-                raise Broken(f"seed {seed}, {player}: the same seed and player gave another transcript")
+                raise BrokenPromise(f"seed {seed}, {player}: the same seed and player gave another transcript")
     return f"{seeds} seeds, with random and oracle, twice the same"
 
 
@@ -179,12 +179,12 @@ def _check_leaks(make: Make, seeds: int) -> str:
     game = make()
     played = [_played(make, seeds, player) for player in game.players]
     if leak := next((one.leak for one in played if one.leak), ""):
-        raise Broken(leak)
+        raise BrokenPromise(leak)
     probes, views = sum(one.probes for one in played), sum(one.views for one in played)
     if not views:
-        raise Broken(f"{game.name} has no player whose views could be searched")
+        raise BrokenPromise(f"{game.name} has no player whose views could be searched")
     if not probes:
-        raise Unchecked(f"{game.name} names no secret of its first seat; {views} views")
+        raise Inconclusive(f"{game.name} names no secret of its first seat; {views} views")
     return f"{probes} probes of {views} views, nothing found"
 
 

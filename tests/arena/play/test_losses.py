@@ -49,7 +49,7 @@ class Fails:
         self.kind, self.draws_again = kind, draws_again
 
     async def play(self, plan: MatchPlan) -> MatchRecord:
-        record = await negotiate(plan if self.draws_again else replace(plan, identity=plan.identity.planned))
+        record = await negotiate(plan if self.draws_again else replace(plan, identity=plan.identity.first_attempt))
         record = replace(record, identity=plan.identity)
         if plan.attempt:
             return record
