@@ -1,4 +1,4 @@
-"""Columns of every table: name, Arrow type and meaning. `GROWN` lists the tables that get more columns from a run.
+"""Columns of every table: name, Arrow type and meaning. `RUN_COLUMNS` describes further columns that depend on a run.
 
 Keys are the same in all tables: (run, match), (run, match, turn) or (run, match, seat).
 """
@@ -17,13 +17,13 @@ def _field(name: str, kind: Any, doc: str) -> Any:
     return pa.field(name, kind, metadata={"doc": doc})
 
 
-def _logged(names: str, fields: Any) -> list[Any]:
+def _log_fields(names: str, fields: Any) -> list[Any]:
     """Return the match log's fields of these names, separated by spaces, with their documentation, as nullable."""
     known = {field.name: field for field in fields}
     return [known[name].with_nullable(True) for name in names.split()]
 
 
-def _items(name: str) -> Any:
+def _item_fields(name: str) -> Any:
     """Return the fields of the structs in a list column of the match log, such as `turns`."""
     return MATCHES.field(name).type.value_field.type
 
@@ -53,16 +53,16 @@ TABLES: Mapping[str, Any] = {
     "matches": pa.schema(
         [
             *_KEY,
-            *_logged("game rules status reason attempt seed deal group parent parent_turn stage source", MATCHES),
+            *_log_fields("game rules status reason attempt seed deal group parent parent_turn stage source", MATCHES),
             _field("turns", pa.int32(), "how many turns it had"),
             _field("started", pa.timestamp("us", "UTC"), "when it began"),
-            *_logged("seconds", MATCHES),
+            *_log_fields("seconds", MATCHES),
         ]
     ),
     "seats": pa.schema(
         [
             *_KEY,
-            *_logged("seat role policy version trained kind", _items("seats")),
+            *_log_fields("seat role policy version trained kind", _item_fields("seats")),
             _field("payoff", pa.float64(), "its payoff by the game's own count; null when the match failed"),
         ]
     ),
@@ -70,11 +70,11 @@ TABLES: Mapping[str, Any] = {
         [
             *_KEY,
             TURN,
-            *_logged("game", MATCHES),
-            *_logged("seat role policy version action public private raw valid", _items("turns")),
+            *_log_fields("game", MATCHES),
+            *_log_fields("seat role policy version action public private raw valid", _item_fields("turns")),
             _field("reward", pa.float64(), "credit's weighted sum of its rewards; their plain sum before credit"),
             _field("advantage", CREDIT.field("advantage").type, "what credit made of it; null before credit"),
-            *_logged("finish tokens seconds situation source", _items("turns")),
+            *_log_fields("finish tokens seconds situation source", _item_fields("turns")),
         ]
     ),
     "messages": pa.schema(
@@ -83,14 +83,14 @@ TABLES: Mapping[str, Any] = {
             TURN,
             _field("seat", pa.string(), "who read it, being about to move"),
             _field("place", pa.int32(), "number among what was new to that seat, from 0"),
-            *_logged("sender text", _items("turns").field("messages").type.value_field.type),
+            *_log_fields("sender text", _item_fields("turns").field("messages").type.value_field.type),
             _field("images", _IMAGES, "what was shown with it, in order of place; the bytes are in log/blobs"),
         ]
     ),
     "tokens": pa.schema(
         [
             *_KEY,
-            *_logged("seat segment", _items("streams")),
+            *_log_fields("seat segment", _item_fields("streams")),
             _field("place", pa.int32(), "place in the stream, from 0"),
             _field("turn", pa.int16(), "turn that sampled it; null for what was read"),
             _field("id", pa.int32(), "token id as seen or sampled"),
@@ -103,7 +103,7 @@ TABLES: Mapping[str, Any] = {
         ]
     ),
 }
-GROWN: Mapping[str, tuple[str, str]] = {
+RUN_COLUMNS: Mapping[str, tuple[str, str]] = {
     "runs": ("config.…", "settings of the experiment, nested names joined by dots: `config.learn.lr`"),
     "iterations": ("…", "the iteration's metrics, nested names joined by dots: `learn.shared.kl`"),
     "matches": ("report.…", "the game's own figures: `report.deal`; null where the match has none"),

@@ -189,13 +189,13 @@ def players() -> str:
 
 def tables() -> str:
     """Every column of the tables that `analysis.load` gives."""
-    from analysis.columns import GROWN, TABLES, doc
+    from analysis.columns import RUN_COLUMNS, TABLES, doc
 
     made = ["# Tables of runs\n", "What `analysis.load` gives and `arena sql` asks: [analyse runs](../analysis.md).\n"]
     for name, schema in TABLES.items():
         types = (str(field.type).removeprefix("timestamp[us, tz=").rstrip("]") for field in schema)
         rows = [(code(field.name), kind, doc(field)) for field, kind in zip(schema, types, strict=True)]
-        rows += [(code(GROWN[name][0]), "", GROWN[name][1])] if name in GROWN else []
+        rows += [(code(RUN_COLUMNS[name][0]), "", RUN_COLUMNS[name][1])] if name in RUN_COLUMNS else []
         made += [f"## {name}\n", table(("column", "type", "what it is"), rows)]
     return "\n".join(made)
 

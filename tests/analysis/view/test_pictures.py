@@ -12,7 +12,7 @@ import pytest
 
 from analysis.report import report
 from analysis.view.index import Index
-from analysis.view.match import match
+from analysis.view.match import describe_match
 from analysis.view.seats import Seats
 from arena.errors import ConfigError
 from arena.evaluate.deal_facts import replay_marks
@@ -39,7 +39,7 @@ def marks(game: str, options: str, seed: int, acts: Any) -> Any:
 def test_pictures_have_their_place_and_acts_their_marks(run: Path) -> None:
     index = Index(RunReader(run))
     index.refresh(0.0)
-    told = match(index, "0000-0000", None, find_marks=marks)
+    told = describe_match(index, "0000-0000", None, find_marks=marks)
     for turn, boxes in zip(told["turns"], ([10, 20, 10, 20], [5, 6, 30, 40], None, [0, 0, SIZE, SIZE]), strict=True):
         (message,) = [message for message in turn["messages"] if message["images"]]
         (image,) = message["images"]
@@ -47,7 +47,7 @@ def test_pictures_have_their_place_and_acts_their_marks(run: Path) -> None:
         assert turn["marks"] == (
             [{**{k: image[k] for k in ("hash", "width", "height")}, "boxes": [boxes]}] if boxes else []
         )
-    assert "marks" not in match(index, "0000-0000", None)["turns"][0]
+    assert "marks" not in describe_match(index, "0000-0000", None)["turns"][0]
 
 
 def test_marks_of_a_game_that_fails_or_lies_are_none(run: Path) -> None:
@@ -55,7 +55,7 @@ def test_marks_of_a_game_that_fails_or_lies_are_none(run: Path) -> None:
     index.refresh(0.0)
     name = index.reader.match("0000-0000")["turns"][0]["messages"][0]["images"][0]["hash"]
     wild = [("0" * 64, 1, 2, 3, 4), (name, float("nan"), 1, 2, 3), (name, 1, float("inf"), 2, 3)]
-    told = match(index, "0000-0000", None, find_marks=lambda *given: [wild])
+    told = describe_match(index, "0000-0000", None, find_marks=lambda *given: [wild])
     assert [turn["marks"] for turn in told["turns"]] == [[]] * len(ACTS)
 
 

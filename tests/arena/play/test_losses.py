@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis.comparison import figures_of
+from analysis.comparison import collect_figures
 from analysis.frames import load
 from arena.cli.loop import wait
 from arena.credit.compare import compare
@@ -135,7 +135,7 @@ def test_a_run_says_what_it_lost_and_leaves_incomplete_deals_out(place: Path) ->
 
     log = load(place / "run")
     counted = log.complete
-    assert len(counted) == len(figures_of(log)) == first["matches"] and not lost & {*counted["seed"]}
+    assert len(counted) == len(collect_figures(log)) == first["matches"] and not lost & {*counted["seed"]}
 
     given = experiment()
     found = wait(compare(place / "run", given.credit, [given.credit.estimator], length=1)).turns
