@@ -118,7 +118,7 @@ def group_arms(log: Frames) -> list[Arm]:
 
     If common names are missing or repeat, the label is the group's first run.
 
-    >>> arms_of(log)
+    >>> group_arms(log)
     [Arm(label='latest', runs=('latest',))]
     """
     settings = [name for name in log.runs.columns if name.startswith("config.") and name not in IGNORED_SETTINGS]
@@ -148,7 +148,7 @@ def collect_figures(log: Frames) -> pd.DataFrame:
     Figures are `valid per match`, `learners payoff` (mean), `payoff SEAT`, and the numbers of the match's report. A
     number of the report with the name of another column keeps its prefix: `report.game`.
 
-    >>> figures_of(log).loc[0, ["match", "valid per match", "payoff opener", "efficiency"]].to_dict()
+    >>> collect_figures(log).loc[0, ["match", "valid per match", "payoff opener", "efficiency"]].to_dict()
     {'match': '0000-0000', 'valid per match': 0.5, 'payoff opener': 0.0, 'efficiency': 0.5}
     """
     matches = log.complete

@@ -308,7 +308,7 @@ def _parse_report(text: str) -> dict[str, Any]:
 def to_array(values: Sequence[Any]) -> Any:
     """Convert values to an Arrow array of booleans, integers, floats or else text (JSON). None becomes null.
 
-    >>> str(typed([True, None]).type), str(typed([1, 2.5, True]).type), typed(["a", [1]]).to_pylist()
+    >>> str(to_array([True, None]).type), str(to_array([1, 2.5, True]).type), to_array(["a", [1]]).to_pylist()
     ('bool', 'double', ['a', '[1]'])
     """
     known = [value for value in values if value is not None]
@@ -325,7 +325,7 @@ def to_array(values: Sequence[Any]) -> Any:
 def is_numeric(column: pd.Series[Any]) -> bool:
     """Return True if a pandas column holds numbers or booleans.
 
-    >>> [numeric(log.matches[name]) for name in ("turns", "report.deal", "report.end")]
+    >>> [is_numeric(log.matches[name]) for name in ("turns", "report.deal", "report.end")]
     [True, True, False]
     """
     return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))

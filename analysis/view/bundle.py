@@ -82,7 +82,7 @@ def bundle_modules() -> str:
 def _wrap_module(name: str, source: str) -> str:
     """Convert an ES module to a function call that stores its exports in `modules`, without import statements.
 
-    >>> _function("b.js", 'import { a, c as d } from "./a.js";\\nexport const e = a + d;')
+    >>> _wrap_module("b.js", 'import { a, c as d } from "./a.js";\\nexport const e = a + d;')
     'modules["b.js"] = (() => {\\nconst {a, c: d} = modules["a.js"];\\nconst e = a + d;\\nreturn {e};\\n})();'
     """
     exported = [] if name.startswith(VENDOR) else _EXPORTED.findall(source)

@@ -239,7 +239,7 @@ def find_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]
     The sides are those of the game's report, such as first and second mover, or else the seats; `attrs["sides"]` of the
     frame names them. Raises StoreError unless there are two sides that were paid.
 
-    >>> two_sides(log)[0].attrs["sides"]
+    >>> find_sides(log)[0].attrs["sides"]
     ['opener', 'responder']
     """
     matches = log.matches

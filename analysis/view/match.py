@@ -179,7 +179,7 @@ def _describe_deal(
 def format_facts(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield seat ("" for all seats) and (fact, value) texts of a deal, for seats with any facts.
 
-    >>> list(facts_in_lines({"": {"items": ["hat"], "in_pool": [2]}, "opener": {}}))
+    >>> list(format_facts({"": {"items": ["hat"], "in_pool": [2]}, "opener": {}}))
     [('', [('in pool', 'hat 2')])]
     """
     items = known.get("", {}).get("items", ())
