@@ -102,11 +102,11 @@ def test_a_person_in_the_page_is_shown_pictures(tmp_path: Path) -> None:
     shown: list[dict[str, Any]] = []
     for turn in range(2):
         for _ in range(1200):
-            asked = [line["ask"] for line in seat.since(0)["lines"] if "ask" in line]
+            asked = [line["ask"] for line in seat.read_since(0)["lines"] if "ask" in line]
             if len(asked) > turn or not seat.is_running():
                 break
             time.sleep(0.1)
-        assert len(asked) == turn + 1, seat.since(0)
+        assert len(asked) == turn + 1, seat.read_since(0)
         shown += [image for message in asked[turn]["messages"] for image in message[2:][0]]
         seat.answer("red", "")
     assert len(shown) == 2 and all(image["place"] == len("What colour is this?") for image in shown)
