@@ -71,7 +71,7 @@ def list_in_flight(index: Index) -> dict[str, Any]:
     if find_process(index) is None:
         return {"live": False, "total": 0, "matches": []}  # the feed of a killed run is outdated
     index.refresh(0.1)
-    found = index.in_flight()
+    found = index.list_in_flight()
     shown = [
         {
             "match": id,

@@ -37,7 +37,7 @@ def read_tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
         log = index.reader.log.table(number, flatten.list_leaves("tokens", columns), [id])
     figures = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
     credit = index.reader.log.credit_table(number, figures, [id])
-    table = flatten.add_token_credit(flatten.read_tokens(log), credit, log["id"])
+    table = flatten.add_token_credit(flatten.tokens(log), credit, log["id"])
     shown = table.slice(0, MAX_TOKENS)
     return {
         "kept": [name for name in FIGURES if shown[name].null_count < len(shown)],

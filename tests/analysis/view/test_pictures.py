@@ -114,7 +114,7 @@ def test_a_person_in_the_page_is_shown_pictures(tmp_path: Path) -> None:
     assert client.get(f"/api/play/nothing/images/{'0' * 64}", 404)
     for image in shown:
         assert hashlib.sha256(seat.images[image["hash"]]).hexdigest() == image["hash"]
-    seat._keep("0" * 64, base64.b64encode(b"other").decode())
+    seat._keep_image("0" * 64, base64.b64encode(b"other").decode())
     assert "0" * 64 not in seat.images
     seats.close()
     with pytest.raises(ConfigError):
