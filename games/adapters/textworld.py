@@ -181,7 +181,7 @@ def start_game(path: Path) -> tuple[Any, Any]:
     asked = ("feedback", "description", "inventory", "admissible_commands", "policy_commands", "objective", "won",
              "lost", "score", "max_score", "intermediate_reward")  # fmt: skip
     with LOADING:
-        env = textworld.start_game(str(path), textworld.EnvInfos(**dict.fromkeys(asked, True)))
+        env = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(asked, True)))
         env.seed(0)
         return env, env.reset()
 

@@ -67,13 +67,13 @@ def test_several_runs_are_asked_together(tmp_path: Path) -> None:
     ],
 )
 def test_only_what_a_query_names_is_read(
-    run: Path, monkeypatch: pytest.MonkeyPatch, asked: str, list_leaves: set[str]
+    run: Path, monkeypatch: pytest.MonkeyPatch, asked: str, leaves: set[str]
 ) -> None:
     read: list[set[str]] = []
     known = LogReader.table
     monkeypatch.setattr(LogReader, "table", lambda self, k, columns: read.append({*columns}) or known(self, k, columns))
     analysis.sql(run, asked)
-    assert set().union(*read) == list_leaves | {"id", "iteration", "game"}
+    assert set().union(*read) == leaves | {"id", "iteration", "game"}
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_the_oracle_takes_the_least_steps_and_a_hand_on_the_wall_suffices(size, 
         least, paid = game.shortest(), 0
         while not game.terminations["walker"]:
             before = count_steps_left(game.doors, game.at, game.goal)
-            game.step(game.nearer())
+            game.step(game.find_step())
             paid += count_steps_left(game.doors, game.at, game.goal) == before - 1
         assert game.report()["solved"] and game.turns == paid == least and game.report()["efficiency"] == 1.0
         game.reset(seed=seed)
