@@ -96,10 +96,10 @@ TABLES: Mapping[str, Any] = {
             _field("id", pa.int32(), "token id as seen or sampled"),
             _field("sampled", pa.bool_(), "whether the policy sampled it"),
             _field("logprob", pa.float32(), "log probability under the sampling distribution; null for read tokens"),
-            _field("entropy", pa.float32(), "entropy of that distribution in nats; null for read tokens, or if not logged"),
-            _field("advantage", pa.float64(), "the token's advantage, else its turn's; null for read tokens and before credit"),
+            _field("entropy", pa.float32(), "its entropy in nats; null for read tokens, or if not logged"),
+            _field("advantage", pa.float64(), "advantage, else its turn's; null for read tokens and before credit"),
             _field("ratio", pa.float32(), "probability after learning / before; null if not logged"),
-            _field("gap", pa.float32(), "trainer's log probability before learning minus the sampler's; null if not logged"),
+            _field("gap", pa.float32(), "log p of the trainer before learning minus the sampler's; null if not logged"),
         ]
     ),
 }
