@@ -1,4 +1,4 @@
-"""League tables from the log of runs: payoffs, ratings, α-rank, and the graph of who beats whom.
+"""League tables from the log of runs: payoffs, ratings, α-rank, and the graph of significant wins.
 
 Players are policies; past versions such as `shared@12` are policies of their own. Matches of a policy with itself are
 ignored. One policy beats another if the 95 % interval of its payoff minus the other's, in matches of both, is above 0.

@@ -84,7 +84,7 @@ def record_lines(game: TextGame, name: str) -> Iterator[str]:
 
 
 def format_observation(view: View) -> Iterator[str]:
-    """Yield what the seat observes: new messages, public and private facts, legal acts."""
+    """Yield the seat's observation: new messages, public and private facts, legal acts."""
     yield from (f"  {message.sender}: {line}" for message in view.messages for line in message.text.splitlines())
     for label, facts in (("public", view.public), ("private", view.private)):
         yield from (f"  {label}.{key} = {format_value(value)}" for key, value in facts.items())

@@ -100,7 +100,7 @@ _START = f"(?:^|{'|'.join(f'(?<={re.escape(mark)})' for pair in THOUGHTS for mar
 
 
 def _openings(*calls: str) -> re.Pattern[str]:
-    """Compile a pattern of what starts a thought (group `thought`), ends one (`after`) or starts a call (`call`)."""
+    """Compile a pattern for marks that open a thought (group `thought`), close one (`after`) or open a call (`call`)."""
     thought, after = ("|".join(re.escape(pair[end]) for pair in THOUGHTS) for end in (0, 1))
     return re.compile(f"(?P<thought>{thought})|(?P<after>{after})|(?P<call>{'|'.join(calls)})", re.MULTILINE)
 

@@ -19,7 +19,7 @@ SEEN = re.compile(
 
 
 class Table(NamedTuple):
-    """Observation of one player: every hand's cards (own ones hidden), and what hints revealed of each card."""
+    """Observation of one player: all hands (its own hidden), and each card's hinted knowledge."""
 
     lives: int
     hints: int
@@ -62,7 +62,7 @@ class Hanabi(OpenSpielGame):
         )
 
     def rules(self) -> str:
-        """Return the rules as one paragraph: the deck, the acts, what the views mean, the end."""
+        """Return the rules as one paragraph: the deck, the acts, the notation, the end."""
         names = ", ".join(list(COLOURS.values())[: self.colours])
         copies = "three 1s, " + ("two of each middle rank and " if self.ranks > 2 else "") + f"one {self.ranks}"
         whom = "" if len(self.seats) == 2 else "player_N "
@@ -88,7 +88,7 @@ class Hanabi(OpenSpielGame):
         return Table(int(lives), int(hints), fireworks, cards, known, int(deck), discards.split())
 
     def public(self) -> dict[str, Any]:
-        """Return fireworks, hints, lives, deck size, discards, and what hints have revealed of each hand."""
+        """Return fireworks, hints, lives, deck size, discards, and the hinted knowledge of each hand."""
         table = self.parse_observation(0)
         known = dict(zip(self.seats, table.known, strict=True))
         left = {"hints": table.hints, "lives": table.lives, "deck": table.deck}

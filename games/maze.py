@@ -93,7 +93,7 @@ class Maze(Solitaire):
         return list(STEPS)
 
     def play(self, seat: str, act: str) -> str:
-        """Step unless a wall or locked door is there, tell what happens, and pay. Raises IllegalAct for other texts."""
+        """Step unless a wall or locked door is there, announce events, and pay. Raises IllegalAct for other texts."""
         direction = act.strip().upper()
         if direction not in STEPS:
             raise IllegalAct("write NORTH, EAST, SOUTH or WEST")

@@ -27,7 +27,7 @@ Rows = list[dict[str, Any]]
 
 
 class Services(NamedTuple):
-    """Functions that the command passes to the viewer. The viewer leaves out what a missing function would provide."""
+    """Functions that the command passes to the viewer. The viewer hides the features of missing functions."""
 
     deal_facts: DealFacts | None = None
     """Returns the deal of a match."""

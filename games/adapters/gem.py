@@ -58,7 +58,7 @@ def find_environment(name: str) -> tuple[str, dict[str, Any]]:
 
 
 class GemGame(GymnasiumGame):
-    """Game of one agent in one of GEM's games, `env`. An act is a text; GEM plays what it has in `\\boxed{…}`.
+    """Game of one agent in one of GEM's games, `env`. An act is a text; GEM plays its part in `\\boxed{…}`.
 
     A text without a box is boxed as a whole. GEM ends a match at an unreadable act with a reward of -0.1; here the act
     is illegal and changes nothing. Options are GymnasiumGame's without `acts` and `ansi`. Reward part "reward": GEM's

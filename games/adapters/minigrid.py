@@ -60,7 +60,7 @@ class MiniGrid(ForeignGame):
         self.env = make_environment(self.id, self.settings, OwnRandom(np.random.default_rng(0)), 0)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Make and reset a new environment with a seed from `rng`, and show what the agent sees."""
+        """Make and reset a new environment with a seed from `rng`, and show the agent's view."""
         self._random, self.album, self.reached = OwnRandom(rng), Album(), False
         self.env = make_environment(self.id, self.settings, self._random, int(rng.integers(2**31)))
         self._show("", self.env.gen_obs()["image"])
@@ -90,7 +90,7 @@ class MiniGrid(ForeignGame):
         return False
 
     def situation(self, seat: str) -> str:
-        """Return the grid, the agent's place and direction, and what it carries, hashed as text."""
+        """Return the grid, the agent's place and direction, and its carried object, as text."""
         carried = self.env.carrying
         return f"{self.env.hash()} {carried and carried.encode()}"
 
@@ -99,7 +99,7 @@ class MiniGrid(ForeignGame):
         return self.album.pictures[hash]
 
     def play(self, seat: str, act: str) -> str:
-        """Do the acts in turn until one has no effect, and show what the agent sees then. Returns those that were done.
+        """Do the acts in turn until one has no effect, and show the agent's view. Returns the acts that were done.
 
         Raises IllegalAct for other words, or for too many.
         """

@@ -145,7 +145,7 @@ class MiniWob(ForeignGame):
         return {"task": self._wanted, "turns_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: what the agent sees are messages."""
+        """Return {}: observations are messages."""
         return {}
 
     def legal(self, seat: str) -> list[str] | None:

@@ -20,7 +20,7 @@ Layout = Callable[[Any, Any], Iterator[tuple[str, str, int]]]
 
 
 def word(env: Any, seat: str, action: int) -> str:
-    """Return an action as text: a move, what is said, or both."""
+    """Return an action as text: a move, an utterance, or both."""
     agent = _find_agent(env, seat)
     if not agent.movable:
         return f"say {action}"

@@ -116,7 +116,7 @@ class OpenEnv(ForeignGame):
         return {"turns_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: what the agent observes comes as messages."""
+        """Return {}: observations are messages."""
         return {}
 
     def legal(self, seat: str) -> list[str] | None:
@@ -130,11 +130,11 @@ class OpenEnv(ForeignGame):
         return [value if isinstance(value, str) else json.dumps(value) for value in listed]
 
     def hides_nothing(self) -> bool:
-        """Return False: what the agent does not observe is hidden, so search players may not look ahead."""
+        """Return False: the agent may not observe the whole state, so search players may not look ahead."""
         return False
 
     def play(self, seat: str, act: str) -> str:
-        """Send an action. Raises IllegalAct for what cannot be read or what the server refuses."""
+        """Send an action. Raises IllegalAct if it cannot be parsed or the server refuses it."""
         text = act.strip().encode("utf-8", "replace").decode("utf-8")
         action = self._parse_action(text)
         try:
@@ -199,7 +199,7 @@ class OpenEnv(ForeignGame):
         return value
 
     def _show(self, answer: Mapping[str, Any]) -> None:
-        """Tell the agent what it observes: a text alone, or fields by name."""
+        """Send the agent its observation: a single text, or fields by name."""
         seen = {str(name): value for name, value in answer["observation"].items() if value is not None}
         told = "\n".join(
             f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in seen.items()

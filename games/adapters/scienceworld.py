@@ -94,7 +94,7 @@ class ScienceWorld(ForeignGame):
         return {"task": self._task, "score": self.score, "steps_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return what the agent sees in the `room` and its `inventory`, as of now."""
+        """Return the current descriptions of the `room` and the `inventory`."""
         return {"room": self._look, "inventory": self._inventory}
 
     def legal(self, seat: str) -> list[str] | None:

@@ -97,7 +97,7 @@ class BargainingGame(TextGame):
         return answers
 
     def introduction(self, seat: str) -> str:
-        """Explain to a person what is divided, its worth as far as the seat knows, and how to type an act."""
+        """Explain to a person the pool, its worth as far as the seat knows, and how to type an act."""
         limits = bargaining_words.Limits(self.max_turns, self.breakdown, self.talk)
         return bargaining_words.write_introduction(self._describe_side(seat), limits, seat == self.movers[0])
 

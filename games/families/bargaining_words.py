@@ -1,4 +1,4 @@
-"""Plain-language texts of a negotiation, for people: what is divided, what is offered, how it ended.
+"""Plain-language texts of a negotiation, for people: the pool, the offers, the outcome.
 
 All functions are pure and get only the information that their reader may have.
 """
@@ -56,7 +56,7 @@ def describe_values(values: Triple, items: Sequence[str]) -> str:
 
 
 def write_introduction(side: Side, limits: Limits, moves_first: bool) -> str:
-    """Explain what is divided, its worth, how to type an act, and what ends the talks, for one side.
+    """Explain to one side the pool, its worth, how to type an act, and how the talks end.
 
     `moves_first` tells whether this side moves first.
     """
@@ -92,7 +92,7 @@ def describe_act(answer: Answer, items: Sequence[str]) -> str:
 
 
 def describe_offer(side: Side, offer: Triple | None) -> str:
-    """Describe the other side's standing offer (its demanded share) and what it leaves this side, with both worths."""
+    """Describe the other side's standing offer (its demanded share) and the remainder, with both worths."""
     if offer is None:
         return "No offer lies on the table yet."
     left = remainder(side.pool, offer)

@@ -8,10 +8,10 @@ import numpy as np
 from games.contracts import View
 from games.families.grid import STEPS, Cell, Doors, add_door, carve, measure_distances, neighbour
 
-SHORTCUT = 0.25  # how often neighbours that need no door have one
+SHORTCUT = 0.25  # probability of a door between neighbours that need none
 STRATEGIST = "strategist"
 HEEDED = 0.9
-"""How often the scripted `heeder` does what the strategist says."""
+"""Probability that the scripted `heeder` follows the strategist's advice."""
 
 
 class House(Protocol):

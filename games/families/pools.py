@@ -23,7 +23,7 @@ def worth(values: Triple, share: Triple) -> int:
 
 
 def remainder(pool: Triple, share: Triple) -> Triple:
-    """Return what is left of the pool for the other side after this share, by kind."""
+    """Return the rest of the pool after this share, by kind."""
     return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
 
 
