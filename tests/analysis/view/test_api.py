@@ -308,7 +308,7 @@ def test_a_pipe_in_a_run_is_waited_for_by_nobody(tmp_path: Path, place: str) -> 
         assert runs.find_process(index) is None
         asks = (
             index.refresh,
-            index.in_flight,
+            index.list_in_flight,
             lambda: runs.summarise_run("run", index),
             lambda: index.find_open_match(1, "0001-0001"),
         )
