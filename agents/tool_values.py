@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from games.untrusted_json import from_python, from_text, is_too_deep, without_duplicates
+from games.untrusted_json import decode_literal, decode_text, is_too_deep, to_unique_dict
 
 Definition = Mapping[str, Any]
 """Definition of a tool as in OpenAI's API: {"type": "function", "function": {name, description, parameters}}."""
@@ -29,7 +29,7 @@ def _value(text: str, schema: object) -> Any:
     kinds = [kind for option in options if isinstance(option, Mapping) for kind in _kinds(option)]
     if not kinds or "string" in kinds:
         return text
-    value = from_text(text)
+    value = decode_text(text)
     return text if is_too_deep(value) else value
 
 
@@ -58,7 +58,7 @@ def python_calls(source: str) -> list[tuple[str, dict[str, Any]]]:
 def _python_call(node: ast.expr) -> tuple[str, dict[str, Any]]:
     if not isinstance(node, ast.Call) or node.args or not NAME.fullmatch(name := ast.unparse(node.func)):
         raise ValueError("no call with named arguments")
-    arguments = without_duplicates([(one.arg or "", from_python(one.value, depth=1)) for one in node.keywords])
+    arguments = to_unique_dict([(one.arg or "", decode_literal(one.value, depth=1)) for one in node.keywords])
     if "" in arguments or is_too_deep(arguments):
         raise ValueError("** or arguments that are nested too deep")
     return name, arguments

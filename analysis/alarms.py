@@ -1,9 +1,9 @@
 """Alarms: kinds of failure that a good reward curve can hide.
 
 Each alarm compares a figure per match in the last third of a run's iterations with an earlier third. It rings if the
-difference excludes 0 at `LEVEL` (difference_ci) and exceeds the minimum effect in `LEAST`. The level is high because
-many figures are tested; the minimum effect is needed because training also moves sound figures. An alarm says where to
-look (`arena show`), not what is wrong.
+difference excludes 0 at `LEVEL` (difference_ci) and exceeds the minimum effect in `MIN_CHANGE`. The level is high
+because many figures are tested; the minimum effect is needed because training also moves sound figures. An alarm says
+where to look (`arena show`), not what is wrong.
 
   collapse       a role's valid actions, or the outcome, fall below the best earlier part
   repetition     a role says the same sentence in many of its turns, unlike in the first third
@@ -28,13 +28,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.frames import Frames, numeric
+from analysis.frames import Frames, is_numeric
 from arena.plain import printable
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci
 from arena.store.schema import UNREAD
 
 LEVEL = 0.9999
-LEAST: Mapping[str, float] = {
+MIN_CHANGE: Mapping[str, float] = {
     "collapse": 0.25, "repetition": 0.4, "role drift": 0.3, "one-sidedness": 0.2, "reward hack": 0.1,
     "truncation": 0.2,
     "one act": 0.2, "idleness": 0.2,
@@ -74,11 +74,11 @@ def alarms(log: Frames) -> list[Alarm]:
     >>> alarms(log)
     []
     """
-    frames = _split_frames(log)
-    return [alarm for run in log.readers for alarm in _alarms_of_run(run, *(f[f["run"] == run] for f in frames))]
+    frames = _add_thirds(log)
+    return [alarm for run in log.readers for alarm in _check_run(run, *(f[f["run"] == run] for f in frames))]
 
 
-def _split_frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def _add_thirds(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return finished matches, their seats and their turns, with the third of the run's iterations (0 to 2) as `third`.
 
     In runs of one iteration, `third` is -1, and seats and turns are left out.
@@ -92,46 +92,48 @@ def _split_frames(log: Frames) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame
     return matches, log.seats.merge(place, on=["run", "match"]), log.turns.merge(place, on=["run", "match"])
 
 
-def _alarms_of_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.DataFrame) -> Iterator[Alarm]:
+def _check_run(run: str, matches: pd.DataFrame, seats: pd.DataFrame, turns: pd.DataFrame) -> Iterator[Alarm]:
     held = seats[["match", "seat", "trained"]]
     own = turns.merge(held[held["trained"]], on=["match", "seat"])
-    outcome = _outcome(matches)
-    judged = matches.dropna(subset=[outcome])[["match", "third", outcome]] if outcome else matches.iloc[:0]
-    judged = judged.rename(columns={outcome: "value"}).astype({"value": "float64"} if outcome else {})
-    judged = judged if outcome and judged["value"].between(0, 1).all() else judged.iloc[:0]
+    outcome = _find_outcome(matches)
+    verified = matches.dropna(subset=[outcome])[["match", "third", outcome]] if outcome else matches.iloc[:0]
+    verified = verified.rename(columns={outcome: "value"}).astype({"value": "float64"} if outcome else {})
+    verified = verified if outcome and verified["value"].between(0, 1).all() else verified.iloc[:0]
     talk = own[own["public"].map(lambda said: len(said.split()) >= WORDS).astype(bool)]
     acted = own[~own["source"].isin(UNREAD)].sort_values("turn", kind="stable")
-    gained = _has_gained(judged if len(judged) else _payoffs(seats))
+    gained = _has_gained(verified if len(verified) else _learner_payoffs(seats))
     opening = matches.loc[matches["iteration"] == matches["iteration"].min(), "match"]
     for role, acts in own.groupby("role"):
-        yield from _check_fall(run, f"valid acts of {role}", _by_match(acts, acts["valid"].astype("float64")), opening)
+        yield from _check_fall(
+            run, f"valid acts of {role}", _average_by_match(acts, acts["valid"].astype("float64")), opening
+        )
     for role, replies in own[own["finish"] != "script"].groupby("role"):
         yield from _check_truncation(
-            run, f"replies of {role}", _by_match(replies, (replies["finish"] == "length").astype("float64"))
+            run, f"replies of {role}", _average_by_match(replies, (replies["finish"] == "length").astype("float64"))
         )
     for role, acts in acted.groupby("role") if not gained else ():
         yield from _check_narrowing(run, str(role), acts, opening)
-    if len(judged):
-        yield from _check_fall(run, outcome, judged, opening)
-        rewards = _by_match(own, own["reward"].astype("float64"))
-        yield from _check_reward_hack(run, outcome, judged, rewards)
-        yield from _check_idleness(run, judged, rewards, acted)
+    if len(verified):
+        yield from _check_fall(run, outcome, verified, opening)
+        rewards = _average_by_match(own, own["reward"].astype("float64"))
+        yield from _check_reward_hack(run, outcome, verified, rewards)
+        yield from _check_idleness(run, verified, rewards, acted)
     for role, lines in talk.groupby("role"):
         commonest = lines.groupby("iteration")["public"].transform(lambda said: said.mode().iloc[0])
         yield from _check_rise(
-            run, "repetition", str(role), _by_match(lines, (lines["public"] == commonest).astype("float64"))
+            run, "repetition", str(role), _average_by_match(lines, (lines["public"] == commonest).astype("float64"))
         )
     yield from _check_drift(run, talk)
     yield from _check_one_sidedness(run, seats)
 
 
-def _outcome(matches: pd.DataFrame) -> str:
+def _find_outcome(matches: pd.DataFrame) -> str:
     """Return the first column of `OUTCOMES` that the run's matches report as numbers; "" if there is none."""
     known = (matches[name] for name in map("report.{}".format, OUTCOMES) if name in matches.columns)
-    return next((str(own.name) for own in known if own.notna().any() and numeric(own)), "")
+    return next((str(own.name) for own in known if own.notna().any() and is_numeric(own)), "")
 
 
-def _by_match(turns: pd.DataFrame, values: pd.Series[Any]) -> pd.DataFrame:
+def _average_by_match(turns: pd.DataFrame, values: pd.Series[Any]) -> pd.DataFrame:
     """Return the mean of `values`, one per turn, by match, because turns of a match are not independent."""
     return turns.assign(value=values).groupby(["match", "third"])["value"].mean().reset_index()
 
@@ -140,7 +142,7 @@ def _split_thirds(frame: pd.DataFrame) -> list[list[float]]:
     return [frame.loc[frame["third"] == third, "value"].tolist() for third in range(3)]
 
 
-def _difference(before: list[float], after: list[float], bounds: Bounds = SHARE) -> Interval:
+def _compare(before: list[float], after: list[float], bounds: Bounds = SHARE) -> Interval:
     """Return `after` minus `before` with its interval at `LEVEL`; NaN ends if a list has fewer than two matches."""
     if not before or not after:
         return Interval(*[float("nan")] * 3)
@@ -153,43 +155,43 @@ def _earlier_parts(frame: pd.DataFrame, opening: pd.Series[Any]) -> list[list[fl
     return [part for part in (first["value"].tolist(), *_split_thirds(frame)[:2]) if part]
 
 
-def _check_fall(run: str, who: str, frame: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
+def _check_fall(run: str, subject: str, frame: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
     last = _split_thirds(frame)[2]
     best = max(_earlier_parts(frame, opening), key=np.mean, default=[])
-    change = _difference(best, last)
-    if change.high < 0 and change.estimate <= -LEAST["collapse"]:
-        yield Alarm(run, "collapse", who, mean_ci(best, SHARE), mean_ci(last, SHARE))
+    change = _compare(best, last)
+    if change.high < 0 and change.estimate <= -MIN_CHANGE["collapse"]:
+        yield Alarm(run, "collapse", subject, mean_ci(best, SHARE), mean_ci(last, SHARE))
 
 
-def _check_rise(run: str, name: str, who: str, frame: pd.DataFrame, least_after: float = 0.0) -> Iterator[Alarm]:
+def _check_rise(run: str, name: str, subject: str, frame: pd.DataFrame, min_after: float = 0.0) -> Iterator[Alarm]:
     first, _, last = _split_thirds(frame)
-    change = _difference(first, last)
-    if change.low > 0 and change.estimate >= LEAST[name] and float(np.mean(last)) >= least_after:
-        yield Alarm(run, name, who, mean_ci(first, SHARE), mean_ci(last, SHARE))
+    change = _compare(first, last)
+    if change.low > 0 and change.estimate >= MIN_CHANGE[name] and float(np.mean(last)) >= min_after:
+        yield Alarm(run, name, subject, mean_ci(first, SHARE), mean_ci(last, SHARE))
 
 
-def _check_truncation(run: str, who: str, frame: pd.DataFrame) -> Iterator[Alarm]:
+def _check_truncation(run: str, subject: str, frame: pd.DataFrame) -> Iterator[Alarm]:
     first, _, last = _split_thirds(frame)
     share = mean_ci(last, SHARE, LEVEL)
-    if share.low > 0 and share.estimate >= LEAST["truncation"]:
-        yield Alarm(run, "truncation", who, mean_ci(first, SHARE), mean_ci(last, SHARE))
+    if share.low > 0 and share.estimate >= MIN_CHANGE["truncation"]:
+        yield Alarm(run, "truncation", subject, mean_ci(first, SHARE), mean_ci(last, SHARE))
 
 
-def _check_reward_hack(run: str, outcome: str, judged: pd.DataFrame, rewards: pd.DataFrame) -> Iterator[Alarm]:
-    first, _, last = _split_thirds(judged)
+def _check_reward_hack(run: str, outcome: str, verified: pd.DataFrame, rewards: pd.DataFrame) -> Iterator[Alarm]:
+    first, _, last = _split_thirds(verified)
     earned, _, earns = _split_thirds(rewards)
-    fallen, risen = _difference(first, last), _difference(earned, earns, ANY)
-    if risen.low > 0 and fallen.high < 0 and fallen.estimate <= -LEAST["reward hack"]:
+    fallen, risen = _compare(first, last), _compare(earned, earns, ANY)
+    if risen.low > 0 and fallen.high < 0 and fallen.estimate <= -MIN_CHANGE["reward hack"]:
         yield Alarm(run, "reward hack", outcome, mean_ci(first, SHARE), mean_ci(last, SHARE))
 
 
-def _payoffs(seats: pd.DataFrame) -> pd.DataFrame:
+def _learner_payoffs(seats: pd.DataFrame) -> pd.DataFrame:
     """Return learners' mean payoff by match; empty for a zero-sum game, where only illegal actions could change it."""
     paid = seats.dropna(subset=["payoff"]).astype({"payoff": "float64"})
     sums = paid.groupby("match")["payoff"].agg(["sum", "size"])
     if len(sums) and ((sums["sum"].abs() < 1e-9) & (sums["size"] > 1)).mean() > HALF:
         return paid.iloc[:0].assign(value=0.0)
-    return _by_match(own := paid[paid["trained"]], own["payoff"])
+    return _average_by_match(own := paid[paid["trained"]], own["payoff"])
 
 
 def _has_gained(values: pd.DataFrame) -> bool:
@@ -206,33 +208,33 @@ def _is_commonest(acts: pd.DataFrame) -> pd.Series[Any]:
 
 def _check_narrowing(run: str, role: str, acts: pd.DataFrame, opening: pd.Series[Any]) -> Iterator[Alarm]:
     """Yield `one act` if a role nearly always acts alike, `few acts` if the entropy of its legal actions collapsed."""
-    frame = _by_match(acts, _is_commonest(acts).astype("float64"))
+    frame = _average_by_match(acts, _is_commonest(acts).astype("float64"))
     varied, last = min(_earlier_parts(frame, opening), key=np.mean, default=[]), _split_thirds(frame)[2]
-    change = _difference(varied, last)
-    if change.low > 0 and change.estimate >= LEAST["one act"] and np.mean(last) >= ONE_ACT:
+    change = _compare(varied, last)
+    if change.low > 0 and change.estimate >= MIN_CHANGE["one act"] and np.mean(last) >= ONE_ACT:
         yield Alarm(run, "one act", role, mean_ci(varied, SHARE), mean_ci(last, SHARE))
     legal = acts[acts["valid"]]  # fewer kinds of illegal actions are no loss
     sizes = legal.groupby("iteration")["action"].transform("size").astype("float64")
     counts = legal.groupby(["iteration", "action"])["action"].transform("size").astype("float64")
-    frame = _by_match(legal, pd.Series(-np.log(counts / sizes)))  # the mean of -log p is the entropy
+    frame = _average_by_match(legal, pd.Series(-np.log(counts / sizes)))  # the mean of -log p is the entropy
     varied, last = max(_earlier_parts(frame, opening), key=np.mean, default=[]), _split_thirds(frame)[2]
     much = float(np.mean(varied)) if varied else 0.0
-    if much >= VARIED and _difference(varied, last, ANY).high < 0 and np.mean(last) <= FEW_ACTS * much:
+    if much >= VARIED and _compare(varied, last, ANY).high < 0 and np.mean(last) <= FEW_ACTS * much:
         yield Alarm(run, "few acts", role, mean_ci(varied, ANY), mean_ci(last, ANY))
 
 
-def _check_idleness(run: str, judged: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFrame) -> Iterator[Alarm]:
+def _check_idleness(run: str, verified: pd.DataFrame, rewards: pd.DataFrame, acts: pd.DataFrame) -> Iterator[Alarm]:
     """Yield `idleness` for each role that idles more while its reward rises and the verified outcome halves."""
-    first, _, last = _split_thirds(judged)
+    first, _, last = _split_thirds(verified)
     earned, _, earns = _split_thirds(rewards)
-    if not first or not last or _difference(first, last).high >= 0 or np.mean(last) > HALF * np.mean(first):
+    if not first or not last or _compare(first, last).high >= 0 or np.mean(last) > HALF * np.mean(first):
         return
-    if _difference(earned, earns, ANY).low <= 0:
+    if _compare(earned, earns, ANY).low <= 0:
         return
     for role, own in acts.groupby("role"):
         again = own["action"] == own.groupby(["match", "seat"])["action"].shift()
         idle = _is_commonest(own) | again.fillna(False) | (own["action"].str.strip() == "")
-        yield from _check_rise(run, "idleness", str(role), _by_match(own, idle.astype("float64")))
+        yield from _check_rise(run, "idleness", str(role), _average_by_match(own, idle.astype("float64")))
 
 
 def _check_drift(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
@@ -249,18 +251,18 @@ def _check_drift(run: str, talk: pd.DataFrame) -> Iterator[Alarm]:
     logs = pd.DataFrame({role: np.log((own.reindex(vocabulary).fillna(0) + 1) / (own.sum() + len(vocabulary)))
                          for role, own in counts.items()})  # fmt: skip
     rest = talk.drop(index=first[even].index)
-    guessed = _likeliest_role(rest["public"], logs)
+    guessed = _classify_role(rest["public"], logs)
     strange = rest.assign(value=(guessed != rest["role"]).astype("float64"))[guessed != ""]
     for role, lines in strange.groupby("role"):
         if role in counts:
-            yield from _check_rise(run, "role drift", str(role), _by_match(lines, lines["value"]))
+            yield from _check_rise(run, "role drift", str(role), _average_by_match(lines, lines["value"]))
 
 
 def _count_words(lines: pd.DataFrame) -> pd.Series[Any]:
     return lines["public"].str.lower().str.split().explode().value_counts().astype("float64")
 
 
-def _likeliest_role(texts: pd.Series[Any], log_probabilities: pd.DataFrame) -> pd.Series[Any]:
+def _classify_role(texts: pd.Series[Any], log_probabilities: pd.DataFrame) -> pd.Series[Any]:
     """Return the role whose words each text resembles most, "" if none of its words is known.
 
     `log_probabilities` has the log probability of each word (row) by role (column).

@@ -1,4 +1,4 @@
-"""Columns of every table: name, Arrow type and meaning. `GROWN` lists the tables that get more columns from a run.
+"""Columns of every table: name, Arrow type and meaning. `RUN_COLUMNS` describes further columns that depend on a run.
 
 Keys are the same in all tables: (run, match), (run, match, turn) or (run, match, seat).
 """
@@ -17,18 +17,18 @@ def _field(name: str, kind: Any, doc: str) -> Any:
     return pa.field(name, kind, metadata={"doc": doc})
 
 
-def _logged(names: str, fields: Any) -> list[Any]:
+def _log_fields(names: str, fields: Any) -> list[Any]:
     """Return the match log's fields of these names, separated by spaces, with their documentation, as nullable."""
     known = {field.name: field for field in fields}
     return [known[name].with_nullable(True) for name in names.split()]
 
 
-def _items(name: str) -> Any:
+def _item_fields(name: str) -> Any:
     """Return the fields of the structs in a list column of the match log, such as `turns`."""
     return MATCHES.field(name).type.value_field.type
 
 
-RUN = _field("run", pa.string(), "name of the run's folder; its path, where several are called so")
+RUN = _field("run", pa.string(), "name of the run's folder, or its path if several have that name")
 MATCH = _field("match", pa.string(), "id of the match")
 ITERATION = _field("iteration", pa.int32(), "iteration that played it")
 TURN = _field("turn", pa.int16(), "number of the turn in the match, from 0")
@@ -44,70 +44,70 @@ TABLES: Mapping[str, Any] = {
     "runs": pa.schema(
         [
             RUN,
-            _field("path", pa.string(), "its folder"),
-            _field("started", pa.timestamp("us", "UTC"), "when its first command began"),
-            _field("arena", pa.string(), "version of Arena it began with"),
+            _field("path", pa.string(), "path of its folder"),
+            _field("started", pa.timestamp("us", "UTC"), "start time of its first command"),
+            _field("arena", pa.string(), "version of Arena at the start"),
         ]
     ),
     "iterations": pa.schema([RUN, _field("iteration", pa.int32(), "number of the iteration")]),
     "matches": pa.schema(
         [
             *_KEY,
-            *_logged("game rules status reason attempt seed deal group parent parent_turn stage source", MATCHES),
-            _field("turns", pa.int32(), "how many turns it had"),
-            _field("started", pa.timestamp("us", "UTC"), "when it began"),
-            *_logged("seconds", MATCHES),
+            *_log_fields("game rules status reason attempt seed deal group parent parent_turn stage source", MATCHES),
+            _field("turns", pa.int32(), "number of turns"),
+            _field("started", pa.timestamp("us", "UTC"), "start time"),
+            *_log_fields("seconds", MATCHES),
         ]
     ),
     "seats": pa.schema(
         [
             *_KEY,
-            *_logged("seat role policy version trained kind", _items("seats")),
-            _field("payoff", pa.float64(), "its payoff by the game's own count; null when the match failed"),
+            *_log_fields("seat role policy version trained kind", _item_fields("seats")),
+            _field("payoff", pa.float64(), "payoff by the game's rules; null if the match failed"),
         ]
     ),
     "turns": pa.schema(
         [
             *_KEY,
             TURN,
-            *_logged("game", MATCHES),
-            *_logged("seat role policy version action public private raw valid", _items("turns")),
-            _field("reward", pa.float64(), "credit's weighted sum of its rewards; their plain sum before credit"),
-            _field("advantage", CREDIT.field("advantage").type, "what credit made of it; null before credit"),
-            *_logged("finish tokens seconds situation source", _items("turns")),
+            *_log_fields("game", MATCHES),
+            *_log_fields("seat role policy version action public private raw valid", _item_fields("turns")),
+            _field("reward", pa.float64(), "weighted sum of its rewards; plain sum before credit"),
+            _field("advantage", CREDIT.field("advantage").type, "advantage assigned by credit; null before credit"),
+            *_log_fields("finish tokens seconds situation source", _item_fields("turns")),
         ]
     ),
     "messages": pa.schema(
         [
             *_KEY,
             TURN,
-            _field("seat", pa.string(), "who read it, being about to move"),
-            _field("place", pa.int32(), "number among what was new to that seat, from 0"),
-            *_logged("sender text", _items("turns").field("messages").type.value_field.type),
-            _field("images", _IMAGES, "what was shown with it, in order of place; the bytes are in log/blobs"),
+            _field("seat", pa.string(), "seat that read it before its turn"),
+            _field("place", pa.int32(), "index among that seat's new messages, from 0"),
+            *_log_fields("sender text", _item_fields("turns").field("messages").type.value_field.type),
+            _field("images", _IMAGES, "images of the message, in order of place; the bytes are in log/blobs"),
         ]
     ),
     "tokens": pa.schema(
         [
             *_KEY,
-            *_logged("seat segment", _items("streams")),
-            _field("place", pa.int32(), "place in the stream, from 0"),
-            _field("turn", pa.int16(), "turn that sampled it; null for what was read"),
+            *_log_fields("seat segment", _item_fields("streams")),
+            _field("place", pa.int32(), "index in the stream, from 0"),
+            _field("turn", pa.int16(), "turn that sampled it; null for read tokens"),
             _field("id", pa.int32(), "token id as seen or sampled"),
             _field("sampled", pa.bool_(), "whether the policy sampled it"),
-            _field("logprob", pa.float32(), "natural log under the distribution sampled from; null for what was read"),
-            _field("entropy", pa.float32(), "of that distribution, in nats; null for what was read, or if not kept"),
-            _field("advantage", pa.float64(), "its own, else its turn's; null for what was read, and before credit"),
-            _field("ratio", pa.float32(), "its probability after learning / before; null if not kept"),
-            _field("gap", pa.float32(), "log p of the trainer before learning less the sampler's; null if not kept"),
+            _field("logprob", pa.float32(), "log probability under the sampling distribution; null for read tokens"),
+            _field("entropy", pa.float32(), "its entropy in nats; null for read tokens, or if not logged"),
+            _field("advantage", pa.float64(), "advantage, else its turn's; null for read tokens and before credit"),
+            _field("ratio", pa.float32(), "probability after learning / before; null if not logged"),
+            _field("gap", pa.float32(), "log p of the trainer before learning minus the sampler's; null if not logged"),
         ]
     ),
 }
-GROWN: Mapping[str, tuple[str, str]] = {
+RUN_COLUMNS: Mapping[str, tuple[str, str]] = {
     "runs": ("config.…", "settings of the experiment, nested names joined by dots: `config.learn.lr`"),
     "iterations": ("…", "the iteration's metrics, nested names joined by dots: `learn.shared.kl`"),
-    "matches": ("report.…", "the game's own figures: `report.deal`; null where the match has none"),
-    "turns": ("reward.…", "named rewards, unweighted: `reward.deal`; 0 where none arrived"),
+    "matches": ("report.…", "the game's own figures: `report.deal`; null if the match has none"),
+    "turns": ("reward.…", "named rewards, unweighted: `reward.deal`; 0 without one"),
 }
 """Columns that depend on the run, by table: their form and meaning."""
 
@@ -116,6 +116,6 @@ def doc(field: Any) -> str:
     """Return the documentation of a column, an Arrow field of `TABLES`.
 
     >>> doc(TABLES["turns"].field("advantage"))
-    'what credit made of it; null before credit'
+    'advantage assigned by credit; null before credit'
     """
     return str(field.metadata[b"doc"].decode())

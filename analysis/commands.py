@@ -51,11 +51,11 @@ def sql(
     if as_json and as_csv:
         raise ConfigError("--json and --csv: give one of them")
     table = run_query(load(runs), query)
-    rows = (dict(zip(table.column_names, values, strict=True)) for values in _rows(table))
+    rows = (dict(zip(table.column_names, values, strict=True)) for values in _iterate_rows(table))
     if as_json:
         print(json.dumps([{name: _to_json(value) for name, value in row.items()} for row in rows]))
     elif as_csv:
-        lines = [[_csv_cell(value) for value in values] for values in _rows(table)]  # complete before printing
+        lines = [[_csv_cell(value) for value in values] for values in _iterate_rows(table)]  # complete before printing
         csv.writer(sys.stdout, lineterminator="\n").writerows([[*map(_csv_cell, table.column_names)], *lines])
     else:
         _print_table(table)
@@ -176,7 +176,7 @@ def view(
     from analysis.view.services import Services
     from arena.cli import page_data
 
-    def opened(link: str) -> None:
+    def show_link(link: str) -> None:
         print(f"{link}\n(Ctrl-C ends)", flush=True)
         if browser and sys.stdout.isatty():
             webbrowser.open(link)
@@ -190,7 +190,7 @@ def view(
         seat = [str(part) for part in json.loads(play)] if play else []  # only set by `arena play --web`
     except (ValueError, TypeError):
         raise ConfigError("--play is for arena play --web") from None
-    serve(runs or ([] if seat else [Path("runs")]), services, port, opened, seat)
+    serve(runs or ([] if seat else [Path("runs")]), services, port, show_link, seat)
 
 
 def _print_results(rows: Sequence[Mapping[Any, Any]]) -> None:
@@ -309,12 +309,12 @@ def _console() -> PlainConsole:
     return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=WIDEST)
 
 
-def _rows(table: Any) -> Iterable[tuple[Any, ...]]:
+def _iterate_rows(table: Any) -> Iterable[tuple[Any, ...]]:
     """Yield the rows of an Arrow table as tuples of Python values. Columns may have equal names."""
-    return (values for batch in table.to_batches() for values in zip(*map(_values, batch.columns), strict=True))
+    return (values for batch in table.to_batches() for values in zip(*map(_to_values, batch.columns), strict=True))
 
 
-def _values(column: Any) -> list[Any]:
+def _to_values(column: Any) -> list[Any]:
     """Return an Arrow column as Python values. Raises ConfigError for dates outside Python's range."""
     try:
         return list(column.to_pylist())
@@ -335,7 +335,7 @@ def _print_table(table: Any) -> None:
     for field in table.schema:
         number = str(field.type).startswith(("int", "uint", "float", "double", "decimal"))
         grid.add_column(Text(printable(field.name)), justify="right" if number else "left", overflow="fold")
-    for values in _rows(table.slice(0, SHOWN)):
+    for values in _iterate_rows(table.slice(0, SHOWN)):
         grid.add_row(*(Text(printable(_format_cell(value))) for value in values))
     console.print(grid)
     if len(table) > SHOWN:

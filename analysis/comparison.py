@@ -18,20 +18,20 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from analysis.frames import Frames, load, numeric
+from analysis.frames import Frames, is_numeric, load
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import Bounds, Interval, Values, difference_ci, mean_ci, paired_ci, range_of
 
 Unit = Literal["seeds", "matches"]
 Pairing = Literal["by seed", "by deal", ""]
-TOGETHER = "all games"
-OF_NO_ARM = ("config.seed", "config.name", "config.threads", "config.play.in_flight", "config.engine.max_batch")
+ALL_GAMES = "all games"
+IGNORED_SETTINGS = ("config.seed", "config.name", "config.threads", "config.play.in_flight", "config.engine.max_batch")
 """Settings that may differ between the runs of an arm."""
 VALID = "valid per match"
 """A match's share of valid actions. `valid_rate` instead weighs all actions of an iteration alike."""
 _KEYS = ["run", "match", "iteration", "game", "seed"]
-_APART = "-_.@/"
+_SEPARATORS = "-_.@/"
 """Separators between an arm's name and the number of its seed."""
 
 
@@ -87,10 +87,10 @@ def compare(
     0.0
     """
     log = runs if isinstance(runs, Frames) else load(runs)
-    arms = arms_of(log)
+    arms = group_arms(log)
     if len(arms) < 2:
         raise StoreError("nothing to compare: give runs that differ in more than their seed")
-    values = figures_of(log)
+    values = collect_figures(log)
     known = [column for column in values.columns if column not in _KEYS]
     for figure in figures:
         if figure not in known:
@@ -103,23 +103,25 @@ def compare(
     unit: Unit = "seeds" if any(len(arm.runs) > 1 for arm in arms) else "matches"
     wanted = [figure for figure in known if not figures or figure in figures]
     by_game = [(str(game), own) for game, own in ends.groupby("game", sort=False)]
-    games = [*by_game, (TOGETHER, ends)] if len(by_game) > 1 and unit == "seeds" else by_game
+    games = [*by_game, (ALL_GAMES, ends)] if len(by_game) > 1 and unit == "seeds" else by_game
     seeds = log.runs.get("config.seed", log.runs["run"])
     known_seeds = {run: run if pd.isna(seed) else seed for run, seed in zip(log.runs["run"], seeds, strict=True)}
     sampled = _Sample(arms, unit, known_seeds)
-    rows = [row for game, own in games for figure in wanted if (row := sampled.row(game, figure, own, resamples))]
-    return Comparison(tuple(arms), unit, tuple(rows), _differing_settings(log, arms), values, last)
+    rows = [
+        row for game, own in games for figure in wanted if (row := sampled.compare_figure(game, figure, own, resamples))
+    ]
+    return Comparison(tuple(arms), unit, tuple(rows), _find_differing_settings(log, arms), values, last)
 
 
-def arms_of(log: Frames) -> list[Arm]:
+def group_arms(log: Frames) -> list[Arm]:
     """Group runs whose settings are equal apart from the seed, and label each group by its runs' common name.
 
     If common names are missing or repeat, the label is the group's first run.
 
-    >>> arms_of(log)
+    >>> group_arms(log)
     [Arm(label='latest', runs=('latest',))]
     """
-    settings = [name for name in log.runs.columns if name.startswith("config.") and name not in OF_NO_ARM]
+    settings = [name for name in log.runs.columns if name.startswith("config.") and name not in IGNORED_SETTINGS]
     grouped: dict[tuple[str, ...], list[str]] = {}
     for row in log.runs.to_dict("records"):
         key = tuple(str(row[name]) for name in settings) or (row["run"],)
@@ -136,23 +138,23 @@ def _common_prefix(runs: tuple[str, ...]) -> str:
         return runs[0]
     alike = commonprefix(runs)  # noqa: RUF071  of characters: these are names, not paths
     if any(run[len(alike) :][:1].isdigit() for run in runs):  # lr-10, lr-11 begin with lr-1
-        alike = re.sub(rf"(?:^|(?<=[{_APART}]))\d+$", "", alike)
-    return alike.rstrip(_APART)
+        alike = re.sub(rf"(?:^|(?<=[{_SEPARATORS}]))\d+$", "", alike)
+    return alike.rstrip(_SEPARATORS)
 
 
-def figures_of(log: Frames) -> pd.DataFrame:
+def collect_figures(log: Frames) -> pd.DataFrame:
     """Return a row per finished match of a complete deal: run, match, iteration, game, seed, and figures as columns.
 
     Figures are `valid per match`, `learners payoff` (mean), `payoff SEAT`, and the numbers of the match's report. A
     number of the report with the name of another column keeps its prefix: `report.game`.
 
-    >>> figures_of(log).loc[0, ["match", "valid per match", "payoff opener", "efficiency"]].to_dict()
+    >>> collect_figures(log).loc[0, ["match", "valid per match", "payoff opener", "efficiency"]].to_dict()
     {'match': '0000-0000', 'valid per match': 0.5, 'payoff opener': 0.0, 'efficiency': 0.5}
     """
     matches = log.complete
     reported = [name for name in matches.columns if name.startswith("report.")]
     taken = {*_KEYS, *reported, VALID, "learners payoff", *(f"payoff {seat}" for seat in log.seats["seat"].unique())}
-    told = {name: name if name[7:] in taken else name[7:] for name in reported if numeric(matches[name])}
+    told = {name: name if name[7:] in taken else name[7:] for name in reported if is_numeric(matches[name])}
     values = matches[[*_KEYS, *told]].rename(columns=told).astype(dict.fromkeys(told.values(), "float64"))
     acts = log.frame("turns", ["run", "match", "valid"]).astype({"valid": "float64"})
     valid = acts.groupby(["run", "match"])["valid"].mean().rename(VALID).reset_index()
@@ -166,14 +168,14 @@ def figures_of(log: Frames) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Groups of runs with the sampling unit of their intervals: seeds or matches. `row` compares one figure."""
+    """Groups of runs, with the sampling unit of their intervals: seeds or matches."""
 
     arms: Sequence[Arm]
     unit: Unit
     seeds: Mapping[str, Any]
     """Seed of each run."""
 
-    def row(self, game: str, figure: str, ends: pd.DataFrame, resamples: int) -> Row | None:
+    def compare_figure(self, game: str, figure: str, ends: pd.DataFrame, resamples: int) -> Row | None:
         """Compare a figure between all arms, for one game or all together, from `ends`: matches of the last iterations.
 
         Returns None if an arm lacks the figure or all matches have the same value.
@@ -215,10 +217,10 @@ def _means_by_game(matches: pd.DataFrame, figure: str) -> dict[str, list[float]]
     return {str(game): own.tolist() for game, own in means.groupby("game")}
 
 
-def _differing_settings(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str, ...]]:
+def _find_differing_settings(log: Frames, arms: Sequence[Arm]) -> dict[str, tuple[str, ...]]:
     """Return the settings that differ between arms, without the prefix `config.`, with each arm's value as text."""
     table = log.runs.set_index("run").loc[[arm.runs[0] for arm in arms]]
-    settings = [name for name in table.columns if name.startswith("config.") and name not in OF_NO_ARM]
+    settings = [name for name in table.columns if name.startswith("config.") and name not in IGNORED_SETTINGS]
     told = {name[7:]: tuple("–" if pd.isna(v) else str(v) for v in table[name]) for name in settings}
     return {name: values for name, values in told.items() if len({*values}) > 1}
 

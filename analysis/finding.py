@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 By = Literal["meaning", "words", "regex"]
-BYS: tuple[By, ...] = ("meaning", "words", "regex")
+SEARCHES: tuple[By, ...] = ("meaning", "words", "regex")
 Unit = Literal["turns", "thoughts", "matches"]
 UNITS: tuple[Unit, ...] = ("turns", "thoughts", "matches")
 Embedding = Literal["minilm", "hashed"]
@@ -65,20 +65,20 @@ def find(
     >>> find(log, r"OFFER \\d 0", by="regex", where="iteration = 2")["match"].tolist()
     ['0002-0000']
     """
-    if by not in BYS:
-        raise ConfigError(f"unknown search by '{by}' (one of: {', '.join(BYS)})")
+    if by not in SEARCHES:
+        raise ConfigError(f"unknown search by '{by}' (one of: {', '.join(SEARCHES)})")
     if n < 1:
         raise ConfigError(f"n is {n}: ask for at least one result")
     if not query.strip() and not where.strip():
         raise ConfigError("nothing to search for: give a query, or a condition in SQL")
     log, query = runs if isinstance(runs, Frames) else load(runs), clean_text(query)  # as the log's own texts are
-    texts = _distinct(_filter(collect_texts(log, of), log, of, where))
-    texts.insert(0, "score", _scores(texts["text"].tolist(), query, by, embedding) if len(texts) else np.zeros(0))
+    texts = _merge_equal(_filter(collect_texts(log, of), log, of, where))
+    texts.insert(0, "score", _score(texts["text"].tolist(), query, by, embedding) if len(texts) else np.zeros(0))
     minimum = -np.inf if by == "meaning" else 0.0
     best = texts[texts["score"] > minimum].sort_values("score", ascending=False, kind="stable")
     if by == "regex" or not query.strip():
         best = best.assign(score=np.nan)
-    return _with_context(best.head(n).reset_index(drop=True), log, of)
+    return _add_context(best.head(n).reset_index(drop=True), log, of)
 
 
 def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm") -> pd.DataFrame:
@@ -95,7 +95,7 @@ def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm
         near = get_close_matches(match[:64], every["match"].tolist(), n=1)
         hint = f" — did you mean '{printable(near[0])}'?" if near else ""
         raise StoreError(f"there is no match '{printable(match[:64])}' with any text{hint}")
-    texts = _distinct(every[every["text"] != own[0]].reset_index(drop=True))
+    texts = _merge_equal(every[every["text"] != own[0]].reset_index(drop=True))
     if texts.empty:
         return texts.assign(score=0.0)
     texts.insert(0, "score", (embed(texts["text"].tolist(), embedding) @ embed(own[:1], embedding)[0]).round(4))
@@ -143,7 +143,7 @@ def embed(texts: Sequence[str], embedding: Embedding = "minilm") -> NDArray[np.f
 
     if embedding not in EMBEDDINGS:
         raise ConfigError(f"unknown embedding '{embedding}' (one of: {', '.join(EMBEDDINGS)})")
-    chunks = [list(_chunks(text)) for text in texts]
+    chunks = [list(_split_chunks(text)) for text in texts]
     flat = list(dict.fromkeys(chunk for own in chunks for chunk in own))
     if not flat:
         return np.zeros((0, 1), np.float32)
@@ -157,7 +157,7 @@ def embed(texts: Sequence[str], embedding: Embedding = "minilm") -> NDArray[np.f
     return np.ascontiguousarray(sums / np.where(lengths > 0, lengths, 1), np.float32)
 
 
-def _chunks(text: str) -> Iterator[str]:
+def _split_chunks(text: str) -> Iterator[str]:
     """Split the text into chunks of whole lines with up to `CHUNK` characters, and longer lines by characters."""
     chunk = ""
     for line in text.splitlines() or [text]:
@@ -172,7 +172,7 @@ def _chunks(text: str) -> Iterator[str]:
         yield chunk or " "
 
 
-def _with_context(results: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
+def _add_context(results: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
     """Add the seat and text of the turn before each result as `before`; whole matches are left as they are."""
     if of == "matches":
         return results
@@ -197,14 +197,14 @@ def _filter(texts: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFr
     return texts.merge(chosen.to_pandas(types_mapper=pd.ArrowDtype).astype(texts.dtypes[keys].to_dict()), on=keys)
 
 
-def _distinct(texts: pd.DataFrame) -> pd.DataFrame:
+def _merge_equal(texts: pd.DataFrame) -> pd.DataFrame:
     """Keep the first row of each distinct text, and add the number of its occurrences as column `times`."""
     times = texts.groupby("text", sort=False)["text"].transform("size")
     texts.insert(0, "times", times.astype("int64"))
     return texts.drop_duplicates("text", ignore_index=True)
 
 
-def _scores(texts: list[str], query: str, by: By, embedding: Embedding) -> Any:
+def _score(texts: list[str], query: str, by: By, embedding: Embedding) -> Any:
     """Return a score per text [n]: cosine, BM25, or 1 for a match of the expression and 0 otherwise.
 
     BM25 is 0 for no match; cosines have no such threshold. Without a query, all scores are 1.

@@ -51,10 +51,10 @@ TOKEN_CREDIT: Mapping[str, str] = {"advantage": "advantages", "ratio": "ratios",
 """Columns of `tokens`, each with the list column of the credit file that it is made of."""
 
 
-def leaves(table: str, columns: Collection[str]) -> set[str]:
+def list_leaves(table: str, columns: Collection[str]) -> set[str]:
     """Return the dotted names of the match log's fields that are needed to make these columns of a table.
 
-    >>> sorted(leaves("turns", ["role", "advantage"]))
+    >>> sorted(list_leaves("turns", ["role", "advantage"]))
     ['game', 'id', 'iteration', 'turns.index', 'turns.role']
     """
     needed = {leaf for name in columns for leaf in NEEDS[table].get(name, ())}

@@ -57,14 +57,14 @@ class Frames:
         """
         if name not in TABLES:
             raise StoreError(
-                f"there is no table '{_abbreviated(name)}'{_suggest(name, TABLES)} (tables: {', '.join(TABLES)})"
+                f"there is no table '{_abbreviate(name)}'{_suggest(name, TABLES)} (tables: {', '.join(TABLES)})"
             )
         found = self.select_existing(name, columns)
         if columns is None:
             return found
         for column in columns:
             if column not in found.column_names:
-                raise StoreError(f"{name} has no column '{_abbreviated(column)}'{_suggest(column, found.column_names)}")
+                raise StoreError(f"{name} has no column '{_abbreviate(column)}'{_suggest(column, found.column_names)}")
         return found.select(list(columns))
 
     def select_existing(self, name: str, columns: Names) -> Any:
@@ -73,7 +73,7 @@ class Frames:
         >>> log.select_existing("matches", ["status", "nothing"]).column_names
         ['run', 'match', 'iteration', 'game', 'status']
         """
-        return self._small_table(name) if name in ("runs", "iterations") else self._log_table(name, columns)
+        return self._small_table(name) if name in ("runs", "iterations") else self._read_log_table(name, columns)
 
     def frame(self, name: str, columns: Names = None) -> pd.DataFrame:
         """Return the table `name` with these columns as a pandas frame with Arrow types. Raises StoreError as `table`.
@@ -134,16 +134,16 @@ class Frames:
 
     def _small_table(self, name: str) -> Any:
         """Return `runs` or `iterations` as an Arrow table, made from environments or metrics instead of match logs."""
-        rows = [row for run, reader in self.readers.items() for row in self._rows(name, run, reader)]
+        rows = [row for run, reader in self.readers.items() for row in self._make_rows(name, run, reader)]
         return _make_table(rows, TABLES[name])
 
-    def _rows(self, name: str, run: str, reader: RunReader) -> Iterable[dict[str, Any]]:
+    def _make_rows(self, name: str, run: str, reader: RunReader) -> Iterable[dict[str, Any]]:
         if name == "runs":
-            return [_run_row(run, reader)]
+            return [_make_run_row(run, reader)]
         rows = (row for row in reader.metrics() if self.chosen is None or row["iteration"] in self.chosen)
         return [{"run": run, **dict(_flatten(row))} for row in rows]
 
-    def _log_table(self, name: str, columns: Names) -> Any:
+    def _read_log_table(self, name: str, columns: Names) -> Any:
         """Return a table that is made from match logs: read, filtered and flattened by iteration, then concatenated."""
         nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
         wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
@@ -154,25 +154,27 @@ class Frames:
             part.append_column("run", pa.repeat(run, len(part)))
             for run, numbers in self.numbers.items()
             for k in numbers
-            if (part := self._iteration_part(name, needed, self.readers[run], k)) is not None
+            if (part := self._read_iteration(name, needed, self.readers[run], k)) is not None
         ]
         whole = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
         table = pa.table({f.name: whole[f.name].cast(f.type) for f in TABLES[name] if f.name in whole.column_names})
         if grown and nested in whole.column_names:
             more = (
-                _reports(whole["report"]) if nested == "report" else flatten.spread_names(whole["rewards"], "reward.")
+                _parse_reports(whole["report"])
+                if nested == "report"
+                else flatten.spread_names(whole["rewards"], "reward.")
             )
             for column, values in more.items():
                 table = table.append_column(column, values)
         return table
 
-    def _iteration_part(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
+    def _read_iteration(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
         """Return one iteration's rows of a table, filtered by game, seat and policy; None if no match has the games."""
         if self.games is not None:
             known = reader.log.table(k, ["id", "game"])["game"]
             if not pc.any(_is_in(known, self.games)).as_py():
                 return None
-        log = reader.log.table(k, flatten.leaves(name, columns))
+        log = reader.log.table(k, flatten.list_leaves(name, columns))
         if self.games is not None:
             log = log.filter(_is_in(log["game"], self.games))
         if name == "turns":
@@ -207,7 +209,7 @@ def load(
     """
     for option, names in {"games": games, "seats": seats, "policies": policies}.items():
         if isinstance(names, str):  # its characters would be taken as names
-            raise ConfigError(f"{option} takes a list of names: write {option}=[{_abbreviated(names)!r}]")
+            raise ConfigError(f"{option} takes a list of names: write {option}=[{_abbreviate(names)!r}]")
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
     readers = dict(zip(_run_names(paths), (RunReader(newest_run(path)) for path in paths), strict=True))
     numbers = {
@@ -232,7 +234,7 @@ _OF_RUNS = ("name", "seed", "threads", "study")
 """Settings of a pipeline that say nothing about how its stages learn."""
 
 
-def _run_row(run: str, reader: RunReader) -> dict[str, Any]:
+def _make_run_row(run: str, reader: RunReader) -> dict[str, Any]:
     """Return a run's row of the table `runs`, without settings if its environment file lacks them."""
     about = reader.environment()
     commands: list[dict[str, Any]] = about.get("commands") or [{}]
@@ -279,21 +281,21 @@ def _make_table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
     names = dict.fromkeys([*schema.names, *(name for row in rows for name in row)])
     columns = {name: [row.get(name) for row in rows] for name in names}
     own = {field.name: pa.array(columns.pop(field.name), field.type) for field in schema}
-    return pa.table(own | {name: typed(values) for name, values in columns.items()})
+    return pa.table(own | {name: to_array(values) for name, values in columns.items()})
 
 
-def _reports(texts: Any) -> dict[str, Any]:
+def _parse_reports(texts: Any) -> dict[str, Any]:
     """Parse the matches' JSON reports, and return a column per figure, `report.NAME`, in order of first appearance.
 
     Reports are parsed one by one, so that no text can change how the next one is read. Raises LogError for an invalid
     one.
     """
-    rows = [_report(text) for text in texts.to_pylist()]
+    rows = [_parse_report(text) for text in texts.to_pylist()]
     names = dict.fromkeys(name for row in rows for name in row)
-    return {f"report.{name}": typed([row.get(name) for row in rows]) for name in names}
+    return {f"report.{name}": to_array([row.get(name) for row in rows]) for name in names}
 
 
-def _report(text: str) -> dict[str, Any]:
+def _parse_report(text: str) -> dict[str, Any]:
     try:
         report = from_json(text)
     except ValueError:
@@ -303,10 +305,10 @@ def _report(text: str) -> dict[str, Any]:
     return report
 
 
-def typed(values: Sequence[Any]) -> Any:
+def to_array(values: Sequence[Any]) -> Any:
     """Convert values to an Arrow array of booleans, integers, floats or else text (JSON). None becomes null.
 
-    >>> str(typed([True, None]).type), str(typed([1, 2.5, True]).type), typed(["a", [1]]).to_pylist()
+    >>> str(to_array([True, None]).type), str(to_array([1, 2.5, True]).type), to_array(["a", [1]]).to_pylist()
     ('bool', 'double', ['a', '[1]'])
     """
     known = [value for value in values if value is not None]
@@ -320,10 +322,10 @@ def typed(values: Sequence[Any]) -> Any:
     return pa.array(texts, pa.string())
 
 
-def numeric(column: pd.Series[Any]) -> bool:
+def is_numeric(column: pd.Series[Any]) -> bool:
     """Return True if a pandas column holds numbers or booleans.
 
-    >>> [numeric(log.matches[name]) for name in ("turns", "report.deal", "report.end")]
+    >>> [is_numeric(log.matches[name]) for name in ("turns", "report.deal", "report.end")]
     [True, True, False]
     """
     return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
@@ -338,5 +340,5 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     return f" — did you mean '{printable(near[0])}'?" if near else ""
 
 
-def _abbreviated(name: str) -> str:
+def _abbreviate(name: str) -> str:
     return printable(name[:64])

@@ -1,4 +1,4 @@
-"""League tables from the log of runs: payoffs, ratings, α-rank, and the graph of who beats whom.
+"""League tables from the log of runs: payoffs, ratings, α-rank, and the graph of significant wins.
 
 Players are policies; past versions such as `shared@12` are policies of their own. Matches of a policy with itself are
 ignored. One policy beats another if the 95 % interval of its payoff minus the other's, in matches of both, is above 0.
@@ -123,7 +123,7 @@ def beats(log: Frames) -> Any:
     >>> beats(log).number_of_edges()
     0
     """
-    graph = _networkx().DiGraph()
+    graph = _import_networkx().DiGraph()
     graph.add_nodes_from(sorted({str(name) for name in log.seats["policy"]}))
     for one, other, matches, ahead in pairs(log):
         if ahead.low > 0:
@@ -139,12 +139,12 @@ def cycles(graph: Any, longest: int = LONGEST) -> list[tuple[str, ...]]:
     >>> cycles(beats(log))
     []
     """
-    found = [tuple(ring) for ring in _networkx().simple_cycles(graph, length_bound=longest)]
+    found = [tuple(ring) for ring in _import_networkx().simple_cycles(graph, length_bound=longest)]
     turned = [ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))] for ring in found]
     return sorted(turned, key=lambda ring: (len(ring), ring))
 
 
-def _networkx() -> Any:
+def _import_networkx() -> Any:
     try:
         import networkx
     except ImportError:

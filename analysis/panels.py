@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST = 8
+MAX_PANELS = 8
 """Maximum number of panels on a sheet."""
 FEW = 5
 WIDTH, HEIGHT = 3.4, 2.7
@@ -93,7 +93,7 @@ def add_legend(figure: Figure, label_width: int = 30) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if handles:
-        shown = _distinct([wrap_label(label, label_width) for label in handles])
+        shown = _make_distinct([wrap_label(label, label_width) for label in handles])
         room = figure.get_figwidth() * 12 / (max(len(line) for text in shown for line in text.split("\n")) + 6)
         columns = max(1, min(len(handles), int(room)))
         figure.legend(
@@ -101,7 +101,7 @@ def add_legend(figure: Figure, label_width: int = 30) -> None:
         )
 
 
-def _distinct(texts: Sequence[str]) -> list[str]:
+def _make_distinct(texts: Sequence[str]) -> list[str]:
     """Return a distinct label per text: its first line, both lines if first lines repeat, numbered if both repeat."""
     first = [text.partition("\n")[0] for text in texts]
     told = [text if first.count(line) > 1 else line for text, line in zip(texts, first, strict=True)]

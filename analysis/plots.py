@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison import TOGETHER, Comparison
-from analysis.frames import Frames, numeric
-from analysis.panels import FEW, MOST, add_legend, assign_colours, draw_curve, draw_points, make_sheet, set_y_range
+from analysis.comparison import ALL_GAMES, Comparison
+from analysis.frames import Frames, is_numeric
+from analysis.panels import (
+    FEW,
+    MAX_PANELS,
+    add_legend,
+    assign_colours,
+    draw_curve,
+    draw_points,
+    make_sheet,
+    set_y_range,
+)
 from arena.errors import StoreError
 from arena.plain import printable
 from arena.statistics import Bounds, Interval, mean_ci, range_of, rate_ci
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-CHOSEN = (
+PREFERRED = (
     r"panel\.payoff",
     r"valid_rate",
     r"report\.(?:.*\.)?(?:success|solved|won|deal|trade)",
@@ -43,18 +52,18 @@ soundness of learning (KL, entropy, clipping); match length, failures, speed.
 
 
 def choose_metrics(log: Frames) -> list[str]:
-    """Return the names of up to `MOST` metrics that `curves` draws by default, in the order of `CHOSEN`.
+    """Return the names of up to `MAX_PANELS` metrics that `curves` draws by default, in the order of `PREFERRED`.
 
     Each pattern contributes its first match, and further matches if there is room.
 
     >>> choose_metrics(log)
     ['valid_rate', 'reward.opener']
     """
-    names = _numeric_columns(log.iterations)
-    kinds = [[name for name in names if re.fullmatch(pattern, name)] for pattern in CHOSEN]
+    names = _list_numeric_columns(log.iterations)
+    kinds = [[name for name in names if re.fullmatch(pattern, name)] for pattern in PREFERRED]
     first = [kind[0] for kind in kinds if kind]
-    more = [name for kind in kinds for name in kind[1:]] if len(first) < MOST else []
-    kept = {*[*first, *more][:MOST]}
+    more = [name for kind in kinds for name in kind[1:]] if len(first) < MAX_PANELS else []
+    kept = {*[*first, *more][:MAX_PANELS]}
     return [name for kind in kinds for name in kind if name in kept]
 
 
@@ -86,7 +95,7 @@ def curves(log: Frames, metrics: Sequence[str] | None = None) -> Figure:
 
 
 def plot_comparison(comparison: Comparison) -> Figure:
-    """Draw a panel for each of the first `MOST` figures of a comparison, with a colour per group of runs.
+    """Draw a panel for each of the first `MAX_PANELS` figures of a comparison, with a colour per group of runs.
 
     A curve has its runs, their mean, and the mean of the last iterations with its interval.
 
@@ -94,7 +103,7 @@ def plot_comparison(comparison: Comparison) -> Figure:
     >>> [axis.get_title() for axis in plot_comparison(two).axes]
     ['payoff opener']
     """
-    rows = [row for row in comparison.rows if row.game != TOGETHER][:MOST]
+    rows = [row for row in comparison.rows if row.game != ALL_GAMES][:MAX_PANELS]
     palette = assign_colours(arm.label for arm in comparison.arms).values()
     several = len({row.game for row in rows}) > 1
     titles = [f"{row.game}: {row.figure}" if several else row.figure for row in rows]
@@ -131,7 +140,7 @@ def intervals(log: Frames, metric: str) -> dict[tuple[Any, ...], Interval]:
         paid = log.seats.dropna(subset=["payoff"]).merge(finished[["run", "match"]], on=["run", "match"])
         by_match = paid.groupby([*by, "match"])["payoff"].mean()
         return _group_means(by_match.reset_index(), "payoff", by)
-    if metric.startswith("report.") and metric in _numeric_columns(finished):
+    if metric.startswith("report.") and metric in _list_numeric_columns(finished):
         return _group_means(finished.dropna(subset=[metric]), metric, by)
     return {}
 
@@ -173,12 +182,12 @@ def dialogue(log: Frames, match: str) -> str:
     head = rows.iloc[0]
     lines = [f"match {printable(match)} of {printable(head['game'])}, iteration {head['iteration']}"]
     for turn in log.turns[log.turns["match"] == match].to_dict("records"):
-        lines += _turn_lines({str(name): value for name, value in turn.items()})
+        lines += _format_turn({str(name): value for name, value in turn.items()})
     paid = log.seats[log.seats["match"] == match].dropna(subset=["payoff"])
-    return "\n".join([*lines, *_ending_lines(head, dict(zip(paid["seat"], paid["payoff"], strict=True)))])
+    return "\n".join([*lines, *_format_ending(head, dict(zip(paid["seat"], paid["payoff"], strict=True)))])
 
 
-def _turn_lines(turn: Mapping[str, Any]) -> list[str]:
+def _format_turn(turn: Mapping[str, Any]) -> list[str]:
     mark = "" if turn["valid"] else "  (not a valid act)"
     mark += "  (cut at its limit of tokens)" if turn["finish"] == "length" else ""
     lines = [f"{turn['turn'] + 1:>3}  {printable(turn['seat'])}: {printable(turn['action']) or '…'}{mark}"]
@@ -190,7 +199,7 @@ def _turn_lines(turn: Mapping[str, Any]) -> list[str]:
     return [*lines, f"       earned  {turn['reward']:+.2f}{f' ({named})' if named else ''}, {credit}"]
 
 
-def _ending_lines(match: pd.Series[Any], payoffs: Mapping[str, float]) -> list[str]:
+def _format_ending(match: pd.Series[Any], payoffs: Mapping[str, float]) -> list[str]:
     if match["status"] != "finished":
         return [f"failed: {printable(match['reason'])}"]
     report = {name[7:]: match[name] for name in match.index if name.startswith("report.") and not pd.isna(match[name])}
@@ -207,8 +216,8 @@ def _format_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float) else printable(str(value))
 
 
-def _numeric_columns(frame: pd.DataFrame) -> list[str]:
-    return [str(name) for name in frame.columns if name != "iteration" and numeric(frame[name])]
+def _list_numeric_columns(frame: pd.DataFrame) -> list[str]:
+    return [str(name) for name in frame.columns if name != "iteration" and is_numeric(frame[name])]
 
 
 def _require_metric(frame: pd.DataFrame, name: str) -> str:

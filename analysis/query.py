@@ -50,7 +50,7 @@ def run_query(log: Frames, query: str, seconds: float = SECONDS) -> Any:
         raise ConfigError("SQL needs DuckDB: pip install 'arena-selfplay[analysis]'") from None
     with duckdb.connect(":memory:", config=SEALED) as database:
         tree = parse_select(database, query)
-        for name, columns in _columns_read(tree).items():
+        for name, columns in _find_columns(tree).items():
             database.register(name, log.select_existing(name, columns))
         database.execute("set lock_configuration = true").fetchall()
         try:
@@ -58,7 +58,7 @@ def run_query(log: Frames, query: str, seconds: float = SECONDS) -> Any:
         except duckdb.OutOfMemoryException:
             raise ConfigError("the query needs more than half of this machine's memory: ask for less") from None
         except duckdb.Error as error:
-            raise ConfigError(_explain(str(error), log, tree)) from None
+            raise ConfigError(_explain_error(str(error), log, tree)) from None
 
 
 def _to_plain_types(table: Any) -> Any:
@@ -69,27 +69,27 @@ def _to_plain_types(table: Any) -> Any:
 def _convert_column(column: Any) -> Any:
     """Convert a column's decimals: without decimal places to integers, or to floats if a value exceeds 64 bits."""
     try:
-        return column.cast(_plain_type(column.type, pa.int64()))
+        return column.cast(_to_plain_type(column.type, pa.int64()))
     except pa.ArrowInvalid:
-        return column.cast(_plain_type(column.type, pa.float64()), safe=False)
+        return column.cast(_to_plain_type(column.type, pa.float64()), safe=False)
 
 
-def _plain_type(kind: Any, whole: Any) -> Any:
+def _to_plain_type(kind: Any, integer_type: Any) -> Any:
     if pa.types.is_decimal(kind):
-        return pa.float64() if kind.scale else whole
+        return pa.float64() if kind.scale else integer_type
     if pa.types.is_list(kind):
-        return pa.list_(_plain_type(kind.value_type, whole))
+        return pa.list_(_to_plain_type(kind.value_type, integer_type))
     return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
 
 
-def _columns_read(tree: Any) -> dict[str, set[str] | None]:
+def _find_columns(tree: Any) -> dict[str, set[str] | None]:
     """Return the columns that a query reads, by table; None for a table that it may read entirely.
 
     Every identifier in the query counts as a possible column name: reading too many columns is harmless. All columns
     are read if the query names columns by position or reads a table through a function.
     """
     nodes = list(_walk(tree))
-    words = {word.casefold() for node in nodes for value in node.values() for word in _texts_in(value)}
+    words = {word.casefold() for node in nodes for value in node.values() for word in _list_texts(value)}
     called = {str(node.get("alias") or node["table_name"]).casefold() for node in nodes if node.get("table_name")}
     rows = {node["column_names"][0].casefold() for node in nodes if len(node.get("column_names") or ()) == 1}
     kinds = {node.get("type") for node in nodes} | {node.get("ref_type") for node in nodes}
@@ -97,10 +97,10 @@ def _columns_read(tree: Any) -> dict[str, set[str] | None]:
     every = placed or called & rows or kinds & {"STAR", "NATURAL", "SHOW_REF", "TABLE_FUNCTION", "POSITIONAL_REFERENCE"}
     read = {str(node["table_name"]).casefold() for node in nodes if node.get("table_name")}
     known = [name for name in TABLES if name in (words if "TABLE_FUNCTION" in kinds else read)]
-    return {name: None if every else _spelled_as_columns(name, words) for name in known}
+    return {name: None if every else _match_columns(name, words) for name in known}
 
 
-def _spelled_as_columns(table: str, words: set[str]) -> set[str]:
+def _match_columns(table: str, words: set[str]) -> set[str]:
     """Return those of the query's lower-case identifiers that are columns of the table, and all with a dot."""
     return {field.name for field in TABLES[table] if field.name in words} | {word for word in words if "." in word}
 
@@ -114,19 +114,19 @@ def _walk(tree: Any) -> Iterator[dict[str, Any]]:
         left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _texts_in(value: Any) -> list[str]:
+def _list_texts(value: Any) -> list[str]:
     return [word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str)]
 
 
-def _explain(error: str, log: Frames, tree: Any) -> str:
+def _explain_error(error: str, log: Frames, tree: Any) -> str:
     """Return DuckDB's error as one line, with the nearest existing name for an unknown table or column."""
     if column := re.search(r'Referenced column "(.*?)" not found', error):
         known = {
             name
-            for table in _columns_read(tree)
+            for table in _find_columns(tree)
             for name in log.select_existing(table, ["report.", "reward.", *TABLES[table].names]).column_names
         }
-        tables = ", ".join(_columns_read(tree))
+        tables = ", ".join(_find_columns(tree))
         return f"there is no column '{printable(column[1])}'{_suggest(column[1], known)} in {tables}"
     if table := re.search(r"Table with name (.*?) does not exist", error):
         return f"there is no table '{printable(table[1])}'{_suggest(table[1], TABLES)} (tables: {', '.join(TABLES)})"

@@ -16,10 +16,10 @@ from analysis.view import listing, notes, runs
 from analysis.view.bundle import build_page
 from analysis.view.curves import Curves
 from analysis.view.index import Index
-from analysis.view.league import alarm_rows, league_graph
-from analysis.view.match import match
+from analysis.view.league import build_league_graph, list_alarms
+from analysis.view.match import describe_match
 from analysis.view.services import DealFacts, FindMarks
-from analysis.view.summary import Theory, summary
+from analysis.view.summary import Theory, summarise
 from arena.errors import ConfigError, StoreError
 from arena.store.blobs import Blobs, media_of
 
@@ -49,38 +49,38 @@ def report(
     if len(log.readers) != 1:
         raise ConfigError("a report covers one run: name one, or compare them (arena compare)")
     (name,) = log.readers
-    answers = _answers(name, log, theory or {}, deal_facts, find_marks)
-    answers |= _images(log.readers[name].log.blobs, answers)
+    answers = _build_answers(name, log, theory or {}, deal_facts, find_marks)
+    answers |= _encode_images(log.readers[name].log.blobs, answers)
     return build_page(name, answers["summary"]["sentence"], {"run": name, "answers": answers})
 
 
-def _answers(
+def _build_answers(
     name: str, log: Frames, theory: Theory, deal_facts: DealFacts | None, find_marks: FindMarks | None
 ) -> dict[str, Any]:
     """Return the JSON values that the viewer's server would send, by path relative to the run, for `build_page`."""
     index = Index(log.readers[name])
     while index.refresh():
         pass
-    chosen = _matches_to_read(log)
+    chosen = _choose_matches(log)
     listed = listing.list_matches(index, {}, chosen)
     rows = {row["match"]: row | {"place": chosen[row["match"]]} for row in listed["rows"]}
     return {
-        "": runs.about(name, index) | {"live": False},
-        "summary": summary(log, theory),
-        "curves": _curves(index, theory),
-        "alarms": alarm_rows(index.reader.path),
-        "league": league_graph(index.reader.path),
+        "": runs.describe_run(name, index) | {"live": False},
+        "summary": summarise(log, theory),
+        "curves": _read_curves(index, theory),
+        "alarms": list_alarms(index.reader.path),
+        "league": build_league_graph(index.reader.path),
         "matches": listed | {"rows": [rows[id] for id in chosen], "facets": {"game": [], "status": [], "policy": []}},
-        "notes": notes.notes(index),
+        "notes": notes.read_notes(index),
         **{
-            f"matches/{id}": match(index, id, deal_facts, MAX_CHARACTERS, MAX_TURNS, find_marks)
+            f"matches/{id}": describe_match(index, id, deal_facts, MAX_CHARACTERS, MAX_TURNS, find_marks)
             | {"family": [], "notes": []}
             for id in chosen
         },
     }
 
 
-def _images(blobs: Blobs, answers: Mapping[str, Any]) -> dict[str, str]:
+def _encode_images(blobs: Blobs, answers: Mapping[str, Any]) -> dict[str, str]:
     """Return the images of the answers' matches as data URLs by path, up to `IMAGE_BYTES`, without damaged ones."""
     matches = [answer for path, answer in answers.items() if path.startswith("matches/")]
     messages = [message for one in matches for turn in one["turns"] for message in turn["messages"]]
@@ -94,7 +94,7 @@ def _images(blobs: Blobs, answers: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _curves(index: Index, theory: Theory) -> Mapping[str, Any]:
+def _read_curves(index: Index, theory: Theory) -> Mapping[str, Any]:
     """Return the run's charts with all intervals, which `Curves` reads in several calls."""
     curves = Curves(index, lambda game: theory.get(game, {}))
     curves.charts()
@@ -103,7 +103,7 @@ def _curves(index: Index, theory: Theory) -> Mapping[str, Any]:
     return charts
 
 
-def _matches_to_read(log: Frames) -> dict[str, str]:
+def _choose_matches(log: Frames) -> dict[str, str]:
     """Return ids of the worst, middle and best paid match of the first and the last iteration, each with its label."""
     paid = log.seats.dropna(subset=["payoff"])
     own = paid[paid["trained"]] if bool(paid["trained"].any()) else paid

@@ -55,7 +55,7 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     check fails.
     """
     check_alone()
-    loading.forget()
+    loading.reset()
     return await begin(experiment, out, watcher)
 
 
@@ -93,7 +93,7 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     check_alone()
     run = RunFolder.open(folder)
     folder = run.path
-    loading.forget()
+    loading.reset()
     saved = experiment_of(folder, trust=trusted)
     experiment = with_fixed_panel(experiment_of(folder, layers, trusted)) if layers else saved
     own_files.admit_servers(folder, servers_asked(experiment), saved.servers(), trusted)

@@ -48,12 +48,12 @@ def ours(name: str, matches: int) -> int:
 
 def bare_textworld(name: str, matches: int) -> int:
     """Play the same compiled game with TextWorld alone."""
-    from games.adapters.textworld import is_held_out, start
-    from games.adapters.textworld_games import compiled_path, found
+    from games.adapters.textworld import is_held_out, start_game
+    from games.adapters.textworld_games import compile_game, parse_name
 
-    path, acts = compiled_path(found(name), 0, is_held_out(0)), 0
+    path, acts = compile_game(parse_name(name), 0, is_held_out(0)), 0
     for seed in range(matches):
-        env, state = start(path)
+        env, state = start_game(path)
         rng = random.Random(seed)
         for _ in range(MOST_ACTS):
             state, _, is_over = env.step(rng.choice(state.admissible_commands))
@@ -129,10 +129,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    found = {name: measure(name, 1 if quick else ROUNDS, 0.1 if quick else 1.0) for name in NAMES}
-    result = {"command": "python benchmarks/foreign.py", "machine": environment(), "games": found}
+    parse_name = {name: measure(name, 1 if quick else ROUNDS, 0.1 if quick else 1.0) for name in NAMES}
+    result = {"command": "python benchmarks/foreign.py", "machine": environment(), "games": parse_name}
     (RESULTS / f"foreign{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
-    for name, row in found.items():
+    for name, row in parse_name.items():
         print(
             f"{name:72} {row['ours']:8.0f} of {row['bare']:8.0f} acts/s: {row['ratio']:.2f}, +{row['added_us']:.0f} µs"
         )

@@ -69,13 +69,13 @@ def openenv(rest: str, acts: int) -> int:
 
 def textworld(rest: str, acts: int) -> int:
     """Play the same compiled games with TextWorld alone, which is asked for commands and plan, too."""
-    from games.adapters.textworld import is_held_out, start
-    from games.adapters.textworld_games import compiled_path, found
+    from games.adapters.textworld import is_held_out, start_game
+    from games.adapters.textworld_games import compile_game, parse_name
 
     chance, done = random.Random(0), 0
     while done < acts:
         number = 5 * chance.randrange(5) + 4
-        env, state = start(compiled_path(found(rest), number, is_held_out(number)))
+        env, state = start_game(compile_game(parse_name(rest), number, is_held_out(number)))
         for _ in range(MOST_ACTS):
             state, _, is_over = env.step(chance.choice(state.admissible_commands))
             done += 1

@@ -1,4 +1,4 @@
-"""Write docs/claims.md, its subpages and the verdicts of docs/papers.md from the kept study results.
+"""Write docs/claims.md, its subpages and the verdicts of docs/papers.md from the stored study results.
 
 python docs/claims_pages.py             # write them from benchmarks/results/study-*.json
 python docs/claims_pages.py commands    # print the commands that run every study again
@@ -21,7 +21,7 @@ from arena.evaluate.study.summary import ArmSummary
 from arena.statistics import Interval
 
 World = dict[str, Any]
-"""A study's world in benchmarks/results/worlds.json: what random play and the oracle reach there, in how many turns."""
+"""A study's world in benchmarks/results/worlds.json: results and turns of random play and of the oracle."""
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results"
 FILES = sorted(RESULTS.glob("study-*.json"))
@@ -97,28 +97,28 @@ def build_pages() -> Iterator[tuple[Path, str]]:
     """Yield each page's path and text."""
     rows = correct_family([read(file) for file in FILES])
     worlds = json.loads((RESULTS / "worlds.json").read_text("utf-8"))["worlds"]
-    yield from claims_pages(rows, worlds)
+    yield from build_claims(rows, worlds)
     papers = DOCS / "papers.md"
-    yield papers, with_verdicts(papers.read_text("utf-8"), rows)
+    yield papers, update_verdicts(papers.read_text("utf-8"), rows)
     ordered = sorted(rows, key=lambda row: (row.results.spec.family, row.results.name))
-    sections = (study_section(row, worlds.get(row.results.name, {})) for row in ordered)
+    sections = (format_study(row, worlds.get(row.results.name, {})) for row in ordered)
     yield DOCS / "claims" / "arms.txt", ARMS + "".join(sections)
 
 
-def claims_pages(rows: Sequence[Row], worlds: Mapping[str, World]) -> Iterator[tuple[Path, str]]:
+def build_claims(rows: Sequence[Row], worlds: Mapping[str, World]) -> Iterator[tuple[Path, str]]:
     """Yield docs/claims.md, docs/claims/not-shown.md and docs/claims/more.md."""
     changed = [row for row in rows if has_changed_rule(row.results)]
-    titles = short_citations(row.results.spec.replicates for row in rows)
+    titles = shorten_citations(row.results.spec.replicates for row in rows)
     tables = {
         name: TABLE
         + "".join(
-            f"| {' | '.join(map(escape_cell, claim_cells(row, titles, worlds.get(row.results.name, {}))))} |\n"
+            f"| {' | '.join(map(escape_cell, format_claim(row, titles, worlds.get(row.results.name, {}))))} |\n"
             for row in part
         )
         for name, part in split_by_kind(rows).items()
     }
     page = CLAIMS.format(
-        hours=describe_hours(rehearsed_minutes(row) for row in rows),
+        hours=describe_hours(estimate_minutes(row) for row in rows),
         counts=describe_counts(rows),
         rows=len(rows),
         changed=CHANGED.format(rows=join_names(changed)) if changed else "",
@@ -131,7 +131,7 @@ def claims_pages(rows: Sequence[Row], worlds: Mapping[str, World]) -> Iterator[t
         gauged=sum(bool(row.results.spec.gauges) for row in rows),
         rows=len(rows),
         exceptions=describe_exceptions(rows),
-        waiting=", ".join(f"`{name}`" for name in waiting_studies(row.results.name for row in rows)),
+        waiting=", ".join(f"`{name}`" for name in find_unrun_studies(row.results.name for row in rows)),
     )
     yield DOCS / "claims" / "more.md", more
 
@@ -147,7 +147,7 @@ def split_by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
     }
 
 
-def claim_cells(row: Row, titles: dict[str, str], world: World) -> tuple[str, ...]:
+def format_claim(row: Row, titles: dict[str, str], world: World) -> tuple[str, ...]:
     """Return a study's cells: claim, name, effect, held out, turns, smallest visible difference, verdict."""
     study = row.results
     own, control = ({arm.arm: arm for arm in study.arms}[name] for name in (study.spec.arm, row.arm))
@@ -160,7 +160,7 @@ def claim_cells(row: Row, titles: dict[str, str], world: World) -> tuple[str, ..
         "yes" if study.spec.figure.startswith((EVALUATED, PANEL)) else "no",
         describe_turns(world),
         f"{row.visible:.2f}",
-        verdict_of(row),
+        format_verdict(row),
     )
 
 
@@ -170,16 +170,16 @@ def describe_turns(world: World) -> str:
     return "–".join(sorted(turns, key=float)) or "–"
 
 
-def waiting_studies(kept: Iterable[str]) -> list[str]:
-    """Return the recipes that state a study of which no result is kept."""
-    without = sorted({*recipe_names()} - {*kept})
+def find_unrun_studies(stored: Iterable[str]) -> list[str]:
+    """Return the recipes with a study that has no stored result."""
+    without = sorted({*recipe_names()} - {*stored})
     return [name for name in without if compose_recipe([recipe_layer(name)]).study]
 
 
-def with_verdicts(page: str, rows: Iterable[Row]) -> str:
-    """Return docs/papers.md with the last cell of its systems renewed: the verdicts on the studies of their recipes."""
+def update_verdicts(page: str, rows: Iterable[Row]) -> str:
+    """Return docs/papers.md with the current verdicts of each system's studies in its last cell."""
     verdicts: dict[str, str] = {row.results.name: row.verdict for row in rows}
-    verdicts |= dict.fromkeys(waiting_studies(verdicts), "not run")
+    verdicts |= dict.fromkeys(find_unrun_studies(verdicts), "not run")
     head, table, rest = page.partition(VERDICTS)
     systems, end, rest = rest.partition("\n\n")
     lines = []
@@ -191,7 +191,7 @@ def with_verdicts(page: str, rows: Iterable[Row]) -> str:
     return head + table + "\n".join(lines) + end + rest
 
 
-def study_section(row: Row, world: World) -> str:
+def format_study(row: Row, world: World) -> str:
     """Return a study's section of arms.txt: p-values, and an aligned row for each arm."""
     study = row.results
     figures = {study.spec.figure: study.arms, **study.beside}
@@ -207,7 +207,7 @@ def study_section(row: Row, world: World) -> str:
     lines = [
         f"\n{study.spec.family} / {study.name}",
         f"{row.verdict} (alone: {row.results.verdict.verdict}): {study.seeds} seeds, p {row.decision.p:.4f}, "
-        f"Holm {row.holm:.4f}, {rehearsed_minutes(row):.0f} minutes. Published: {study.spec.published}.",
+        f"Holm {row.holm:.4f}, {estimate_minutes(row):.0f} minutes. Published: {study.spec.published}.",
     ]
     for cells in table:
         lines.append("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
@@ -215,13 +215,15 @@ def study_section(row: Row, world: World) -> str:
 
 
 def describe_counts(rows: Sequence[Row]) -> str:
-    """Return one paragraph with the number of each verdict, by kind of claim and without the correction."""
+    """Return a paragraph with the number of each verdict, by kind of claim and without the correction."""
     kinds = {
         "compare a mechanism with a baseline": [row for row in rows if row.results.spec.baselines],
         "state that something is learned": split_by_kind(rows)["learning"],
     }
-    counted = [f"{len(part)} claims {kind}: {count(row.verdict for row in part)}." for kind, part in kinds.items()]
-    alone = count(row.results.verdict.verdict for row in rows)
+    counted = [
+        f"{len(part)} claims {kind}: {count_verdicts(row.verdict for row in part)}." for kind, part in kinds.items()
+    ]
+    alone = count_verdicts(row.results.verdict.verdict for row in rows)
     return f"**{' '.join(counted)}** Without the correction, all claims: {alone}."
 
 
@@ -244,7 +246,7 @@ def describe_exceptions(rows: Sequence[Row]) -> str:
 
 
 def describe_hours(minutes: Iterable[float]) -> str:
-    """Return as text the hours of all studies, and of those that take at most `MAX_MINUTES`."""
+    """Describe the hours of all studies, and of those that take at most `MAX_MINUTES`."""
     took = list(minutes)
     short = [value for value in took if value <= MAX_MINUTES]
     return (
@@ -253,8 +255,8 @@ def describe_hours(minutes: Iterable[float]) -> str:
     )
 
 
-def rehearsed_minutes(row: Row) -> float:
-    """Return the minutes of a study on two cores: by its rehearsal (`make suite`), else by the recipe."""
+def estimate_minutes(row: Row) -> float:
+    """Return a study's minutes on two cores: measured by its rehearsal (`make suite`), else stated by the recipe."""
     rehearsal = json.loads((RESULTS / "suite.json").read_text("utf-8"))["studies"].get(row.results.name)
     if rehearsal:
         return float(rehearsal["whole"]) / 60
@@ -263,9 +265,9 @@ def rehearsed_minutes(row: Row) -> float:
 
 
 def has_changed_rule(study: Results) -> bool:
-    """Return True if the recipe states another rule than the one that judged the kept runs.
+    """Return True if the recipe states another rule than the one by which the stored runs were judged.
 
-    A rule without stated seeds equals one that states the seeds of the kept runs, if none of them served tuning.
+    A rule without stated seeds equals one that states the seeds of the stored runs, if none of them served tuning.
     """
     stated = compose_recipe([recipe_layer(study.name)]).study
     if stated is None:
@@ -276,21 +278,21 @@ def has_changed_rule(study: Results) -> bool:
     return stated.rule != own.rule
 
 
-def short_citations(papers: Iterable[str]) -> dict[str, str]:
+def shorten_citations(papers: Iterable[str]) -> dict[str, str]:
     """Map each paper to its mechanism's name, or to the full citation if two papers share the name."""
     names = {paper: "ours" if paper.startswith("none") else re.sub(r" \(.*", "", paper) for paper in papers}
     shared = Counter(names.values())
     return {paper: name if shared[name] == 1 or name == "ours" else paper for paper, name in names.items()}
 
 
-def verdict_of(row: Row) -> str:
+def format_verdict(row: Row) -> str:
     """Return the corrected verdict, the uncorrected one if it differs, and a mark if the rule has changed."""
     alone = row.results.verdict.verdict
     other = f" *{alone}*" if alone != row.verdict else ""
     return f"**{row.verdict}**{other}{' †' if has_changed_rule(row.results) else ''}"
 
 
-def count(verdicts: Iterable[str]) -> str:
+def count_verdicts(verdicts: Iterable[str]) -> str:
     """Return each verdict with its number."""
     counts = Counter(verdicts)
     return ", ".join(f"{verdict} {counts[verdict]}" for verdict in ORDER if counts[verdict])

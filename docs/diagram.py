@@ -1,8 +1,8 @@
-"""Draw the picture of docs/architecture.md: the way of data through one run, each step with the file that does it.
+"""Draw the diagram of docs/architecture.md: the data flow of a run, each step with its file.
 
 python docs/diagram.py    # writes docs/architecture.svg
 
-Drawn here, as Mermaid would fetch a script from the network on every reading of the page.
+Mermaid is not used, because it would fetch a script from the network whenever the page is read.
 """
 
 from itertools import pairwise
@@ -39,9 +39,9 @@ STEPS = {
         "commit": "arena/store/checkpoints.py",
     },
 }
-"""By row: each step, in the order in which data passes, with its place in the repository."""
+"""Steps by row, in the order of the data flow, each with its file or folder."""
 WIDTH, HEIGHT, GAP, ROW = 188, 44, 18, 84
-"""Of a box, between two boxes of a row, and from row to row; pixels."""
+"""Width and height of a box, gap between boxes of a row, and distance of rows, in pixels."""
 LEFT, TOP = 74, 20
 FILLS = {"arena": "#dbe9fb", "agents": "#d9f2e3"}
 """Colours of boxes, by top-level folder."""
@@ -49,15 +49,15 @@ INK = "#1f2933"
 
 
 class Box(NamedTuple):
-    """A step with the corner at which it is drawn; `fill` is the colour of its folder."""
+    """Box of a step, with the position of its upper left corner."""
 
     name: str
     place: str
     x: int
     y: int
 
-    def drawn(self) -> str:
-        """Its rectangle, its name and its place."""
+    def to_svg(self) -> str:
+        """Return the box as SVG: a rectangle with the step's name and file."""
         middle, fill = self.x + WIDTH // 2, FILLS[self.place.split("/")[0]]
         return (
             f'<rect x="{self.x}" y="{self.y}" width="{WIDTH}" height="{HEIGHT}" rx="6" fill="{fill}" stroke="{INK}"/>\n'
@@ -66,41 +66,43 @@ class Box(NamedTuple):
         )
 
 
-def boxes() -> list[list[Box]]:
-    """Every step at its place, row by row."""
+def make_boxes() -> list[list[Box]]:
+    """Return a box per step, by row."""
     return [
         [Box(name, place, LEFT + k * (WIDTH + GAP), TOP + n * ROW) for k, (name, place) in enumerate(steps.items())]
         for n, steps in enumerate(STEPS.values())
     ]
 
 
-def line(*points: tuple[int, int]) -> str:
-    """An arrow along these points."""
+def draw_line(*points: tuple[int, int]) -> str:
+    """Return an arrow along these points as SVG."""
     return f'<polyline points="{" ".join(f"{x},{y}" for x, y in points)}" class="line"/>\n'
 
 
-def arrows(rows: list[list[Box]]) -> str:
-    """From box to box, from a row's end to the next row's beginning, and from the last step back to play."""
+def draw_arrows(rows: list[list[Box]]) -> str:
+    """Return arrows between successive boxes and rows, and from the last step back to play, as SVG."""
     middle, half, between = HEIGHT // 2, WIDTH // 2, (ROW - HEIGHT) // 2
-    made = ""
+    svg = ""
     for row in rows:
         for one, other in pairwise(row):
-            made += line((one.x + WIDTH, one.y + middle), (other.x, other.y + middle))
+            svg += draw_line((one.x + WIDTH, one.y + middle), (other.x, other.y + middle))
     for upper, lower in pairwise(rows):
         end, start = upper[-1], lower[0]
         turn, down = end.x + half, end.y + HEIGHT
-        made += line((turn, down), (turn, down + between), (start.x + half, down + between), (start.x + half, start.y))
+        svg += draw_line(
+            (turn, down), (turn, down + between), (start.x + half, down + between), (start.x + half, start.y)
+        )
     last, again = rows[-1][-1], rows[1][0]
     below, margin, entry = last.y + HEIGHT + between, LEFT - 60, again.y + middle
-    made += line(
+    svg += draw_line(
         (last.x + half, last.y + HEIGHT), (last.x + half, below), (margin, below), (margin, entry), (again.x, entry)
     )
-    return made + f'<text x="{last.x - 8}" y="{below - 6}" class="note">next iteration</text>\n'
+    return svg + f'<text x="{last.x - 8}" y="{below - 6}" class="note">next iteration</text>\n'
 
 
-def picture() -> str:
-    """The whole as SVG, without scripts or fonts from elsewhere."""
-    rows = boxes()
+def draw_picture() -> str:
+    """Return the diagram as SVG, without scripts or external fonts."""
+    rows = make_boxes()
     width, height = rows[1][-1].x + WIDTH + 14, rows[-1][0].y + ROW + 6
     labels = "".join(
         f'<text x="{LEFT - 8}" y="{row[0].y + (14 if n == 1 else 26)}" class="row">{name}</text>\n'
@@ -119,9 +121,9 @@ text {{ font-family: sans-serif }}
 <marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">
 <path d="M 0 0 L 10 5 L 0 10 z"/></marker>
 <rect width="{width}" height="{height}" rx="8" fill="white"/>
-{labels}{arrows(rows)}{"".join(box.drawn() for row in rows for box in row)}</svg>
+{labels}{draw_arrows(rows)}{"".join(box.to_svg() for row in rows for box in row)}</svg>
 """
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(picture(), "utf-8")
+    PICTURE.write_text(draw_picture(), "utf-8")

@@ -12,12 +12,14 @@ from typing import Any
 
 import games
 from agents.players.scripted import make_scripted
-from games.adapters.loading import installed
+from games.adapters.loading import find_entry_points
 from games.base import TextGame
 from games.contracts import View
 
 FOLDER = Path(__file__).parent / "playthroughs"
-NAMES = sorted([*games.GAMES, *(name for name, entry in installed().items() if entry.module.startswith("simulators."))])
+NAMES = sorted(
+    [*games.GAMES, *(name for name, entry in find_entry_points().items() if entry.module.startswith("simulators."))]
+)
 SEED = 7
 OPTIONS: Mapping[str, dict[str, Any]] = {
     "negotiation": {"values": "public", "breakdown": 0.2},
@@ -28,7 +30,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "search_selfplay": {"pages": 200},
     "sql": {"seats": "all"},
 }
-"""Options other than the defaults, which keep a match short or show more of the game."""
+"""Options that keep a match short or show more of the game."""
 PLAYERS: Mapping[str, str] = {
     "breakthrough": "mcts:20x1", "chess_endgame": "minimax:1", "clinic": "asker", "connect_four": "mcts:50x1",
     "first_price_auction": "shading_bidder", "guess_city": "halver", "haggle": "conceding_haggler",
@@ -44,7 +46,7 @@ MAX_LINES = 140
 MAX_WIDTH = 240
 
 
-def record(name: str) -> str:
+def record_match(name: str) -> str:
     """Return the text of one match of the game: rules, each turn, payoffs and figures, clipped to `MAX_LINES`."""
     game = games.make(name, **OPTIONS.get(name, {}))
     lines = [clip(line) for line in record_lines(game, name)]
@@ -67,46 +69,46 @@ def record_lines(game: TextGame, name: str) -> Iterator[str]:
     for turn in itertools.takewhile(lambda _: not game.ended, itertools.count(1)):
         seat = game.agent_selection
         view = View.of(game, seat, turn - 1)
-        yield from ("", f"# Turn {turn}: {seat}", *observation_lines(view))
+        yield from ("", f"# Turn {turn}: {seat}", *format_observation(view))
         if turn == 1:
-            yield from illegal_lines(game, seat)
+            yield from try_illegal_act(game, seat)
         act = players[seat].act(view)
         game.step(act)
         yield f"{seat} acts: {act}" if game.infos[seat]["valid"] else f"{seat} acts (illegal): {act}"
-        yield from reward_lines(game)
+        yield from format_rewards(game)
     yield from ("", "# End")
     for seat in game.possible_agents:
         yield from (f"{seat} reads {message.sender}: {message.text}" for message in game.messages(seat))
     yield "payoffs: " + ", ".join(f"{seat} {value:+g}" for seat, value in game.payoffs().items())
-    yield from (f"{key}: {plain(value)}" for key, value in game.report().items())
+    yield from (f"{key}: {format_value(value)}" for key, value in game.report().items())
 
 
-def observation_lines(view: View) -> Iterator[str]:
-    """Yield what the seat observes: new messages, public and private facts, legal acts."""
+def format_observation(view: View) -> Iterator[str]:
+    """Yield the seat's observation: new messages, public and private facts, legal acts."""
     yield from (f"  {message.sender}: {line}" for message in view.messages for line in message.text.splitlines())
     for label, facts in (("public", view.public), ("private", view.private)):
-        yield from (f"  {label}.{key} = {plain(value)}" for key, value in facts.items())
+        yield from (f"  {label}.{key} = {format_value(value)}" for key, value in facts.items())
     yield f"  legal acts: {', '.join(view.legal) if view.legal else 'not listed'}"
 
 
-def illegal_lines(game: TextGame, seat: str) -> Iterator[str]:
+def try_illegal_act(game: TextGame, seat: str) -> Iterator[str]:
     """Play an illegal act on a copy of the match, and yield its rewards and the referee's answer."""
     copy = game.clone()
     copy.step(ILLEGAL_ACT)
     if copy.infos[seat]["valid"] is False:
         yield f"{seat} could act: {ILLEGAL_ACT} (illegal)"
-        yield from reward_lines(copy)
+        yield from format_rewards(copy)
         yield from (f"  {message.sender}: {message.text}" for message in copy.messages(seat)[-1:])
 
 
-def reward_lines(game: TextGame) -> Iterator[str]:
+def format_rewards(game: TextGame) -> Iterator[str]:
     """Yield the named rewards of the last act, for each seat that has any."""
     for seat in game.possible_agents:
         if parts := game.infos[seat]["rewards"]:
             yield f"  rewards of {seat}: " + ", ".join(f"{part} {value:+g}" for part, value in parts.items())
 
 
-def plain(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a JSON-able value on one line, floats with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
@@ -120,4 +122,4 @@ def clip(line: str) -> str:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for each in sys.argv[1:] or NAMES:
-        (FOLDER / f"{each}.txt").write_text(record(each), "utf-8")
+        (FOLDER / f"{each}.txt").write_text(record_match(each), "utf-8")

@@ -1,4 +1,4 @@
-"""What of the site is made when it is built: pages from the top of the repository, the reference, the figures.
+"""Generate pages of the site when it is built: pages from the top of the repository, the reference, the figures.
 
 mkdocs calls `on_files` once and `on_page_markdown` for every page (mkdocs.yml, `hooks`).
 """
@@ -24,23 +24,22 @@ FIGURES = "benchmarks/results"
 ROOMS = ("arena", "agents", "games", "simulators", "analysis")
 TOP = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
 TOP |= {"changelog.md": "CHANGELOG.md"}
-"""Pages of the site that stand at the top of the repository."""
+"""Pages of the site whose source is at the top of the repository."""
 STABLE = """\
-What is on this page is stable: it keeps its name, its parameters and what it means from one minor version to the next.
-How to use it: [train from Python](../python.md).
+The names on this page are stable: names, parameters and meanings stay the same between minor versions. For usage, see
+[train from Python](../python.md).
 
-**Deprecation.** What is to go still works for one minor version at least, warns with `DeprecationWarning` and says what
-to use instead; the changelog names it. Parameters may be added, with defaults; rows of metrics and tables may gain
-columns. Files have versions of their own: old run folders stay readable. What is not listed here, however it is
-called, may change with any version.
+**Deprecation.** A deprecated name works for at least one more minor version and warns with `DeprecationWarning`, which
+names the replacement; the changelog lists it. Parameters may be added, with defaults; metrics and tables may gain
+columns. Files have versions of their own: old run folders stay readable. All other names may change with any version.
 """
 PUBLIC = ("arena", "analysis", "arena.errors", "games.base", "games.contracts")
 """Modules whose public names are stable."""
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that nobody writes by hand, and the figures and raw numbers that pages link to."""
-    for uri, page in pages():
+    """Add the generated pages, and the figures and raw numbers that pages link to."""
+    for uri, page in build_pages():
         files.append(File.generated(config, uri, content=page))
     for path in sorted((ROOT / FIGURES).iterdir()):
         files.append(File.generated(config, f"{FIGURES}/{path.name}", abs_src_path=str(path)))
@@ -48,74 +47,74 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Shorten links that leave docs/ by one step up: figures and the pages of the top are inside of the site."""
+    """Shorten links from docs/ to figures and to pages of the top, which are inside the site."""
     shorter = re.sub(rf"\]\(\.\./((?:\.\./)*{FIGURES}/)", r"](\1", markdown)
-    return re.sub(r"\]\(\.\./((?:\.\./)*)(CONTRIBUTING|SECURITY|CHANGELOG)\.md", lower, shorter)
+    return re.sub(r"\]\(\.\./((?:\.\./)*)(CONTRIBUTING|SECURITY|CHANGELOG)\.md", lower_link, shorter)
 
 
-def lower(link: re.Match[str]) -> str:
-    """A link to a page of the top, as the site calls it."""
+def lower_link(link: re.Match[str]) -> str:
+    """Return a link to a page of the top under its name on the site."""
     return f"]({link[1]}{link[2].lower()}.md"
 
 
-def within_docs(page: str) -> str:
-    """A page of the top of the repository with links as from inside of docs/."""
-    return re.sub(r"\]\(()(CONTRIBUTING|SECURITY|CHANGELOG)\.md", lower, page.replace("](docs/", "]("))
+def rewrite_links(page: str) -> str:
+    """Rewrite the links of a page from the top of the repository as if it were in docs/."""
+    return re.sub(r"\]\(()(CONTRIBUTING|SECURITY|CHANGELOG)\.md", lower_link, page.replace("](docs/", "]("))
 
 
-def pages() -> Iterator[tuple[str, str]]:
-    """Each made page: its place in the site, and its Markdown."""
+def build_pages() -> Iterator[tuple[str, str]]:
+    """Yield each generated page: its path on the site, and its Markdown."""
     for uri, name in TOP.items():
-        yield uri, within_docs((ROOT / name).read_text("utf-8"))
-    yield "reference/commands.md", commands()
-    yield "reference/experiment.md", experiment()
-    yield "reference/parts.md", parts()
-    yield "reference/games.md", games()
-    yield "reference/players.md", players()
-    yield "reference/tables.md", tables()
-    yield "reference/python.md", python()
-    yield "reference/tree.md", tree()
+        yield uri, rewrite_links((ROOT / name).read_text("utf-8"))
+    yield "reference/commands.md", describe_commands()
+    yield "reference/experiment.md", describe_experiment()
+    yield "reference/parts.md", describe_parts()
+    yield "reference/games.md", describe_games()
+    yield "reference/players.md", describe_players()
+    yield "reference/tables.md", describe_tables()
+    yield "reference/python.md", describe_python()
+    yield "reference/tree.md", describe_tree()
 
 
-def commands() -> str:
-    """Every command as its `--help` tells it."""
+def describe_commands() -> str:
+    """Return the page of all commands, with their `--help` texts."""
     typer = [sys.executable, "-m", "typer", "arena.cli.app", "utils", "docs", "--name", "arena", "--title", "Commands"]
     return subprocess.run(typer, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def experiment() -> str:
-    """Every field of an experiment, by the model it stands in."""
+def describe_experiment() -> str:
+    """Return the page of all fields of an experiment, by model."""
     from arena.config.experiment import Experiment
     from arena.config.schema import Generator
 
     schema = Experiment.model_json_schema(schema_generator=Generator)
     models = {"Experiment": schema} | {n: s for n, s in schema["$defs"].items() if "properties" in s}
-    made = [
+    blocks = [
         "# The experiment\n",
-        "Every key of an experiment's YAML, and of `--set key=value`. What is not listed is an error.\n",
+        "All keys of an experiment's YAML and of `--set key=value`. Other keys are errors.\n",
     ]
     for name, model in models.items():
-        made += [f"## {name}\n", model.get("description", "") + "\n"]
+        blocks += [f"## {name}\n", model.get("description", "") + "\n"]
         rows = []
         for field, said in model["properties"].items():
-            default = "required" if field in model.get("required", ()) else defaulted(said.get("default", ""))
-            rows.append((code(field), typed(said), default, said.get("description", "")))
-        made.append(table(("key", "type", "default", "what"), rows))
-    return "\n".join(made)
+            default = "required" if field in model.get("required", ()) else format_default(said.get("default", ""))
+            rows.append((format_code(field), format_type(said), default, said.get("description", "")))
+        blocks.append(format_table(("key", "type", "default", "what"), rows))
+    return "\n".join(blocks)
 
 
-def defaulted(value: Any) -> str:
-    """A default as YAML writes it: of parts their names, of a model with defaults of its own nothing."""
+def format_default(value: Any) -> str:
+    """Format a default as in YAML: parts by their names; nothing for a model with its own defaults."""
     if isinstance(value, dict) and value:
         parts = [value, *value.values()]
         return ", ".join(
-            code(part["name"]) for part in parts if isinstance(part, dict) and {"kind", "name"} <= part.keys()
+            format_code(part["name"]) for part in parts if isinstance(part, dict) and {"kind", "name"} <= part.keys()
         )
-    return code(value) if isinstance(value, dict | str) else code(json.dumps(value))
+    return format_code(value) if isinstance(value, dict | str) else format_code(json.dumps(value))
 
 
-def typed(said: Mapping[str, Any]) -> str:
-    """A JSON schema's type in a few words, with links to the models on the same page."""
+def format_type(said: Mapping[str, Any]) -> str:
+    """Format the type of a JSON schema, with links to models on the same page."""
     from arena.config.kinds import KINDS
     from arena.parts.chosen import PLACE
 
@@ -126,95 +125,98 @@ def typed(said: Mapping[str, Any]) -> str:
         name = said["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in said:
-        return " or ".join(dict.fromkeys(map(typed, said["anyOf"])))
+        return " or ".join(dict.fromkeys(map(format_type, said["anyOf"])))
     if "enum" in said or "const" in said:
-        return ", ".join(map(code, said.get("enum", [said.get("const")])))
+        return ", ".join(map(format_code, said.get("enum", [said.get("const")])))
     kind = said.get("type", "any")
     if kind == "array":
-        return f"list of {typed(said.get('items', {}))}"
+        return f"list of {format_type(said.get('items', {}))}"
     if kind == "object" and isinstance(said.get("additionalProperties"), dict):
-        return f"{typed(said['additionalProperties'])} by name"
+        return f"{format_type(said['additionalProperties'])} by name"
     limits = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     bounds = [f"{sign} {said[key]:g}" for key, sign in limits.items() if key in said]
     return " ".join([kind, *bounds])
 
 
-def parts() -> str:
-    """Every part that is chosen by name, with its settings and all that it says of itself."""
+def describe_parts() -> str:
+    """Return the page of all parts that are chosen by name, with their settings and docstrings."""
     from arena.config.kinds import KINDS
     from arena.parts.chosen import described
 
-    made = ["# Parts of credit and learning\n", "Chosen by name, with settings: `estimator: {rae: {decay: 0.9}}`.\n"]
+    blocks = ["# Parts of credit and learning\n", "Chosen by name, with settings: `estimator: {rae: {decay: 0.9}}`.\n"]
     for kind in KINDS.values():
-        made.append(f"## {kind.plural.capitalize()}\n")
+        blocks.append(f"## {kind.plural.capitalize()}\n")
         for row in described(kind):
             said = inspect.getdoc(kind.table[row[kind.name]]) or ""
-            made += [f"### {row[kind.name]}\n", f"Settings: {row['settings']}\n", said + "\n"]
-    return "\n".join(made)
+            blocks += [f"### {row[kind.name]}\n", f"Settings: {row['settings']}\n", said + "\n"]
+    return "\n".join(blocks)
 
 
-def games() -> str:
-    """Every game that comes with Arena, as `arena show game` tells it."""
+def describe_games() -> str:
+    """Return the page of all games of Arena, with the content of `arena show game`."""
     import games as ours
     from arena.cli.show_game import describe
     from games.base import TextGame
 
-    said = (
-        "As `arena show game NAME` tells it; all take the [shared options](../games.md#options-that-all-games-share)."
-    )
-    made = ["# Games and their options\n", said + "\n"]
+    said = "From `arena show game NAME`. All games have the [shared options](../games.md#options-that-all-games-share)."
+    blocks = ["# Games and their options\n", said + "\n"]
     for name in sorted(ours.GAMES):
-        told = describe(name)
+        info = describe(name)
         shared = set(inspect.signature(TextGame.__init__).parameters)
         options = [
-            (code(o), code(kind), code(default)) for o, (kind, default) in told["options"].items() if o not in shared
+            (format_code(o), format_code(kind), format_code(default))
+            for o, (kind, default) in info["options"].items()
+            if o not in shared
         ]
-        theory = ", ".join(f"{what} {value:g}" for what, value in told["theory"].items()) or "none stated"
-        made += [f"## {name}\n", told["what"] + "\n", "> " + told["rules"].replace("\n", "\n> ") + "\n"]
-        made += [table(("option", "type", "default"), options)] if options else []
-        made += [f"Seats: {', '.join(told['seats'])}. Theory: {theory}. Played by: {', '.join(told['players'])}.\n"]
-    return "\n".join(made)
+        theory = ", ".join(f"{what} {value:g}" for what, value in info["theory"].items()) or "none stated"
+        blocks += [f"## {name}\n", info["what"] + "\n", "> " + info["rules"].replace("\n", "\n> ") + "\n"]
+        blocks += [format_table(("option", "type", "default"), options)] if options else []
+        blocks += [f"Seats: {', '.join(info['seats'])}. Theory: {theory}. Played by: {', '.join(info['players'])}.\n"]
+    return "\n".join(blocks)
 
 
-def players() -> str:
-    """Roles, policies, opponents and recipes that can be named."""
+def describe_players() -> str:
+    """Return the page of all roles, policies, opponents, engines and recipes that can be named."""
     from arena.cli.catalogue import entries
 
-    made = ["# Roles, players, recipes\n"]
+    blocks = ["# Roles, players, recipes\n"]
     for kind in ("roles", "policies", "opponents", "engines", "recipes"):
         rows = [{k: v for k, v in row.items() if k not in ("file", "state")} for row in entries(kind)]
-        made += [f"## {kind.capitalize()}\n", table(list(rows[0]), [list(row.values()) for row in rows])]
-    return "\n".join(made)
+        blocks += [f"## {kind.capitalize()}\n", format_table(list(rows[0]), [list(row.values()) for row in rows])]
+    return "\n".join(blocks)
 
 
-def tables() -> str:
-    """Every column of the tables that `analysis.load` gives."""
-    from analysis.columns import GROWN, TABLES, doc
+def describe_tables() -> str:
+    """Return the page of all columns of the tables that `analysis.load` returns."""
+    from analysis.columns import RUN_COLUMNS, TABLES, doc
 
-    made = ["# Tables of runs\n", "What `analysis.load` gives and `arena sql` asks: [analyse runs](../analysis.md).\n"]
+    blocks = ["# Tables of runs\n", "Tables of `analysis.load` and `arena sql`: [analyse runs](../analysis.md).\n"]
     for name, schema in TABLES.items():
         types = (str(field.type).removeprefix("timestamp[us, tz=").rstrip("]") for field in schema)
-        rows = [(code(field.name), kind, doc(field)) for field, kind in zip(schema, types, strict=True)]
-        rows += [(code(GROWN[name][0]), "", GROWN[name][1])] if name in GROWN else []
-        made += [f"## {name}\n", table(("column", "type", "what it is"), rows)]
-    return "\n".join(made)
+        rows = [(format_code(field.name), kind, doc(field)) for field, kind in zip(schema, types, strict=True)]
+        rows += [(format_code(RUN_COLUMNS[name][0]), "", RUN_COLUMNS[name][1])] if name in RUN_COLUMNS else []
+        blocks += [f"## {name}\n", format_table(("column", "type", "what it is"), rows)]
+    return "\n".join(blocks)
 
 
-def python() -> str:
-    """Every public name of the modules that are stable: its signature, what it says of itself, and what is in it."""
-    made = ["# Python\n", STABLE]
+def describe_python() -> str:
+    """Return the page of all public names of the stable modules, with signatures, docstrings and members."""
+    blocks = ["# Python\n", STABLE]
     for module in map(importlib.import_module, PUBLIC):
-        made += [f"## {module.__name__}\n", (inspect.getdoc(module) or "").split("\n", 1)[0] + "\n"]
-        for name, thing in public(module):
-            made += [f"### {module.__name__}.{name}\n", f"```text\n{name}{signature(thing)}\n```\n"]
-            made.append(prose(inspect.getdoc(thing)) + "\n")
-            rows = [(code(f"{inner}{signature(value)}"), prose(said)) for inner, value, said in members(thing)]
-            made += [table(("in it", "what it is"), rows)] if rows else []
-    return "\n".join(made)
+        blocks += [f"## {module.__name__}\n", (inspect.getdoc(module) or "").split("\n", 1)[0] + "\n"]
+        for name, thing in list_public(module):
+            blocks += [f"### {module.__name__}.{name}\n", f"```text\n{name}{format_signature(thing)}\n```\n"]
+            blocks.append(format_docstring(inspect.getdoc(thing)) + "\n")
+            rows = [
+                (format_code(f"{inner}{format_signature(value)}"), format_docstring(said))
+                for inner, value, said in list_members(thing)
+            ]
+            blocks += [format_table(("in it", "what it is"), rows)] if rows else []
+    return "\n".join(blocks)
 
 
-def public(module: Any) -> Iterator[tuple[str, Any]]:
-    """What a module exports: the names in its `__all__`, else the classes and functions that it defines itself."""
+def list_public(module: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a module's exported names and values: those in `__all__`, else its own classes and functions."""
     own = [
         name
         for name, value in vars(module).items()
@@ -225,21 +227,21 @@ def public(module: Any) -> Iterator[tuple[str, Any]]:
     yield from ((name, getattr(module, name)) for name in getattr(module, "__all__", own))
 
 
-def members(thing: Any) -> Iterator[tuple[str, Any, str]]:
-    """Of a class: its documented attributes, properties and methods, with the first sentence of each."""
+def list_members(thing: Any) -> Iterator[tuple[str, Any, str]]:
+    """Yield a class's documented members as (name, value or None, first paragraph of the docstring)."""
     if not inspect.isclass(thing):
         return
-    for name, said in attributes(thing):
+    for name, said in list_attributes(thing):
         yield name, None, said
     for name, value in vars(thing).items():
         if name.startswith("_") or not (callable(value) or isinstance(value, property | cached_property)):
             continue
-        if (told := inspect.getdoc(value)) is not None:
-            yield name, value if callable(value) else None, told.split("\n\n")[0]
+        if (info := inspect.getdoc(value)) is not None:
+            yield name, value if callable(value) else None, info.split("\n\n")[0]
 
 
-def attributes(thing: Any) -> Iterator[tuple[str, str]]:
-    """Fields of a class, and what its `__init__` sets, where a text after them says what they are."""
+def list_attributes(thing: Any) -> Iterator[tuple[str, str]]:
+    """Yield names and docstrings of a class's documented fields and attributes set in `__init__`."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
     assert isinstance(tree, ast.ClassDef)
     begins = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
@@ -251,8 +253,8 @@ def attributes(thing: Any) -> Iterator[tuple[str, str]]:
                 yield name, str(after.value.value)
 
 
-def signature(thing: Any) -> str:
-    """The parameters of a function or class, without types; nothing where there are none to be had."""
+def format_signature(thing: Any) -> str:
+    """Format the parameters of a function or class without types; "" if they are unknown."""
     try:
         found = inspect.signature(thing) if callable(thing) else None
     except (TypeError, ValueError):
@@ -263,41 +265,41 @@ def signature(thing: Any) -> str:
     return str(found.replace(parameters=bare, return_annotation=found.empty))
 
 
-def prose(text: str | None) -> str:
-    """A docstring as Markdown: its examples, which are code, in a block of their own."""
+def format_docstring(text: str | None) -> str:
+    """Format a docstring as Markdown, with its examples in a code block."""
     lines = (text or "").split("\n")
     first = next((n for n, line in enumerate(lines) if line.startswith(">>> ")), len(lines))
     example = "\n".join(lines[first:])
     return "\n".join(lines[:first]).strip() + (f"\n\n```pycon\n{example}\n```" if example else "")
 
 
-def tree() -> str:
-    """Every folder and module with the first line of its documentation; notebooks, which have none, by their folder."""
-    made = [
+def describe_tree() -> str:
+    """Return the page of all folders and modules with the first lines of their docstrings."""
+    blocks = [
         "# The tree\n",
-        "What each file is, in its own first line. How they fit: [architecture](../architecture.md).\n",
+        "The first docstring line of each file. For the design, see [architecture](../architecture.md).\n",
     ]
     for folder in (init.parent for room in ROOMS for init in sorted((ROOT / room).rglob("__init__.py"))):
         modules = [file for file in sorted(folder.glob("*.py")) if file.name != "__init__.py"]
-        rows = [(code(file.name), said) for file in modules if (said := first_line(file))]
+        rows = [(format_code(file.name), said) for file in modules if (said := read_first_line(file))]
         path = folder.relative_to(ROOT).as_posix()
-        made += [f"{'###' if '/' in path else '##'} {path}\n", first_line(folder / "__init__.py") + "\n"]
-        made += [table(("file", "what it is"), rows)] if rows else []
-    return "\n".join(made)
+        blocks += [f"{'###' if '/' in path else '##'} {path}\n", read_first_line(folder / "__init__.py") + "\n"]
+        blocks += [format_table(("file", "what it is"), rows)] if rows else []
+    return "\n".join(blocks)
 
 
-def first_line(file: Path) -> str:
-    """The first line of a module's documentation; empty where it has none."""
+def read_first_line(file: Path) -> str:
+    """Return the first line of a module's docstring; "" if it has none."""
     return (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").split("\n", 1)[0]
 
 
-def code(value: Any) -> str:
-    """A value as code; nothing for nothing."""
+def format_code(value: Any) -> str:
+    """Format a value as inline code; "" stays empty."""
     return f"`{value}`" if value != "" else ""
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; bars and line breaks inside of a cell are kept from cutting it."""
+def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Format a Markdown table. Bars and line breaks in cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
     return "\n".join("| " + " | ".join(line) + " |" for line in cells) + "\n"

@@ -1,4 +1,4 @@
-"""Take the pictures of a report and of the viewer that the docs show, with Chromium: light and dark.
+"""Take the screenshots of a report and of the viewer in the docs, with Chromium: light and dark.
 
 python docs/screenshots.py analysis/notebooks/example/negotiation    # writes docs/report-light.png, report-dark.png
 python docs/screenshots.py analysis/notebooks/example --view         # writes docs/view-light.png, view-dark.png
@@ -21,38 +21,38 @@ VIEWS = {
     "view-light.png": (1280, 960, "light", "/run/negotiation/match/0012-0016?turn=1", "article.turn"),
     "view-dark.png": (1280, 900, "dark", "/run/negotiation", ".chart canvas"),
 }
-"""Width, height and colours of each; of the viewer, where in it, and what has to be there first."""
+"""Width, height and colour scheme by file; for the viewer also the route, and a selector to wait for."""
 
 
 def main() -> None:
-    """Write both pictures, in few colours: less than 100 kB each."""
+    """Take both screenshots of the report or, with `--view`, of the viewer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--view", action="store_true", help="of the viewer, which shows a folder of runs")
+    parser.add_argument("--view", action="store_true", help="screenshots of the viewer, with a folder of runs")
     chosen = parser.parse_args()
     with chromium() as browser:
-        of_view(browser, chosen.run) if chosen.view else of_report(browser, chosen.run)
+        take_view(browser, chosen.run) if chosen.view else take_report(browser, chosen.run)
 
 
-def of_report(browser: Any, run: Path) -> None:
-    """Pictures of a run's report."""
+def take_report(browser: Any, run: Path) -> None:
+    """Take the screenshots of a run's report."""
     log = load(run)
     games = {game: theory_values(game) for game in map(str, log.matches["game"].unique())}
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        page.write_text(report(log, theory=games, dealt=deal_facts), "utf-8")
+        page.write_text(report(log, theory=games, deal_facts=deal_facts), "utf-8")
         for name, (width, height, scheme) in SHOTS.items():
             context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
             view = context.new_page()
             view.goto(page.as_uri())
             view.wait_for_selector(".chart canvas")
             view.wait_for_timeout(500)
-            keep(view.screenshot(), name)
+            save(view.screenshot(), name)
             context.close()
 
 
-def of_view(browser: Any, runs: Path) -> None:
-    """Pictures of a match and of curves in the viewer."""
+def take_view(browser: Any, runs: Path) -> None:
+    """Take the screenshots of a match and of curves in the viewer."""
     with served(runs) as link:
         for name, (width, height, scheme, route, sign) in VIEWS.items():
             context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
@@ -60,15 +60,15 @@ def of_view(browser: Any, runs: Path) -> None:
             view.set_default_timeout(120_000)
             view.goto(f"{link}{route}")
             view.wait_for_selector(sign)
-            view.wait_for_selector("p[role=status]", state="detached")  # which says what is still read
+            view.wait_for_selector("p[role=status]", state="detached")  # shown while data is loading
             view.evaluate("scrollTo(0, 0)")
             view.wait_for_timeout(500)
-            keep(view.screenshot(), name)
+            save(view.screenshot(), name)
             context.close()
 
 
-def keep(picture: bytes, name: str) -> None:
-    """Write a picture in few colours beside this script."""
+def save(picture: bytes, name: str) -> None:
+    """Write a picture with 96 colours, less than 100 kB, beside this script."""
     from PIL import Image
 
     taken = Image.open(io.BytesIO(picture)).convert("RGB")

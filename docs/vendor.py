@@ -1,8 +1,7 @@
 """Update the viewer's JavaScript libraries in `analysis/view/static/vendor`: `python docs/vendor.py` (needs npm).
 
-Each is pinned by version and by the hash of its package. They are modules as they were published, but for two things:
-names of packages in their imports become names of files, as a page without a build step needs, and references to
-source maps go.
+Each is pinned by version and by the hash of its package. The published modules have two changes: imports by package
+name become imports by file, because the page has no build step, and references to source maps are removed.
 """
 
 from __future__ import annotations
@@ -31,41 +30,41 @@ PACKAGES = {
         {"dist/uPlot.esm.js": "uplot.js", "dist/uPlot.min.css": "uplot.css"},
     ),
 }
-"""By package, the SHA-512 of its archive, and which of its files become which of ours."""
+"""SHA-512 of each package's archive, and the names under which its files are stored."""
 
 
 def main() -> None:
-    """Fetch, check, and write."""
+    """Download the packages, check their hashes, and write their files and licences."""
     licences = []
     for package, (integrity, wanted) in PACKAGES.items():
-        data = _archive(package)
+        data = _download(package)
         found = "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
         if found != integrity:
-            raise SystemExit(f"{package} is not what was pinned: {found}")
+            raise SystemExit(f"{package} does not have the pinned hash: {found}")
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             for source, name in wanted.items():
-                (VENDOR / name).write_text(modular(_member(archive, source)), "utf-8")
-            licences.append(f"{package}\n\n{_member(archive, 'LICENSE').strip()}\n")
+                (VENDOR / name).write_text(rewrite_imports(_read_member(archive, source)), "utf-8")
+            licences.append(f"{package}\n\n{_read_member(archive, 'LICENSE').strip()}\n")
     (VENDOR / "LICENSES.txt").write_text(f"\n{'-' * 80}\n\n".join(licences), "utf-8")
 
 
-def modular(text: str) -> str:
-    """The module with its imports by file.
+def rewrite_imports(text: str) -> str:
+    """Rewrite the module's imports by file, and remove its reference to a source map.
 
-    >>> modular('import{options as n}from"preact";')
+    >>> rewrite_imports('import{options as n}from"preact";')
     'import{options as n}from"./preact.js";'
     """
     return re.sub(r"\n?//# sourceMappingURL=\S+", "", text.replace('from"preact"', 'from"./preact.js"')).strip() + "\n"
 
 
-def _archive(package: str) -> bytes:
+def _download(package: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         (path,) = Path(folder).iterdir()
         return path.read_bytes()
 
 
-def _member(archive: tarfile.TarFile, name: str) -> str:
+def _read_member(archive: tarfile.TarFile, name: str) -> str:
     file = archive.extractfile(f"package/{name}")
     assert file is not None
     return file.read().decode("utf-8")

@@ -63,11 +63,11 @@ class Race(TextGame):
         return f"Add 1, 2 or 3 in turn. Whoever brings the total to {self.target} wins."
 
     def public(self) -> dict[str, Any]:
-        """Return what both seats know."""
+        """Return the facts that both seats see."""
         return {"total": self.total}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return what only this seat knows: nothing here."""
+        """Return {}: no seat has private facts."""
         return {}
 
     def legal(self, seat: str) -> list[str]:

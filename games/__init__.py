@@ -71,7 +71,7 @@ class Games(Mapping[str, "type[TextGame]"]):
 GAMES = Games()
 
 
-def maker(name: str) -> Callable[..., TextGame]:
+def find_factory(name: str) -> Callable[..., TextGame]:
     """Return the class or factory that creates the game of this name.
 
     The game may be one of this package, of another library or of a user's file (`games.adapters.loading`). Raises
@@ -80,23 +80,23 @@ def maker(name: str) -> Callable[..., TextGame]:
     try:
         if name in GAMES:
             return GAMES[name]
-        factory = loading.foreign(name)
+        factory = loading.find_foreign_game(name)
     except ImportError as error:
         raise ValueError(f"the game '{name}' cannot be loaded: {error}") from None
     except ValueError as error:
         raise ValueError(f"unknown game '{name}': {error}") from None
     if factory is None:
-        names = [*GAMES, *loading.installed(), *(f"{library}:" for library in loading.LIBRARIES)]
+        names = [*GAMES, *loading.find_entry_points(), *(f"{library}:" for library in loading.LIBRARIES)]
         near = difflib.get_close_matches(name.lower(), names, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else f"; there are: {', '.join(names)}"
         raise ValueError(f"unknown game '{name}'{hint}")
     return factory
 
 
-def complaint(name: str) -> str | None:
+def find_problem(name: str) -> str | None:
     """Return the reason, in one line, why no game of this name can be created, or None if one can."""
     try:
-        maker(name)
+        find_factory(name)
     except ValueError as error:
         return str(error)
     return None
@@ -108,15 +108,15 @@ def make(name: str, **options: Any) -> TextGame:
     Raises ValueError, with the nearest name, for an unknown game or option, and for an option that the game fixes
     itself.
     """
-    factory = maker(name)
-    known = options_of(factory) if isinstance(factory, type) else ()
+    factory = find_factory(name)
+    known = list_options(factory) if isinstance(factory, type) else ()
     for option in options:
         if known and option not in known:
             near = difflib.get_close_matches(option, known, n=1)
             hint = f" — did you mean '{near[0]}'?" if near else f"; there are: {', '.join(known)}"
             raise ValueError(f"there is no option '{option}'{hint}")
     try:
-        return factory(**(loading.placed(options) if ".py:" in name else options))
+        return factory(**(loading.replace_data_paths(options) if ".py:" in name else options))
     except TypeError as error:
         if fixed := re.search("multiple values for keyword argument '(.*)'", str(error)):
             raise ValueError(f"the option '{fixed[1]}' is not to choose in {name}: it sets it itself") from None
@@ -131,7 +131,7 @@ def deal(dealt: Deal) -> TextGame:
 
 
 @functools.cache
-def options_of(game: type) -> tuple[str, ...]:
+def list_options(game: type) -> tuple[str, ...]:
     """Return the names of a game class's options: own first, then inherited ones. Empty if it accepts any option."""
     names: dict[str, None] = {}
     for owner in game.__mro__:

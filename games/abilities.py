@@ -18,12 +18,12 @@ class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export 
     """
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return _declares(instance.__class__, cls)
+        return _has_members(instance.__class__, cls)
 
 
 @cache
-def _declares(kind: type, ability: type) -> bool:
-    """Return True if the class `kind` defines or annotates every member of the protocol `ability`'s own body."""
+def _has_members(kind: type, ability: type) -> bool:
+    """Return True if a class defines or annotates every member in the body of the protocol `ability`."""
     body = vars(ability)
     methods = {name for name, member in body.items() if callable(member) and not name.startswith("_")}
     typed = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())}
@@ -35,21 +35,21 @@ class Ability(Game, Protocol, metaclass=_Ability):
 
 
 @runtime_checkable
-class Blocks(Ability, Protocol):
-    """A game whose deal and steps may wait for something outside this process, such as running code.
+class Blocking(Ability, Protocol):
+    """Ability to block: the deal and the steps may wait for something outside this process, such as running code.
 
-    If `blocks` is true, a match runs them in a thread, so that other matches continue. The result does not depend on
-    that. `games/slow.py` can move the slow calls to other processes.
+    If `blocks` is true, a match runs them in a thread, so that other matches continue. The results are the same.
+    `games/slow.py` can move the slow calls to other processes.
     """
 
     blocks: bool
 
 
 @runtime_checkable
-class Waits(Ability, Protocol):
-    """A game that blocks, and whose steps spend their time waiting for others if `waits` is true, not computing.
+class Waiting(Ability, Protocol):
+    """Ability of a blocking game to wait for others without computing, if `waits` is true.
 
-    More of them may run at a time than there are processors for.
+    More of its steps may run at a time than there are processors.
     """
 
     waits: bool
@@ -57,26 +57,26 @@ class Waits(Ability, Protocol):
 
 @runtime_checkable
 class Stoppable(Ability, Protocol):
-    """A game that can be truncated before its end."""
+    """Ability to be truncated before the end."""
 
     def stop(self, reason: str) -> None:
         """Truncate the match with this reason. Past payments stand, and the seat to move loses its stake."""
 
 
 @runtime_checkable
-class Situated(Ability, Protocol):
-    """A game that names situations, so that turns in equal situations can be compared for credit assignment (GiGPO)."""
+class Situations(Ability, Protocol):
+    """Ability to name situations, so that credit assignment can compare turns in equal situations (GiGPO)."""
 
     def situation(self, seat: str) -> str:
         """Return a text that identifies the state in which this seat is to move.
 
-        Equal situations have equal texts, so counters of turns are left out.
+        Equal situations have equal texts, so a counter of turns is left out.
         """
 
 
 @runtime_checkable
 class Pictures(Ability, Protocol):
-    """A game whose messages may hold images."""
+    """Ability to send images in messages."""
 
     def picture(self, hash: str) -> bytes:
         """Return the bytes of an image in a message of this match by its hash. Raises KeyError if it is unknown."""
@@ -97,10 +97,10 @@ class Mark(NamedTuple):
 
 @runtime_checkable
 class Marks(Ability, Protocol):
-    """A game whose acts name places in its images, which the viewer draws over them."""
+    """Ability to locate the places in images that an act names, which the viewer draws over them."""
 
     def marks(self, act: str) -> Sequence[Mark]:
-        """Return the places that an act of the seat to move names; empty if it names none. The game is unchanged."""
+        """Return the places that an act of the seat to move names, if any. The game is unchanged."""
 
 
 Labels = tuple[tuple[tuple[str, ...], ...], ...]
@@ -124,7 +124,7 @@ class GroundingLesson(NamedTuple):
 
 
 @runtime_checkable
-class Grounds(Ability, Protocol):
+class GroundingLessons(Ability, Protocol):
     """Ability to draw lessons: labelled images of the game's world, to train on before play."""
 
     lesson_kinds: Sequence[str]
@@ -137,8 +137,8 @@ class Grounds(Ability, Protocol):
 
 
 @runtime_checkable
-class Scored(Ability, Protocol):
-    """A game that an agent program at a seat may score."""
+class PostedRewards(Ability, Protocol):
+    """Ability to take rewards from a seat's agent program."""
 
     def take_rewards(self, seat: str, rewards: Mapping[str, float]) -> None:
         """Pay these named rewards to the seat with its next act; replaces those of an earlier call.
@@ -149,7 +149,7 @@ class Scored(Ability, Protocol):
 
 @runtime_checkable
 class SpielRules(Ability, Protocol):
-    """A game on OpenSpiel's rules, for search players, solvers and best responses."""
+    """Access to the OpenSpiel rules and state, for search players, solvers and best responses."""
 
     spiel: Any
     """The pyspiel.Game."""
@@ -163,22 +163,22 @@ class SpielRules(Ability, Protocol):
 
 
 @runtime_checkable
-class Peopled(Ability, Protocol):
-    """A game with a simulated person; `personas` lists the persons' names and may be empty with some options."""
+class Personas(Ability, Protocol):
+    """Simulated persons; `personas` lists their names and may be empty with some options."""
 
     personas: Sequence[str]
 
 
 @runtime_checkable
 class Split(Ability, Protocol):
-    """A game whose hidden entities are divided into a training and a test split; `split` names the one in use."""
+    """Division of hidden entities into a training and a test split; `split` names the one in use."""
 
     split: str
 
 
 @runtime_checkable
 class Answers(Ability, Protocol):
-    """Game in which a match ends with one answer, such as a number, that can be written in several ways.
+    """Ability to return a seat's final answer, such as a number that can be written in several ways.
 
     Without this ability, a seat's last legal act is its answer.
     """
@@ -192,7 +192,7 @@ class Answers(Ability, Protocol):
 
 @runtime_checkable
 class Judged(Ability, Protocol):
-    """Game in which one seat judges another seat's answer by yes or no."""
+    """Judge seat, which judges another seat's answer by yes or no."""
 
     judge_seat: str
     """Name of the judging seat; "" if the game's options leave it out."""
@@ -200,11 +200,10 @@ class Judged(Ability, Protocol):
 
 @runtime_checkable
 class BestResponse(Ability, Protocol):
-    """A game that can compute the value of the best response to a given opponent."""
+    """Ability to compute the value of the best response to a given opponent."""
 
     def best_response(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> float:
-        """Return the expected payoff of the best response of `seat` on this deal, or NaN if it is unknown with these
-        options.
+        """Return the expected payoff of the best response of `seat` on this deal, or NaN if it is unknown.
 
         Call it right after a reset. `chances` maps a view of any other seat to its act probabilities.
         """
@@ -212,7 +211,7 @@ class BestResponse(Ability, Protocol):
 
 @runtime_checkable
 class BestAgainstMixture(Ability, Protocol):
-    """A game that can compute the value of the best response to an opponent drawn from several."""
+    """Ability to compute the value of the best response to an opponent drawn from several."""
 
     def best_against_mixture(self, seat: str, members: Sequence[Callable[[View], Mapping[str, float]]]) -> float:
         """Return the expected payoff of the best response of `seat` to a random member, or NaN if it is unknown.
@@ -223,10 +222,10 @@ class BestAgainstMixture(Ability, Protocol):
 
 
 @runtime_checkable
-class Tells(Ability, Protocol):
-    """A game that explains itself to human players in plain words instead of listing facts and acts.
+class PlainWords(Ability, Protocol):
+    """Explanations for human players in plain words, instead of lists of facts and acts.
 
-    It tells each seat only what that seat may know, until the match has ended.
+    Until the match has ended, they tell a seat only what it may know.
     """
 
     def introduction(self, seat: str) -> str:

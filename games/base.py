@@ -84,7 +84,7 @@ def whole_number(name: str, value: object, least: int, most: int = MOST) -> int:
     """Return an option's value. Raises ValueError, naming the option, unless it is an int from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         limits = f"of at least {least}" if most == MOST else f"from {least} to {most}"
-        raise ValueError(f"{name} must be a whole number {limits}, not {_abbreviated(value)}")
+        raise ValueError(f"{name} must be a whole number {limits}, not {_abbreviate(value)}")
     return value
 
 
@@ -92,18 +92,18 @@ def number(name: str, value: object, least: float = 0.0, below: float = math.inf
     """Return an option's value as a float. Raises ValueError, naming it, unless `least` <= value < `below`, <= 1e9."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST or value >= below:
         limit = f"to {MOST:g}" if below > MOST else f"to below {below:g}"
-        raise ValueError(f"{name} must be a number from {least:g} {limit}, not {_abbreviated(value)}")
+        raise ValueError(f"{name} must be a number from {least:g} {limit}, not {_abbreviate(value)}")
     return float(value)
 
 
 def flag(name: str, value: object) -> bool:
     """Return an option's value. Raises ValueError, with the option's name, unless it is a bool."""
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, not {_abbreviated(value)}")
+        raise ValueError(f"{name} must be true or false, not {_abbreviate(value)}")
     return value
 
 
-def _abbreviated(value: object) -> str:
+def _abbreviate(value: object) -> str:
     """Return the repr of a refused value, cut to 60 characters, for an error message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
@@ -113,16 +113,16 @@ def choice(name: str, value: Word, *known: str) -> Word:
     """Return an option's value. Raises ValueError, with the option's name, unless it is one of the `known` words."""
     if value not in known:
         words = " or ".join(f'"{word}"' for word in known)
-        raise ValueError(f"{name} must be {words}, not {_abbreviated(value)}")
+        raise ValueError(f"{name} must be {words}, not {_abbreviate(value)}")
     return value
 
 
 class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
-    """Base class of text games; a subclass sets `seats` and writes `set_up`, `rules`, `public`, `private` and `play`.
+    """Base class of text games; a subclass sets `seats` and implements `set_up`, `rules`, `public`, `private`, `play`.
 
-    Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, what an illegal act costs its
-    author; stake >= 0, what its author loses besides when the match ends by it, part of the payoff (None: the game's
-    own `stakes`); talk, whether remarks after "|" reach the others. Anything else raises ValueError. A game whose
+    Options: illegal "retry" (the referee asks once more per turn) or "end"; penalty >= 0, the cost of an illegal act to
+    its author; stake >= 0, the additional cost if the match ends by it, part of the payoff (None: the game's own
+    `stakes`); talk, whether remarks after "|" reach the others. Anything else raises ValueError. A game whose
     number of seats is an option sets `self.seats` before `super().__init__`.
     """
 
@@ -170,7 +170,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self.agents: list[str] = []
         self.rng: np.random.Generator | None = None
 
-    # What a game tells: a subclass writes these.
+    # Methods that a subclass implements.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Set up a new match, with randomness from `rng` only. `options` are those of `reset`; ignore unknown ones.
@@ -222,7 +222,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         """
         return None
 
-    # What a game calls while it plays.
+    # Methods that a game calls in play.
 
     def pay(self, seat: str, part: str, value: float) -> None:
         """Add `value` to a named part of the seat's reward in this step. Raises ValueError unless it is finite."""
@@ -244,7 +244,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         """
         self._tell(Message.of(sender, text, images), seats)
 
-    # What the world sees: PettingZoo's methods and ours.
+    # Public interface: PettingZoo's methods and ours.
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Start a new match. Without a seed, the previous generator continues (first match: fresh entropy)."""
@@ -280,7 +280,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
             self._parts = {name: {} for name in self.seats}
             self._paid = False
         try:
-            self._take(seat, action)
+            self._apply(seat, action)
         except IllegalAct as why:
             self._refuse(seat, action, str(why))
         if self.ended:
@@ -363,9 +363,9 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     def __str__(self) -> str:
         return str(self.metadata["name"])
 
-    # How a turn goes.
+    # Steps of a turn.
 
-    def _take(self, seat: str, action: str | None) -> None:
+    def _apply(self, seat: str, action: str | None) -> None:
         if not isinstance(action, str) or len(action) > ACTION_LENGTH:
             raise IllegalAct(f"an act is a text of at most {ACTION_LENGTH} characters")
         act, _, talk = (action, "", "") if self.whole_acts else action.partition("|")

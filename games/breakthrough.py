@@ -11,7 +11,7 @@ from games.families.openspiel import OpenSpielGame, load
 
 
 @functools.cache
-def words(spiel: str) -> tuple[str, ...]:
+def list_words(spiel: str) -> tuple[str, ...]:
     """Return the act text of every action number, such as a5b4, without OpenSpiel's star for captures. Cached."""
     state = load(spiel).new_initial_state()
     return tuple(state.action_to_string(0, action).rstrip("*") for action in range(state.num_distinct_actions()))
@@ -34,7 +34,7 @@ class Breakthrough(OpenSpielGame):
         self.rows = whole_number("rows", rows, least=4, most=9)
         self.columns = whole_number("columns", columns, least=2, most=9)
         spiel = f"breakthrough(rows={rows},columns={columns})"
-        self._words = words(spiel)
+        self._words = list_words(spiel)
         super().__init__(spiel, **options)
 
     def rules(self) -> str:

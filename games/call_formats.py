@@ -40,7 +40,7 @@ WRAPPERS = (
     Wrapper("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "DeepSeek V3, R1"),
     Wrapper(r"<\|tool_call_begin\|>", "<|tool_call_end|>", "Kimi K2"),
     Wrapper(r"\bto=functions\.", "<|call|>", "gpt-oss"),
-    # Known, and not read: the answer says so.
+    # Known but not supported, which the reply says.
     Wrapper(r"<\|tool_call>", "<tool_call|>", "Gemma 4"),
     Wrapper("<start_function_call>", "<end_function_call>", "FunctionGemma"),
     Wrapper(r"<\|tools_prefix\|>", "<|tools_suffix|>", "Apertus"),
@@ -99,21 +99,21 @@ _START = f"(?:^|{'|'.join(f'(?<={re.escape(mark)})' for pair in THOUGHTS for mar
 """The start of a line, or of the text after a thought's mark."""
 
 
-def _openings(*calls: str) -> re.Pattern[str]:
-    """Compile a pattern of what starts a thought (group `thought`), ends one (`after`) or starts a call (`call`)."""
+def _compile_openings(*calls: str) -> re.Pattern[str]:
+    """Compile a pattern of marks that open a thought (group `thought`), close one (`after`) or open a call (`call`)."""
     thought, after = ("|".join(re.escape(pair[end]) for pair in THOUGHTS) for end in (0, 1))
     return re.compile(f"(?P<thought>{thought})|(?P<after>{after})|(?P<call>{'|'.join(calls)})", re.MULTILINE)
 
 
-WRAPPED = _openings(*(wrapper.opening for wrapper in WRAPPERS))
-BARE = _openings(
+WRAPPED = _compile_openings(*(wrapper.opening for wrapper in WRAPPERS))
+BARE = _compile_openings(
     rf"(?:{_START}|(?<=[}}\]]))[ \t]*+[;,]?[ \t]*+(?=[\[{{]{_BLANKS}(?:\{{{_BLANKS})?{_FIRST_KEY})",
     rf'{_START}(?={NAME}(?:\[CALL_ID\]\w{{1,40}})?(?:\[ARGS\])?[ \t]*\{{(?:{_BLANKS}"|\}}))',
 )
 """The start of a JSON object with a call's first keys, or of a name with its JSON, at the start of a line."""
 SPACES = ("functions", "tools", "default_api")
 """Name spaces that models prefix to tool names."""
-LINES = _openings(rf"{_START}(?=\[?(?:(?:{'|'.join(SPACES)})\.)?[^\W\d]\w{{0,63}}(?:\.call)?\(.*\)\]?[ \t]*$)")
+LINES = _compile_openings(rf"{_START}(?=\[?(?:(?:{'|'.join(SPACES)})\.)?[^\W\d]\w{{0,63}}(?:\.call)?\(.*\)\]?[ \t]*$)")
 """The start of a line that may contain calls in Python syntax."""
 
 NAMED = re.compile(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from games import call_formats as formats
-from games.untrusted_json import DECODER, DEEPEST, from_python, is_too_deep, without_duplicates
+from games.untrusted_json import DECODER, DEEPEST, decode_literal, is_too_deep, to_unique_dict
 
 USAGE = 'a call is {"name": "…", "arguments": {…}}'
 
@@ -29,7 +29,7 @@ class Call:
     """True if the format has no types, so that each argument is a text to be converted to its parameter's type."""
 
 
-def tool_name(function: ast.expr) -> str:
+def find_tool_name(function: ast.expr) -> str:
     """Return the tool that a call's function expression names: `x` for `x`, `tools.x` and `x.call`, else ""."""
     match function:
         case ast.Name(id=name):
@@ -41,19 +41,19 @@ def tool_name(function: ast.expr) -> str:
     return ""
 
 
-def literal_call(node: ast.Call) -> Call:
+def from_python_call(node: ast.Call) -> Call:
     """Convert a Python call to a Call. If an argument is no literal or given twice, its `problem` says so."""
-    name = tool_name(node.func)
+    name = find_tool_name(node.func)
     try:
         if any(keyword.arg is None for keyword in node.keywords):
             raise ValueError("** is not read")
-        named = without_duplicates([(str(keyword.arg), from_python(keyword.value)) for keyword in node.keywords])
-        return Call(name, named, tuple(map(from_python, node.args)))
+        named = to_unique_dict([(str(keyword.arg), decode_literal(keyword.value)) for keyword in node.keywords])
+        return Call(name, named, tuple(map(decode_literal, node.args)))
     except ValueError as why:
         return Call(name, problem=str(why))
 
 
-def calls_in(value: Any, depth: int = 0) -> list[Call]:
+def to_calls(value: Any, depth: int = 0) -> list[Call]:
     """Convert decoded JSON to calls: an object, a list of objects, or OpenAI's wrappers around them.
 
     Anything that is no call gives a Call with a `problem`. `depth` counts recursive calls.
@@ -61,12 +61,12 @@ def calls_in(value: Any, depth: int = 0) -> list[Call]:
     if depth > DEEPEST:
         return [Call(problem=f"the call is nested more than {DEEPEST} deep")]
     if isinstance(value, list):
-        return [call for entry in value for call in calls_in(entry, depth + 1)]
+        return [call for entry in value for call in to_calls(entry, depth + 1)]
     if not isinstance(value, dict):
         return [Call(problem=USAGE)]
     for holder in formats.HOLDERS:
         if isinstance(value.get(holder), dict | list):
-            return calls_in(value[holder], depth + 1)
+            return to_calls(value[holder], depth + 1)
     keys = next(
         ((row.name, row.arguments) for row in formats.SHAPES if {row.name, row.arguments} <= value.keys()),
         ("name", "arguments"),
@@ -76,10 +76,10 @@ def calls_in(value: Any, depth: int = 0) -> list[Call]:
         return [Call(problem=USAGE)]
     if value.keys() - {*keys, *formats.IGNORED}:
         return [Call(name, problem="a call has a name and arguments, nothing else")]
-    return [with_arguments(name, value.get(keys[1], {}))]
+    return [make_call(name, value.get(keys[1], {}))]
 
 
-def with_arguments(name: str, arguments: Any) -> Call:
+def make_call(name: str, arguments: Any) -> Call:
     """Return a Call of this tool with the arguments, given as a dict or as the JSON text of one.
 
     Other arguments give a Call with a `problem`. A prefix `functions.` of the name is dropped.
@@ -88,7 +88,7 @@ def with_arguments(name: str, arguments: Any) -> Call:
         try:
             arguments = DECODER.decode(arguments)
         except (ValueError, RecursionError) as why:
-            return Call(name, problem=f"the arguments are not JSON ({reason(why)})")
+            return Call(name, problem=f"the arguments are not JSON ({explain_error(why)})")
     if not isinstance(arguments, dict):
         return Call(name, problem="the arguments must be an object")
     if is_too_deep(arguments):
@@ -96,7 +96,7 @@ def with_arguments(name: str, arguments: Any) -> Call:
     return Call(name.removeprefix("functions."), arguments)
 
 
-def reason(error: Exception) -> str:
+def explain_error(error: Exception) -> str:
     """Return why the JSON decoder refused a text, in a few words for the model."""
     if isinstance(error, RecursionError):
         return "nested too deep"

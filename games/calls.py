@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from games import call_formats as formats
-from games.call_values import USAGE, Call, calls_in, literal_call, reason, tool_name, with_arguments
-from games.untrusted_json import DECODER, without_duplicates
+from games.call_values import USAGE, Call, explain_error, find_tool_name, from_python_call, make_call, to_calls
+from games.untrusted_json import DECODER, to_unique_dict
 
 __all__ = ["Call", "read_calls"]
 
@@ -48,7 +48,7 @@ def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
         or _scan(plain, formats.BARE, _parse_bare, limit)
         or list(islice(_python_calls(plain), limit + 1))
         or _scan(plain, formats.LINES, _parse_line, limit)
-        or _only_thought(text.strip())
+        or _refuse_thought(text.strip())
     )
     if len(calls) > limit:
         calls[limit] = Call(problem=f"at most {limit} calls are run per reply; the others were not")
@@ -87,8 +87,8 @@ def _end_of_thought(text: str, opened: re.Match[str]) -> int:
     return len(text)
 
 
-def _only_thought(text: str) -> list[Call]:
-    """Return one Call with a `problem` if the reply is nothing but a thought that contains a call, else []."""
+def _refuse_thought(text: str) -> list[Call]:
+    """Return one Call with a `problem` if the whole reply is a thought that contains a call, else []."""
     found = formats.WRAPPED.match(text)
     if not found or not found["thought"] or _end_of_thought(text, found) < len(text):
         return []
@@ -166,8 +166,8 @@ def _parse_objects(text: str, start: int) -> Read:
         try:
             value, end = DECODER.raw_decode(text, start)
         except (ValueError, RecursionError) as why:
-            return [*calls, Call(problem=f"the call is not JSON ({reason(why)})")], start
-        calls += calls_in(value)
+            return [*calls, Call(problem=f"the call is not JSON ({explain_error(why)})")], start
+        calls += to_calls(value)
         following = NEXT_OBJECT.match(text, end)
         if not following:
             return calls, end
@@ -179,8 +179,8 @@ def _parse_named(name: str, text: str, start: int) -> Read:
     try:
         value, end = DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as why:
-        return [Call(name, problem=f"the arguments are not JSON ({reason(why)})")], start
-    return [with_arguments(name, value)], end
+        return [Call(name, problem=f"the arguments are not JSON ({explain_error(why)})")], start
+    return [make_call(name, value)], end
 
 
 def _parse_function(text: str, opened: re.Match[str]) -> Read:
@@ -203,7 +203,7 @@ def _with_parameters(name: str, body: str) -> Call:
     values = (formats.END_OF_PARAMETER.split(value, maxsplit=1)[0] for value in rest[1::2])
     pairs = [(key, value.removeprefix("\n").removesuffix("\n")) for key, value in zip(rest[::2], values, strict=True)]
     try:
-        return Call(name, without_duplicates(pairs), as_text=True)
+        return Call(name, to_unique_dict(pairs), as_text=True)
     except ValueError as why:
         return Call(name, problem=str(why))
 
@@ -218,7 +218,7 @@ def _parse_line(text: str, opened: re.Match[str]) -> Read:
 def _python_calls(text: str) -> Iterator[Call]:
     """Yield the calls if the whole text is a call, or a list of calls, in Python syntax."""
     if PYTHON.fullmatch(text):
-        yield from map(literal_call, _call_nodes(text))
+        yield from map(from_python_call, _call_nodes(text))
 
 
 def _call_nodes(text: str) -> list[ast.Call]:
@@ -230,5 +230,5 @@ def _call_nodes(text: str) -> list[ast.Call]:
         return []
     values = [node.value for node in body if isinstance(node, ast.Expr)]
     nodes = [node for value in values for node in (value.elts if isinstance(value, ast.List) else [value])]
-    calls = [node for node in nodes if isinstance(node, ast.Call) and tool_name(node.func)]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and find_tool_name(node.func)]
     return calls if len(calls) == len(nodes) and len(values) == len(body) else []

@@ -51,7 +51,7 @@ class ChessEndgame(TextGame):
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a start position, or take the `fen` of the options. Raises ValueError if it is no valid start."""
         color = self.strong == "white"
-        self.board = self._given(options["fen"], color) if "fen" in options else _draw(rng, color)
+        self.board = self._parse_fen(options["fen"], color) if "fen" in options else _draw_position(rng, color)
         self.agent_selection = SEATS[not self.board.turn]
 
     def rules(self) -> str:
@@ -63,7 +63,7 @@ class ChessEndgame(TextGame):
 
     def public(self) -> dict[str, Any]:
         """Return both sides' pieces, `board` (white at the bottom), `fen` and `turns_left`."""
-        men = {seat: self._men(color) for seat, color in zip(SEATS, (True, False), strict=True)}
+        men = {seat: self._describe_men(color) for seat, color in zip(SEATS, (True, False), strict=True)}
         return {**men, "board": str(self.board), "fen": self.board.fen(), "turns_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -76,8 +76,8 @@ class ChessEndgame(TextGame):
 
     def play(self, seat: str, act: str) -> str:
         """Play a move, ignoring case, blanks and SAN's signs, pay at the end, and return the move as UCI."""
-        text, moves = _bare(act), self.board.legal_moves
-        move = next((move for move in moves if text in (move.uci(), _bare(self.board.san(move)))), None)
+        text, moves = _strip_signs(act), self.board.legal_moves
+        move = next((move for move in moves if text in (move.uci(), _strip_signs(self.board.san(move)))), None)
         if move is None:
             raise IllegalAct("write one of the legal moves, such as a1a8 or Ra8")
         self.board.push(move)
@@ -85,7 +85,7 @@ class ChessEndgame(TextGame):
             for side in self.seats:
                 self.pay(side, OUTCOME, 1.0 if side == seat else -1.0)
             self.end("checkmate", f"Checkmate, {seat} won.")
-        elif reason := self._drawn():
+        elif reason := self._find_draw():
             for side in self.seats if self.draw else ():
                 self.pay(side, OUTCOME, self.draw)
             self.end(*reason)
@@ -99,7 +99,7 @@ class ChessEndgame(TextGame):
         """Return an independent copy; the board's own copy is faster than `deepcopy`."""
         return copy.deepcopy(self, {id(self.board): self.board.copy()})
 
-    def _drawn(self) -> tuple[str, str] | None:
+    def _find_draw(self) -> tuple[str, str] | None:
         if self.board.is_stalemate():
             return "stalemate", "Stalemate, a draw."
         if self.board.is_insufficient_material():
@@ -108,11 +108,11 @@ class ChessEndgame(TextGame):
             return "fifty", "Fifty moves without a capture, a draw."
         return ("turns", "No turns are left, a draw.") if self.turns + 1 == self.max_turns else None
 
-    def _men(self, color: bool) -> str:
+    def _describe_men(self, color: bool) -> str:
         men = [(kind, square) for kind in (chess.KING, chess.ROOK) for square in self.board.pieces(kind, color)]
         return " ".join(f"{chess.piece_symbol(kind).upper()}{chess.square_name(square)}" for kind, square in men)
 
-    def _given(self, fen: object, color: bool) -> chess.Board:
+    def _parse_fen(self, fen: object, color: bool) -> chess.Board:
         try:
             board = chess.Board(str(fen))
         except ValueError:
@@ -125,12 +125,12 @@ class ChessEndgame(TextGame):
         return board
 
 
-def _bare(text: str) -> str:
+def _strip_signs(text: str) -> str:
     """Return a move in lower case without blanks and SAN's signs. Without pawns, case carries no information."""
     return "".join(char for char in text.lower() if char not in "x+#=-" and not char.isspace())
 
 
-def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
+def _draw_position(rng: np.random.Generator, color: bool) -> chess.Board:
     """Draw a random start position: the rook's side (white if `color` is True) moves, no mate in one."""
     men = chess.Piece(chess.KING, color), chess.Piece(chess.ROOK, color), chess.Piece(chess.KING, not color)
     while True:
@@ -139,10 +139,10 @@ def _draw(rng: np.random.Generator, color: bool) -> chess.Board:
         squares = rng.choice(64, size=3, replace=False).tolist()
         for square, man in zip(squares, men, strict=True):
             board.set_piece_at(square, man)
-        if board.is_valid() and not board.is_attacked_by(not color, squares[1]) and not _mates(board):
+        if board.is_valid() and not board.is_attacked_by(not color, squares[1]) and not _has_mate(board):
             return board
 
 
-def _mates(board: chess.Board) -> bool:
+def _has_mate(board: chess.Board) -> bool:
     """Return True if the side to move has a mate in one."""
     return any(board.san(move).endswith("#") for move in board.legal_moves)

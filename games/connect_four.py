@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from games.base import whole_number
-from games.families.openspiel import DrawnGame
+from games.families.openspiel import GameWithDraws
 
 MOST = 20  # rows or columns
 WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))
 
 
-class ConnectFour(DrawnGame):
+class ConnectFour(GameWithDraws):
     """Connect four. Acts: DROP n (column n from the left). Payoffs 1 and -1; option draw: what a draw pays both.
 
     Options besides: rows, columns, connect (how many in a line win); smaller boards are easier.

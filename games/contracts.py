@@ -22,7 +22,7 @@ MOST_PIXELS = 2**16
 MOST_MATCHES, MOST_TURNS, MOST_BRANCHES = 10**9, 2**15, 64
 """Limits of the log format: iterations and deals per iteration; turns and attempts of a match; depth of branches."""
 
-# -- what is said -----------------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------------------
 
 
 Text = str
@@ -155,9 +155,9 @@ class Act(NamedTuple):
 
 
 PERSON = "person"
-"""Reason of an end that fails the match: who plays a person did not keep to its record."""
+"""Reason of an end that fails the match: the player of a person departed from its record."""
 CUT = ("context", "stopped")
-"""Reasons of truncation from outside: the mover's context is full, or a rule of play stopped the match."""
+"""Reasons of truncation by Arena: the mover's context is full, or a rule of play stopped the match."""
 
 
 class Deal(NamedTuple):
@@ -215,12 +215,12 @@ class Game(Protocol):
     def close(self) -> None: ...
 
 
-# -- which match it is ------------------------------------------------------------------------------------------------
+# -- match ids --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class MatchId:
-    """Identity of a match within a run; `str` prints it, and `parse` reads it back.
+    """Id of a match within a run; `str` prints it, and `parse` reads it back.
 
     Examples: 0001-0003 (iteration 1, deal 3), 0001-0003-r2 (its second repetition after failures), 0001-0003-b4 (its
     branch at turn 4), 0001-0003-b4-r1-b6 (a branch of that branch's first repetition). Raises ValueError for numbers
@@ -239,11 +239,11 @@ class MatchId:
     """Index of the first turn that differs from the parent's; -1 without a parent."""
 
     def __post_init__(self) -> None:
-        dealt = 0 <= self.iteration < MOST_MATCHES and 0 <= self.deal < MOST_MATCHES
-        if not (dealt and 0 <= self.attempt < MOST_TURNS and -1 <= self.turn < MOST_TURNS):
-            most = f"iteration and deal below {MOST_MATCHES}, attempt and turn below {MOST_TURNS}"
-            raise ValueError(f"a match's numbers are 0 or more, {most}, not {self!r}")
-        if self.parent and len(self.parent.line()) > MOST_BRANCHES:
+        is_loggable = 0 <= self.iteration < MOST_MATCHES and 0 <= self.deal < MOST_MATCHES
+        if not (is_loggable and 0 <= self.attempt < MOST_TURNS and -1 <= self.turn < MOST_TURNS):
+            limits = f"iteration and deal below {MOST_MATCHES}, attempt and turn below {MOST_TURNS}"
+            raise ValueError(f"a match's numbers are 0 or more, {limits}, not {self!r}")
+        if self.parent and len(self.parent.lineage()) > MOST_BRANCHES:
             raise ValueError(f"branches lie {MOST_BRANCHES} deep at most")
         if (self.parent is None) != (self.turn == -1):
             raise ValueError("a match has a parent and the turn where it parts from it, or neither")
@@ -256,7 +256,7 @@ class MatchId:
 
     @classmethod
     def parse(cls, text: str) -> MatchId:
-        """Parse a printed identity. Raises ValueError for any other text."""
+        """Parse a printed id. Raises ValueError for any other text."""
         if not _PRINTED.fullmatch(text):
             raise ValueError(f"{text[:80]!r} is no match id: write one like 0001-0003 or 0001-0003-b4")
         iteration, deal, *rest = text.split("-")
@@ -267,16 +267,16 @@ class MatchId:
         return match
 
     def branch(self, turn: int) -> MatchId:
-        """Return the identity of the branch of this match that differs from turn `turn` on."""
+        """Return the id of this match's branch that differs from turn `turn` on."""
         return MatchId(self.iteration, self.deal, parent=self, turn=turn)
 
-    def line(self) -> list[MatchId]:
-        """Return the branch's ancestors, the original match first, and then this match itself."""
-        return [*(self.parent.line() if self.parent else ()), self]
+    def lineage(self) -> list[MatchId]:
+        """Return the match's ancestors, the original match first, and the match itself last."""
+        return [*(self.parent.lineage() if self.parent else ()), self]
 
     @property
-    def planned(self) -> MatchId:
-        """The identity of the same match at its first attempt."""
+    def first_attempt(self) -> MatchId:
+        """Id of the first attempt at this match."""
         return replace(self, attempt=0) if self.attempt else self
 
 

@@ -25,7 +25,7 @@ NOTES = """ Northern/eastern: hemisphere; tropical: between the tropics; early: 
 neighbours; language: the first listed."""
 
 
-def facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: bool) -> list[str]:
+def list_facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: bool) -> list[str]:
     """Return the questions about a city that are answered by yes, given its and its country's GeoNames records."""
     initial = fold(city["name"])[0].upper()
     yes = {
@@ -44,7 +44,7 @@ def facts(city: Mapping[str, Any], country: Mapping[str, Any], capital: bool) ->
     return [question for question, answer in yes.items() if answer] + valued
 
 
-def atlas() -> Book:
+def load_atlas() -> Book:
     """Return the book of large countries' cities from GeoNames, with their facts as questions.
 
     For every country of over 15 million people it has the capital and the largest other city of over 4 million.
@@ -59,7 +59,7 @@ def atlas() -> Book:
         if wanted and (code, capital) not in taken:
             taken.add((code, capital))
             spellings = [f"{city['name']} {country['name']}", *(n for n in city["alternatenames"] if len(n) > 3)]
-            rows.append((city["name"], spellings, facts(city, country, capital)))
+            rows.append((city["name"], spellings, list_facts(city, country, capital)))
             synonyms[fold(spellings[0])] = f"GUESS {city['name']}"
     synonyms |= {fold(place): f"ASK continent {place}" for place in CONTINENTS.values()}
     synonyms |= {fold(language): f"ASK language {language}" for language in LANGUAGES.values()}
@@ -73,6 +73,6 @@ class GuessCity(Questions):
     metadata: ClassVar[dict[str, Any]] = {"name": "guess_city_v0", "render_modes": ["ansi"]}
     # Between 65 and 128 cities: n yes/no acts, the last a right guess, tell at most 2^(n-1) apart.
     theory: ClassVar[Mapping[str, float]] = {"least_worst_case_turns": 8.0}
-    book = atlas()
+    book = load_atlas()
     sort = "city"
     notes = NOTES

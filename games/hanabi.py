@@ -19,7 +19,7 @@ SEEN = re.compile(
 
 
 class Table(NamedTuple):
-    """Observation of one player: every hand's cards (own ones hidden), and what hints revealed of each card."""
+    """Observation of one player: all hands (its own hidden), and each card's hinted knowledge."""
 
     lives: int
     hints: int
@@ -62,7 +62,7 @@ class Hanabi(OpenSpielGame):
         )
 
     def rules(self) -> str:
-        """Return the rules as one paragraph: the deck, the acts, what the views mean, the end."""
+        """Return the rules as one paragraph: the deck, the acts, the notation, the end."""
         names = ", ".join(list(COLOURS.values())[: self.colours])
         copies = "three 1s, " + ("two of each middle rank and " if self.ranks > 2 else "") + f"one {self.ranks}"
         whom = "" if len(self.seats) == 2 else "player_N "
@@ -75,7 +75,7 @@ class Hanabi(OpenSpielGame):
             "up, a new one comes last. When the deck is empty each has one more turn. No lives left: score 0."
         )
 
-    def observation(self, player: int) -> Table:
+    def parse_observation(self, player: int) -> Table:
         """Parse OpenSpiel's observation of this player. Hands are in the order of seats; own cards are hidden."""
         match = SEEN.fullmatch(self.state.observation_string(player))
         if match is None:
@@ -84,19 +84,19 @@ class Hanabi(OpenSpielGame):
         rows = [[line.split(" || ") for line in hand.split("\n") if "||" in line] for hand in hands.split("-----\n")]
         rows = rows[len(rows) - player :] + rows[: len(rows) - player]  # they begin with the observer
         cards = [[card for card, _ in hand] for hand in rows]
-        known = [[self._short(knowledge.split("|")[1]) for _, knowledge in hand] for hand in rows]
+        known = [[self._shorten(knowledge.split("|")[1]) for _, knowledge in hand] for hand in rows]
         return Table(int(lives), int(hints), fireworks, cards, known, int(deck), discards.split())
 
     def public(self) -> dict[str, Any]:
-        """Return fireworks, hints, lives, deck size, discards, and what hints have revealed of each hand."""
-        table = self.observation(0)
+        """Return fireworks, hints, lives, deck size, discards, and the hinted knowledge of each hand."""
+        table = self.parse_observation(0)
         known = dict(zip(self.seats, table.known, strict=True))
         left = {"hints": table.hints, "lives": table.lives, "deck": table.deck}
         return {"fireworks": table.fireworks, **left, "discards": table.discards, "known": known}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return `hands`: the cards of the other seats, by seat."""
-        cards = self.observation(self.seats.index(seat)).cards
+        cards = self.parse_observation(self.seats.index(seat)).cards
         return {"hands": {other: hand for other, hand in zip(self.seats, cards, strict=True) if other != seat}}
 
     def word(self, action: int) -> str:
@@ -113,12 +113,14 @@ class Hanabi(OpenSpielGame):
     def heard_by_others(self, action: int, word: str) -> str:
         """Return the act's text, and tell all seats the played or discarded card, or the slots that the hint shows."""
         mover = self.state.current_player()
-        table = self.observation((mover + 1) % len(self.seats))
+        table = self.parse_observation((mover + 1) % len(self.seats))
         verb, *whom, what = word.split()
         if verb == "HINT":
             player = self.seats.index(whom[0]) if whom else 1 - mover
             sign = what if what.isdigit() else what[0]
-            shown = [str(slot) for slot, card in enumerate(self.observation(mover).cards[player], 1) if sign in card]
+            shown = [
+                str(slot) for slot, card in enumerate(self.parse_observation(mover).cards[player], 1) if sign in card
+            ]
             self.tell(f"{what} in the hand of {self.seats[player]}: {' '.join(shown)}.")
             return word
         card = table.cards[mover][int(what) - 1]
@@ -132,7 +134,7 @@ class Hanabi(OpenSpielGame):
     def verdict(self) -> tuple[str, str]:
         """Return the reason of the end ("lives" lost, "complete" fireworks, or "deck" used up) and its announcement."""
         score = f"score {self.state.returns()[0]:g} of {self.best}."
-        if not self.observation(0).lives:
+        if not self.parse_observation(0).lives:
             return "lives", f"The last life is lost: {score}"
         if self.state.returns()[0] == self.colours * self.ranks:
             return "complete", f"All fireworks are complete: {score}"
@@ -141,7 +143,7 @@ class Hanabi(OpenSpielGame):
     def figures(self) -> dict[str, float | bool | str]:
         """Return the `score`, its `share` of the best possible score at this size, and the `lives` left."""
         score = self.state.returns()[0]
-        return {"score": score, "share": score / self.best, "lives": float(self.observation(0).lives)}
+        return {"score": score, "share": score / self.best, "lives": float(self.parse_observation(0).lives)}
 
-    def _short(self, plausible: str) -> str:
+    def _shorten(self, plausible: str) -> str:
         return "?" if len(plausible) == self.colours + self.ranks else plausible

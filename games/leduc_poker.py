@@ -62,7 +62,7 @@ class LeducPoker(OpenSpielGame):
                 table["public_card"] = RANKS[move.action]
                 rounds.append([])
         acts = {f"round_{n}": [WORDS[act] for act in taken] for n, taken in enumerate(rounds, 1)}
-        return {"pot": pot(rounds), **acts, **table}
+        return {"pot": count_pot(rounds), **acts, **table}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return options of two deals with the same own and public card and another rank of the other seat's card."""
@@ -73,7 +73,7 @@ class LeducPoker(OpenSpielGame):
                 return {"chance": [*deals[0], shared]}, {"chance": [*deals[1], shared]}
 
 
-def pot(rounds: list[list[int]]) -> int:
+def count_pot(rounds: list[list[int]]) -> int:
     """Return the number of chips in the pot after these acts, given as OpenSpiel actions by round."""
     chips = 2 * ANTE
     for acts, more in zip(rounds, RAISES, strict=False):

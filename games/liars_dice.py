@@ -14,7 +14,7 @@ from games.families.openspiel import OpenSpielGame
 
 
 @functools.cache
-def words(dice: int, sides: int) -> tuple[str, ...]:
+def list_words(dice: int, sides: int) -> tuple[str, ...]:
     """Return the act texts by action number: bids on that many dice, from lowest to highest, then LIAR. Cached."""
     bids = itertools.product(range(1, dice + 1), range(1, sides + 1))
     return (*(f"BID {count} {side}" for count, side in bids), "LIAR")
@@ -35,7 +35,7 @@ class LiarsDice(OpenSpielGame):
     def __init__(self, *, dice: int = 1, sides: int = 6, **options: Any) -> None:
         self.dice = whole_number("dice", dice, least=1, most=5)
         self.sides = whole_number("sides", sides, least=2, most=20)
-        self._words = words(2 * dice, sides)
+        self._words = list_words(2 * dice, sides)
         super().__init__(f"liars_dice(numdice={dice},dice_sides={sides})", **options)
 
     def rules(self) -> str:
@@ -53,7 +53,7 @@ class LiarsDice(OpenSpielGame):
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return the seat's own `dice`, sorted."""
-        return {"dice": self._rolled(seat)}
+        return {"dice": self._read_dice(seat)}
 
     def public(self) -> dict[str, Any]:
         """Return all `bids` and doubts so far, in order; the last bid stands."""
@@ -62,7 +62,7 @@ class LiarsDice(OpenSpielGame):
     def verdict(self) -> tuple[str, str]:
         """Return the reason of the end, "win", and an announcement of the winner and all dice."""
         reason, announcement = super().verdict()
-        rolled = "; ".join(f"{seat} {' '.join(map(str, self._rolled(seat)))}" for seat in self.seats)
+        rolled = "; ".join(f"{seat} {' '.join(map(str, self._read_dice(seat)))}" for seat in self.seats)
         return reason, f"{announcement} The dice: {rolled}."
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -72,6 +72,6 @@ class LiarsDice(OpenSpielGame):
         deals = [own + other if seat == "first" else other + own for other in (one, two)]
         return {"chance": deals[0]}, {"chance": deals[1]}
 
-    def _rolled(self, seat: str) -> list[int]:
+    def _read_dice(self, seat: str) -> list[int]:
         start = self.seats.index(seat) * self.dice
         return sorted(side + 1 for side in self.state.history()[start : start + self.dice])

@@ -31,7 +31,7 @@ class MatrixGame(SimultaneousGame):
         super().__init__(rounds=rounds, **options)
 
     def rules(self) -> str:
-        """Return the rules as one paragraph: the story and what each pair of acts pays."""
+        """Return the rules as one paragraph: the story and the payoffs."""
         one, two = acts = self.acts
         points = ", ".join(f"{acts[i]}-{acts[j]} {a:g}-{b:g}" for (i, j), (a, b) in self.payoff.items())
         talk = TALK if self.talk else ""

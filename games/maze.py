@@ -9,8 +9,8 @@ import numpy as np
 
 from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import View
-from games.families.grid import STEPS, Cell, Door, Starts, drawn, drawn_walk
-from games.families.locks import State, after_step, lock, steps_left
+from games.families.grid import STEPS, Cell, Door, Starts, draw_map, draw_walk
+from games.families.locks import State, count_steps_left, lock_doors, take_step
 from games.families.solitaire import Solitaire
 
 MATCH, MOST_LOCKS = "match", 3
@@ -59,9 +59,9 @@ class Maze(Solitaire):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Carve a maze, draw start and goal farther apart than there are locks, and place locks and keys."""
-        self.doors, self.start, self.goal = drawn_walk(self.size, self.locks, rng, self.layout, self.starts)
-        locked, keys = lock(self.doors, self.start, self.goal, self.locks, rng)
-        self.at = self.begun = State(self.start, keys, 0, locked)
+        self.doors, self.start, self.goal = draw_walk(self.size, self.locks, rng, self.layout, self.starts)
+        locked, keys = lock_doors(self.doors, self.start, self.goal, self.locks, rng)
+        self.at = self.initial_state = State(self.start, keys, 0, locked)
 
     @property
     def position(self) -> Cell:
@@ -93,12 +93,12 @@ class Maze(Solitaire):
         return list(STEPS)
 
     def play(self, seat: str, act: str) -> str:
-        """Step unless a wall or locked door is there, tell what happens, and pay. Raises IllegalAct for other texts."""
+        """Step unless a wall or locked door is there, announce events, and pay. Raises IllegalAct for other texts."""
         direction = act.strip().upper()
         if direction not in STEPS:
             raise IllegalAct("write NORTH, EAST, SOUTH or WEST")
-        before, after = self.at, after_step(self.doors, self.at, direction)
-        if self.expert and self._left(after) < self._left(before):
+        before, after = self.at, take_step(self.doors, self.at, direction)
+        if self.expert and self._count_steps(after) < self._count_steps(before):
             self.pay(seat, MATCH, 1.0)
         if after == before:
             self.tell("The door is locked." if direction in self.doors[self.position] else "You walk into a wall.")
@@ -114,26 +114,26 @@ class Maze(Solitaire):
         """Return the payoffs without part "match", which only marks agreement with an expert."""
         return {seat: payoff - self._totals[seat].get(MATCH, 0.0) for seat, payoff in super().payoffs().items()}
 
-    def nearer(self) -> str:
+    def find_step(self) -> str:
         """Return the direction whose step leaves the fewest steps to the goal, keys included."""
-        return min(self._exits(), key=lambda way: self._left(after_step(self.doors, self.at, way)))
+        return min(self._exits(), key=lambda way: self._count_steps(take_step(self.doors, self.at, way)))
 
     def map(self) -> str:
         """Return the maze from above: # walls, blanks for open space, W walker, G goal, K keys, D locked doors."""
         marks = {**dict.fromkeys(self.at.keys, "K"), self.goal: "G", self.position: "W"}
-        return drawn(self.doors, marks, self.at.locked)
+        return draw_map(self.doors, marks, self.at.locked)
 
     def shortest(self) -> int:
         """Return the fewest steps from start to goal, including detours for keys."""
-        return self._left(self.begun)
+        return self._count_steps(self.initial_state)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `solved`, `shortest` (the fewest steps) and `efficiency`: shortest / turns, 0 if unsolved."""
         shortest, solved = self.shortest(), self.ended == "solved"
         return {**super().figures(), "shortest": shortest, "efficiency": shortest / self.turns if solved else 0.0}
 
-    def _left(self, at: State) -> int:
-        return steps_left(self.doors, at, self.goal)
+    def _count_steps(self, at: State) -> int:
+        return count_steps_left(self.doors, at, self.goal)
 
     def _exits(self) -> list[str]:
         return [direction for direction in STEPS if direction in self.doors[self.position]]
@@ -144,7 +144,7 @@ class Maze(Solitaire):
 
 def _oracle(game: Maze, seed: int) -> Callable[[View], str]:
     """Return a scripted walker that always steps along a shortest way to the goal."""
-    return lambda view: game.nearer()
+    return lambda view: game.find_step()
 
 
 Maze.players = {"oracle": _oracle}

@@ -13,8 +13,8 @@ import numpy as np
 
 from games.base import TALK, IllegalAct, choice, number, one_line, whole_number
 from games.families import bargaining
-from games.families.bargaining_game import BargainingGame, read
-from games.families.pools import WORTH, Triple, instances, offers, remainder, twins, worth
+from games.families.bargaining_game import BargainingGame, parse_act
+from games.families.pools import WORTH, Triple, draw_twins, instances, offers, remainder, worth
 
 
 class Negotiation(BargainingGame):
@@ -106,7 +106,7 @@ class Negotiation(BargainingGame):
         other].
         """
         own, other = self.values[seat], self.values[self.next_seat(seat)]
-        splits = {"splits": bargaining.efficient_splits(self.pool, own, other)} if self.shown else {}
+        splits = {"splits": bargaining.list_efficient_splits(self.pool, own, other)} if self.shown else {}
         offered = None if self.offer is None else worth(own, remainder(self.pool, self.offer))
         return {"values": [*own], "offered": offered, **splits}
 
@@ -116,7 +116,7 @@ class Negotiation(BargainingGame):
 
     def play(self, seat: str, act: str) -> str:
         """Play an act and return its text. An offer replaces the last one; ACCEPT pays both by the standing offer."""
-        share = read(act)
+        share = parse_act(act)
         if share == "WALK":
             self.end("walk", f"{seat} walked away, there is no deal.")
             return "WALK"
@@ -141,7 +141,7 @@ class Negotiation(BargainingGame):
         """Return options of deals that differ in the other side's private values or the turn of breakdown, or None."""
         if self.perfect_information:
             return None
-        one, two = twins(rng, self.seats.index(seat))
+        one, two = draw_twins(rng, self.seats.index(seat))
         if not self.breakdown:
             return {"instance": one}, {"instance": two}
         breaks = rng.permutation(self.max_turns + 1)[:2].tolist()

@@ -43,7 +43,7 @@ def check_picture(image: Image, data: bytes) -> None:
 
 def read_header(data: bytes) -> tuple[str, tuple[int, int]]:
     """Return a file's media type, and its width and height. Raises ValueError as `decode_picture` does."""
-    with _opened(data) as found:
+    with _open_picture(data) as found:
         return f"image/{(found.format or '').lower()}", found.size
 
 
@@ -53,13 +53,13 @@ def decode_picture(data: bytes) -> "Pixels":
     Raises ValueError for data that is no picture of one frame, and for one that is larger than `LARGEST` pixels or
     rotated by EXIF.
     """
-    with _opened(data) as image:
+    with _open_picture(data) as image:
         found: Pixels = image.convert("RGB")
         return found
 
 
 @contextmanager
-def _opened(data: bytes) -> Iterator[Any]:
+def _open_picture(data: bytes) -> Iterator[Any]:
     """Open a picture file and check its size, frames and orientation. All errors within are ValueErrors."""
     from PIL import Image, UnidentifiedImageError
 
@@ -75,7 +75,7 @@ def _opened(data: bytes) -> Iterator[Any]:
             yield image
     except UnidentifiedImageError:  # whose message is the address of an object
         raise ValueError("the image cannot be read: its format is unknown (PNG, JPEG and WebP are)") from None
-    except _Refused:
+    except _PictureRefused:
         raise
     except Exception as error:  # noqa: BLE001 a decoder may fail in any way
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
@@ -84,13 +84,13 @@ def _opened(data: bytes) -> Iterator[Any]:
 
 def _check(image: Any) -> None:
     if max(image.size) > LARGEST:
-        raise _Refused(f"an image of {image.width} x {image.height} pixels is too large")
+        raise _PictureRefused(f"an image of {image.width} x {image.height} pixels is too large")
     if getattr(image, "is_animated", False):
-        raise _Refused("the image is animated: choose one of its frames")
+        raise _PictureRefused("the image is animated: choose one of its frames")
     has_exif = image.format != "PNG" or "exif" in image.info  # or the whole PNG would be decoded to look for it
     if has_exif and image.getexif().get(_ORIENTATION, 1) != 1:
-        raise _Refused("the image is rotated by its EXIF data: save it upright")
+        raise _PictureRefused("the image is rotated by its EXIF data: save it upright")
 
 
-class _Refused(ValueError):
+class _PictureRefused(ValueError):
     """Raised for a readable picture that is not accepted."""

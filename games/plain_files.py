@@ -11,8 +11,8 @@ from io import BufferedReader
 UNLIMITED = sys.maxsize
 
 
-def open_plain(path: str | os.PathLike[str], most: int = UNLIMITED, follow_links: bool = True) -> BufferedReader:
-    """Open a regular file of at most `most` bytes for reading. Raises OSError, with a reason, for anything else.
+def open_plain(path: str | os.PathLike[str], max_bytes: int = UNLIMITED, follow_links: bool = True) -> BufferedReader:
+    """Open a regular file of at most `max_bytes` for reading. Raises OSError, with a reason, for anything else.
 
     With `follow_links=False`, a symbolic link raises OSError, too.
     """
@@ -24,18 +24,18 @@ def open_plain(path: str | os.PathLike[str], most: int = UNLIMITED, follow_links
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.ENODEV, "it is no regular file")
-        if found.st_size > most:
-            raise OSError(errno.EFBIG, f"it is larger than {most // 10**6:,} MB")
+        if found.st_size > max_bytes:
+            raise OSError(errno.EFBIG, f"it is larger than {max_bytes // 10**6:,} MB")
         return os.fdopen(descriptor, "rb")
     except OSError:
         os.close(descriptor)
         raise
 
 
-def read_plain(path: str | os.PathLike[str], most: int = UNLIMITED) -> bytes:
-    """Return the bytes of a regular file of at most `most` bytes. Raises OSError, with a reason, for anything else."""
-    with open_plain(path, most) as file:
-        data = file.read(most + 1 if most < UNLIMITED else -1)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most // 10**6:,} MB")
+def read_plain(path: str | os.PathLike[str], max_bytes: int = UNLIMITED) -> bytes:
+    """Return the content of a regular file of at most `max_bytes`. Raises OSError, with a reason, for anything else."""
+    with open_plain(path, max_bytes) as file:
+        data = file.read(max_bytes + 1 if max_bytes < UNLIMITED else -1)
+    if len(data) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes // 10**6:,} MB")
     return data

@@ -44,20 +44,20 @@ def encode(pixels: Pixels) -> bytes:
     rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each begins with 0, for no filter
     rows[:, 1:] = pixels.reshape(height, 3 * width)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", _stored(rows.tobytes())), (b"IEND", b""))
-    return SIGNATURE + b"".join(_chunk(kind, data) for kind, data in chunks)
+    chunks = ((b"IHDR", header), (b"IDAT", _to_zlib(rows.tobytes())), (b"IEND", b""))
+    return SIGNATURE + b"".join(_make_chunk(kind, data) for kind, data in chunks)
 
 
-def _chunk(kind: bytes, data: bytes) -> bytes:
+def _make_chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def _stored(data: bytes) -> bytes:
+def _to_zlib(data: bytes) -> bytes:
     """Return data as a zlib stream of stored blocks."""
-    return b"\x78\x01" + b"".join(_blocks(data)) + struct.pack(">I", zlib.adler32(data))
+    return b"\x78\x01" + b"".join(_split_blocks(data)) + struct.pack(">I", zlib.adler32(data))
 
 
-def _blocks(data: bytes) -> Iterator[bytes]:
+def _split_blocks(data: bytes) -> Iterator[bytes]:
     for start in range(0, len(data), BLOCK):
         block = data[start : start + BLOCK]
         is_last = start + BLOCK >= len(data)

@@ -31,7 +31,7 @@ class PublicGoods(SimultaneousGame):
         super().__init__(rounds=rounds, **options)
 
     def rules(self) -> str:
-        """Return the rules as one paragraph: the aim, the act, what a round pays."""
+        """Return the rules as one paragraph: the aim, the act, the payoff of a round."""
         talk = TALK if self.talk else ""
         return (
             f"Public goods: in each round each of {len(self.seats)} players has {self.endowment} coins. GIVE n puts n "

@@ -65,10 +65,10 @@ class Recall(TextGame):
 
     def legal(self, seat: str) -> list[str]:
         """Return PASS, or the digits once the question has been asked."""
-        return ["PASS"] if not self.asking else [str(value) for value in range(self.values)]
+        return ["PASS"] if not self.is_asking else [str(value) for value in range(self.values)]
 
     @property
-    def asking(self) -> bool:
+    def is_asking(self) -> bool:
         """True once the question has been asked."""
         return self.told > self.lines
 
@@ -76,8 +76,8 @@ class Recall(TextGame):
         """Go on to the next line after PASS, or pay 1 for the right digit and end the match."""
         word = act.strip().upper()
         if word not in self.legal(seat):
-            raise IllegalAct("answer with the digit" if self.asking else "write PASS")
-        if not self.asking:
+            raise IllegalAct("answer with the digit" if self.is_asking else "write PASS")
+        if not self.is_asking:
             self._next_line()
             return word
         right = word == str(self.truth[self.asked])

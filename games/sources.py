@@ -8,24 +8,24 @@ import importlib.util
 from importlib.resources import files
 
 
-def docstring(place: str) -> str | None:
+def read_docstring(place: str) -> str | None:
     """Return the first docstring line of the class at `module:Class`, read from the source without importing it.
 
     None if the class is neither defined in that module nor imported there by name, if it has no docstring, or if the
     module imports a package that is not installed.
     """
     module, _, name = place.partition(":")
-    tree = ast.parse(_source(module))
+    tree = ast.parse(_read_source(module))
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             doc = ast.get_docstring(node)
-            return doc.split("\n", 1)[0] if doc and all(map(_installed, _packages(tree))) else None
+            return doc.split("\n", 1)[0] if doc and all(map(_is_installed, _find_imports(tree))) else None
         if isinstance(node, ast.ImportFrom) and name in (alias.name for alias in node.names if not alias.asname):
-            return docstring(f"{node.module}:{name}")
+            return read_docstring(f"{node.module}:{name}")
     return None
 
 
-def _source(module: str) -> str:
+def _read_source(module: str) -> str:
     """Return the source text of a module by its dotted name; for a package, of its `__init__.py`."""
     package, *folders, name = module.split(".")
     folder = files(package).joinpath(*folders)
@@ -33,7 +33,7 @@ def _source(module: str) -> str:
     return (file if file.is_file() else folder / name / "__init__.py").read_text(encoding="utf-8")
 
 
-def _packages(tree: ast.Module) -> set[str]:
+def _find_imports(tree: ast.Module) -> set[str]:
     """Return the top-level packages that a module imports at its top level, outside of classes and functions."""
     statements = [node for node in tree.body if not isinstance(node, ast.ClassDef | ast.FunctionDef)]
     nodes = [node for statement in statements for node in ast.walk(statement)]
@@ -43,5 +43,5 @@ def _packages(tree: ast.Module) -> set[str]:
 
 
 @functools.cache
-def _installed(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None

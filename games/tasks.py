@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.adapters.loading import file_of, member
+from games.adapters.loading import file_of, import_member
 from games.base import ACTION_LENGTH, IllegalAct, TextGame, flag
 from games.contracts import View
 from games.plain_files import read_plain
@@ -40,7 +40,7 @@ class Tasks(TextGame):
         super().__init__(talk=flag("talk", talk), **settings)
         if not isinstance(file, str) or not isinstance(reward, str):
             raise ValueError("file and reward are texts")
-        self.rows = read_tasks(os.path.expanduser(file), _changed(file)) if file else ()
+        self.rows = read_tasks(os.path.expanduser(file), _read_mtime(file)) if file else ()
         self.function = load_reward(reward) if reward else None
         self._row: Mapping[str, Any] = {}
         self._posted: Mapping[str, float] = {}
@@ -103,15 +103,15 @@ def load_reward(name: str) -> Callable[[dict[str, Any], str], Any]:
     path = file_of(name)
     if path is None:
         raise ValueError(f"reward: write path/to/file.py:function, not {name[:80]!r}")
-    function: Callable[[dict[str, Any], str], Any] = member(
+    function: Callable[[dict[str, Any], str], Any] = import_member(
         path, name.rpartition(":")[2], inspect.isfunction, "function", "functions"
     )
     return function
 
 
 @functools.lru_cache(maxsize=8)
-def read_tasks(path: str, changed: int) -> tuple[Mapping[str, Any], ...]:
-    """Return the rows of a JSON Lines file, cached by its time of change. Raises ValueError with file and line."""
+def read_tasks(path: str, mtime: int) -> tuple[Mapping[str, Any], ...]:
+    """Return the rows of a JSON Lines file, cached by `mtime`. Raises ValueError with file and line."""
     try:
         lines = read_plain(path, FILE_BYTES).decode().split("\n")  # not splitlines: JSON texts may hold U+2028
     except (OSError, UnicodeDecodeError) as error:
@@ -132,7 +132,7 @@ def read_tasks(path: str, changed: int) -> tuple[Mapping[str, Any], ...]:
     return tuple(rows)
 
 
-def _changed(path: str) -> int:
+def _read_mtime(path: str) -> int:
     try:
         return os.stat(os.path.expanduser(path)).st_mtime_ns
     except OSError:

@@ -9,7 +9,7 @@ import numpy as np
 
 from games.base import IllegalAct, flag, one_line, whole_number
 from games.families.grid import STEPS, Cell
-from games.families.house import PLAYERS, STRATEGIST, built, shortest
+from games.families.house import PLAYERS, STRATEGIST, count_fewest_acts, draw_house
 from games.families.solitaire import Solitaire
 
 ROOMS = (
@@ -23,7 +23,7 @@ SUBGOAL = "subgoal"
 class TextNavigation(Solitaire):
     """Errand in a house. Acts: GO direction, TAKE item, DROP item. Goal: drop the wanted item in the wanted room.
 
-    Only the room the walker is in is seen, so the item has to be looked for. What cannot be done now is illegal;
+    Only the room the walker is in is seen, so the item has to be looked for. Acts that are impossible now are illegal;
     every exit and item is listed. Who explores depth first and then goes straight needs fewer than 4 * rooms
     turns, the default max_turns. Options besides Solitaire's: rooms 2 to 12, items 1 to 10; subgoals, whether taking
     the wanted item for the first time and bringing it pay the part "subgoal" of 1 each, marks for credit that are no
@@ -58,7 +58,7 @@ class TextNavigation(Solitaire):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a house, the rooms of items and walker, and a goal room that does not hold the wanted item."""
-        cells, self.doors = built(self.size, rng)
+        cells, self.doors = draw_house(self.size, rng)
         self.names = dict(zip(cells, rng.choice(ROOMS, size=self.size, replace=False).tolist(), strict=True))
         items = rng.choice(ITEMS, size=self.count, replace=False).tolist()
         self.places: dict[str, Cell | None] = {item: cells[rng.integers(self.size)] for item in items}
@@ -66,17 +66,17 @@ class TextNavigation(Solitaire):
         self.wanted, self.taken = items[0], False
         elsewhere = [cell for cell in cells if cell != self.places[self.wanted]]
         self.goal = elsewhere[rng.integers(len(elsewhere))]
-        self.shortest, self.strategy = shortest(self), ""
+        self.shortest, self.strategy = count_fewest_acts(self), ""
 
     @property
-    def walked(self) -> int:
+    def walker_acts(self) -> int:
         """Number of the walker's legal acts so far."""
         return self.turns // len(self.seats)
 
     @property
     def turns_left(self) -> int:
         """Number of acts that the walker has left."""
-        return self.max_turns - self.walked
+        return self.max_turns - self.walker_acts
 
     def rules(self) -> str:
         """Return the rules as one paragraph: the task, the acts and the limit."""
@@ -91,7 +91,7 @@ class TextNavigation(Solitaire):
         return {
             "task": f"{self.wanted} to {self.names[self.goal]}", "room": self.names[self.position],
             "exits": [direction for direction in STEPS if direction in self.doors[self.position]],
-            "items": self._lying(self.position), "carried": self._lying(None), "turns_left": self.turns_left,
+            "items": self._list_items(self.position), "carried": self._list_items(None), "turns_left": self.turns_left,
             "strategy": {STRATEGIST: self.strategy} if self.strategy else {},
         }  # fmt: skip
 
@@ -143,8 +143,8 @@ class TextNavigation(Solitaire):
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `solved`, `shortest` (the fewest acts) and `efficiency`: shortest / walker's acts, 0 if unsolved."""
-        efficiency = self.shortest / self.walked if self.ended == "solved" else 0.0
+        efficiency = self.shortest / self.walker_acts if self.ended == "solved" else 0.0
         return {**super().figures(), "shortest": self.shortest, "efficiency": efficiency}
 
-    def _lying(self, place: Cell | None) -> list[str]:
+    def _list_items(self, place: Cell | None) -> list[str]:
         return sorted(item for item, there in self.places.items() if there == place)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from games.families.openspiel import DrawnGame
+from games.families.openspiel import GameWithDraws
 
 EMPTY = "123/456/789"
 WORDS = tuple(f"PLAY {cell}" for cell in range(1, 10))
 
 
-class TicTacToe(DrawnGame):
+class TicTacToe(GameWithDraws):
     """Tic-tac-toe. Acts: PLAY n, cells from 1 at the top left. Payoffs 1, -1; option draw: what a draw pays both."""
 
     name = "tic_tac_toe"

@@ -17,7 +17,7 @@ WORDS = tuple(f"PLAY {act}" for act in ACTS)
 
 
 @functools.cache
-def table(payoffs: str) -> str:
+def describe_payoffs(payoffs: str) -> str:
     """Describe OpenSpiel's payoffs for the rules, by both cards, first's act and second's act. Cached."""
     values = np.reshape(payoffs.split(";"), (len(CARDS), len(CARDS), len(ACTS), len(ACTS)))
     parts = []
@@ -46,7 +46,7 @@ class TinyHanabi(OpenSpielGame):
         return (
             "Tiny Hanabi, a team game: first and second each have a private card, 1 or 2. First plays A, B or C; then "
             "second, having heard it; both are paid the same. The payoffs by first's and second's card, by first's act "
-            f"and, in order, second's act A B C: {table(self.spiel.get_parameters()['payoff'])}."
+            f"and, in order, second's act A B C: {describe_payoffs(self.spiel.get_parameters()['payoff'])}."
         )
 
     def word(self, action: int) -> str:

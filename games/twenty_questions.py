@@ -21,7 +21,7 @@ SYNONYMS = {
 }  # fmt: skip
 
 
-def zoo() -> Book:
+def load_zoo() -> Book:
     """Load the book of animals from games/data/zoo.csv: 101 animals, of which the questions distinguish 59."""
     rows: list[tuple[str, list[str], list[str]]] = []
     with files("games").joinpath("data/zoo.csv").open(encoding="utf-8") as lines:
@@ -39,6 +39,6 @@ class TwentyQuestions(Questions):
     metadata: ClassVar[dict[str, Any]] = {"name": "twenty_questions_v0", "render_modes": ["ansi"]}
     # n yes/no acts, the last of them a right guess, tell at most 2^(n-1) things apart.
     theory: ClassVar[Mapping[str, float]] = {"things": 59.0, "least_worst_case_turns": 7.0}
-    book = zoo()
+    book = load_zoo()
     sort = "animal"
     notes = " Catsize: as big as a cat or bigger; type other: molluscs, crustaceans, worms and the like."

@@ -21,7 +21,7 @@ def is_too_deep(value: Any) -> bool:
     return any(isinstance(entry, dict | list) for entry in level)
 
 
-def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def to_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return (key, value) pairs as a dict. Raises ValueError for a duplicate key."""
     by_key = dict(pairs)
     if len(by_key) < len(pairs):
@@ -29,7 +29,7 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return by_key
 
 
-def bounded_number(value: Any) -> Any:
+def require_bounded(value: Any) -> Any:
     """Return the value unchanged. Raises ValueError for an infinite or overlong number."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number is too large")
@@ -38,7 +38,7 @@ def bounded_number(value: Any) -> Any:
     return value
 
 
-def from_text(text: str) -> Any:
+def decode_text(text: str) -> Any:
     """Decode a text as JSON, or as Python's True, False or None; return the text itself if it is neither."""
     try:
         return DECODER.decode(text)
@@ -46,44 +46,44 @@ def from_text(text: str) -> Any:
         return {"True": True, "False": False, "None": None}.get(text.strip(), text)
 
 
-def from_python(node: ast.expr, depth: int = 0) -> Any:
+def decode_literal(node: ast.expr, depth: int = 0) -> Any:
     """Return the value of a Python literal, in which JSON's true, false and null may stand. Raises ValueError."""
     if depth > DEEPEST:
         raise ValueError(f"the arguments are nested more than {DEEPEST} deep")
     match node:
         case ast.Constant(value=str() | int() | float() | None as value):
-            return bounded_number(value)
+            return require_bounded(value)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return bounded_number(-value)
+            return require_bounded(-value)
         case ast.Name(id="true" | "false" | "null" as name):
             return NAMES[name]
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return [from_python(part, depth + 1) for part in parts]
+            return [decode_literal(part, depth + 1) for part in parts]
         case ast.Dict(keys=keys, values=values) if all(keys):
             pairs = [
-                (from_python(key, depth + 1), from_python(value, depth + 1))
+                (decode_literal(key, depth + 1), decode_literal(value, depth + 1))
                 for key, value in zip(keys, values, strict=True)
                 if key
             ]
-            return without_duplicates([(str(key), value) for key, value in pairs])
+            return to_unique_dict([(str(key), value) for key, value in pairs])
     raise ValueError("the arguments must be plain values: texts in quotes, numbers, true, false, null, lists, objects")
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if len(digits) > LONGEST_NUMBER:
         raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
     return int(digits)
 
 
-def _constant(name: str) -> float:
+def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
 # Not strict, because models write line breaks into their strings.
 DECODER = json.JSONDecoder(
-    object_pairs_hook=without_duplicates,
-    parse_constant=_constant,
-    parse_float=lambda digits: bounded_number(float(digits)),
-    parse_int=_integer,
+    object_pairs_hook=to_unique_dict,
+    parse_constant=_refuse_constant,
+    parse_float=lambda digits: require_bounded(float(digits)),
+    parse_int=_parse_integer,
     strict=False,
 )

@@ -18,7 +18,7 @@ GUESS = re.compile(r"\s*(?:GUESS\s+([a-z]+)|(STOP))\s*", re.ASCII | re.IGNORECAS
 
 
 @functools.cache
-def nouns() -> tuple[str, ...]:
+def load_nouns() -> tuple[str, ...]:
     """Return the English nouns that boards are drawn from, in alphabetical order. Cached."""
     return tuple((Path(__file__).parent / "data" / "words.txt").read_text(encoding="utf-8").split())
 
@@ -52,7 +52,7 @@ class WordClue(TextGame):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw the board from all nouns and the targets from the board, unless the options set them."""
-        board = list(options.get("board") or rng.choice(nouns(), self.size, replace=False).tolist())
+        board = list(options.get("board") or rng.choice(load_nouns(), self.size, replace=False).tolist())
         if not len(board) == len(set(board)) == self.size or not all(re.fullmatch("[a-z]+", str(w)) for w in board):
             raise ValueError(f"board must be {self.size} different words of letters a-z, not {board!r}")
         targets = list(options.get("targets") or rng.choice(board, self.aims, replace=False).tolist())
@@ -92,13 +92,13 @@ class WordClue(TextGame):
     def play(self, seat: str, act: str) -> str:
         """Play an act and return its text. A clue opens a round; a wrong or last guess or the last STOP closes it."""
         if seat == GIVER:
-            return self._give(act)
+            return self._give_clue(act)
         if not (match := GUESS.fullmatch(act)):
             raise IllegalAct("write GUESS and one word of the board, or STOP")
         if match[2]:
             self.guessing.pop(0)
             if not self.guessing:
-                self._close()
+                self._close_round()
             return "STOP"
         word = match[1].lower()
         if word not in self.public()["board"]:
@@ -115,7 +115,7 @@ class WordClue(TextGame):
         counts = {"found": len(self.found), "missed": len(self.missed), "rounds": self.round}
         return {**counts, "share": len(self.found) / self.aims, "answer": ", ".join(self.targets)}
 
-    def _give(self, act: str) -> str:
+    def _give_clue(self, act: str) -> str:
         if not (match := CLUE.fullmatch(act)):
             raise IllegalAct("write CLUE, one word of 2 to 20 letters and a number")
         clue, guesses, left = match[1].lower(), int(match[2]), self.aims - len(self.found)
@@ -140,9 +140,9 @@ class WordClue(TextGame):
         elif hit and self.guesses_left:
             self.guessing.append(self.guessing.pop(0))
         else:
-            self._close()
+            self._close_round()
 
-    def _close(self) -> None:
+    def _close_round(self) -> None:
         self.guessing, self.clue, self.guesses_left = [], "", 0
         if self.round == self.rounds:
             self.end("rounds", f"The rounds are over: {len(self.found)} of {self.aims} targets are found.")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from games.base import IllegalAct, choice
-from games.families.solitaire import Solitaire, Split, items_of
+from games.families.solitaire import Solitaire, Split, select_split
 
 LETTERS = 5
 ALL_RIGHT = "G" * LETTERS
@@ -77,7 +77,7 @@ class Wordle(Solitaire):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Hide a word of the split, drawn uniformly, or the option `word`. Raises ValueError unless the game has it."""
-        words = items_of(self.split, self.words)
+        words = select_split(self.split, self.words)
         self.word = str(options.get("word", words[rng.integers(len(words))]))
         if self.word not in self.words:
             raise ValueError(f"word must be one of the game's words, not {self.word!r}")

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from games.conformance import kit
-from games.conformance.fuzz import Broken, Unchecked
+from games.conformance.fuzz import BrokenPromise, Inconclusive
 from games.conformance.kit import Finding, run_check
 from games.contracts import View
 from games.families.book import fold
@@ -33,7 +33,7 @@ def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], N
     Each check uses this many seeds; the fuzz check plays `acts` random acts. Calls `done` after each check. Never
     raises.
     """
-    return [*kit.check(make, seeds=seeds, acts=acts, done=done), *check_outcomes(make, seeds, done)]
+    return [*kit.check(make, seeds=seeds, acts=acts, on_finding=done), *check_outcomes(make, seeds, done)]
 
 
 def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: None) -> list[Finding]:
@@ -87,10 +87,10 @@ class _PlayerMatches(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _play_seeds(make: Make, seeds: int, player: str) -> _PlayerMatches:
-    """Play a match of every seed with one game, for all checks. Raises Broken if there is no such player."""
+    """Play a match of every seed with one game, for all checks. Raises BrokenPromise if there is no such player."""
     game, reports, transcripts = make(), list[Report](), list[bytes]()
     if player not in game.players:
-        raise Broken(f"{game.name} has no player `{player}`")
+        raise BrokenPromise(f"{game.name} has no player `{player}`")
     probes, seen, leak = 0, 0, ""
     for seed in range(seeds):
         views, heard = list[View](), ""
@@ -123,14 +123,14 @@ def _probe(game: Simulator, seen: str) -> tuple[int, str]:
 
 
 def _play_reports(make: Make, seeds: int, player: str) -> list[Report]:
-    """Return the reports of a player's matches. Raises Broken if a score or success has the wrong type or range."""
+    """Return the reports of a player's matches. Raises BrokenPromise if a score or success has the wrong type or range."""
     reports = _play_seeds(make, seeds, player).reports
     for seed, report in enumerate(reports):
         score, success = report.get("score"), report.get("success")
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-            raise Broken(f"seed {seed}, {player}: score is no number in [0, 1] but {score!r}")
+            raise BrokenPromise(f"seed {seed}, {player}: score is no number in [0, 1] but {score!r}")
         if not isinstance(success, bool):
-            raise Broken(f"seed {seed}, {player}: success is neither true nor false but {success!r}")
+            raise BrokenPromise(f"seed {seed}, {player}: success is neither true nor false but {success!r}")
     return reports
 
 
@@ -141,7 +141,7 @@ def _average(reports: list[Report], figure: str) -> float:
 def _check_noop(make: Make, seeds: int) -> str:
     score = _average(_play_reports(make, seeds, "noop"), "score")
     if score > NOOP_SCORE:
-        raise Broken(f"doing nothing scores {score:.3f} on average, over {NOOP_SCORE}")
+        raise BrokenPromise(f"doing nothing scores {score:.3f} on average, over {NOOP_SCORE}")
     return f"score {score:.3f} over {seeds} seeds"
 
 
@@ -150,14 +150,14 @@ def _check_random(make: Make, seeds: int) -> str:
     share = _average(reports, "success")
     tolerance = DEVIATIONS * math.sqrt(floor * (1 - floor) / seeds) + 1 / seeds
     if abs(share - floor) > tolerance:
-        raise Broken(f"random acts succeed in {share:.3f} of {seeds} seeds; the floor is said to be {floor:.3f}")
+        raise BrokenPromise(f"random acts succeed in {share:.3f} of {seeds} seeds; the floor is said to be {floor:.3f}")
     return f"success {share:.3f}, floor {floor:.3f}, score {_average(reports, 'score'):.3f} over {seeds} seeds"
 
 
 def _check_oracle(make: Make, seeds: int) -> str:
     for seed, report in enumerate(_play_reports(make, seeds, "oracle")):
         if report["score"] != 1 or not report["success"]:
-            raise Broken(f"seed {seed}: the oracle scores only {report['score']}: {report}")
+            raise BrokenPromise(f"seed {seed}: the oracle scores only {report['score']}: {report}")
     return f"score 1 on each of {seeds} seeds"
 
 
@@ -166,7 +166,7 @@ def _check_transcripts(make: Make, seeds: int) -> str:
         for seed, expected in enumerate(_play_seeds(make, seeds, player).transcripts):
             fresh = make()
             if _digest(fresh, list(walk(fresh, seed, player))) != expected:
-                raise Broken(f"seed {seed}, {player}: the same seed and player gave another transcript")
+                raise BrokenPromise(f"seed {seed}, {player}: the same seed and player gave another transcript")
     return f"{seeds} seeds, with random and oracle, twice the same"
 
 
@@ -174,17 +174,17 @@ def _check_leaks(make: Make, seeds: int) -> str:
     """Check that the first seat's messages and facts contain no text that reveals a secret. Returns a summary.
 
     Every scripted player of the game plays `seeds` matches, as players that talk longest see most. Texts are compared
-    as folded words. Raises Broken at the first leak, and Unchecked if the game names no secret.
+    as folded words. Raises BrokenPromise at the first leak, and Inconclusive if the game names no secret.
     """
     game = make()
     matches = [_play_seeds(make, seeds, player) for player in game.players]
     if leak := next((each.leak for each in matches if each.leak), ""):
-        raise Broken(leak)
+        raise BrokenPromise(leak)
     probes, views = sum(each.probes for each in matches), sum(each.views for each in matches)
     if not views:
-        raise Broken(f"{game.name} has no player whose views could be searched")
+        raise BrokenPromise(f"{game.name} has no player whose views could be searched")
     if not probes:
-        raise Unchecked(f"{game.name} names no secret of its first seat; {views} views")
+        raise Inconclusive(f"{game.name} names no secret of its first seat; {views} views")
     return f"{probes} probes of {views} views, nothing found"
 
 

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from games.base import one_line
 from games.calls import Call, read_calls
-from games.untrusted_json import from_text
+from games.untrusted_json import decode_text
 from simulators.base import SimulatorFault
 
 __all__ = ["Call", "Content", "Tool", "describe", "read_calls", "run", "run_with_pictures", "type_hints"]
@@ -182,7 +182,7 @@ def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
         shape.arguments.model_validate(texts)
     except ValidationError as error:
         wrong = {part["loc"][0] for part in error.errors(include_url=False, include_input=False) if part["loc"]}
-        return {name: from_text(text) if name in wrong else text for name, text in texts.items()}
+        return {name: decode_text(text) if name in wrong else text for name, text in texts.items()}
     return dict(texts)
 
 

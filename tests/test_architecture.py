@@ -20,7 +20,7 @@ ROOMS = ("arena", "agents", "games", "simulators", "analysis")
 
 def test_the_picture_is_the_one_that_its_script_draws() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "diagram.py"))
-    assert script["PICTURE"].read_text("utf-8") == script["picture"](), "renew it: python docs/diagram.py"
+    assert script["PICTURE"].read_text("utf-8") == script["draw_picture"](), "renew it: python docs/diagram.py"
 
 
 def test_every_place_in_the_picture_is_there_and_fits_its_box() -> None:

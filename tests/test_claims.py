@@ -67,7 +67,7 @@ def test_turns_are_those_of_the_oracle_and_of_random_play() -> None:
 def test_papers_have_the_verdicts_of_their_recipes() -> None:
     def cells(recipe: str) -> str:
         page = f"{claims_pages.VERDICTS}| A paper | a part | {recipe} | a file | old |\n\n## Parts\n"
-        (row,) = re.findall(r"\| A paper .*", claims_pages.with_verdicts(page, correct_family(studies)))
+        (row,) = re.findall(r"\| A paper .*", claims_pages.update_verdicts(page, correct_family(studies)))
         return str(row.split(" | ")[-1].removesuffix(" |"))
 
     studies = [read(RESULTS / f"study-{name}.json") for name in ("mint-nano", "gra-nano")]
@@ -79,8 +79,9 @@ def test_papers_have_the_verdicts_of_their_recipes() -> None:
 
 def test_a_study_without_a_result_is_listed() -> None:
     names = [read(file).name for file in FILES]
-    waiting = claims_pages.waiting_studies(names)
-    assert names[0] in claims_pages.waiting_studies(names[1:]) and names[0] not in waiting and "clinic" not in waiting
+    waiting = claims_pages.find_unrun_studies(names)
+    assert names[0] in claims_pages.find_unrun_studies(names[1:])
+    assert names[0] not in waiting and "clinic" not in waiting
 
 
 def test_hours_sum_the_minutes_of_all_studies() -> None:

@@ -17,7 +17,7 @@ from agents.facts import literal
 from agents.names import nearest
 from agents.reply import one_line, visible
 from agents.stream import Stream
-from games.abilities import Pictures, Tells
+from games.abilities import Pictures, PlainWords
 from games.contracts import REFEREE, Act, Game, Message, View
 
 SHOWN = 40  # acts that are listed without being asked
@@ -41,7 +41,7 @@ class Human:
     If the game describes itself in words (`teller`), these replace the facts, and acts have no numbers or list.
     """
 
-    def __init__(self, console: Console, teller: Tells | None = None, game: Game | None = None) -> None:
+    def __init__(self, console: Console, teller: PlainWords | None = None, game: Game | None = None) -> None:
         """Create the player. With its match's `game`, acts worded differently are accepted if the game accepts them."""
         self.console, self.teller, self.game = console, teller, game
         self.streams: list[Stream] = []
@@ -155,7 +155,7 @@ def takes(game: Game, act: str) -> bool:
         return False
 
 
-def show_messages(console: Console, messages: tuple[Message, ...], teller: Tells | None = None) -> None:
+def show_messages(console: Console, messages: tuple[Message, ...], teller: PlainWords | None = None) -> None:
     """Print new messages with their senders; acts of other seats in words, if the game supports it."""
     for message in messages:
         words = in_words(message, teller) if teller else None
@@ -163,7 +163,7 @@ def show_messages(console: Console, messages: tuple[Message, ...], teller: Tells
         console.print(line, soft_wrap=not (words and console.is_terminal))
 
 
-def in_words(message: Message, teller: Tells) -> Text | None:
+def in_words(message: Message, teller: PlainWords) -> Text | None:
     """Describe another seat's talk and act, as `They: "Deal?" They want 2 hats.`; None for the referee."""
     act, _, talk = message.text.partition("|")
     did = teller.act_in_words(act) if message.sender != REFEREE else ""

@@ -19,7 +19,7 @@ from agents.players import bidders, guessers, matrix_players, negotiators, remar
 from agents.players.positions import fresh_copy, titled
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line
-from games.adapters.loading import file_of, member, own_players
+from games.adapters.loading import file_of, import_member, list_own_players
 from games.contracts import Game, View
 
 
@@ -123,7 +123,7 @@ def _own_kind(name: str, games: str) -> Kind:
 def _file_kind(spec: str, file: Path) -> Kind:
     """Return the kind of a policy that a user's file defines. Raises ScriptedPolicyError if it cannot be imported."""
     try:
-        function = member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
+        function = import_member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
     except ValueError as error:
         raise ScriptedPolicyError(str(error)) from None
 
@@ -234,7 +234,7 @@ def names_scripted(spec: str) -> bool:
 
     Players of a game in a file are known by name once that game has been created.
     """
-    known = {name.partition(":")[0] for name in SCRIPTED} | own_players()
+    known = {name.partition(":")[0] for name in SCRIPTED} | list_own_players()
     return spec.partition(":")[0] in known or file_of(spec) is not None
 
 
@@ -284,7 +284,7 @@ def _kind_and_argument(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
     """
     if file := file_of(spec):
         return _file_kind(spec, file), None
-    if (game is not None and spec in game.players) or (spec in own_players() and spec not in SCRIPTED):
+    if (game is not None and spec in game.players) or (spec in list_own_players() and spec not in SCRIPTED):
         return _own_kind(spec, game.name if game is not None and spec in game.players else "another game"), None
     name, colon, text = (spec, "", "") if spec in SCRIPTED else spec.partition(":")
     if name not in SCRIPTED or (colon and not SCRIPTED[name].read):

@@ -20,13 +20,12 @@ from starlette.routing import Route
 from analysis.view import listing, notes, runs, search
 from analysis.view.cache import FigureCache
 from analysis.view.curves import Curves
-from analysis.view.guard import Guard, Json, complaint
+from analysis.view.guard import Guard, Json, error_response
 from analysis.view.index import Index
 from analysis.view.jobs import Jobs
 from analysis.view.json_values import MAX_CHARACTERS, MAX_FULL_CHARACTERS
-from analysis.view.league import alarm_rows, league_graph
-from analysis.view.match import family, row_of
-from analysis.view.match import match as one_match
+from analysis.view.league import build_league_graph, list_alarms
+from analysis.view.match import describe_match, find_row, list_family
 from analysis.view.requests import (
     ActPost,
     ControlPost,
@@ -42,8 +41,8 @@ from analysis.view.requests import (
 from analysis.view.runs import Library
 from analysis.view.seats import LEFT, Seats
 from analysis.view.services import AdvantageCache, Services
-from analysis.view.summary import summary
-from analysis.view.tokens import tokens
+from analysis.view.summary import summarise
+from analysis.view.tokens import read_tokens
 from arena.errors import ConfigError, StoreError, debugging
 from arena.store.blobs import media_of
 from arena.store.reader import iteration_of
@@ -51,12 +50,12 @@ from arena.store.reader import iteration_of
 Handler = Callable[..., Any]
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 """Media types of static files by suffix; other files are not served."""
-SWEPT = 5.0
+SWEEP_SECONDS = 5.0
 """Seconds between two sweeps of abandoned matches."""
 
 
 class Viewer:
-    """JSON API of the viewer: one method per path of `application`.
+    """JSON API of the viewer: one method per path.
 
     Methods return values that can be converted to JSON. A method for GET gets the URL's `query`, one for POST the JSON
     object `posted`; other arguments come from the path. Errors are StoreError for unknown runs, matches or files, and
@@ -71,7 +70,7 @@ class Viewer:
 
     def runs(self, query: Mapping[str, str]) -> Any:
         """Return a row for each run: name, game, progress, if it is live, and its most relevant figure."""
-        return [runs.line(name, index) for name, index in self.library.runs().items()]
+        return [runs.summarise_run(name, index) for name, index in self.library.runs().items()]
 
     def changes(self, query: Mapping[str, str]) -> Any:
         """Return a fingerprint by run, which changes whenever the run's files do. The page polls it."""
@@ -79,11 +78,11 @@ class Viewer:
 
     def run(self, query: Mapping[str, str], run: str) -> Any:
         """Return a run's row in the list with its settings. Raises StoreError for an unknown run."""
-        return runs.about(run, self.library.run(run))
+        return runs.describe_run(run, self.library.run(run))
 
     def flight(self, query: Mapping[str, str], run: str) -> Any:
         """Return the run's matches in progress: `live`, `total`, and the first ones in `matches`."""
-        return runs.in_flight(self.library.run(run))
+        return runs.list_in_flight(self.library.run(run))
 
     def estimators(self, query: Mapping[str, str]) -> Any:
         """Return a name and a one-line description of each advantage estimator; [] without that service."""
@@ -96,18 +95,20 @@ class Viewer:
 
     def alarms(self, query: Mapping[str, str], run: str) -> Any:
         """Return the run's alarms: name, subject, and the figure before and after. Cached while files do not change."""
-        return self._cache(run).get(alarm_rows)
+        return self._cache(run).get(list_alarms)
 
     def summary(self, query: Mapping[str, str], run: str) -> Any:
         """Return the run's summary: figures in the first and last iteration. Cached while files do not change."""
         index = self.library.run(run)
         index.refresh(0.1)
-        stated = {game: self.services.theory(game) for game in index.names()["game"]} if self.services.theory else {}
-        return self._cache(run).get(summary, stated)
+        stated = (
+            {game: self.services.theory(game) for game in index.list_names()["game"]} if self.services.theory else {}
+        )
+        return self._cache(run).get(summarise, stated)
 
     def league(self, query: Mapping[str, str], run: str) -> Any:
         """Return the run's league as a graph: nodes, edges, payoff matrix, cycles. Cached while files do not change."""
-        return self._cache(run).get(league_graph)
+        return self._cache(run).get(build_league_graph)
 
     def matches(self, query: Mapping[str, str], run: str) -> Any:
         """Return a page of the run's list of matches, filtered and sorted by `query` (`listing.list_matches`).
@@ -122,26 +123,26 @@ class Viewer:
         return answer | ({"found": found} if found else {})
 
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match, related matches (`family`) and notes. Texts are cut, later if `query` has `whole`."""
+        """Return a match, related matches (`family`) and notes. Long texts are cut, later if `query` has `whole`."""
         index = self.library.run(run)
         unread = index.refresh(0.0)  # the page then asks again
-        told = one_match(
+        told = describe_match(
             index,
             match,
             self.services.deal_facts,
             MAX_FULL_CHARACTERS if query.get("whole") else MAX_CHARACTERS,
             find_marks=self.services.marks,
         )
-        own = [note for note in notes.notes(index) if note["match"] == match]
-        return told | {"family": family(index, match), "notes": own, "unread": unread}
+        own = [note for note in notes.read_notes(index) if note["match"] == match]
+        return told | {"family": list_family(index, match), "notes": own, "unread": unread}
 
     def near(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """Return the ids `before` and `after` the match in the list that `query` filters and sorts, if they exist."""
-        return listing.neighbours(self.library.run(run), query, match)
+        return listing.find_neighbours(self.library.run(run), query, match)
 
     def tokens(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """Return the tokens of a match, by seat, with text if a tokenizer is known, and logged figures."""
-        return tokens(self.library.run(run), match, self.services.decode)
+        return read_tokens(self.library.run(run), match, self.services.decode)
 
     def credit(self, query: Mapping[str, str], run: str, match: str) -> Any:
         """Return a match's advantages under the estimator that `query` names, or that they are still being computed.
@@ -156,7 +157,7 @@ class Viewer:
     def notes(self, query: Mapping[str, str], run: str) -> Any:
         """Return the run's notes that contain the text of `query`, in upper or lower case; all without one."""
         wanted = query.get("text", "").casefold()
-        return [note for note in notes.notes(self.library.run(run)) if wanted in note["text"].casefold()]
+        return [note for note in notes.read_notes(self.library.run(run)) if wanted in note["text"].casefold()]
 
     def note(self, posted: Mapping[str, Any], run: str) -> Any:
         """Add the posted note and return it, or remove the note with the id `remove` and return {}.
@@ -168,7 +169,7 @@ class Viewer:
             notes.remove(index, parse(NoteRemoval, posted).remove)
             return {}
         note = parse(NotePost, posted)
-        row = row_of(index, note.match)
+        row = find_row(index, note.match)
         if note.turn is not None and note.turn >= len(row["turns"]):
             raise ConfigError(f"{note.match} has turns 0 to {len(row['turns']) - 1}")
         return notes.add(index, note.match, note.turn, note.text)
@@ -181,7 +182,7 @@ class Viewer:
     def fork(self, posted: Mapping[str, Any], run: str, match: str) -> Any:
         """Start `arena fork` for the match in a child process, and return the id of its `job`."""
         index = self.library.run(run)
-        return self.jobs.fork(index, row_of(index, match), parse(ForkPost, posted))
+        return self.jobs.fork(index, find_row(index, match), parse(ForkPost, posted))
 
     def control(self, posted: Mapping[str, Any], run: str) -> Any:
         """Stop the run, and return the id of its process, or resume it, and return the id of the `job`."""
@@ -191,14 +192,14 @@ class Viewer:
     def play(self, posted: Mapping[str, Any]) -> Any:
         """Start a match with a human player, a new game or a seat of a logged match, and return its `id`."""
         if "match" not in posted:
-            return {"id": self.seats.new(parse(NewMatchPost, posted), self.library.runs())}
+            return {"id": self.seats.start_new(parse(NewMatchPost, posted), self.library.runs())}
         asked = parse(PlayOnPost, posted)
         index = self.library.run(asked.run)
-        return {"id": self.seats.from_match(index, row_of(index, asked.match), asked)}
+        return {"id": self.seats.take_over(index, find_row(index, asked.match), asked)}
 
-    def played(self, query: Mapping[str, str]) -> Any:
+    def list_played(self, query: Mapping[str, str]) -> Any:
         """Return id and title of the matches with a human player that are running."""
-        return self.seats.running()
+        return self.seats.list_running()
 
     def end(self, posted: Mapping[str, Any], id: str) -> Any:
         """End a human player's match, at once or after `LEFT` seconds in case its page is only reloaded."""
@@ -209,7 +210,7 @@ class Viewer:
     def seat(self, query: Mapping[str, str], id: str) -> Any:
         """Return the output `lines` of a human player's match from number `from` on, if it is `open`, any `error`."""
         begin = query.get("from", "0")
-        return self.seats.seat(id).since(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
+        return self.seats.seat(id).read_since(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
 
     def act(self, posted: Mapping[str, Any], id: str) -> Any:
         """Send a human player's action and speech to the match. Raises ConfigError if the match is over."""
@@ -236,7 +237,7 @@ class Viewer:
         return self._caches.setdefault(index, FigureCache(index))
 
 
-def application(view: Viewer, token: str, port: int) -> Guard:
+def make_application(view: Viewer, token: str, port: int) -> Guard:
     """Build the viewer's ASGI application: its routes and static files, behind the `Guard` with this token.
 
     Its shutdown ends child processes and matches with human players.
@@ -245,12 +246,12 @@ def application(view: Viewer, token: str, port: int) -> Guard:
     asked: dict[str, Handler] = {
         "/api/runs": view.runs, "/api/changes": view.changes, "/api/estimators": view.estimators,
         "/api/runs/{run}": view.run,
-        **{f"{run}/{ask.__name__}": ask for ask in (
+        **{f"{run}/{handler.__name__}": handler for handler in (
             view.curves, view.alarms, view.summary, view.league, view.matches, view.flight,
         )},
-        one: view.match, **{f"{one}/{ask.__name__}": ask for ask in (view.near, view.tokens, view.credit)},
+        one: view.match, **{f"{one}/{handler.__name__}": handler for handler in (view.near, view.tokens, view.credit)},
         "/api/runs/{run}/notes": view.notes, "/api/jobs/{id}": view.job, "/api/play/{id}": view.seat,
-        "/api/play": view.played,
+        "/api/play": view.list_played,
     }  # fmt: skip
     posted: dict[str, Handler] = {
         "/api/runs/{run}/notes": view.note, "/api/sql": view.sql, f"{one}/fork": view.fork,
@@ -258,8 +259,8 @@ def application(view: Viewer, token: str, port: int) -> Guard:
         "/api/play/{id}/end": view.end,
     }  # fmt: skip
     routes = [
-        *(Route(path, _handle_get(ask), methods=["GET"]) for path, ask in asked.items()),
-        *(Route(path, _handle_post(ask), methods=["POST"]) for path, ask in posted.items()),
+        *(Route(path, _handle_get(handler), methods=["GET"]) for path, handler in asked.items()),
+        *(Route(path, _handle_post(handler), methods=["POST"]) for path, handler in posted.items()),
         Route("/api/runs/{run}/images/{hash}", _handle_image(view.image), methods=["GET"]),
         Route("/api/play/{id}/images/{hash}", _handle_image(view.seat_image), methods=["GET"]),
         *(Route(path, _handle_file(data, kind), methods=["GET"]) for path, (data, kind) in _load_static().items()),
@@ -278,60 +279,60 @@ def application(view: Viewer, token: str, port: int) -> Guard:
 
 
 async def _sweep(seats: Seats) -> None:
-    """End matches with human players whose pages are gone, every `SWEPT` seconds, until cancelled."""
+    """End matches with human players whose pages are gone, every `SWEEP_SECONDS` seconds, until cancelled."""
     while True:
-        await asyncio.sleep(SWEPT)
+        await asyncio.sleep(SWEEP_SECONDS)
         await run_in_threadpool(seats.sweep)
 
 
-def _handle_get(ask: Handler) -> Handler:
+def _handle_get(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
-        return await _respond(ask, dict(request.query_params), request.path_params)
+        return await _respond(handler, dict(request.query_params), request.path_params)
 
     return answer
 
 
-def _handle_post(ask: Handler) -> Handler:
+def _handle_post(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             body = await request.json()
         except (ValueError, RecursionError):
             body = None
         except ClientDisconnect:
-            return complaint("the request body did not arrive", 408)
+            return error_response("the request body did not arrive", 408)
         if not isinstance(body, dict):
-            return complaint("a JSON object is expected")
-        return await _respond(ask, body, request.path_params)
+            return error_response("a JSON object is expected")
+        return await _respond(handler, body, request.path_params)
 
     return answer
 
 
-def _handle_image(ask: Handler) -> Handler:
+def _handle_image(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
-            data = await run_in_threadpool(ask, {}, **request.path_params)
+            data = await run_in_threadpool(handler, {}, **request.path_params)
         except (StoreError, ConfigError, OSError):
-            return complaint("there is no such image", 404)
+            return error_response("there is no such image", 404)
         if (media := media_of(data)) is None:
-            return complaint("this image is no PNG, JPEG or WebP", 415)
+            return error_response("this image is no PNG, JPEG or WebP", 415)
         return Response(data, media_type=media)
 
     return answer
 
 
-async def _respond(ask: Handler, given: Mapping[str, Any], parts: Mapping[str, str]) -> Response:
+async def _respond(handler: Handler, arguments: Mapping[str, Any], parts: Mapping[str, str]) -> Response:
     try:
-        return Json(await run_in_threadpool(ask, given, **parts))
+        return Json(await run_in_threadpool(handler, arguments, **parts))
     except StoreError as error:
-        return complaint(str(error), 404)
+        return error_response(str(error), 404)
     except ConfigError as error:
-        return complaint(str(error), 400)
+        return error_response(str(error), 400)
     except CancelledError:  # the server shuts down
-        return complaint("the server is shutting down", 503)
+        return error_response("the server is shutting down", 503)
     except Exception as error:  # noqa: BLE001 an edited log may fail in any way; the page shows the error
         if debugging():
             traceback.print_exc()
-        return complaint(f"this cannot be answered: {type(error).__name__}: {error}", 500)
+        return error_response(f"this cannot be answered: {type(error).__name__}: {error}", 500)
 
 
 def _handle_file(data: bytes, kind: str) -> Handler:

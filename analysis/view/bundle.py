@@ -51,7 +51,7 @@ def build_page(title: str, summary: str, answers: Any) -> str:
 
     `summary` is the text for readers without JavaScript. Title and text are escaped.
     """
-    script, style = bundle_modules(), "\n".join(_source(name) for name in STYLES)
+    script, style = bundle_modules(), "\n".join(_read_source(name) for name in STYLES)
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
@@ -66,23 +66,23 @@ def bundle_modules() -> str:
     """Return the page's JavaScript modules as one script: a function call per module, imported ones first."""
     done: dict[str, str] = {}
 
-    def take(name: str) -> None:
+    def add(name: str) -> None:
         if name not in done:
-            source = _source(name)
+            source = _read_source(name)
             for _, _, other in _IMPORT.findall(source):
-                take(_resolve(name, other))
-            done[name] = _function(name, source)
+                add(_resolve(name, other))
+            done[name] = _wrap_module(name, source)
 
-    take(FIRST)
+    add(FIRST)
     script = "const modules = {};\n" + "\n".join(done.values())
     assert "</script" not in script and "<!--" not in script, "this would end the element that holds the script"
     return script
 
 
-def _function(name: str, source: str) -> str:
+def _wrap_module(name: str, source: str) -> str:
     """Convert an ES module to a function call that stores its exports in `modules`, without import statements.
 
-    >>> _function("b.js", 'import { a, c as d } from "./a.js";\\nexport const e = a + d;')
+    >>> _wrap_module("b.js", 'import { a, c as d } from "./a.js";\\nexport const e = a + d;')
     'modules["b.js"] = (() => {\\nconst {a, c: d} = modules["a.js"];\\nconst e = a + d;\\nreturn {e};\\n})();'
     """
     exported = [] if name.startswith(VENDOR) else _EXPORTED.findall(source)
@@ -109,7 +109,7 @@ def _resolve(name: str, other: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), other))
 
 
-def _source(name: str) -> str:
+def _read_source(name: str) -> str:
     return (files("analysis.view") / "static" / name).read_text("utf-8")
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis import plots
-from analysis.frames import Frames, numeric
+from analysis.frames import Frames, is_numeric
 from analysis.view.formatting import sanitize
 from analysis.view.learned import best_response, values_by_deal
 from analysis.view.metric_names import THEORY, name_figure
@@ -19,8 +19,8 @@ from arena.errors import StoreError
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, range_of
 from arena.store.evaluations import Evaluation
 
-STILL = 0.02
-MOST = 6
+MIN_MOVE = 0.02
+MAX_LINES = 6
 """Maximum number of lines in a chart; those with the most values are kept."""
 KINDS: Mapping[str, str] = {
     "Valid acts of all turns": r"valid_rate",
@@ -66,8 +66,8 @@ class Mark(NamedTuple):
 class Curve(NamedTuple):
     """Chart: lines (`series`), theory values (`levels`), their metrics (`keys`) and the y range (`bounds`).
 
-    `still` is True for shares that all move by less than `STILL`. x is `along`, "" for the iteration. With `own_scales`
-    each of two lines has a y axis of its own.
+    `still` is True for shares that all move by less than `MIN_MOVE`. x is `along`, "" for the iteration. With
+    `own_scales` each of two lines has a y axis of its own.
     """
 
     title: str
@@ -95,39 +95,44 @@ class Curve(NamedTuple):
         }  # fmt: skip
 
 
-Known = Callable[[str], Mapping[int, Interval]]
+IntervalsOf = Callable[[str], Mapping[int, Interval]]
 """Function from a metric to its intervals by iteration, empty if they are unknown."""
 
 
 def make_charts(
-    frame: pd.DataFrame, known: Known, levels: Callable[[Mapping[str, Any]], Iterable[Level]], nothing_won: bool = False
+    frame: pd.DataFrame,
+    known: IntervalsOf,
+    levels: Callable[[Mapping[str, Any]], Iterable[Level]],
+    is_zero_sum: bool = False,
 ) -> Iterator[Curve]:
     """Yield a chart per kind of figure in `KINDS` from a table of metrics, if it has a metric of that kind that varies.
 
-    `known` returns a metric's intervals, `levels` the theory values for metrics. `nothing_won` drops the chart of
+    `known` returns a metric's intervals, `levels` the theory values for metrics. `is_zero_sum` drops the chart of
     rewards for zero-sum self-play with one role.
     """
     for title, pattern in KINDS.items():
-        keys = {str(key): m for key in frame.columns if (m := re.fullmatch(pattern, str(key))) and numeric(frame[key])}
+        keys = {
+            str(key): m for key in frame.columns if (m := re.fullmatch(pattern, str(key))) and is_numeric(frame[key])
+        }
         keys = {key: m for key, m in keys.items() if frame[key].round(9).nunique() > 1}
-        if not keys or (nothing_won and title == "Reward by role" and len(keys) == 1):
+        if not keys or (is_zero_sum and title == "Reward by role" and len(keys) == 1):
             continue
-        most = sorted(keys, key=lambda key: -len(frame[key].dropna()))[:MOST]
-        series = [Series(_label(keys[key], key), _points(frame, key, known)) for key in keys if key in most]
+        most = sorted(keys, key=lambda key: -len(frame[key].dropna()))[:MAX_LINES]
+        series = [Series(_make_label(keys[key], key), _make_points(frame, key, known)) for key in keys if key in most]
         seen = [float(value) for key in most for value in frame[key].dropna()]
         bounds = range_of(next(iter(keys)), seen)
         words = name_figure(most[0]).words
         heading = words[0].upper() + words[1:] if title == "Success" and len(keys) == 1 else title
-        left_out = f"the {MOST} most frequent of {len(keys)}" if len(keys) > MOST else ""
-        still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < STILL for key in most)
+        left_out = f"the {MAX_LINES} most frequent of {len(keys)}" if len(keys) > MAX_LINES else ""
+        still = bounds == SHARE and all(float(frame[key].max() - frame[key].min()) < MIN_MOVE for key in most)
         yield Curve(heading, tuple(most), series, [*levels(keys)], bounds, left_out, still)
 
 
-def _label(caught: re.Match[str], key: str) -> str:
+def _make_label(caught: re.Match[str], key: str) -> str:
     return (caught[1] if caught.groups() else "").removeprefix("shared vs ").replace("_", " ")
 
 
-def _points(frame: pd.DataFrame, key: str, intervals: Known) -> list[tuple[int, Interval]]:
+def _make_points(frame: pd.DataFrame, key: str, intervals: IntervalsOf) -> list[tuple[int, Interval]]:
     """Return the metric's values by iteration, with interval ends from `intervals`, or NaN where it has none."""
     known, rows = intervals(key), frame[["iteration", key]].dropna()
     values = zip(rows["iteration"].tolist(), rows[key].astype("float64").tolist(), strict=True)
@@ -156,7 +161,7 @@ def _reward_intervals(log: Frames, role: str) -> dict[int, Interval]:
     return {int(str(k)): mean_ci(own.tolist(), ANY) for k, own in totals.groupby("iteration")}
 
 
-def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
+def find_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, float]) -> Iterator[Level]:
     """Yield the values of `theory` (by name) that belong to one of the metrics `keys`.
 
     With payoffs among the metrics, also yield the mean Nash bargain over seats and matches, if it is logged.
@@ -174,7 +179,7 @@ def theory_levels(log: Frames, keys: Mapping[str, Any], theory: Mapping[str, flo
             yield Level("Nash bargain, mean", float(pd.concat(given).mean()))
 
 
-def panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
+def make_panel_charts(evaluations: Sequence[Evaluation]) -> Iterator[Curve]:
     """Yield one chart of payoff against the panel of fixed opponents by iteration; none for fewer than two evaluations.
 
     The best response's payoff is drawn as a level, if known.
@@ -198,7 +203,7 @@ def outcomes(log: Frames) -> dict[str, Any] | None:
     `front` is the Pareto front; `theory` has the mean payoffs of theory's solutions.
     """
     with suppress(StoreError):
-        paid, theory = two_sides(log)
+        paid, theory = find_sides(log)
         first, last = int(paid["iteration"].min()), int(paid["iteration"].max())
         clouds = []
         for number in dict.fromkeys([first, last]):
@@ -228,13 +233,13 @@ def pareto_front(outcomes: Sequence[Sequence[float]]) -> list[tuple[float, float
     return front[::-1]
 
 
-def two_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
+def find_sides(log: Frames) -> tuple[pd.DataFrame, dict[str, tuple[float, float]]]:
     """Return iteration and payoffs (x, y) of each finished match, and the mean payoffs of theory's solutions by name.
 
     The sides are those of the game's report, such as first and second mover, or else the seats; `attrs["sides"]` of the
     frame names them. Raises StoreError unless there are two sides that were paid.
 
-    >>> two_sides(log)[0].attrs["sides"]
+    >>> find_sides(log)[0].attrs["sides"]
     ['opener', 'responder']
     """
     matches = log.matches

@@ -1,4 +1,4 @@
-"""Charts of a run for the viewer: metrics at once, intervals as the log is read, iteration by iteration."""
+"""Charts of a run for the viewer: metrics at once, intervals as the log is read iteration by iteration."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.frames import Frames, numeric
-from analysis.view.charts import Curve, Level, intervals, make_charts, panel_charts, theory_levels
+from analysis.frames import Frames, is_numeric
+from analysis.view.charts import Curve, Level, find_levels, intervals, make_charts, make_panel_charts
 from analysis.view.index import Index, Stamp
 from analysis.view.learned import comparable_evaluations, is_zero_sum
 from analysis.view.over_optimisation import over_optimisation
@@ -43,19 +43,21 @@ class Curves:
         seconds.
         """
         frame = Frames({NAME: self.index.reader}, {NAME: []}).iterations
-        keys = [str(key) for key in frame.columns if str(key).startswith(KEYS) and numeric(frame[key])]
+        keys = [str(key) for key in frame.columns if str(key).startswith(KEYS) and is_numeric(frame[key])]
         first, self._asked = not self._asked, True
-        unread = len(frame) if first else self._read_on([int(k) for k in frame["iteration"]], keys)
-        nothing_won = not first and self._nothing_won()
-        found = make_charts(frame, self._intervals_of, lambda own: [] if first else self._levels(own), nothing_won)
+        unread = len(frame) if first else self._read_more([int(k) for k in frame["iteration"]], keys)
+        is_zero_sum_run = not first and self._is_zero_sum()
+        found = make_charts(
+            frame, self._find_intervals, lambda own: [] if first else self._find_levels(own), is_zero_sum_run
+        )
         shown = [
-            *panel_charts(comparable_evaluations(self.index.reader)),
+            *make_panel_charts(comparable_evaluations(self.index.reader)),
             *(curve for chart in CHARTS for curve in chart(frame)),
             *sorted(found, key=lambda curve: curve.still),
         ]
         return {"iterations": frame["iteration"].tolist(), "unread": unread, "curves": [one.as_json() for one in shown]}
 
-    def _read_on(self, numbers: list[int], keys: list[str]) -> int:
+    def _read_more(self, numbers: list[int], keys: list[str]) -> int:
         """Read intervals of the newest unread iterations for `PATIENCE` seconds. Return the number left unread."""
         self.index.refresh(0.1)
         begun = monotonic()
@@ -70,24 +72,24 @@ class Curves:
                 self._known[number] = (self.index.stamp(number), known)
         return len(todo)
 
-    def _intervals_of(self, key: str) -> dict[int, Interval]:
+    def _find_intervals(self, key: str) -> dict[int, Interval]:
         return {k: known[key] for k, (_, known) in self._known.items() if key in known}
 
-    def _levels(self, keys: Mapping[str, Any]) -> list[Level]:
+    def _find_levels(self, keys: Mapping[str, Any]) -> list[Level]:
         games = self.index.table()["game"].unique().to_pylist()
         stated = self.theory(games[0]) if self.theory and len(games) == 1 else {}
         with suppress(StoreError):
-            return [*theory_levels(self._newest(), keys, stated)]
+            return [*find_levels(self._load_newest(), keys, stated)]
         return []
 
-    def _nothing_won(self) -> bool:
+    def _is_zero_sum(self) -> bool:
         with suppress(StoreError):
-            return is_zero_sum(self._newest())
+            return is_zero_sum(self._load_newest())
         return False
 
-    def _newest(self) -> Frames:
+    def _load_newest(self) -> Frames:
         """Return the tables of the newest sealed iteration. Its deals stand for all if theory is a mean over deals."""
-        sealed = [k for k in self.index.iterations() if self.index.sealed(k)]
+        sealed = [k for k in self.index.iterations() if self.index.is_sealed(k)]
         number = sealed[-1] if sealed else -1
         if self._newest_frames[0] != number or self._newest_frames[1] is None:
             log = Frames({NAME: self.index.reader}, {NAME: [number] if sealed else []}, {number})

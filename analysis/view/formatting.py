@@ -6,19 +6,17 @@ import math
 import re
 from typing import Any
 
-import numpy as np
-
 from arena.plain import printable
 from arena.statistics import SHARE, Bounds, Interval
 
-LONGEST = 2000
+MAX_CHARACTERS = 2000
 """Maximum number of characters of a text."""
-MOST = 100
+MAX_ROWS = 100
 """Maximum number of rows of a list; browsers struggle with pages of more."""
 
 
-def sanitize(value: Any, longest: int = LONGEST) -> str:
-    """Return the value as text without control and bidirectional characters, cut to `longest` characters.
+def sanitize(value: Any, max_characters: int = MAX_CHARACTERS) -> str:
+    """Return the value as text without control and bidirectional characters, cut to `max_characters` characters.
 
     Line breaks are kept, and HTML is not escaped.
 
@@ -26,19 +24,8 @@ def sanitize(value: Any, longest: int = LONGEST) -> str:
     ('fine[2J\\nby me', 'abc …')
     """
     whole = str(value)
-    lines = "\n".join(printable(line) for line in whole[:longest].splitlines())
-    return f"{lines} …" if len(whole) > longest else lines
-
-
-def figure(value: Any) -> str:
-    """Format a figure of a match's report: yes or no, three significant digits, or its sanitized text.
-
-    >>> figure(True), figure(2 / 3), figure("deal")
-    ('yes', '0.667', 'deal')
-    """
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    return f"{value:.3g}" if isinstance(value, float) else sanitize(value)
+    lines = "\n".join(printable(line) for line in whole[:max_characters].splitlines())
+    return f"{lines} …" if len(whole) > max_characters else lines
 
 
 def format_value(value: float, bounds: Bounds) -> str:

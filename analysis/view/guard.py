@@ -29,7 +29,7 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-LARGEST = 10**6
+MAX_BODY_BYTES = 10**6
 """Maximum size of a request body in bytes."""
 DATA = "/api/"
 
@@ -48,23 +48,23 @@ class Guard:
         if scope["type"] != "http":
             return  # no websockets
 
-        async def headed(message: Any) -> None:
+        async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        status, why = self._refusal(scope["method"], scope["path"], Headers(scope=scope))
-        answer = complaint(why, status) if why else self.app
-        await answer(scope, receive, headed)
+        status, why = self._find_refusal(scope["method"], scope["path"], Headers(scope=scope))
+        answer = error_response(why, status) if why else self.app
+        await answer(scope, receive, send_with_headers)
 
-    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str]:
+    def _find_refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str]:
         """Return the HTTP status and the reason for rejecting a request, or (200, "") to accept it."""
         host = headers.get("host", "")
         if host not in self.hosts:
             return 403, "this server answers under its own address only: open the link that arena view printed"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and path.startswith(DATA):
             return 403, "only the page itself may ask"
-        if path.startswith(DATA) and not self._known(headers.get("authorization", "")):
+        if path.startswith(DATA) and not self._is_authorized(headers.get("authorization", "")):
             return 401, "the link's token is missing or of another start: open the link that arena view printed"
         if method in ("GET", "HEAD"):
             return 200, ""
@@ -75,11 +75,11 @@ class Guard:
         if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return 415, "JSON is expected"
         size = headers.get("content-length", "")
-        if not size.isdecimal() or len(size) > 9 or int(size) > LARGEST:
-            return 413, f"at most {LARGEST} bytes, and their number beforehand"
+        if not size.isdecimal() or len(size) > 9 or int(size) > MAX_BODY_BYTES:
+            return 413, f"at most {MAX_BODY_BYTES} bytes, and their number beforehand"
         return 200, ""
 
-    def _known(self, authorization: str) -> bool:
+    def _is_authorized(self, authorization: str) -> bool:
         scheme, _, given = authorization.partition(" ")
         return scheme == "Bearer" and secrets.compare_digest(given.encode(), self.token.encode())
 
@@ -94,6 +94,6 @@ class Json(Response):
         return to_json(content).encode("ascii")
 
 
-def complaint(line: str, status: int = 400) -> Json:
+def error_response(line: str, status: int = 400) -> Json:
     """Return an HTTP response with the JSON object {"error": line}, with at most 1,000 printable characters."""
     return Json({"error": printable(line)[:1000]}, status)

@@ -29,7 +29,7 @@ from arena.store.schema import MATCHES
 OF_MATCH = ("id", "iteration", "game", "status", "reason", "parent", "parent_turn", "source", "group", "seconds")
 COLUMNS = (*OF_MATCH, "payoffs", "seats", "turns.index")
 NOTES = "notes.jsonl"
-STRONG = 0.95
+SCALE_QUANTILE = 0.95
 _CREDIT = "credit.parquet"
 PATIENCE = 0.2
 """Seconds that a request spends reading."""
@@ -53,8 +53,8 @@ class Index:
     def fingerprint(self) -> str:
         """Return a text that changes whenever the run's files do, or its process starts or ends. The page polls it."""
         names = (METRICS, PANEL, NOTES, "run.pid")
-        found = [(name, *_stamp(self.reader.path / name)) for name in names]
-        return f"{hash((tuple(found), tuple(sorted(self._files().items()))))}"
+        found = [(name, *_read_stamp(self.reader.path / name)) for name in names]
+        return f"{hash((tuple(found), tuple(sorted(self._list_files().items()))))}"
 
     def refresh(self, patience: float = PATIENCE) -> int:
         """Read more of the log, the newest iterations first, for `patience` seconds.
@@ -64,7 +64,7 @@ class Index:
         """
         begun = monotonic()
         with self.lock:
-            self._stamps = self._files()
+            self._stamps = self._list_files()
             for gone in self._parts.keys() - self._stamps.keys():
                 del self._parts[gone]
             todo = [k for k, stamp in self._stamps.items() if self._parts.get(k, ((), None))[0] != stamp]
@@ -75,9 +75,12 @@ class Index:
                     part = self._read(number)
                     self.damaged.pop(number, None)
                 except StoreError as error:  # only this iteration is damaged
-                    part, self.damaged[number] = _nothing(), printable(str(error))
-                done = number not in self._tails or not self._tails[number].behind
-                self._parts[number], self._names[number] = (self._stamps[number] if done else (), part), _names(part)
+                    part, self.damaged[number] = _make_empty(), printable(str(error))
+                done = number not in self._tails or not self._tails[number].has_more
+                self._parts[number], self._names[number] = (
+                    (self._stamps[number] if done else (), part),
+                    _collect_names(part),
+                )
                 todo = todo[done:]
                 if monotonic() - begun > patience:
                     break
@@ -91,64 +94,64 @@ class Index:
         """
         with self.lock:
             parts = [part for _, (_, part) in sorted(self._parts.items(), reverse=True)]
-        return pa.concat_tables(parts) if parts else _nothing()
+        return pa.concat_tables(parts) if parts else _make_empty()
 
-    def names(self) -> dict[str, list[str]]:
+    def list_names(self) -> dict[str, list[str]]:
         """Return the sorted values to filter by, as far as read: all `game`, `status` and `policy` names."""
         with self.lock:
             found = list(self._names.values())
         return {name: sorted(set().union(*(own[name] for own in found))) for name in ("game", "status", "policy")}
 
-    def strong(self) -> float:
+    def find_scale(self) -> float:
         """Return the 95 % quantile over matches of their largest absolute advantage; 0.0 before credit is assigned."""
         table = self.table()
         ends = [np.abs(table[name].to_numpy(zero_copy_only=False).astype(float)) for name in ("low", "high")]
         sizes = np.fmax(*ends)
         known = sizes[np.isfinite(sizes)]
-        return float(np.quantile(known, STRONG)) if len(known) else 0.0
+        return float(np.quantile(known, SCALE_QUANTILE)) if len(known) else 0.0
 
     def iterations(self) -> list[int]:
         """Return the iterations that have a log, ascending, as of the last `refresh`."""
-        return sorted(self._stamps or self._files())
+        return sorted(self._stamps or self._list_files())
 
-    def open_match(self, iteration: int, id: str) -> dict[str, Any] | None:
+    def find_open_match(self, iteration: int, id: str) -> dict[str, Any] | None:
         """Return the log row of a match of an open iteration; None if the iteration is sealed or has no such match."""
         with self.lock:
-            tail = None if self.sealed(iteration) else self._tail(iteration)
-            return tail.match(id) if tail else None
+            tail = None if self.is_sealed(iteration) else self._get_tail(iteration)
+            return tail.find_row(id) if tail else None
 
-    def in_flight(self) -> dict[str, Playing]:
+    def list_in_flight(self) -> dict[str, Playing]:
         """Return the matches in progress by id, from the run's turn feed, without those that are logged."""
         with self.lock:
             self._feed.refresh()
             return {
                 id: one
                 for id, one in self._feed.matches.items()
-                if not one.over and not self._logged(one.head.iteration, id)
+                if not one.over and not self._is_logged(one.head.iteration, id)
             }
 
-    def playing(self, id: str) -> dict[str, Any] | None:
+    def find_playing(self, id: str) -> dict[str, Any] | None:
         """Return the log row so far of a match in the run's turn feed; None if it is not there."""
         with self.lock:
             self._feed.refresh()
             return self._feed.row(id)
 
-    def _logged(self, iteration: int, id: str) -> bool:
+    def _is_logged(self, iteration: int, id: str) -> bool:
         tail = self._tails.get(iteration)
-        return self.sealed(iteration) or (tail is not None and id in tail.places)
+        return self.is_sealed(iteration) or (tail is not None and id in tail.places)
 
     def stamp(self, iteration: int) -> Stamp:
         """Return size and modification time of the iteration's files at the last `refresh`; () if it has none."""
         return self._stamps.get(iteration, ())
 
-    def sealed(self, iteration: int) -> bool:
+    def is_sealed(self, iteration: int) -> bool:
         """Return True if the iteration is complete and its log converted to Parquet."""
         return log_path(self.reader.log.folder, iteration, "parquet").exists()
 
-    def _tail(self, number: int) -> Tail:
+    def _get_tail(self, number: int) -> Tail:
         return self._tails.setdefault(number, Tail(log_path(self.reader.log.folder, number, "jsonl")))
 
-    def _files(self) -> dict[int, Stamp]:
+    def _list_files(self) -> dict[int, Stamp]:
         """Return size and modification time of each log file by iteration, without iterations that have only credit."""
         found: dict[int, list[tuple[str, tuple[int, int]]]] = {}
         try:
@@ -157,22 +160,22 @@ class Index:
             return {}
         for entry in entries:
             if own := parse_log_name(entry.name):
-                found.setdefault(own[0], []).append((own[1], _stamp(entry.path)))
+                found.setdefault(own[0], []).append((own[1], _read_stamp(entry.path)))
         return {k: tuple(s for _, s in sorted(own)) for k, own in found.items() if {n for n, _ in own} != {_CREDIT}}
 
     def _read(self, number: int) -> Any:
         """Read an iteration's short rows: all of a sealed one; of an open one, earlier rows with the next ones."""
-        if self.sealed(number):
+        if self.is_sealed(number):
             self._tails.pop(number, None)
             credit = self.reader.log.credit_table(number, ["match", "advantage"])
-            return _short(self.reader.log.table(number, COLUMNS), _extremes(credit))
-        tail = self._tail(number)
-        new = _short(_matches(tail.new()), {})
+            return _make_rows(self.reader.log.table(number, COLUMNS), _find_extremes(credit))
+        tail = self._get_tail(number)
+        new = _make_rows(_to_table(tail.read_new()), {})
         before = self._parts.get(number, ((), None))[1]
-        return new if before is None or tail.again else pa.concat_tables([before, new])
+        return new if before is None or tail.has_restarted else pa.concat_tables([before, new])
 
 
-def _stamp(path: Any) -> tuple[int, int]:
+def _read_stamp(path: Any) -> tuple[int, int]:
     try:
         found = os.stat(path)
     except OSError:
@@ -180,22 +183,22 @@ def _stamp(path: Any) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def _names(part: Any) -> dict[str, set[str]]:
+def _collect_names(part: Any) -> dict[str, set[str]]:
     """Return the games, statuses and policies of the short rows, as values to filter by."""
     policies = pc.struct_field(pc.list_flatten(part["seats"].combine_chunks()), "policy")
     columns = {"game": part["game"], "status": part["status"], "policy": policies}
     return {name: set(pc.unique(column).to_pylist()) for name, column in columns.items()}
 
 
-def _matches(rows: list[dict[str, Any]]) -> Any:
+def _to_table(rows: list[dict[str, Any]]) -> Any:
     return complete_table(match_table(rows), MATCHES, COLUMNS)
 
 
-def _nothing() -> Any:
-    return _short(_matches([]), {})
+def _make_empty() -> Any:
+    return _make_rows(_to_table([]), {})
 
 
-def _extremes(credit: Any) -> Mapping[str, tuple[float, float]]:
+def _find_extremes(credit: Any) -> Mapping[str, tuple[float, float]]:
     """Return the lowest and highest advantage of each match, by id."""
     if not len(credit):
         return {}
@@ -204,7 +207,7 @@ def _extremes(credit: Any) -> Mapping[str, tuple[float, float]]:
     return {match: (low, high) for match, low, high in zip(*names, strict=True)}
 
 
-def _short(log: Any, extremes: Mapping[str, tuple[float, float]]) -> Any:
+def _make_rows(log: Any, extremes: Mapping[str, tuple[float, float]]) -> Any:
     """Convert a log table to short rows, with the columns of `Index.table`. `extremes` has advantages by match id."""
     ids = log["id"].to_pylist()
     ends = [extremes.get(id, (None, None)) for id in ids]

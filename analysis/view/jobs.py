@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from analysis.view.index import Index
 from analysis.view.requests import ForkPost
-from analysis.view.runs import holder
+from analysis.view.runs import find_process
 from arena.errors import ConfigError
 from arena.plain import printable
 from arena.store.locks import in_use
@@ -70,27 +70,27 @@ class Jobs:
             raise ConfigError("unknown job: start it again")
         return self._jobs[id].state()
 
-    def fork(self, index: Index, row: Mapping[str, Any], asked: ForkPost) -> dict[str, Any]:
+    def fork(self, index: Index, row: Mapping[str, Any], request: ForkPost) -> dict[str, Any]:
         """Start `arena fork` for the logged match `row`, and return {"job": id}.
 
         Raises ConfigError for an invalid turn, seat or policy, if too many jobs are running, or without a command to
         start.
         """
-        if asked.turn >= len(row["turns"]):
+        if request.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
-        if asked.who and (asked.seat not in row["seats"] or not WHO.fullmatch(asked.who)):
+        if request.who and (request.seat not in row["seats"] or not WHO.fullmatch(request.who)):
             raise ConfigError("name a seat of the match and a policy, such as random; files are for arena fork")
-        others = [f"--seat={asked.seat}={asked.who}"] if asked.who else []
-        acts = [f"--act={asked.act}"] if asked.act.strip() else []
-        at = [f"--turn={asked.turn + 1}", f"-n{asked.n}", "--json"]
-        return self._begin(["fork", *at, *others, *acts, "--", str(index.reader.path), row["id"]])
+        others = [f"--seat={request.seat}={request.who}"] if request.who else []
+        acts = [f"--act={request.act}"] if request.act.strip() else []
+        at = [f"--turn={request.turn + 1}", f"-n{request.n}", "--json"]
+        return self._start(["fork", *at, *others, *acts, "--", str(index.reader.path), row["id"]])
 
     def stop(self, index: Index) -> dict[str, Any]:
         """Send SIGTERM to the process of an indexed run, and return {"stopping": process id}.
 
         Raises ConfigError if the run is not running or its process cannot be stopped from here.
         """
-        number = holder(index)
+        number = find_process(index)
         if number is None or not in_use(index.reader.path):  # the id of a dead process may belong to another one now
             raise ConfigError("this run is not running: there is nothing to stop")
         try:
@@ -104,9 +104,9 @@ class Jobs:
 
         Raises ConfigError if the run or too many jobs are running, or without a command to start.
         """
-        if holder(index) is not None:
+        if find_process(index) is not None:
             raise ConfigError("this run is already running")
-        return self._begin(["resume", "--json", "--", str(index.reader.path)], apart=True)
+        return self._start(["resume", "--json", "--", str(index.reader.path)], apart=True)
 
     def close(self) -> None:
         """Terminate all children that are running, except resumed runs."""
@@ -114,7 +114,7 @@ class Jobs:
             if job.child.poll() is None and os.getpgid(job.child.pid) == os.getpgid(0):
                 job.child.terminate()
 
-    def _begin(self, arguments: Sequence[str], apart: bool = False) -> dict[str, Any]:
+    def _start(self, arguments: Sequence[str], apart: bool = False) -> dict[str, Any]:
         if not self.command:
             raise ConfigError("no process can be started here: open the page with arena view")
         if sum(job.child.poll() is None for job in self._jobs.values()) >= RUNNING:

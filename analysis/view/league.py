@@ -20,7 +20,7 @@ MIN_MATCHES = 20_000
 MAX_NODES, MAX_CYCLES, MAX_TABLE_ROWS = 40, 20, 12
 
 
-def alarm_rows(run: Path) -> list[dict[str, Any]]:
+def list_alarms(run: Path) -> list[dict[str, Any]]:
     """Return a run's alarms (`analysis.alarms`) as dicts: `name`, `who` (subject), intervals `before` and `after`."""
     return [
         {"name": a.name, "who": printable(a.who), "before": list(a.before), "after": list(a.after)}
@@ -28,7 +28,7 @@ def alarm_rows(run: Path) -> list[dict[str, Any]]:
     ]
 
 
-def league_graph(run: Path) -> dict[str, Any]:
+def build_league_graph(run: Path) -> dict[str, Any]:
     """Return the league of a run as a graph, made of its newest iterations, from `since` on.
 
     `nodes` are policies with their number of matches, rating, and if they learn; `edges` are pairs that met, with the

@@ -10,28 +10,28 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.comparison import figures_of
-from analysis.frames import Frames, numeric
+from analysis.comparison import collect_figures
+from analysis.frames import Frames, is_numeric
 from analysis.view.formatting import format_value, sanitize
 from analysis.view.metric_names import Name, name_figure
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci, paired_ci, range_of
 from arena.store.evaluations import Evaluation, of_latest, read_evaluations
 from arena.store.reader import RunReader
 
-TELLING = (
+RELEVANT = (
     r"panel\.payoff", r"panel\.gap", r"panel\.deal", r"panel\.valid", r"success|solved|won|correct", r"deal|trade",
     r"learners payoff", r"efficiency|score", r"valid( per match)?", r"payoff .+", r"equilibrium_distance", r"turns",
 )  # fmt: skip
 """Patterns of figures in order of relevance."""
-TELLING_METRICS = (
-    *TELLING[:4], r"report\.(success|solved|won|correct)", r"report\.(deal|trade)", r"payoff_against\..+",
+RELEVANT_METRICS = (
+    *RELEVANT[:4], r"report\.(success|solved|won|correct)", r"report\.(deal|trade)", r"payoff_against\..+",
     r"mean_payoff", r"report\.(efficiency|score)", r"valid_rate", r"payoff\..+", r"report\.equilibrium_distance",
     r"report\.turns",
 )  # fmt: skip
 """The same order for metrics of iterations. Their other counts are totals of an iteration, not figures of a match."""
 TILES, ROWS = 3, 6
 MOSTLY = 0.9
-AGAIN = ("run", "iteration", "valid_rate", "mean_payoff", "turns")
+REPEATED = ("run", "iteration", "valid_rate", "mean_payoff", "turns")
 """Columns that repeat a figure of the matches."""
 
 
@@ -51,7 +51,7 @@ class Figure(NamedTuple):
         return name_figure(self.key)
 
     @property
-    def sure(self) -> bool:
+    def is_significant(self) -> bool:
         """True if the interval of the difference excludes 0."""
         return self.difference.low > 0 or self.difference.high < 0
 
@@ -63,34 +63,36 @@ class Figure(NamedTuple):
         """
         if math.isnan(self.difference.low):
             return "untold"
-        if not self.sure:
+        if not self.is_significant:
             return "same"
         if not self.name.better:
             return "changed"
         return "better" if (self.difference.estimate > 0) == (self.name.better == "more") else "worse"
 
     @property
-    def still(self) -> bool:
+    def has_not_moved(self) -> bool:
         """True if both values print alike and the interval of the difference includes 0."""
-        return not self.sure and format_value(self.first.estimate, self.bounds) == format_value(
+        return not self.is_significant and format_value(self.first.estimate, self.bounds) == format_value(
             self.last.estimate, self.bounds
         )
 
     @property
-    def flat(self) -> bool:
+    def is_constant(self) -> bool:
         """True if the figure never changed, such as a sum that is always zero."""
         return self.first.estimate == self.last.estimate and len({*self.trail}) <= 1
 
 
-def figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]:
+def list_figures(log: Frames, evaluations: Sequence[Evaluation]) -> list[Figure]:
     """Return the figures that changed during the run, against the panel and of matches, the most relevant first.
 
     In zero-sum games of two seats, the learners' payoff and the second seat's are left out.
     """
     seats = log.seats["seat"].unique().tolist()
     left_out = {"learners payoff", f"payoff {seats[1]}"} if len(seats) == 2 and is_zero_sum(log) else set()
-    found = [f for f in (*_panel_figures(evaluations), *_match_figures(log)) if not f.flat and f.key not in left_out]
-    return sorted(found, key=lambda figure: (figure.still, _rank(figure.key)))
+    found = [
+        f for f in (*_panel_figures(evaluations), *_match_figures(log)) if not f.is_constant and f.key not in left_out
+    ]
+    return sorted(found, key=lambda figure: (figure.has_not_moved, _rank(figure.key)))
 
 
 def is_zero_sum(log: Frames) -> bool:
@@ -104,7 +106,7 @@ def is_zero_sum(log: Frames) -> bool:
 
 
 def _rank(key: str) -> int:
-    return next((k for k, pattern in enumerate(TELLING) if re.fullmatch(pattern, key)), len(TELLING))
+    return next((k for k, pattern in enumerate(RELEVANT) if re.fullmatch(pattern, key)), len(RELEVANT))
 
 
 def comparable_evaluations(reader: RunReader) -> list[Evaluation]:
@@ -139,16 +141,16 @@ def _panel_figures(evaluations: Sequence[Evaluation]) -> Iterator[Figure]:
         pairs = [(a, b) for a, b in zip(rows[0], rows[-1], strict=True) if a is not None and b is not None]
         if pairs:
             before, after = [a for a, _ in pairs], [b for _, b in pairs]
-            way = tuple(float(np.mean(own)) for row in rows if (own := [v for v in row if v is not None]))
+            trail = tuple(float(np.mean(own)) for row in rows if (own := [v for v in row if v is not None]))
             yield Figure(
                 f"panel.{name}", mean_ci(before, bounds), mean_ci(after, bounds), paired_ci(before, after, bounds),
-                bounds, way,
+                bounds, trail,
             )  # fmt: skip
 
 
 def _match_figures(log: Frames) -> Iterator[Figure]:
     """Yield each figure of finished matches in the first and the last iteration, if both have it."""
-    values = figures_of(log)
+    values = collect_figures(log)
     if values.empty:
         return
     first, last = (values[values["iteration"] == k] for k in (values["iteration"].min(), values["iteration"].max()))
@@ -160,16 +162,16 @@ def _match_figures(log: Frames) -> Iterator[Figure]:
             few = len(one) < 2 or len(two) < 2
             moved = float(np.mean(two) - np.mean(one))
             difference = Interval(moved, math.nan, math.nan) if few else difference_ci(one, two, bounds)
-            way = tuple(means[name].dropna().astype("float64").round(12).tolist())
-            yield Figure(name, mean_ci(one, bounds), mean_ci(two, bounds), difference, bounds, way)
+            trail = tuple(means[name].dropna().astype("float64").round(12).tolist())
+            yield Figure(name, mean_ci(one, bounds), mean_ci(two, bounds), difference, bounds, trail)
 
 
-def learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float]]]:
+def list_learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[str, list[float]]]:
     """Return name and values by iteration of metrics that are no figures of matches, not in `known`, and not zero."""
     frame, taken = log.iterations, {figure.key for figure in known}
     found = []
     for key in map(str, frame.columns):
-        if key in (*AGAIN, *taken) or key.startswith(("report.", "payoff.", "panel.")) or not numeric(frame[key]):
+        if key in (*REPEATED, *taken) or key.startswith(("report.", "payoff.", "panel.")) or not is_numeric(frame[key]):
             continue
         values = [v for v in frame[key].dropna().astype("float64").tolist() if math.isfinite(v)]
         if any(values):
@@ -177,7 +179,7 @@ def learning_metrics(log: Frames, known: Sequence[Figure]) -> list[tuple[str, li
     return found
 
 
-def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: float | None = None) -> str:
+def write_sentence(log: Frames, found: Sequence[Figure], best: float | None, value: float | None = None) -> str:
     """Return a sentence on the run's most relevant figure, the first of `found`: where it started and ended.
 
     `best` is the best response's payoff against the panel, `value` the first seat's payoff under perfect play.
@@ -188,11 +190,11 @@ def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: fl
     if not finished:
         return "No match has ended yet."
     if not found:
-        return f"{_count(numbers, 'iteration')} so far, and nothing yet to compare."
+        return f"{_format_count(numbers, 'iteration')} so far, and nothing yet to compare."
     head = found[0]
     first, last = format_value(head.first.estimate, head.bounds), format_value(head.last.estimate, head.bounds)
     moved = f"moved from {first} to {last}, within noise"
-    if head.sure:
+    if head.is_significant:
         moved = f"{'rose' if head.difference.estimate > 0 else 'fell'} from {first} to {last}"
     elif first == last:
         moved = f"stayed at {last}"
@@ -201,11 +203,11 @@ def sentence(log: Frames, found: Sequence[Figure], best: float | None, value: fl
         reach = f"; the best response to it earns {format_value(best, ANY)}"
     elif value is not None and head.key == f"payoff {log.seats['seat'].iloc[0]}":
         reach = f"; between perfect players it is {format_value(value, ANY)}"
-    span = f"{_count(numbers, 'iteration')} and {_count(finished, 'match')} of {games}"
+    span = f"{_format_count(numbers, 'iteration')} and {_format_count(finished, 'match')} of {games}"
     return f"Over {span}, {sanitize(head.name.words)} {moved}{reach}."
 
 
-def _count(count: int, word: str) -> str:
+def _format_count(count: int, word: str) -> str:
     plural = "es" if word == "match" else "s"
     return f"{count:,} {word}{'' if count == 1 else plural}"
 

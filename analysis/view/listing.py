@@ -25,59 +25,59 @@ SECONDS = 20.0
 """Time limit of a condition in SQL."""
 
 
-def list_matches(index: Index, asked: Mapping[str, str], ids: Collection[str] | None = None) -> dict[str, Any]:
+def list_matches(index: Index, query: Mapping[str, str], ids: Collection[str] | None = None) -> dict[str, Any]:
     """Return a page of the list of matches: `rows`, `total`, `facets` (values to filter by), `unread` iterations.
 
-    `asked` may have `iteration` (a number, or a range as 3-7), `game`, `status`, `policy`, `parent`, `where` (SQL),
+    `query` may have `iteration` (a number, or a range as 3-7), `game`, `status`, `policy`, `parent`, `where` (SQL),
     `sort`, `offset` and `limit`; `ids` restricts the matches. Raises ConfigError for an invalid value.
     """
     left = index.refresh()
     table = index.table()
-    facets = {name: found[:MOST] for name, found in index.names().items()}
-    found = _filter(table, asked, index)
+    facets = {name: found[:MOST] for name, found in index.list_names().items()}
+    found = _filter(table, query, index)
     if ids is not None:
         found = found.filter(pc.is_in(found["match"], value_set=pa.array(sorted(ids), pa.string())))
-    found = _sort(found, asked.get("sort", ""))
-    offset, limit = _parse_number(asked, "offset", 0), min(_parse_number(asked, "limit", 50), MOST)
+    found = _sort(found, query.get("sort", ""))
+    offset, limit = _parse_number(query, "offset", 0), min(_parse_number(query, "limit", 50), MOST)
     rows = found.slice(offset, limit).to_pylist()
-    reports = _reports(index, rows)
+    reports = _read_reports(index, rows)
     return {
         "total": len(found), "of": len(table), "unread": left, "offset": offset,
         "damaged": [*index.damaged.values()][:MOST],
-        "rows": [_row(row, reports.get(row["match"], {})) for row in rows], "facets": facets,
+        "rows": [_make_row(row, reports.get(row["match"], {})) for row in rows], "facets": facets,
     }  # fmt: skip
 
 
-def neighbours(index: Index, asked: Mapping[str, str], match: str) -> dict[str, Any]:
+def find_neighbours(index: Index, query: Mapping[str, str], match: str) -> dict[str, Any]:
     """Return the ids `before` and `after` the match in the list, if any, and the number of `unread` iterations."""
     unread = index.refresh(0.1)
-    ids = _sort(_filter(index.table(), asked, index), asked.get("sort", ""))["match"].to_pylist()
+    ids = _sort(_filter(index.table(), query, index), query.get("sort", ""))["match"].to_pylist()
     place = ids.index(match) if match in ids else -1
     near = {"before": place - 1, "after": place + 1} if place >= 0 else {}
     return {"unread": unread} | {name: ids[k] for name, k in near.items() if 0 <= k < len(ids)}
 
 
-def _filter(table: Any, asked: Mapping[str, str], index: Index) -> Any:
+def _filter(table: Any, query: Mapping[str, str], index: Index) -> Any:
     for name in ("game", "status", "parent"):
-        if asked.get(name):
-            table = table.filter(pc.equal(table[name], asked[name]))
-    if span := asked.get("iteration"):
+        if query.get(name):
+            table = table.filter(pc.equal(table[name], query[name]))
+    if span := query.get("iteration"):
         first, _, last = span.partition("-")
         if not first.strip().isdecimal() or not (last or first).strip().isdecimal():
             raise ConfigError(f"iterations '{printable(span)[:64]}': write a number, or two as in 3-7")
         low, high = int(first) % 2**31, int(last or first) % 2**31
         numbers = table["iteration"]
         table = table.filter(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)))
-    if policy := asked.get("policy"):
+    if policy := query.get("policy"):
         seats = table["seats"].combine_chunks()
         hit = pc.list_parent_indices(seats).filter(pc.equal(pc.struct_field(pc.list_flatten(seats), "policy"), policy))
         table = table.take(pc.unique(hit))
-    if where := asked.get("where", "").strip():
-        table = table.filter(pc.is_in(table["match"], value_set=_matching_ids(index, where)))
+    if where := query.get("where", "").strip():
+        table = table.filter(pc.is_in(table["match"], value_set=_find_ids(index, where)))
     return table
 
 
-def _matching_ids(index: Index, where: str) -> Any:
+def _find_ids(index: Index, where: str) -> Any:
     """Return the ids of matches that satisfy an SQL condition on columns of `matches` or, if that fails, of `turns`.
 
     Raises ConfigError for an invalid condition.
@@ -112,13 +112,13 @@ def _sort(table: Any, sort: str) -> Any:
     return table.take(pc.sort_indices(keyed, sort_keys=keys))
 
 
-def _reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _read_reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the games' own figures of these rows by match id, read from the log: an index of all would be large."""
     found: dict[str, dict[str, Any]] = {}
     for number in {row["iteration"] for row in rows}:
         wanted = [row["match"] for row in rows if row["iteration"] == number]
-        if not index.sealed(number):
-            open_rows = {id: index.open_match(number, id) for id in wanted}
+        if not index.is_sealed(number):
+            open_rows = {id: index.find_open_match(number, id) for id in wanted}
             found |= {id: row["report"] for id, row in open_rows.items() if row}
             continue
         table = index.reader.log.table(number, ["id", "report"], wanted)
@@ -126,7 +126,7 @@ def _reports(index: Index, rows: list[dict[str, Any]]) -> dict[str, dict[str, An
     return found
 
 
-def _row(row: dict[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
+def _make_row(row: dict[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
     payoffs = {one["seat"]: one["value"] for one in row.pop("payoffs")}
     seats = [
         {name: truncate(one[name], SHORT) for name in ("seat", "role", "policy")}
@@ -137,8 +137,8 @@ def _row(row: dict[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "reason": truncate(row["reason"], SHORT), "seats": seats, "report": told}
 
 
-def _parse_number(asked: Mapping[str, str], name: str, usual: int) -> int:
-    given = asked.get(name) or str(usual)
+def _parse_number(query: Mapping[str, str], name: str, usual: int) -> int:
+    given = query.get(name) or str(usual)
     if not given.isdecimal() or len(given) > 9:
         raise ConfigError(f"{name} '{printable(given)[:64]}': write a number")
     return int(given)

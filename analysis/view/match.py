@@ -25,24 +25,24 @@ MAX_TURNS, MAX_FACTS = 2000, 60
 """Maximum number of turns of a match, and of facts of a deal or figures of a report."""
 
 
-def row_of(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
+def find_row(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
     """Return a match's row of the log, or of the turn feed while it is played. Raises StoreError for an unknown id.
 
     Rows of sealed iterations lack their tokens unless `streams` is True.
     """
     number = iteration_of(id)
     if number is not None and number in index.iterations():
-        if (row := index.open_match(number, id)) is not None:
+        if (row := index.find_open_match(number, id)) is not None:
             return row
         for row in index.reader.log.read(number, streams, [id]):
             return row
-    if (row := index.playing(id)) is not None:
+    if (row := index.find_playing(id)) is not None:
         return row
     index.refresh()
     raise StoreError(f"this run has no match '{printable(id)[:64]}'")
 
 
-def match(
+def describe_match(
     index: Index,
     id: str,
     deal_facts: DealFacts | None,
@@ -55,12 +55,12 @@ def match(
     `find_marks` returns the places in images that acts name, which each turn has as `marks`.
     At most `max_turns` turns are returned; `left_out` counts the others. Raises StoreError for an unknown id.
     """
-    row, cut = row_of(index, id), partial(truncate, max_characters=max_characters)
+    row, cut = find_row(index, id), partial(truncate, max_characters=max_characters)
     credit = {one["turn"]: one for one in index.reader.log.credit_table(row["iteration"], ids=[id]).to_pylist()}
-    turns = [_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:max_turns]]
-    _returns(turns)
+    turns = [_make_turn(turn, credit.get(turn["index"], {}), cut) for turn in row["turns"][:max_turns]]
+    _add_returns(turns)
     if find_marks:
-        _mark(turns, row, find_marks)
+        _add_marks(turns, row, find_marks)
     return {
         **{name: row[name] for name in ("id", "iteration", "game", "status", "started", "seconds", "rules")},
         "reason": cut(row["reason"]),
@@ -74,16 +74,16 @@ def match(
             (name, name_figure(name).words, cut(value) if isinstance(value, str) else value)
             for name, value in [*row["report"].items()][:MAX_FACTS]
         ],
-        "deal": _deal(row, deal_facts, cut),
+        "deal": _describe_deal(row, deal_facts, cut),
         "turns": turns,
         "left_out": max(0, len(row["turns"]) - max_turns),
-        "open": not index.sealed(row["iteration"]),
+        "open": not index.is_sealed(row["iteration"]),
         "playing": row["status"] == PLAYING,
-        "scale": index.strong(),
+        "scale": index.find_scale(),
     }  # fmt: skip
 
 
-def family(index: Index, id: str) -> list[dict[str, Any]]:
+def list_family(index: Index, id: str) -> list[dict[str, Any]]:
     """Return short rows of the match, its ancestors, and all branches of the oldest one: a tree by `parent`."""
     table = index.table().select(["match", "parent", "parent_turn", "source", "status", "turns", "paid"])
     own: list[dict[str, Any]] = table.filter(pc.equal(table["match"], id)).to_pylist()
@@ -100,13 +100,13 @@ def family(index: Index, id: str) -> list[dict[str, Any]]:
     return found
 
 
-def _turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[str, Any]:
+def _make_turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[str, Any]:
     plainly = ("index", "seat", "role", "policy", "version", "valid", "finish", "tokens", "seconds")
     return {
         **{name: turn[name] for name in plainly},
         "source": turn.get("source", "policy"),
         "situation": cut(turn.get("situation", "")),
-        "messages": [_message(message, cut) for message in turn["messages"]],
+        "messages": [_make_message(message, cut) for message in turn["messages"]],
         **{name: cut(turn[name]) for name in ("private", "public", "action", "raw")},
         "rewards": dict(turn["rewards"]),
         "reward": credit.get("reward", sum(turn["rewards"].values())),
@@ -114,7 +114,7 @@ def _turn(turn: Mapping[str, Any], credit: Mapping[str, Any], cut: Any) -> dict[
     }
 
 
-def _message(message: Mapping[str, Any], cut: Any) -> dict[str, Any]:
+def _make_message(message: Mapping[str, Any], cut: Any) -> dict[str, Any]:
     text = message["text"]
     images = [
         {**{name: one[name] for name in ("hash", "width", "height")}, "place": utf16_length(text[: one["place"]])}
@@ -128,7 +128,7 @@ def utf16_length(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _mark(turns: Sequence[dict[str, Any]], row: Mapping[str, Any], find_marks: FindMarks) -> None:
+def _add_marks(turns: Sequence[dict[str, Any]], row: Mapping[str, Any], find_marks: FindMarks) -> None:
     """Add to every turn, as `marks`, the images in which its act names places: size, and boxes within it."""
     sizes = {
         one["hash"]: (one["width"], one["height"])
@@ -139,7 +139,7 @@ def _mark(turns: Sequence[dict[str, Any]], row: Mapping[str, Any], find_marks: F
     if not sizes:
         return
     acts = [turn["index"] for turn in row["turns"] if turn.get("source") not in UNREAD]
-    found = find_marks(row["game"], json.dumps(row["options"]), row["seed"], _acts(row))
+    found = find_marks(row["game"], json.dumps(row["options"]), row["seed"], _list_acts(row))
     marks = dict(zip(acts, found, strict=False))
     for turn in turns:
         shown: dict[str, list[list[float]]] = {}
@@ -154,44 +154,48 @@ def _mark(turns: Sequence[dict[str, Any]], row: Mapping[str, Any], find_marks: F
         ]
 
 
-def _acts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _list_acts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(turn["seat"], turn["action"]) for turn in row["turns"] if turn.get("source") not in UNREAD]
 
 
-def _returns(turns: Sequence[dict[str, Any]]) -> None:
+def _add_returns(turns: Sequence[dict[str, Any]]) -> None:
     """Add to every turn, as `return`, the undiscounted sum of its seat's rewards from this turn on."""
     coming: dict[str, float] = {}
     for turn in reversed(turns):
         coming[turn["seat"]] = turn["return"] = coming.get(turn["seat"], 0.0) + turn["reward"]
 
 
-def _deal(row: Mapping[str, Any], deal_facts: DealFacts | None, cut: Any) -> list[tuple[str, list[tuple[str, Any]]]]:
+def _describe_deal(
+    row: Mapping[str, Any], deal_facts: DealFacts | None, cut: Any
+) -> list[tuple[str, list[tuple[str, Any]]]]:
     """Return the deal as [(seat, [(fact, value)])], long values cut; empty if the game's rules are not available."""
-    known = deal_facts(row["game"], json.dumps(row["options"]), row["seed"], _acts(row)) if deal_facts else {}
+    known = deal_facts(row["game"], json.dumps(row["options"]), row["seed"], _list_acts(row)) if deal_facts else {}
     return [
         (who or "all know", [(name, cut(value)) for name, value in facts[:MAX_FACTS]])
-        for who, facts in facts_in_lines(known)
+        for who, facts in format_facts(known)
     ]
 
 
-def facts_in_lines(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def format_facts(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield seat ("" for all seats) and (fact, value) texts of a deal, for seats with any facts.
 
-    >>> list(facts_in_lines({"": {"items": ["hat"], "in_pool": [2]}, "opener": {}}))
+    >>> list(format_facts({"": {"items": ["hat"], "in_pool": [2]}, "opener": {}}))
     [('', [('in pool', 'hat 2')])]
     """
     items = known.get("", {}).get("items", ())
     for who, facts in known.items():
-        if told := [(name.replace("_", " "), _fact(v, items)) for name, v in facts.items() if name != "items"]:
+        if told := [(name.replace("_", " "), _format_fact(v, items)) for name, v in facts.items() if name != "items"]:
             yield who, told
 
 
-def _fact(value: Any, items: Sequence[str]) -> str:
+def _format_fact(value: Any, items: Sequence[str]) -> str:
     """Format the value of a fact in one line. Numbers per item follow the item's name, from `items`."""
     if isinstance(value, Mapping):
-        return "; ".join(f"{key}: {_fact(inner, items)}" for key, inner in value.items())
+        return "; ".join(f"{key}: {_format_fact(inner, items)}" for key, inner in value.items())
     if not isinstance(value, Sequence) or isinstance(value, str):
         return str(value)
     if len(value) == len(items) and all(isinstance(inner, int) for inner in value):
         return ", ".join(f"{item} {count}" for item, count in zip(items, value, strict=True))
-    return ", ".join(f"({_fact(inner, ())})" if isinstance(inner, list | tuple) else str(inner) for inner in value)
+    return ", ".join(
+        f"({_format_fact(inner, ())})" if isinstance(inner, list | tuple) else str(inner) for inner in value
+    )

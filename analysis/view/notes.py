@@ -1,4 +1,4 @@
-"""Notes on turns and matches, in the run's `notes.jsonl`.
+"""Notes on turns and matches, in the run's `read_notes.jsonl`.
 
 Removing a note appends a line, so that no written text is lost.
 """
@@ -20,7 +20,7 @@ LONGEST, MOST = 10_000, 10_000
 _LOCK = Lock()
 
 
-def notes(index: Index) -> list[dict[str, Any]]:
+def read_notes(index: Index) -> list[dict[str, Any]]:
     """Return the run's notes that are not removed, oldest first: `note` (its id), `time`, `match`, `turn`, `text`."""
     found: dict[str, dict[str, Any]] = {}
     for row in read_lines(index.reader.path / NOTES):
@@ -39,7 +39,7 @@ def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]
     """
     if not text.strip() or len(text) > LONGEST:
         raise ConfigError(f"a note has 1 to {LONGEST} characters")
-    if len(notes(index)) >= MOST:
+    if len(read_notes(index)) >= MOST:
         raise ConfigError(f"there are {MOST} notes: remove some")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     row = {"note": secrets.token_hex(6), "time": now, "match": match, "turn": turn, "text": clean_text(text)}
@@ -49,7 +49,7 @@ def add(index: Index, match: str, turn: int | None, text: str) -> dict[str, Any]
 
 def remove(index: Index, note: str) -> None:
     """Mark the note with the id `note` as removed. Raises ConfigError for an unknown id."""
-    if note not in {one["note"] for one in notes(index)}:
+    if note not in {one["note"] for one in read_notes(index)}:
         raise ConfigError("unknown note")
     _append(index, {"note": note, "removed": True})
 

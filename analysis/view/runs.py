@@ -11,13 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.frames import Frames, load, numeric
+from analysis.frames import Frames, is_numeric, load
 from analysis.query import run_query
-from analysis.view.charts import STILL
+from analysis.view.charts import MIN_MOVE
 from analysis.view.formatting import format_value
 from analysis.view.index import Index
 from analysis.view.json_values import truncate
-from analysis.view.learned import TELLING_METRICS
+from analysis.view.learned import RELEVANT_METRICS
 from analysis.view.metric_names import name_figure
 from arena.errors import StoreError
 from arena.plain import printable
@@ -31,31 +31,31 @@ ROWS, CELL, SECONDS, SETTINGS, FLIGHT = 1000, 2000, 60.0, 500, 100
 """Maximum numbers: rows of an SQL answer, characters of a cell, seconds of a query, settings, matches in progress."""
 
 
-def line(name: str, index: Index) -> dict[str, Any]:
+def summarise_run(name: str, index: Index) -> dict[str, Any]:
     """Return a run's row in the list: name, start, game, progress, if it is `live`, and its most relevant `figure`.
 
     The row of a damaged run has only `name` and `error`.
     """
     log = Frames({name: index.reader}, {name: []})
     try:
-        frame, about = log.iterations, log.runs.iloc[0]
+        frame, describe_run = log.iterations, log.runs.iloc[0]
     except StoreError as error:
         return {"name": name, "error": printable(str(error))}
     return {
         "name": name,
         "path": str(index.reader.path),
-        "started": _or_none(about["started"]),
-        "experiment": _or_none(about.get("config.name")),
-        "game": _or_none(about.get("config.game.name")),
+        "started": _or_none(describe_run["started"]),
+        "experiment": _or_none(describe_run.get("config.name")),
+        "game": _or_none(describe_run.get("config.game.name")),
         "iterations": len(frame),
-        "planned": _or_none(about.get("config.iterations")),
+        "planned": _or_none(describe_run.get("config.iterations")),
         "logged": len(index.iterations()),
-        "live": holder(index) is not None,
-        "figure": _most_relevant(frame),
+        "live": find_process(index) is not None,
+        "figure": _find_most_relevant(frame),
     }
 
 
-def about(name: str, index: Index) -> dict[str, Any]:
+def describe_run(name: str, index: Index) -> dict[str, Any]:
     """Return a run's row with Arena's version and its settings, a list of up to `SETTINGS` (name, value) pairs."""
     row = Frames({name: index.reader}, {name: []}).runs.iloc[0]
     settings = [
@@ -63,15 +63,15 @@ def about(name: str, index: Index) -> dict[str, Any]:
         for key, value in row.items()
         if str(key).startswith("config.") and _or_none(value) is not None
     ]
-    return line(name, index) | {"arena": _or_none(row["arena"]), "settings": settings[:SETTINGS]}
+    return summarise_run(name, index) | {"arena": _or_none(row["arena"]), "settings": settings[:SETTINGS]}
 
 
-def in_flight(index: Index) -> dict[str, Any]:
+def list_in_flight(index: Index) -> dict[str, Any]:
     """Return the number of matches in progress (`total`), and seats, turns and last speech of the first `FLIGHT`."""
-    if holder(index) is None:
+    if find_process(index) is None:
         return {"live": False, "total": 0, "matches": []}  # the feed of a killed run is outdated
     index.refresh(0.1)
-    found = index.in_flight()
+    found = index.list_in_flight()
     shown = [
         {
             "match": id,
@@ -86,7 +86,7 @@ def in_flight(index: Index) -> dict[str, Any]:
     return {"live": True, "total": len(found), "matches": shown}
 
 
-def holder(index: Index) -> int | None:
+def find_process(index: Index) -> int | None:
     """Return the id of the process that writes the run; None if it is not running. Does not touch the run's lock."""
     number = locks.holder(index.reader.path)
     try:
@@ -110,20 +110,20 @@ def answer_sql(runs: Sequence[Index], query: str) -> dict[str, Any]:
     return {"columns": table.column_names, "rows": cells, "total": len(table)}
 
 
-def _most_relevant(frame: Any) -> dict[str, Any] | None:
+def _find_most_relevant(frame: Any) -> dict[str, Any] | None:
     """Return the most relevant metric, one that moved noticeably if possible; None if none varies.
 
     It has `key`, `words` (readable name), `values` by iteration and `bounds`.
     """
     moving, silent = [], {"mean_payoff"} if "zero_sum" in frame.columns else set[str]()
-    for pattern in TELLING_METRICS:
+    for pattern in RELEVANT_METRICS:
         for key in map(str, frame.columns):
-            if key not in silent and re.fullmatch(pattern, key) and numeric(frame[key]):
+            if key not in silent and re.fullmatch(pattern, key) and is_numeric(frame[key]):
                 values = frame[key].dropna().astype("float64").tolist()
                 if len({round(value, 9) for value in values}) > 1:
                     bounds = range_of(key, values)
                     same = format_value(values[0], bounds) == format_value(values[-1], bounds)
-                    same |= bounds == SHARE and abs(values[-1] - values[0]) < STILL
+                    same |= bounds == SHARE and abs(values[-1] - values[0]) < MIN_MOVE
                     moving.append(
                         (same, {"key": key, "words": name_figure(key).words, "values": values, "bounds": bounds})
                     )
@@ -148,7 +148,7 @@ class Library:
     def runs(self) -> dict[str, Index]:
         """Find all runs, also new ones, and return them by name. Equal names are prefixed with their folder's name."""
         found = list(dict.fromkeys(run for path in self.paths for run in _find_runs(path)))
-        names = [_name(path) for path in found]
+        names = [_name_run(path) for path in found]
         with self._lock:
             for path in found:
                 if path not in self._known:
@@ -179,7 +179,7 @@ def _find_runs(path: Path) -> list[Path]:
     return [run for each in found for run in (begun(each) if is_pipeline(each) else [each])]
 
 
-def _name(run: Path) -> str:
+def _name_run(run: Path) -> str:
     """Return the name of a run's folder, for a stage after that of its pipeline."""
     pipeline = pipeline_of(run)
     return f"{pipeline.name}~{run.name}" if pipeline else run.name

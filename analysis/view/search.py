@@ -57,11 +57,11 @@ def search_texts(index: Index, query: str, by: str = "text", of: str = "said") -
 def _search_iteration(index: Index, number: int, query: str, by: str, of: str) -> list[dict[str, Any]]:
     name = "messages" if of == "seen" else "turns"
     columns = ["match", "turn", "seat", *PARTS[of]]
-    log = index.reader.log.table(number, flatten.leaves(name, columns))
+    log = index.reader.log.table(number, flatten.list_leaves(name, columns))
     table = flatten.messages(log) if of == "seen" else flatten.turns(log, _NO_CREDIT)
     hit = pa.array([False] * len(table))
     for column in PARTS[of]:
-        hit = pc.or_(hit, _matching(table[column].combine_chunks(), query, by))
+        hit = pc.or_(hit, _match_texts(table[column].combine_chunks(), query, by))
     found = table.filter(hit).select(["match", "turn", "seat", *PARTS[of]]).slice(0, MOST).to_pylist()
     return [
         {
@@ -73,7 +73,7 @@ def _search_iteration(index: Index, number: int, query: str, by: str, of: str) -
     ]
 
 
-def _matching(texts: Any, query: str, by: str) -> Any:
+def _match_texts(texts: Any, query: str, by: str) -> Any:
     if by == "text":
         return pc.match_substring(texts, query, ignore_case=True)
     if by != "regex":

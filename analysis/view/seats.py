@@ -39,7 +39,7 @@ class Seat:
     """Child process that plays a match with a human player, and its output `lines`, JSON objects."""
 
     def __init__(self, title: str, command: Sequence[str], patience: float = SILENT) -> None:
-        """Start the child. It is ended if the page does not ask for the first time within `patience` seconds."""
+        """Start the child. It is ended if the page's first request does not arrive within `patience` seconds."""
         self.title = title
         self._expires, self._killed = monotonic() + patience, inf
         self.err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 open as long as the match
@@ -56,11 +56,11 @@ class Seat:
         return self.child.poll() is None
 
     def is_over(self) -> bool:
-        """Return True if the page has not asked in time or the match was ended."""
+        """Return True if the page sent no request in time or the match was ended."""
         return monotonic() > self._expires or self._killed < inf
 
     def expire(self, seconds: float) -> None:
-        """Let the match end in `seconds` at the latest, unless its page asks again before."""
+        """End the match in `seconds`, unless its page sends a request before."""
         self._expires = min(self._expires, monotonic() + seconds)
 
     def end(self) -> None:
@@ -71,7 +71,7 @@ class Seat:
         elif monotonic() > self._killed:
             self.child.kill()
 
-    def since(self, begin: int) -> dict[str, Any]:
+    def read_since(self, begin: int) -> dict[str, Any]:
         """Return the output `lines` from index `begin` on, and `open`: whether the child still runs.
 
         If the child failed before the match's end, `error` says why. Restarts the page's timeout of `SILENT` seconds.
@@ -102,14 +102,14 @@ class Seat:
             except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict) and isinstance(value.get("image"), str):
-                self._keep(value["image"], value.get("data"))
+                self._keep_image(value["image"], value.get("data"))
             elif isinstance(value, dict):
                 self.lines.append(value)
         if line:
             self.end()  # more output than any match produces
 
-    def _keep(self, name: str, data: Any) -> None:
-        """Keep an image that belongs to its hash, and forget the oldest beyond `IMAGES`."""
+    def _keep_image(self, name: str, data: Any) -> None:
+        """Store an image if it matches its hash, and drop the oldest beyond `IMAGES`."""
         with suppress(ValueError, TypeError, StoreError):
             self.images[name] = verify_blob(name, b64decode(data, validate=True))
             while len(self.images) > IMAGES:
@@ -128,7 +128,7 @@ class Seats:
             raise ConfigError("unknown match: start it again")
         return seat
 
-    def running(self) -> list[dict[str, str]]:
+    def list_running(self) -> list[dict[str, str]]:
         """Return `id` and `title` of the running matches, oldest first."""
         return [{"id": id, "title": seat.title} for id, seat in self._seats.copy().items() if seat.is_running()]
 
@@ -141,7 +141,7 @@ class Seats:
             raise ConfigError("no process can be started here: open the page with arena view")
         self.sweep()
         with self._lock:
-            if len(self.running()) >= RUNNING:
+            if len(self.list_running()) >= RUNNING:
                 raise ConfigError(f"{RUNNING} matches are running: end one of them")
             id = secrets.token_hex(8)
             self._seats[id] = Seat(title, [*self.command, *arguments], patience)
@@ -157,36 +157,45 @@ class Seats:
             for id in ended[: max(0, len(self._seats) - KEPT)]:
                 self._seats.pop(id).err.close()
 
-    def from_match(self, index: Index, row: Mapping[str, Any], asked: PlayOnPost) -> str:
+    def take_over(self, index: Index, row: Mapping[str, Any], request: PlayOnPost) -> str:
         """Let a human take over a seat of the logged match `row` from a turn (from 0) on. Return the new match's id.
 
         Raises ConfigError for an unknown turn or seat, and as `begin` does.
         """
-        if asked.turn >= len(row["turns"]):
+        if request.turn >= len(row["turns"]):
             raise ConfigError(f"{row['id']} has turns 0 to {len(row['turns']) - 1}")
-        if asked.seat not in row["seats"]:
+        if request.seat not in row["seats"]:
             raise ConfigError(f"{row['id']} has no such seat")
-        path, title = str(index.reader.path), f"{row['id']} from turn {asked.turn + 1} as {asked.seat}"
+        path, title = str(index.reader.path), f"{row['id']} from turn {request.turn + 1} as {request.seat}"
         return self.begin(
             title,
-            ["fork", f"--turn={asked.turn + 1}", "-n1", f"--seat={asked.seat}=human", "--lines", "--", path, row["id"]],
+            [
+                "fork",
+                f"--turn={request.turn + 1}",
+                "-n1",
+                f"--seat={request.seat}=human",
+                "--lines",
+                "--",
+                path,
+                row["id"],
+            ],
         )
 
-    def new(self, asked: NewMatchPost, runs: Mapping[str, Index]) -> str:
+    def start_new(self, request: NewMatchPost, runs: Mapping[str, Index]) -> str:
         """Start a new game of two seats between a human and a policy or a run, and return its id.
 
         Raises ConfigError for an invalid name of the game or policy, and as `begin` does.
         """
-        if not GAME.fullmatch(asked.game):
+        if not GAME.fullmatch(request.game):
             raise ConfigError("name a game of arena list games")
-        who, place = asked.who, asked.place
+        who, place = request.who, request.place
         if who in runs:
             who = str(runs[who].reader.path)
         elif not WHO.fullmatch(who):
             raise ConfigError("name a policy, such as random, or a run of this page; files are for arena play")
         return self.begin(
-            f"{asked.game} against {asked.who}",
-            ["play", f"--game={asked.game}", f"--seat={place}=human", f"--seat={1 - place}={who}", "--lines"],
+            f"{request.game} against {request.who}",
+            ["play", f"--game={request.game}", f"--seat={place}=human", f"--seat={1 - place}={who}", "--lines"],
         )
 
     def close(self) -> None:

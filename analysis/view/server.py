@@ -17,18 +17,19 @@ CONNECTIONS = 128
 
 
 def serve(
-    paths: Sequence[Path], services: Services, port: int, opened: Callable[[str], None], seat: Sequence[str] = ()
+    paths: Sequence[Path], services: Services, port: int, on_open: Callable[[str], None], seat: Sequence[str] = ()
 ) -> None:
-    """Serve the page of these runs until Ctrl-C, and call `opened` with its link. Raises ConfigError as `begin` does.
+    """Serve the page of these runs until Ctrl-C. Raises ConfigError as `prepare_server` does.
 
-    `seat` holds arguments of `arena` that start a match with a human player; the link then leads to that match.
+    `on_open` is called with the page's link. `seat` holds arguments of `arena` that start a match with a human player;
+    the link then leads to that match.
     """
-    server, listening, link = begin(paths, services, port, seat)
-    opened(link)
+    server, listening, link = prepare_server(paths, services, port, seat)
+    on_open(link)
     server.run(sockets=[listening])
 
 
-def begin(
+def prepare_server(
     paths: Sequence[Path], services: Services, port: int, seat: Sequence[str] = ()
 ) -> tuple[Any, socket.socket, str]:
     """Return a server that is ready to run, its listening socket, and the page's link with the access token.
@@ -37,7 +38,7 @@ def begin(
     """
     try:
         from agents.connections import server
-        from analysis.view.app import Viewer, application
+        from analysis.view.app import Viewer, make_application
         from analysis.view.runs import Library
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve,analysis]'") from None
@@ -48,7 +49,11 @@ def begin(
         raise ConfigError(f"--port {port}: {error.strerror or error}: take another, or --port 0") from None
     port = listening.getsockname()[1]
     made = server(
-        application(view, token, port), CONNECTIONS, log_level="critical", lifespan="on", timeout_graceful_shutdown=1
+        make_application(view, token, port),
+        CONNECTIONS,
+        log_level="critical",
+        lifespan="on",
+        timeout_graceful_shutdown=1,
     )
     place = f"/play?id={view.seats.begin('arena play', seat, inf)}" if seat else ""
     return made, listening, f"http://{HOST}:{port}/#token={token}{place}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from analysis.view.index import STRONG, Index
+from analysis.view.index import SCALE_QUANTILE, Index
 from arena.errors import ConfigError
 from arena.plain import printable
 
@@ -27,7 +27,7 @@ Rows = list[dict[str, Any]]
 
 
 class Services(NamedTuple):
-    """Functions that the command passes to the viewer. The viewer leaves out what a missing function would provide."""
+    """Functions that the command passes to the viewer. The viewer hides the features of missing functions."""
 
     deal_facts: DealFacts | None = None
     """Returns the deal of a match."""
@@ -81,7 +81,7 @@ class AdvantageCache:
         sizes = sorted(abs(row[names[0]]) for row in rows if row[names[0]] is not None)
         return {
             "name": names[0],
-            "scale": sizes[int(STRONG * (len(sizes) - 1))] if sizes else 0.0,
+            "scale": sizes[int(SCALE_QUANTILE * (len(sizes) - 1))] if sizes else 0.0,
             "turns": {row["turn"]: [row["reward"], row[names[0]]] for row in own},
         }
 

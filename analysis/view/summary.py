@@ -9,7 +9,7 @@ from typing import Any
 from analysis.frames import Frames, load
 from analysis.view import learned
 from analysis.view.charts import outcomes
-from analysis.view.formatting import MOST, format_interval, format_value, sanitize
+from analysis.view.formatting import MAX_ROWS, format_interval, format_value, sanitize
 from analysis.view.learned import Figure
 from analysis.view.metric_names import name_figure
 from arena.statistics import ANY, SHARE, range_of
@@ -20,7 +20,7 @@ Theory = Mapping[str, Mapping[str, float]]
 """Theory values of each game."""
 
 
-def summary(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any]:
+def summarise(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any]:
     """Return a run's summary as JSON values with sanitized texts: `sentence`, figures (`rows`), counts, `outcomes`.
 
     The most relevant figures come first. `theory` has the theory values of games. Raises StoreError as `load` does.
@@ -28,24 +28,24 @@ def summary(run: Frames | Path, theory: Theory | None = None) -> dict[str, Any]:
     log = run if isinstance(run, Frames) else load(run)
     (reader,) = log.readers.values()
     evaluations = learned.comparable_evaluations(reader)
-    found = learned.figures(log, evaluations)
+    found = learned.list_figures(log, evaluations)
     games = [str(game) for game in log.matches["game"].unique()]
     value = (theory or {}).get(games[0], {}).get("value") if len(games) == 1 else None
-    learning = learned.learning_metrics(log, found)
+    learning = learned.list_learning_metrics(log, found)
     return {
-        "sentence": learned.sentence(log, found, learned.best_response(evaluations), value),
-        "rows": [_row(figure) for figure in found[: learned.ROWS + MOST]],
+        "sentence": learned.write_sentence(log, found, learned.best_response(evaluations), value),
+        "rows": [_format_row(figure) for figure in found[: learned.ROWS + MAX_ROWS]],
         "tiles": learned.TILES, "shown": learned.ROWS, "rows_in_all": len(found),
-        "learning": [_metric(key, values) for key, values in learning[:MOST]],
+        "learning": [_format_metric(key, values) for key, values in learning[:MAX_ROWS]],
         "learning_in_all": len(learning),
         "iterations": int(log.matches["iteration"].nunique()), "matches": len(log.matches),
         "failed": int((log.matches["status"] == "failed").sum()), "turns": len(log.turns),
-        "games": [sanitize(game) for game in games[:MOST]],
+        "games": [sanitize(game) for game in games[:MAX_ROWS]],
         "outcomes": None if log.matches.empty else outcomes(log),
     }  # fmt: skip
 
 
-def _row(figure: Figure) -> dict[str, Any]:
+def _format_row(figure: Figure) -> dict[str, Any]:
     """Return a figure as formatted texts for the page: first and last value, difference, verdict, and its `trail`."""
     return {
         "key": sanitize(figure.key),
@@ -56,14 +56,14 @@ def _row(figure: Figure) -> dict[str, Any]:
         "last_spread": format_interval(figure.last, figure.bounds),
         "moved": learned.format_difference(figure),
         "moved_spread": format_interval(figure.difference, figure.bounds),
-        "arrow": "≈" if not figure.sure else "▲" if figure.difference.estimate > 0 else "▼",
+        "arrow": "≈" if not figure.is_significant else "▲" if figure.difference.estimate > 0 else "▼",
         "verdict": figure.verdict,
         "word": MARKS[figure.verdict],
         "trail": figure.trail,
     }
 
 
-def _metric(key: str, values: Sequence[float]) -> dict[str, Any]:
+def _format_metric(key: str, values: Sequence[float]) -> dict[str, Any]:
     """Return a metric of iterations as formatted texts: first and last value; `trail` has all values."""
     bounds = SHARE if range_of(key, values) == SHARE else ANY
     ends = {"first": format_value(values[0], bounds), "last": format_value(values[-1], bounds)}

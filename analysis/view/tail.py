@@ -18,32 +18,32 @@ HEAD = 300
 
 
 class Tail:
-    """Reader of a growing JSON lines file: `new` returns the next rows, `match` finds a row by its id."""
+    """Reader of a growing JSON lines file: `read_new` returns the next rows, `find_row` finds a row by its id."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.places: dict[str, tuple[int, int]] = {}
         """Offset and length of each match's line."""
         self._read, self._file = 0, (0, 0)
-        self.again = self.behind = False
-        """`again`: the last rows read are the file's first. `behind`: there are more rows to read."""
+        self.has_restarted = self.has_more = False
+        """`has_restarted`: the last rows read are the file's first. `has_more`: there are more rows to read."""
 
-    def new(self) -> list[dict[str, Any]]:
+    def read_new(self) -> list[dict[str, Any]]:
         """Return the rows of the next lines, about `CHUNK` bytes; [] if the file is gone.
 
-        Starts over if it was replaced. Sets `again` and `behind`. Raises LogError for a damaged line.
+        Starts over if it was replaced. Sets `has_restarted` and `has_more`. Raises LogError for a damaged line.
         """
         try:
             with self._open() as file:
                 state = self.path.stat()
                 if self._file != (state.st_ino, state.st_dev) or state.st_size < self._read:
                     self.places, self._read, self._file = {}, 0, (state.st_ino, state.st_dev)
-                self.again = self._read == 0
+                self.has_restarted = self._read == 0
                 file.seek(self._read)
                 data = file.read(CHUNK) + file.readline()
-                self.behind = file.tell() < state.st_size
+                self.has_more = file.tell() < state.st_size
         except FileNotFoundError:
-            self.behind = False
+            self.has_more = False
             return []
         rows = []
         *lines, _torn = data.split(b"\n")
@@ -54,8 +54,8 @@ class Tail:
             rows.append(row)
         return rows
 
-    def match(self, id: str) -> dict[str, Any] | None:
-        """Return the row with this match id, also one that `new` has not yet returned; None if there is none."""
+    def find_row(self, id: str) -> dict[str, Any] | None:
+        """Return the row with this match id, also one that `read_new` has not yet returned; None if there is none."""
         begin, length = self.places.get(id, (self._read, 0))
         needle = f'"id":"{id}"'.encode()
         try:

@@ -17,12 +17,12 @@ from arena.store.reader import iteration_of
 from arena.store.schema import MATCHES
 
 FIGURES = ("logprob", "entropy", "advantage", "ratio", "gap")
-MOST = 20_000
+MAX_TOKENS = 20_000
 """Maximum number of tokens of a match."""
 
 
-def tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
-    """Return the tokens of a match as `streams`, one per seat and segment, and the number `left_out` beyond `MOST`.
+def read_tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
+    """Return a match's tokens as `streams`, one per seat and segment, and the number `left_out` beyond `MAX_TOKENS`.
 
     Each stream has lists of equal length: `id`, `text` (empty without tokenizer), `sampled`, `turn`, and the figures
     that the log has, which `kept` names. Raises StoreError for an unknown match.
@@ -31,18 +31,18 @@ def tokens(index: Index, id: str, decode: Decode | None) -> dict[str, Any]:
     if number is None or number not in index.iterations():
         raise StoreError("this run has no such match")
     columns = ["policy", *(name for name in TABLES["tokens"].names)]
-    if (row := index.open_match(number, id)) is not None:
-        log = complete_table(match_table([row]), MATCHES, flatten.leaves("tokens", columns))
+    if (row := index.find_open_match(number, id)) is not None:
+        log = complete_table(match_table([row]), MATCHES, flatten.list_leaves("tokens", columns))
     else:
-        log = index.reader.log.table(number, flatten.leaves("tokens", columns), [id])
+        log = index.reader.log.table(number, flatten.list_leaves("tokens", columns), [id])
     figures = ["match", "turn", "advantage", *flatten.TOKEN_CREDIT.values()]
     credit = index.reader.log.credit_table(number, figures, [id])
     table = flatten.add_token_credit(flatten.tokens(log), credit, log["id"])
-    shown = table.slice(0, MOST)
+    shown = table.slice(0, MAX_TOKENS)
     return {
         "kept": [name for name in FIGURES if shown[name].null_count < len(shown)],
         "left_out": len(table) - len(shown),
-        "streams": [_stream(shown.filter(mask), index, decode) for mask in _stream_masks(shown)],
+        "streams": [_make_stream(shown.filter(mask), index, decode) for mask in _stream_masks(shown)],
     }
 
 
@@ -55,7 +55,7 @@ def _stream_masks(table: Any) -> list[Any]:
     ]
 
 
-def _stream(own: Any, index: Index, decode: Decode | None) -> dict[str, Any]:
+def _make_stream(own: Any, index: Index, decode: Decode | None) -> dict[str, Any]:
     ids = own["id"].to_pylist()
     policy = own["policy"][0].as_py()
     texts = list(decode(index.reader.path, policy, ids)) if decode and policy else []

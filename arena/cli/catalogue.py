@@ -18,7 +18,7 @@ from arena.config.presets import PRESETS, Preset
 from arena.errors import ConfigError
 from games.adapters import loading
 from games.contracts import View
-from games.sources import docstring
+from games.sources import read_docstring
 
 if TYPE_CHECKING:
     from agents.role_check import RolePreview
@@ -68,7 +68,7 @@ _OTHERS = {
 def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
     """Return the rows of `arena list KIND`, texts by column. `role_folders` are folders of the user's role files."""
     if kind == "games":
-        places = games.CLASSES | {name: entry.value for name, entry in loading.installed().items()}
+        places = games.CLASSES | {name: entry.value for name, entry in loading.find_entry_points().items()}
         lines = {name: _game_line(name, place) for name, place in places.items()}
         return [{"game": name, "what": what} for name, what in (lines | _OTHERS).items()]
     if kind == "roles":
@@ -137,10 +137,10 @@ def _flow(value: Any) -> str:
 
 def _game_line(name: str, place: str) -> str:
     """Return the first line of a game's docstring, or why it cannot be loaded. Arena's own games are not imported."""
-    if place.startswith(_OURS) and (line := docstring(place)):
+    if place.startswith(_OURS) and (line := read_docstring(place)):
         return line
-    complaint = games.complaint(name)
-    return complaint or _first_line(games.maker(name)) or f"From a package: {place}."
+    complaint = games.find_problem(name)
+    return complaint or _first_line(games.find_factory(name)) or f"From a package: {place}."
 
 
 def _engine(name: str) -> dict[str, str]:

@@ -155,7 +155,7 @@ def check_game(
     simulated = isinstance(game, Simulator)
     kit, count = (of_simulators if simulated else of_games), len(of_games.CHECKS)
     with progress(count + simulated * len(of_simulators.CHECKS), as_json, label="checks") as step:
-        findings = kit.check(make, seeds=seeds, acts=acts, done=step)
+        findings = kit.check(make, seeds=seeds, acts=acts, on_finding=step)
     failed = [finding.name for finding in findings if finding.ok is False]
     if as_json:
         print(json.dumps([vars(finding) for finding in findings]))

@@ -76,7 +76,7 @@ def run_cli() -> int:
     except SystemExit as end:
         if end.code == 128 + signal.SIGINT:
             return _stopped("interrupted", signals)  # typer exits silently on KeyboardInterrupt
-        if not (line := loading.fault_of_others(end)):
+        if not (line := loading.describe_foreign_error(end)):
             raise
         return _complain(line, 2)
     except BrokenPipeError:
@@ -121,7 +121,7 @@ def _external_failure(error: Exception) -> tuple[str, int] | None:
         return f"{error.filename or 'the output'} cannot be written: {error.strerror}", 1
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"{str(error.filename)[:80]}…: no file can have so long a name", 2
-    line = loading.fault_of_others(error)
+    line = loading.describe_foreign_error(error)
     return (f"{line} ({DEBUG}=1 shows the traceback)", 2) if line else None
 
 

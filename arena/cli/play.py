@@ -184,10 +184,10 @@ def load_others(title: str, game: Game, who: Mapping[str, str], loader: Contende
 def _show_end(console: Console, game: Game, people: Sequence[str], record: MatchRecord) -> None:
     """Print the messages that people have not read, or the whole match if none took part, and the result."""
     from agents.players.human import HumanLeft, show_messages
-    from games.abilities import Tells
+    from games.abilities import PlainWords
     from games.contracts import Deal
 
-    teller = game if isinstance(game, Tells) else None
+    teller = game if isinstance(game, PlainWords) else None
     if record.status == "failed":
         reason = record.reason.removeprefix(f"{HumanLeft.__name__}: ")
         console.print(_plain(f"The match was not finished: {reason}", "yellow"), soft_wrap=True)

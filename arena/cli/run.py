@@ -216,7 +216,7 @@ def _layers(asked: Asked) -> list[Layer]:
     import games
     from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
 
-    if asked.game and (complaint := games.complaint(asked.game)):
+    if asked.game and (complaint := games.find_problem(asked.game)):
         raise ConfigError(f"{complaint} (arena list games)")
     own = [file_layer(asked.config)] if asked.config else []
     whole = not (asked.recipe or asked.game) and any(

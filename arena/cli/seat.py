@@ -19,7 +19,7 @@ from agents.reply import one_line
 from arena.play.contenders import HumanContender
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.rows import message_row
-from games.abilities import Tells
+from games.abilities import PlainWords
 from games.contracts import Act, Game, Message, View
 
 MAX_LINE = 100_000
@@ -66,7 +66,7 @@ class PageContender(HumanContender):
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Return a player that asks the person through JSON lines on stdout and stdin."""
-        return PageSeat(self.console, game if isinstance(game, Tells) else None, game)
+        return PageSeat(self.console, game if isinstance(game, PlainWords) else None, game)
 
 
 def write_line(value: Mapping[str, Any]) -> None:

@@ -149,8 +149,8 @@ def tree_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any]) -> lis
 
     `rows` are the log rows of the match's iteration.
     """
-    root = identity_of(row).line()[0]
-    alike = {str(identity): one for one in rows if (identity := identity_of(one)).line()[0] == root}
+    root = identity_of(row).lineage()[0]
+    alike = {str(identity): one for one in rows if (identity := identity_of(one)).lineage()[0] == root}
     if len(alike) < 2:
         return []
     below: dict[str, list[str]] = {}

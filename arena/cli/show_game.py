@@ -28,7 +28,7 @@ def describe(name: str) -> dict[str, Any]:
     from arena.evaluate.evaluation import make_game
     from arena.play.settings import GameSpec
 
-    game, factory = make_game(GameSpec(name=name)), games.maker(name)
+    game, factory = make_game(GameSpec(name=name)), games.find_factory(name)
     views = {view.seat: view for view in reversed(sample_views(name, "", ""))}  # each seat's first
     seats = [str(seat) for seat in game.possible_agents]
     mover = next(seat for seat in seats if seat in views)
@@ -50,7 +50,7 @@ def describe(name: str) -> dict[str, Any]:
 
 def _options(factory: Any) -> Iterator[tuple[str, str, str]]:
     """Yield name, type and default of each option; the game's own options come first."""
-    names = games.options_of(factory) if isinstance(factory, type) else ()
+    names = games.list_options(factory) if isinstance(factory, type) else ()
     found: dict[str, inspect.Parameter] = {}
     for owner in factory.__mro__ if isinstance(factory, type) else ():
         if "__init__" in vars(owner) and owner is not object:

@@ -23,7 +23,7 @@ from arena.store.manifest import fingerprint
 from arena.store.reader import FolderReader
 from games.adapters import loading
 from games.adapters.loading import file_of
-from games.adapters.modules import module_of, run_apart
+from games.adapters.modules import find_run_module, parse_module
 from games.plain_files import read_plain
 from simulators.toolbox.mcp_server import REFUSED
 
@@ -247,9 +247,9 @@ def _modules(config: Any) -> dict[str, str]:
     """
     texts = list(_texts(config))
     names = [name for text in texts if "." in (name := text.rpartition("pettingzoo:")[2])]
-    modules = (module_of(text).rpartition("gymnasium:")[2] for text in texts)
+    modules = (parse_module(text).rpartition("gymnasium:")[2] for text in texts)
     names += [module for module in modules if module and all(part.isidentifier() for part in module.split("."))]
-    names += [module for text in texts if (module := run_apart(text))]
+    names += [module for text in texts if (module := find_run_module(text))]
     return {name: digest(f"module {name}".encode()) for name in names}
 
 
@@ -265,7 +265,7 @@ def _load_game_from(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, 
     _load_code_from(run, path, known, trust)
     for option in _data_options(game):
         if option in known:
-            loading.keep_data(option, str(inside(run, known[option]["copy"]).absolute()))
+            loading.use_saved_data(option, str(inside(run, known[option]["copy"]).absolute()))
 
 
 def _load_code_from(run: Path, path: Path, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
@@ -275,7 +275,7 @@ def _load_code_from(run: Path, path: Path, known: Mapping[str, Mapping[str, str]
     if trust:
         _trust(digests)
     why = "" if digests <= _trusted() else f"{run} would run the code of {own}: read it, then pass --trust"
-    loading.keep(path, loading.Kept(own, why))
+    loading.use_saved_copy(path, loading.SavedGameFile(own, why))
 
 
 def _named_files(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:

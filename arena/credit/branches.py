@@ -46,7 +46,7 @@ def parting(one: MatchId, other: MatchId) -> int:
 
     Returns 0 if they share no ancestor, and MOST_TURNS, which exceeds every index, if they are the same match.
     """
-    lines = one.line(), other.line()
+    lines = one.lineage(), other.lineage()
     shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False))))
     if not shared:
         return 0
@@ -55,7 +55,7 @@ def parting(one: MatchId, other: MatchId) -> int:
 
 def copies(batch: TurnBatch) -> Ints:
     """Number the turns so that the copies of one turn, in a match and in its branches, share a number. Returns [T]."""
-    lines = [MatchId.parse(t.match).line() for t in batch.trajectories]
+    lines = [MatchId.parse(t.match).lineage() for t in batch.trajectories]
 
     def taken(line: Sequence[MatchId], turn: int) -> str:
         """Return the id of the match in this ancestry that sampled the turn; its branches only repeat it."""

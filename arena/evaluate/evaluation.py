@@ -108,7 +108,7 @@ def change(before: Result, after: Result, figure: str) -> Interval:
 
 def make_game(spec: GameSpec) -> Game:
     """Create the game. Raises ConfigError for an unknown name (with the nearest one) or an invalid option."""
-    if complaint := games.complaint(spec.name):
+    if complaint := games.find_problem(spec.name):
         raise ConfigError(f"{complaint} (arena list games)")
     try:
         return making.make_game(spec.name, spec.options)

@@ -28,7 +28,7 @@ from arena.play.orchestrator import play_all
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
 from arena.statistics import SHARE, Interval, mean_ci, pass_hat_k, range_of, rate_ci
-from games.abilities import Peopled
+from games.abilities import Personas
 from games.contracts import Game, MatchId
 from simulators.person import Speech
 from simulators.played import PersonGame
@@ -148,7 +148,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
     unknown persona, or a player that cannot speak for the person.
     """
     made = make_game(game)
-    if not isinstance(made, Peopled):
+    if not isinstance(made, Personas):
         raise ConfigError(f"{game.name} is not a simulator: use arena eval")
     personas = made.personas
     persons: list[tuple[str, str, Speech]] = []

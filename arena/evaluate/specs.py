@@ -47,7 +47,7 @@ from arena.play.contenders import Contender, EndpointContender, ModelContender, 
 from arena.store import checkpoints
 from arena.store.files import CONFIG
 from arena.store.stages import pipeline_of
-from games import complaint as unknown_game
+from games import find_problem as unknown_game
 
 
 @dataclass(frozen=True, kw_only=True)

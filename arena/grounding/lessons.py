@@ -19,7 +19,7 @@ from arena.parts.chance import generator
 from arena.plain import clean_text
 from arena.play.making import make_game
 from arena.play.settings import GameSpec
-from games.abilities import GroundingLesson, Grounds, Labels, Split
+from games.abilities import GroundingLesson, GroundingLessons, Labels, Split
 from games.contracts import Image
 
 Loss = Literal["tokens", "words"]
@@ -163,11 +163,11 @@ def shares(kinds: Mapping[str, float], batch: int) -> dict[str, int]:
     return counts
 
 
-def _grounding(game: GameSpec) -> Grounds:
+def _grounding(game: GameSpec) -> GroundingLessons:
     try:
         made = make_game(game.name, game.options)
     except ValueError as error:
         raise ConfigError(f"game: {error}") from None
-    if not isinstance(made, Grounds):
+    if not isinstance(made, GroundingLessons):
         raise ConfigError(f"game: {game.name} has no lessons that ground words in images")
     return made

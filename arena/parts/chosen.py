@@ -198,9 +198,9 @@ def unknown(name: str, kind: str, plural: str, hint: str) -> PydanticCustomError
 
 def _from_file(path: Path, name: str) -> Callable[..., Any]:
     """Load a function from a user's file and wrap it, so that its exceptions become ConfigErrors of one line."""
-    from games.adapters.loading import error_line, member
+    from games.adapters.loading import error_line, import_member
 
-    function = member(path, name, isfunction, "function", "functions")
+    function = import_member(path, name, isfunction, "function", "functions")
 
     @wraps(function)
     def guarded(*given: Any, **settings: Any) -> Any:

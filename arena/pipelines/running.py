@@ -36,7 +36,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     fails.
     """
     check_alone()
-    loading.forget()
+    loading.reset()
     folder = out or fresh_folder(pipeline.head.name)
     planned = plan(pipeline, folder, watcher.note)
     for stage in planned:
@@ -70,7 +70,7 @@ async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] 
     run on this machine was started with them.
     """
     check_alone()
-    loading.forget()
+    loading.reset()
     if (folder := pipeline_of(path)) is None:
         raise StoreError(f"{path} is no pipeline and no stage of one")
     with _explained(folder), locked(folder):
@@ -121,7 +121,7 @@ class _Running:
         for folder in earlier.folders.values():
             finished(folder)
         self._check_sources(planned)
-        loading.forget()
+        loading.reset()
         own_files.admit_code(self.folder, self.data, self.trusted)
         made = compose_stage(self.pipeline, planned, earlier, self.watcher.note)
         if layers and not isinstance(made, Experiment):

@@ -26,7 +26,7 @@ from agents.players.model import ChatPlayer, Writer, recalled
 from agents.role import Search
 from arena.play.steps import runner_for
 from arena.play.texts import clean_act, view_of
-from games.abilities import Situated
+from games.abilities import Situations
 from games.contracts import Act, Game, View
 
 
@@ -34,7 +34,7 @@ def unfit_for_search(game: Game) -> str:
     """Return the reason why a player cannot search a game ahead; "" if it can."""
     if len(game.possible_agents) != 1:
         return f"{game.name} has {len(game.possible_agents)} seats, and a search can play one only"
-    if not isinstance(game, Situated):
+    if not isinstance(game, Situations):
         return f"{game.name} names no situations, by which a search recognises equal states"
     if not game.hides_nothing():
         return f"{game.name} hides something from its seat, or may do so: a search on clones would reveal it"
@@ -126,7 +126,7 @@ class BestFirstSearch:
         return Node(game, player, (*node.replies, reply), score)
 
     def _situation(self, game: Game) -> str:
-        assert isinstance(game, Situated), "check unfit_for_search first"
+        assert isinstance(game, Situations), "check unfit_for_search first"
         return game.situation(self.seat)
 
     def _succeeded(self, game: Game) -> bool:

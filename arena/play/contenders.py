@@ -27,7 +27,7 @@ from arena.play.failures import failed
 from arena.play.making import make_game
 from arena.play.match import Control, Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
-from games.abilities import Pictures, Tells
+from games.abilities import Pictures, PlainWords
 from games.contracts import Game, TurnSource
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
     branch turn + 1. A retry after a failure draws the same again: with other draws, retries would select matches that
     end before the fault.
     """
-    parted = [match.turn + 1 for match in plan.identity.line() if match.parent]
+    parted = [match.turn + 1 for match in plan.identity.lineage() if match.parent]
     return (seed, plan.seed, _ATTEMPT, list(plan.seats).index(seat), *plan.draws, *parted)
 
 
@@ -133,7 +133,7 @@ class ScriptedContender:
         branch point is right. Its later random draws equal those of the original match (common random numbers).
         """
         if plan.branch:
-            plan = replace(plan, identity=plan.identity.line()[0], branch=None)
+            plan = replace(plan, identity=plan.identity.lineage()[0], branch=None)
         return ScriptedPlayer(make_scripted(self.name, number(chance(seed, plan, seat)), game))
 
     def leave(self, player: SeatedPlayer) -> None:
@@ -267,7 +267,7 @@ class HumanContender:
         """Create a player that shows its views on the console and reads acts from it."""
         from agents.players.human import Human
 
-        return Human(self.console, game if isinstance(game, Tells) else None, game)
+        return Human(self.console, game if isinstance(game, PlainWords) else None, game)
 
     def leave(self, player: SeatedPlayer) -> None:
         """Do nothing: the player holds no resources."""

@@ -206,9 +206,9 @@ class Demonstrations:
         at_table, failed = dict[MatchId, dict[str, Contender]](), list[MatchRecord]()
 
         async def play(plan: MatchPlan) -> MatchRecord:
-            if plan.identity.planned not in at_table:  # a replay has the same players
-                at_table[plan.identity.planned] = seating.contenders(plan)
-            return await play_one(plan, at_table[plan.identity.planned], self.lineup.seed, self.lineup.limits)
+            if plan.identity.first_attempt not in at_table:  # a replay has the same players
+                at_table[plan.identity.first_attempt] = seating.contenders(plan)
+            return await play_one(plan, at_table[plan.identity.first_attempt], self.lineup.seed, self.lineup.limits)
 
         def done(record: MatchRecord) -> None:
             if record.failure:

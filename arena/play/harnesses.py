@@ -18,7 +18,7 @@ from agents.role import Role
 from arena.play.contenders import chance, number
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.records import Seating
-from games.abilities import Scored
+from games.abilities import PostedRewards
 from games.contracts import Game
 
 
@@ -53,7 +53,7 @@ class HarnessContender:
             write = recalled(plan.branch.replies(seat), write)
 
         def score(rewards: Mapping[str, float]) -> None:
-            if not isinstance(game, Scored):
+            if not isinstance(game, PostedRewards):
                 raise ValueError(f"the game {plan.game} gives its own rewards")
             game.take_rewards(seat, rewards)
 

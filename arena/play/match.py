@@ -20,7 +20,7 @@ from arena.play.texts import clean_act, view_of
 from arena.play.turns import Turns, loggable
 from arena.records import MatchRecord, MatchSource, Seating, Turn, images, pictures_of
 from arena.store.blobs import verify_blob
-from games.abilities import Pictures, Situated, Stoppable
+from games.abilities import Pictures, Situations, Stoppable
 from games.contracts import MOST_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
 from games.pictures import check_picture
 
@@ -229,7 +229,7 @@ class _Playthrough:
         start, player, game, now = monotonic(), self.players[seat], self.game, self.now
         _check(self.limits, self.count, self.tokens, start - self.clock)
         view = view_of(game, seat, self.count)
-        situation = game.situation(seat) if self.turns and isinstance(game, Situated) else ""
+        situation = game.situation(seat) if self.turns and isinstance(game, Situations) else ""
         try:
             act = clean_act(await self._answer(player, view))
         except ContextFull as full:

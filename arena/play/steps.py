@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 from agents.computing import Job
 from arena.play.failures import LimitReached
 from arena.process import cores
-from games.abilities import Blocks, Waits
-from games.slow import ELSEWHERE, Elsewhere
+from games.abilities import Blocking, Waiting
+from games.slow import EXECUTOR, Executor
 
 Result = TypeVar("Result")
 Runner = Callable[[Callable[[], None], str, float | None], Awaitable[None]]
@@ -41,7 +41,7 @@ class Steps:
     Steps that wait instead of computing have `WAITING` threads of their own.
     """
 
-    def __init__(self, at_once: int = AT_ONCE, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, at_once: int = AT_ONCE, elsewhere: Executor | None = None) -> None:
         self._rooms, self._elsewhere = {False: asyncio.Semaphore(at_once), True: asyncio.Semaphore(WAITING)}, elsewhere
         self._left: list[threading.Thread] = []
 
@@ -56,7 +56,7 @@ class Steps:
     async def _in_thread(self, step: Callable[[], None]) -> None:
         """Run the step in a new thread and wait for it. If cancelled, interrupt the step at its next line of Python."""
         context, ended = copy_context(), Future[None]()
-        context.run(ELSEWHERE.set, self._elsewhere)
+        context.run(EXECUTOR.set, self._elsewhere)
         job = Job(lambda: context.run(step))
 
         def run() -> None:
@@ -103,9 +103,9 @@ def stepping(steps: Steps) -> Iterator[None]:
 
 def runner_for(game: object) -> Runner | None:
     """Return the function that runs this game's steps in threads; None if its steps do not block."""
-    if not (isinstance(game, Blocks) and game.blocks):
+    if not (isinstance(game, Blocking) and game.blocks):
         return None
-    return partial(current().take, waits=isinstance(game, Waits) and game.waits)
+    return partial(current().take, waits=isinstance(game, Waiting) and game.waits)
 
 
 def current() -> Steps:

@@ -50,7 +50,7 @@ def lay_table(game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[s
     Raises ConfigError, with the prefix `where`, for an unknown game, wrong options, and unknown or missing seats. Also
     raises it for a role that cannot be loaded.
     """
-    if complaint := games.complaint(game.name):
+    if complaint := games.find_problem(game.name):
         raise ConfigError(f"{where}{complaint} (arena list games)")
     try:
         seats = list(make_game(game.name, game.options).possible_agents)

@@ -61,7 +61,7 @@ def ground(
     nonfinite: Nonfinite = "stop",
     iterations: Count = 4,
 ) -> GroundLoop:
-    """Teach a policy that sees which words its image tokens stand for, by lessons that a game draws (`Grounds`).
+    """Teach a policy that sees which words its image tokens stand for, by a game's lessons (`GroundingLessons`).
 
     `kinds` is a kind of the game's lessons, or several with their shares of a batch. `lessons` of each are drawn, and
     every step takes `batch` random ones. `game` is by default the shared one, and `system` the text before each lesson.

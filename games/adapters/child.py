@@ -1,4 +1,4 @@
-"""Processes of other environments, which answer a line of JSON with a line of JSON."""
+"""Child processes, possibly in other Python environments, that exchange lines of JSON with Arena."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class ChildError(RuntimeError):
 
 
 class Child:
-    """A child process that answers one request at a time, of any thread. It ends with this object or this process.
+    """A child process that answers one request at a time, from any thread. It ends with this object or this process.
 
     It serves the class `Server` of `module` (see `child_server`) in the interpreter `python`, which need not have
-    Arena. `surroundings` are added to its environment variables; `folder` is removed at its end. Raises ChildError if
+    Arena. `environment` has further environment variables; `folder` is removed at its end. Raises ChildError if
     the process cannot be started.
     """
 
@@ -42,14 +42,14 @@ class Child:
         python: str,
         module: ModuleType,
         name: str,
-        surroundings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
         folder: TemporaryDirectory[str] | None = None,
     ) -> None:
         self.name, self._folder = name, folder
         self._lock = threading.Lock()
         self._forgotten: list[int] = []
         self.owner: int | None = None
-        """What the request that waits for an answer is for: its `rollout` number, or 0; None between requests."""
+        """Rollout number of the pending request, or 0 if it has none. None between requests."""
         self._buffer = b""
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         outside = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
@@ -57,7 +57,7 @@ class Child:
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                start_new_session=True, env={**os.environ, "PYTHONPATH": outside, **(surroundings or {})},
+                start_new_session=True, env={**os.environ, "PYTHONPATH": outside, **(environment or {})},
             )  # fmt: skip
         except OSError as error:
             raise ChildError(f"{name} cannot be started: {one_line(str(error))}") from None
@@ -95,25 +95,25 @@ class Child:
         return answer
 
     def forget(self, number: int) -> None:
-        """Let the process drop what has this number, with the next request."""
+        """Have the process drop the rollout of this number, with the next request."""
         self._forgotten.append(number)
 
     def close(self) -> None:
-        """End the process and all that it started in its session, and remove its folder."""
+        """Kill the process with its session, and remove its folder."""
         self._end()
         if self._folder is not None:
             self._folder.cleanup()
 
     def _exchange(self, line: bytes, deadline: float) -> dict[str, Any]:
-        entrance, exit_ = self._process.stdin, self._process.stdout
-        if entrance is None or exit_ is None or not self.is_alive:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None or not self.is_alive:
             raise ValueError("the process has ended")
-        entrance.write(line)
-        entrance.flush()
+        stdin.write(line)
+        stdin.flush()
         while b"\n" not in self._buffer:
-            if not select.select([exit_], [], [], max(deadline - time.monotonic(), 0))[0]:
+            if not select.select([stdout], [], [], max(deadline - time.monotonic(), 0))[0]:
                 raise TimeoutError("no answer in time: the process was ended")
-            read = os.read(exit_.fileno(), 1 << 16)
+            read = os.read(stdout.fileno(), 1 << 16)
             if not read or len(self._buffer) > LONGEST:
                 raise ValueError("the process has ended" if not read else "the answer is too long")
             self._buffer += read

@@ -1,7 +1,7 @@
-"""Main program of a child process, which answers lines of JSON by the class `Server` of the file that it is given.
+"""Main program of a child process, which answers lines of JSON by the class `Server` of a given file.
 
 Neither this file nor that one imports a module of Arena, because their Python may be without it. The process ends with
-its standard input. What others print to standard output is discarded.
+its standard input. Prints to standard output are discarded.
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def make_server(path: Path) -> Any:
-    """Import the file and return its server, which has a method `answer` of a request."""
+    """Import a file and create its `Server`."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from games.base import TextGame, one_line
-from games.conformance.openness import hides_nothing
+from games.conformance.openness import shows_everything
 
 _NUMPY: Any = np.random
 """numpy's global generator; its type stubs leave functions out."""
@@ -23,7 +23,7 @@ SHARED = ("illegal", "penalty", "stake", "talk")
 
 
 class OwnRandom:
-    """Private state of Python's and numpy's global random generators for a match, which wrapped environments use."""
+    """A match's own state of Python's and numpy's global random generators, for wrapped environments."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         seed = int(rng.integers(2**32))
@@ -32,7 +32,7 @@ class OwnRandom:
         self._numpy.state = np.random.RandomState(seed).get_state(legacy=False)
 
     @contextlib.contextmanager
-    def lent(self) -> Iterator[None]:
+    def activate(self) -> Iterator[None]:
         """Use this match's generator states as the global ones within the context, then restore the process's.
 
         Also silences stdout and stderr, so that `--json` output stays JSON.
@@ -89,7 +89,7 @@ class ForeignGame(TextGame):
         """Return the number of the environment's exceptions during this object's life, as `faults`."""
         return {"faults": len(self.faults)}
 
-    def fault(self, error: Exception) -> str:
+    def record_fault(self, error: Exception) -> str:
         """Append an exception of the environment to `faults` and return its text: type and message in one line."""
         self.faults.append(f"{type(error).__name__}: {one_line(str(error))}")
         return self.faults[-1]
@@ -100,29 +100,29 @@ class ForeignGame(TextGame):
             return True
         known = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)
         if known not in _OPEN:
-            _OPEN[known] = hides_nothing(self)
+            _OPEN[known] = shows_everything(self)
         return _OPEN[known]
 
-    def copied(self) -> Any:
+    def copy_env(self) -> Any:
         """Return an independent copy of the environment."""
         return copy.deepcopy(self.env)
 
     def clone(self) -> Self:
-        """Return an independent copy of the running match, with the environment copied by `copied`."""
-        return copy.deepcopy(self, {id(self.env): self.copied()})
+        """Return an independent copy of the running match, with the environment copied by `copy_env`."""
+        return copy.deepcopy(self, {id(self.env): self.copy_env()})
 
 
-def harmless(text: str) -> str:
+def sanitise(text: str) -> str:
     """Remove control, bidi and invisible characters and trailing blanks, but keep the line breaks that boards need."""
-    lines = (line if line.isprintable() else _printable(line) for line in text.splitlines())
+    lines = (line if line.isprintable() else _drop_unprintable(line) for line in text.splitlines())
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
-def _printable(line: str) -> str:
+def _drop_unprintable(line: str) -> str:
     return "".join(char for char in line.expandtabs(4) if unicodedata.category(char)[0] != "C")
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Cut a text longer than `limit` characters to fit, with a note of how many characters were left out."""
     if len(text) <= limit:
         return text

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.adapters.foreign import OwnRandom, harmless, shortened
+from games.adapters.foreign import OwnRandom, sanitise, shorten
 from games.adapters.gymnasium import GymnasiumGame
 from games.adapters.named import split_settings
 from games.base import ACTION_LENGTH, IllegalAct, one_line
@@ -30,14 +30,14 @@ MOVED = ("FifteenPuzzle", "Game2048", "Sokoban")
 """Games whose only acts are `MOVES`."""
 
 
-def registered(name: str) -> tuple[str, dict[str, Any]]:
+def find_environment(name: str) -> tuple[str, dict[str, Any]]:
     """Return the id and the settings of a name such as `game:Minesweeper-v0-easy(rows=4)`.
 
     Raises ValueError, in one line, for an unknown game, or if GEM or the game's data is not installed.
     """
     id, settings = split_settings(name)
     try:
-        with OwnRandom(np.random.default_rng(0)).lent():
+        with OwnRandom(np.random.default_rng(0)).activate():
             importlib.import_module("gem")
             registry = importlib.import_module("gem.envs.registration").ENV_REGISTRY
     except ImportError as error:
@@ -58,7 +58,7 @@ def registered(name: str) -> tuple[str, dict[str, Any]]:
 
 
 class GemGame(GymnasiumGame):
-    """Game of one agent in one of GEM's games, `env`. An act is a text; GEM plays what it has in `\\boxed{…}`.
+    """Game of one agent in one of GEM's games, `env`. An act is a text; GEM plays its part in `\\boxed{…}`.
 
     A text without a box is boxed as a whole. GEM ends a match at an unreadable act with a reward of -0.1; here the act
     is illegal and changes nothing. Options are GymnasiumGame's without `acts` and `ansi`. Reward part "reward": GEM's
@@ -69,7 +69,7 @@ class GemGame(GymnasiumGame):
     library = "GEM"
     metadata: ClassVar[dict[str, Any]] = {"name": "gem_v0", "render_modes": ["ansi"]}
 
-    find = staticmethod(registered)
+    find = staticmethod(find_environment)
     whole_acts = True
 
     def rules(self) -> str:
@@ -90,15 +90,15 @@ class GemGame(GymnasiumGame):
 
     def _first_message(self, observation: Any, info: Mapping[str, Any]) -> str:
         """Store the instructions, which are the first observation, and return the board, if the game has one."""
-        self._prompt = shortened(harmless(str(observation)), PROMPT_LENGTH)
+        self._prompt = shorten(sanitise(str(observation)), PROMPT_LENGTH)
         return self._observation_text("", info)
 
     def _observation_text(self, observation: Any, info: Mapping[str, Any]) -> str:
         """Return GEM's observation with its suffix, such as the board."""
         said = f"{observation}\n{info.get('suffix', '')}".strip("\n")
-        return shortened(harmless(said), ACTION_LENGTH) or "Begin."
+        return shorten(sanitise(said), ACTION_LENGTH) or "Begin."
 
-    def _action(self, act: str) -> tuple[str, str]:
+    def _parse_action(self, act: str) -> tuple[str, str]:
         text = one_line(act, ACTION_LENGTH - len(BOX) - 1)
         if not text:
             raise IllegalAct("write an act")
@@ -135,7 +135,7 @@ def _random(game: GemGame, seed: int) -> Callable[[View], str]:
     chance = OwnRandom(np.random.default_rng(seed))
 
     def act(view: View) -> str:
-        with chance.lent():
+        with chance.activate():
             try:
                 return one_line(str(game.env.sample_random_action()))
             except NotImplementedError:

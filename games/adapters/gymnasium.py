@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, harmless, shortened
-from games.adapters.modules import import_module, module_of
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
+from games.adapters.modules import import_module, parse_module
 from games.adapters.named import split_settings
-from games.adapters.pettingzoo import as_text
+from games.adapters.pettingzoo import to_texts
 from games.base import ACTION_LENGTH, IllegalAct, flag, one_line, whole_number
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
@@ -34,19 +34,19 @@ WORDS = {
 """Words for the actions in order, by the environment's name without its version."""
 
 
-def registered(name: str) -> tuple[str, dict[str, Any]]:
+def find_environment(name: str) -> tuple[str, dict[str, Any]]:
     """Return the id and the settings of a name such as `FrozenLake-v1(is_slippery=false)` or `module:Name-v0`.
 
     The module is imported first, to register its environments. Raises ValueError, in one line, for an unknown module or
     environment.
     """
     full, settings = split_settings(name)
-    module, id = module_of(full), full.rpartition(":")[2].strip()
+    module, id = parse_module(full), full.rpartition(":")[2].strip()
     if module and not all(part.isidentifier() for part in module.split(".")):
         raise ValueError(f"'{one_line(module, 80)}' is no name of a module: write module:Name-v0")
     if module:
         try:
-            with OwnRandom(np.random.default_rng(0)).lent():
+            with OwnRandom(np.random.default_rng(0)).activate():
                 import_module(module)
         except Exception as error:  # noqa: BLE001 a module of others may fail in any way
             raise ValueError(f"the module {module} cannot be imported: {one_line(str(error))}") from None
@@ -75,7 +75,7 @@ class GymnasiumGame(ForeignGame):
     metadata: ClassVar[dict[str, Any]] = {"name": "gymnasium_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {REWARD: "what the environment pays at the step"}
 
-    find: ClassVar[staticmethod[[str], tuple[str, dict[str, Any]]]] = staticmethod(registered)
+    find: ClassVar[staticmethod[[str], tuple[str, dict[str, Any]]]] = staticmethod(find_environment)
     """Function that returns the id and settings of a name."""
 
     def __init__(
@@ -124,11 +124,11 @@ class GymnasiumGame(ForeignGame):
 
     def play(self, seat: str, act: str) -> str:
         """Take an action, ignoring case and extra blanks in words. Raises IllegalAct for any other text."""
-        action, word = self._action(act)
+        action, word = self._parse_action(act)
         try:
             observation, reward, is_over, is_cut, info = self._step(action)
         except Exception as error:  # noqa: BLE001 no error of the environment may end the match
-            told = self.fault(error)
+            told = self.record_fault(error)
             self._replay()
             raise IllegalAct(f"the environment failed on it: {told}") from None
         if why := self._refusal(observation, float(reward)):
@@ -148,11 +148,11 @@ class GymnasiumGame(ForeignGame):
         """Return `faults` and `reward`, the sum of the environment's rewards."""
         return {**super().figures(), REWARD: self._paid_so_far}
 
-    def copied(self) -> Any:
+    def copy_env(self) -> Any:
         """Return a copy of the environment, by `deepcopy` or, if that would lose its state, by replaying the match."""
         if self.env is None:
             return None
-        if not _rebuilt_by_deepcopy(self.env):
+        if not _is_rebuilt_by_deepcopy(self.env):
             try:
                 return copy.deepcopy(self.env)
             except Exception:  # noqa: BLE001 environments hold files, processes and C objects
@@ -167,16 +167,16 @@ class GymnasiumGame(ForeignGame):
         env, self.env = self.env, None
         if env is not None:
             try:
-                with self._random.lent():
+                with self._random.activate():
                     env.close()
             except Exception as error:  # noqa: BLE001 environments of others fail in any way
-                self.fault(error)
+                self.record_fault(error)
 
     def _make(self) -> Any:
         """Create the environment, not yet reset."""
         return importlib.import_module("gymnasium").make(self.id, disable_env_checker=True, **self.settings)
 
-    def _action(self, act: str) -> tuple[Any, str]:
+    def _parse_action(self, act: str) -> tuple[Any, str]:
         """Return the action for an act's text, and the act in normal form. Raises IllegalAct if there is none."""
         word = " ".join(act.split())
         if not self.words:
@@ -198,14 +198,14 @@ class GymnasiumGame(ForeignGame):
 
     def _observation_text(self, observation: Any, info: Mapping[str, Any]) -> str:
         """Return an observation as text."""
-        parts = [f"{name}: {value}" for name, value in as_text(observation).items()]
+        parts = [f"{name}: {value}" for name, value in to_texts(observation).items()]
         if isinstance(observation, str):
             parts = [observation]
         if self.ansi:
-            with self._random.lent():
+            with self._random.activate():
                 parts.append(COLOURED.sub(r"[\1]", str(self.env.render())))
         self._mask = info.get("action_mask")
-        return shortened(harmless("\n".join(parts)), ACTION_LENGTH) or "nothing"
+        return shorten(sanitise("\n".join(parts)), ACTION_LENGTH) or "nothing"
 
     def _require_text(self) -> None:
         """Raise ValueError if actions or observations cannot be shown as text."""
@@ -220,7 +220,7 @@ class GymnasiumGame(ForeignGame):
         """Create and reset the environment, and return its first observation and info."""
         self._random, self._mask = copy.copy(chance), None
         try:
-            with self._random.lent():
+            with self._random.activate():
                 self.env = self._make()
                 observation, info = self.env.reset(seed=seed)
         except Exception as error:  # noqa: BLE001 an environment may refuse its settings in any way
@@ -230,7 +230,7 @@ class GymnasiumGame(ForeignGame):
         return observation, info
 
     def _step(self, action: Any) -> tuple[Any, Any, bool, bool, Mapping[str, Any]]:
-        with self._random.lent():
+        with self._random.activate():
             observation, reward, is_over, is_cut, info = self.env.step(action)
         return observation, reward, bool(is_over), bool(is_cut), info
 
@@ -258,7 +258,7 @@ class GymnasiumGame(ForeignGame):
         return tuple(map(one_line, words)) if len(words) == number else tuple(map(str, range(number)))
 
 
-def _rebuilt_by_deepcopy(env: Any) -> bool:
+def _is_rebuilt_by_deepcopy(env: Any) -> bool:
     """Return True if `deepcopy` would rebuild the environment, or one inside it, from its constructor arguments."""
     easy = importlib.import_module("gymnasium.utils").EzPickle
     while env is not None:

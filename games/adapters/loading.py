@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 GROUP = "arena.games"
 OWN_FILE = "arena_file_"
-"""First part of the module name of somebody's own file."""
-# prefix: the class that plays any game of that library, its option with the name, and what finds the name
+"""Prefix of the module names of users' own files."""
+# prefix: the library's game class, its option for the name, and the function that checks the name
 LIBRARIES = {
     "openspiel": ("games.adapters.openspiel:AnyOpenSpiel", "game", "games.families.openspiel:load"),
     "pettingzoo": ("games.adapters.pettingzoo:PettingZooGame", "env", "games.adapters.pettingzoo:load"),
-    "textarena": ("games.adapters.textarena:TextArenaGame", "env", "games.adapters.textarena:registered"),
-    "minigrid": ("games.adapters.minigrid:MiniGrid", "env", "games.adapters.minigrid_worlds:found_minigrid"),
-    "babyai": ("games.adapters.babyai:BabyAI", "env", "games.adapters.minigrid_worlds:found_babyai"),
-    "textworld": ("games.adapters.textworld:TextWorld", "env", "games.adapters.textworld_games:found"),
-    "gymnasium": ("games.adapters.gymnasium:GymnasiumGame", "env", "games.adapters.gymnasium:registered"),
-    "gem": ("games.adapters.gem:GemGame", "env", "games.adapters.gem:registered"),
+    "textarena": ("games.adapters.textarena:TextArenaGame", "env", "games.adapters.textarena:find_environment"),
+    "minigrid": ("games.adapters.minigrid:MiniGrid", "env", "games.adapters.minigrid_worlds:find_minigrid"),
+    "babyai": ("games.adapters.babyai:BabyAI", "env", "games.adapters.minigrid_worlds:find_babyai"),
+    "textworld": ("games.adapters.textworld:TextWorld", "env", "games.adapters.textworld_games:parse_name"),
+    "gymnasium": ("games.adapters.gymnasium:GymnasiumGame", "env", "games.adapters.gymnasium:find_environment"),
+    "gem": ("games.adapters.gem:GemGame", "env", "games.adapters.gem:find_environment"),
     "openenv": ("games.adapters.openenv:OpenEnv", "env", "games.adapters.openenv:check_name"),
     "scienceworld": (
         "games.adapters.scienceworld:ScienceWorld",
@@ -59,7 +59,7 @@ LIBRARIES = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedGameFile:
     """Copy of a game's source file in a run folder, to be loaded instead of the original."""
 
     path: Path
@@ -68,7 +68,7 @@ class Kept:
     """Reason why it may not be loaded, or "" if it may."""
 
 
-_KEPT: dict[Path, Kept] = {}
+_SAVED: dict[Path, SavedGameFile] = {}
 _PLAYERS: set[str] = set()
 _DATA: dict[str, str] = {}
 
@@ -82,15 +82,15 @@ def file_of(name: str) -> Path | None:
     return Path(os.path.realpath(os.path.expanduser(path))) if path.endswith(".py") and "\0" not in path else None
 
 
-def keep(path: Path, kept: Kept) -> None:
+def use_saved_copy(path: Path, saved: SavedGameFile) -> None:
     """Load the source file `path` from its saved copy from now on. The first copy stays, unless it was refused."""
-    if path not in _KEPT or _KEPT[path].refused:
-        _KEPT[path] = kept
+    if path not in _SAVED or _SAVED[path].refused:
+        _SAVED[path] = saved
 
 
-def forget() -> None:
-    """Undo `keep`, `refuse` and `keep_data`: load every file and module from its original location again."""
-    _KEPT.clear()
+def reset() -> None:
+    """Undo `use_saved_copy`, `use_saved_data` and `refuse`, so that everything loads from its original location."""
+    _SAVED.clear()
     REFUSED.clear()
     _DATA.clear()
 
@@ -100,23 +100,23 @@ def refuse(module: str, why: str) -> None:
     REFUSED[module] = why
 
 
-def keep_data(text: str, path: str) -> None:
-    """Register a data file's saved copy: `placed` replaces options equal to `text` by `path`. The first copy stays."""
+def use_saved_data(text: str, path: str) -> None:
+    """Replace options equal to `text` by `path`, a data file's saved copy, from now on. The first copy stays."""
     _DATA.setdefault(text, path)
 
 
-def placed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a game's options with paths of data files replaced by the saved copies that `keep_data` registered."""
+def replace_data_paths(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a game's options with data files replaced by their saved copies (`use_saved_data`)."""
     return {name: _DATA.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
 
 
-def attribute(place: str) -> Any:
+def import_object(place: str) -> Any:
     """Import and return the object at `place`, written `module:name`."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
-def foreign(name: str) -> Callable[..., TextGame] | None:
+def find_foreign_game(name: str) -> Callable[..., TextGame] | None:
     """Return the factory of a game outside this package, or None if `name` has no form of such a game.
 
     The forms are those at the top of this module. Raises ValueError with the reason if `name` has such a form but the
@@ -127,50 +127,50 @@ def foreign(name: str) -> Callable[..., TextGame] | None:
         place, option, finder = LIBRARIES[prefix]
         if not rest:
             raise ValueError(f"name a game after '{prefix}:'")
-        attribute(finder)(rest)
-        return functools.partial(attribute(place), **{option: rest})
+        import_object(finder)(rest)
+        return functools.partial(import_object(place), **{option: rest})
     if path := file_of(name):
-        return _from_file(path, name.rpartition(":")[2])
+        return _load_from_file(path, name.rpartition(":")[2])
     if name.endswith(".py"):
         raise ValueError(f"say which class of the file: {name}:ClassName")
-    if name in (entries := installed()):
-        return _from_package(entries[name])
+    if name in (entries := find_entry_points()):
+        return _load_from_package(entries[name])
     return None
 
 
 @functools.cache
-def installed() -> Mapping[str, EntryPoint]:
+def find_entry_points() -> Mapping[str, EntryPoint]:
     """Return the entry points of games from installed packages, by game name. Cached: reading them is slow."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
-def _from_package(entry: EntryPoint) -> Callable[..., TextGame]:
+def _load_from_package(entry: EntryPoint) -> Callable[..., TextGame]:
     try:
         candidate = entry.load()
     except Exception as error:  # noqa: BLE001 a package of others may fail in any way
         raise ValueError(f"the game {entry.name} ({entry.value}) cannot be loaded: {error_line(error)}") from None
-    return _as_game(candidate, f"{entry.name} ({entry.value})")
+    return _to_factory(candidate, f"{entry.name} ({entry.value})")
 
 
-def _from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
-    return _as_game(member(path, class_name, _makes_a_game, "class", "classes"), f"{path}:{class_name}")
+def _load_from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
+    return _to_factory(import_member(path, class_name, _can_create_game, "class", "classes"), f"{path}:{class_name}")
 
 
-def _makes_a_game(candidate: Any) -> bool:
+def _can_create_game(candidate: Any) -> bool:
     """Return True for a class, or for a function `env`, by which PettingZoo's modules create environments."""
     return inspect.isclass(candidate) or (inspect.isfunction(candidate) and candidate.__name__ == "env")
 
 
-def member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds: str) -> Any:
+def import_member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds: str) -> Any:
     """Import a user's file and return its object called `name`.
 
     `path` comes from `file_of`, `fits` decides which objects qualify, and `kind` and `kinds` name them in the error.
     Raises ValueError, with the nearest name, if there is no such object, or with the reason if the file cannot be
     imported.
     """
-    module = _load(path)
+    module = _load_file(path)
     if fits(found := getattr(module, name, None)):
         return found
     own = [n for n, thing in vars(module).items() if fits(thing) and thing.__module__ == module.__name__]
@@ -179,15 +179,15 @@ def member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds:
     raise ValueError(f"{path} has no {kind} '{name}'{hint}")
 
 
-def _load(path: Path) -> ModuleType:
+def _load_file(path: Path) -> ModuleType:
     """Import the file, or its saved copy if there is one, once. Raises ValueError if the copy may not be loaded."""
-    kept = _KEPT.get(path, Kept(path))
-    if kept.refused:
-        raise ValueError(kept.refused)
-    return _module(kept.path)
+    saved = _SAVED.get(path, SavedGameFile(path))
+    if saved.refused:
+        raise ValueError(saved.refused)
+    return _import_file(saved.path)
 
 
-class _AsItStands(importlib.machinery.SourceFileLoader):
+class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
     """Source loader that neither reads nor writes bytecode: cached bytecode could be somebody else's."""
 
     def get_code(self, fullname: str) -> CodeType:
@@ -196,14 +196,14 @@ class _AsItStands(importlib.machinery.SourceFileLoader):
 
 
 @functools.cache
-def _module(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
     """Import the file once, under a module name unique to its path. Raises ValueError if it is missing or fails."""
     import hashlib
 
     if not os.path.isfile(path):
         raise ValueError(f"there is no file {path}")
     name = f"{OWN_FILE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    loader = _AsItStands(name, str(path))
+    loader = _SourceOnlyLoader(name, str(path))
     spec = importlib.machinery.ModuleSpec(name, loader, origin=str(path))
     spec.has_location = True
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -215,7 +215,7 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
+def _to_factory(candidate: Any, place: str) -> Callable[..., TextGame]:
     """Return a factory of text games for a class or function from elsewhere.
 
     A TextGame subclass is returned as it is, and its scripted players are registered. A PettingZoo AECEnv class or a
@@ -235,7 +235,7 @@ def _as_game(candidate: Any, place: str) -> Callable[..., TextGame]:
     raise ValueError(f"{place} is neither a games.base.TextGame nor a PettingZoo AECEnv class nor a function env()")
 
 
-def own_players() -> frozenset[str]:
+def list_own_players() -> frozenset[str]:
     """Return the names of the scripted players of all games loaded from files and packages so far."""
     return frozenset(_PLAYERS)
 
@@ -248,24 +248,24 @@ def error_line(error: BaseException, path: Path | None = None) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     where = f"line {line}: " if line else ""
-    return " ".join(f"{where}{type(error).__name__}: {_message(error)}".split())[:300]
+    return " ".join(f"{where}{type(error).__name__}: {_error_text(error)}".split())[:300]
 
 
-def _message(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 somebody's exception may fail at telling what it is, too
+    except Exception:  # noqa: BLE001 even str() of a user's exception may fail
         return "(no text: it raises another exception)"
 
 
-def fault_of_others(error: BaseException) -> str:
-    """Return one line on an exception raised by code of others: a user's file, a package or a wrapped environment.
+def describe_foreign_error(error: BaseException) -> str:
+    """Describe an exception raised by a user's file, a package or a wrapped environment in one line.
 
     The line has file, line number and message. Returns "" if the exception comes from Arena's own code.
     """
     frames = list(traceback.walk_tb(error.__traceback__))
     modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in frames]
-    packages = {entry.module.partition(".")[0] for entry in installed().values()} - {"simulators"}
+    packages = {entry.module.partition(".")[0] for entry in find_entry_points().values()} - {"simulators"}
     own = [at for at, module in zip(frames, modules, strict=True)
            if module.startswith(OWN_FILE) or module.partition(".")[0] in packages]  # fmt: skip
     if not own and any(module.startswith("games.adapters.") for module in modules[:-1]):

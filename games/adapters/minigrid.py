@@ -9,7 +9,7 @@ import numpy as np
 
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
 from games.adapters.minigrid_words import describe
-from games.adapters.minigrid_worlds import found, made
+from games.adapters.minigrid_worlds import find_environment, make_environment
 from games.base import IllegalAct, choice, one_line, whole_number
 from games.png import Album
 
@@ -56,13 +56,13 @@ class MiniGrid(ForeignGame):
                 least, most = (1, MOST_STEPS) if key == "max_steps" else (0, WIDEST)
                 whole_number(key, value, least=least, most=most)
         super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
-        self.id = found(self.family, env)
-        self.env = made(self.id, self.settings, OwnRandom(np.random.default_rng(0)), 0)
+        self.id = find_environment(self.family, env)
+        self.env = make_environment(self.id, self.settings, OwnRandom(np.random.default_rng(0)), 0)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Make and reset a new environment with a seed from `rng`, and show what the agent sees."""
+        """Make and reset a new environment with a seed from `rng`, and show the agent's view."""
         self._random, self.album, self.reached = OwnRandom(rng), Album(), False
-        self.env = made(self.id, self.settings, self._random, int(rng.integers(2**31)))
+        self.env = make_environment(self.id, self.settings, self._random, int(rng.integers(2**31)))
         self._show("", self.env.gen_obs()["image"])
 
     def rules(self) -> str:
@@ -90,7 +90,7 @@ class MiniGrid(ForeignGame):
         return False
 
     def situation(self, seat: str) -> str:
-        """Return the grid, the agent's place and direction, and what it carries, hashed as text."""
+        """Return the grid, the agent's place and direction, and its carried object, as text."""
         carried = self.env.carrying
         return f"{self.env.hash()} {carried and carried.encode()}"
 
@@ -99,7 +99,7 @@ class MiniGrid(ForeignGame):
         return self.album.pictures[hash]
 
     def play(self, seat: str, act: str) -> str:
-        """Do the acts in turn until one has no effect, and show what the agent sees then. Returns those that were done.
+        """Do the acts in turn until one has no effect, and show the agent's view. Returns the acts that were done.
 
         Raises IllegalAct for other words, or for too many.
         """
@@ -108,8 +108,8 @@ class MiniGrid(ForeignGame):
             raise IllegalAct(f"write {'one' if self.acts == 1 else f'1 to {self.acts}'} of {', '.join(ACTS)}")
         news = ""
         for count, word in enumerate(words, 1):
-            before = self._reach()
-            with self._random.lent():
+            before = self._read_local_state()
+            with self._random.activate():
                 seen, reward, is_over, is_cut, _ = self.env.step(ACTS.index(word))
             if reward:
                 self.pay(seat, OUTCOME, float(reward))
@@ -117,7 +117,7 @@ class MiniGrid(ForeignGame):
             if is_over or is_cut:
                 self.end("solved" if self.reached else "over" if is_over else "turns", "The match is over.")
                 return " ".join(words[:count])
-            if word != "done" and self._reach() == before:
+            if word != "done" and self._read_local_state() == before:
                 left = " ".join(words[count:])
                 news = f"{word} has no effect.{left and f' Not done: {left}.'}"
                 break
@@ -128,14 +128,14 @@ class MiniGrid(ForeignGame):
         """Return `faults`, `solved` (whether the environment paid) and `steps` done in the environment."""
         return {**super().figures(), "solved": self.reached, "steps": int(self.env.step_count)}
 
-    def _reach(self) -> tuple[Any, ...]:
-        """Return all that one act can change: place, direction, what is carried and what is in front."""
+    def _read_local_state(self) -> tuple[Any, ...]:
+        """Return the state that one act can change: place, direction, carried object and object in front."""
         front = self.env.grid.get(*self.env.front_pos)
         place = tuple(map(int, self.env.agent_pos)), int(self.env.agent_dir)
         return *place, self.env.carrying, front, front and front.encode()
 
     def _show(self, news: str, image: Any) -> None:
-        """Send the agent the news and what it sees, `image` in the library's code, by the option `view`."""
+        """Send the agent the news and its view, by the option `view`. `image` is the view in MiniGrid's encoding."""
         seen = "" if self.view == "picture" else describe(image, self.env.carrying)
         pixels = None if self.view == "text" else self.env.get_pov_render(self.tile)
         images = () if pixels is None else (self.album.add(np.ascontiguousarray(pixels, dtype=np.uint8)),)

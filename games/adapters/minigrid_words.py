@@ -10,7 +10,7 @@ FLOOR = ("unseen", "empty", "floor", "wall", "agent")
 
 
 def describe(cells: Any, carried: Any) -> str:
-    """Tell the objects in a view, the free cells in the agent's three directions, and what it carries.
+    """Describe a view: its objects, the free cells in the agent's three directions, and the carried object.
 
     `cells` is MiniGrid's encoding [columns, rows, 3] of kind, colour and state. The agent stands in the middle of the
     last row and looks up. `carried` is the object that it carries, or None.

@@ -19,14 +19,14 @@ MOST_DRAWS = 200_000
 """Maximum random numbers for a world, about a second. Levels draw until all objects have a place."""
 
 
-def found(family: str, name: str) -> str:
+def find_environment(family: str, name: str) -> str:
     """Return the id of an environment of a family, "MiniGrid" or "BabyAI", by its name without the family's.
 
     Raises ValueError, in one line with the nearest name, if there is none, or if the library is not installed.
     """
     prefix = f"{family}-"
     try:
-        with OwnRandom(np.random.default_rng(0)).lent():
+        with OwnRandom(np.random.default_rng(0)).activate():
             importlib.import_module("minigrid")
     except ImportError as error:
         needs, why = f"{family.lower()}:{one_line(name, 80)} needs MiniGrid", one_line(str(error))
@@ -40,17 +40,17 @@ def found(family: str, name: str) -> str:
     return f"{prefix}{name}"
 
 
-def found_minigrid(name: str) -> str:
-    """Return the id of a MiniGrid environment, or raise ValueError, as `found` does."""
-    return found("MiniGrid", name)
+def find_minigrid(name: str) -> str:
+    """Return the id of a MiniGrid environment, or raise ValueError, as `find_environment` does."""
+    return find_environment("MiniGrid", name)
 
 
-def found_babyai(name: str) -> str:
-    """Return the id of a BabyAI environment, or raise ValueError, as `found` does."""
-    return found("BabyAI", name)
+def find_babyai(name: str) -> str:
+    """Return the id of a BabyAI environment, or raise ValueError, as `find_environment` does."""
+    return find_environment("BabyAI", name)
 
 
-class _Bounded:
+class _BoundedRandom:
     """Source of random numbers that fails after `MOST_DRAWS`, with an error that no level catches."""
 
     def __init__(self, draw: Callable[..., int]) -> None:
@@ -63,12 +63,12 @@ class _Bounded:
         return self._draw(*limits)
 
 
-def made(id: str, settings: Mapping[str, Any], lent: OwnRandom, seed: int) -> Any:
+def make_environment(id: str, settings: Mapping[str, Any], random_state: OwnRandom, seed: int) -> Any:
     """Return a new environment after its reset with a seed. Raises ValueError, in one line, if that fails."""
     try:
-        with lent.lent():  # also silences what level generation prints
+        with random_state.activate():  # also silences what level generation prints
             env = importlib.import_module("gymnasium").make(id, disable_env_checker=True, **settings).unwrapped
-            env._rand_int = _Bounded(env._rand_int)
+            env._rand_int = _BoundedRandom(env._rand_int)
             env.reset(seed=seed)
             del env._rand_int
     except Exception as error:  # noqa: BLE001 an environment may refuse its options in any way

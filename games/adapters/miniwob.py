@@ -17,14 +17,14 @@ import numpy as np
 
 from games.adapters import miniwob_child
 from games.adapters.child import Child
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, harmless, shortened
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
 from games.adapters.pool import Pool
 from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
 from games.contracts import Image, View
 from games.png import Album
 
 REWARD = "reward"
-MOST = 4
+MAX_BROWSERS = 4
 """Browsers at once in this process, of about 0.9 GB each."""
 SECONDS = 100.0
 """Limit of a request, below that of a turn. A browser starts in 3 to 10 s."""
@@ -40,7 +40,7 @@ def find_task(name: str) -> str:
     Raises ValueError, in one line with the nearest name, if there is none, or if MiniWoB++ or a browser is missing.
     """
     try:
-        with OwnRandom(np.random.default_rng(0)).lent():
+        with OwnRandom(np.random.default_rng(0)).activate():
             importlib.import_module("gymnasium").register_envs(importlib.import_module("miniwob"))
     except ImportError as error:
         why = f"miniwob:{one_line(name, 80)} needs MiniWoB++ ({one_line(str(error))})"
@@ -59,29 +59,29 @@ def find_task(name: str) -> str:
 def _start_process() -> Child:
     """Return a new process; its browser starts with the first request, and its files are removed after its end."""
     folder = tempfile.TemporaryDirectory(prefix="arena-miniwob-", ignore_cleanup_errors=True)
-    surroundings = {"TMPDIR": folder.name, "HOME": folder.name}
-    return Child(sys.executable, miniwob_child, "the process of the browser", surroundings, folder)
+    environment = {"TMPDIR": folder.name, "HOME": folder.name}
+    return Child(sys.executable, miniwob_child, "the process of the browser", environment, folder)
 
 
-POOL = Pool(_start_process, MOST)
+POOL = Pool(_start_process, MAX_BROWSERS)
 
 
 class Page:
-    """A page of a task and the acts that were done there. Copies share nothing but the pool of browsers."""
+    """A task's page and the acts done on it. Copies share only the pool of browsers."""
 
     def __init__(self, task: str, seed: int, picture: bool, acts: tuple[str, ...] = ()) -> None:
         self.task, self.seed, self.picture, self.acts = task, seed, picture, acts
 
     def load(self) -> dict[str, Any]:
-        """Load the page, do its acts again, and return what is seen."""
-        with POOL.lent(self) as (browser, _):
-            return browser.ask(self._beginning(), SECONDS)
+        """Load the page, repeat its acts, and return the observation."""
+        with POOL.borrow(self) as (browser, _):
+            return browser.ask(self._load_request(), SECONDS)
 
     def step(self, act: str) -> dict[str, Any]:
-        """Do an act and return what is seen, with `refused` if it could not be done."""
-        with POOL.lent(self) as (browser, is_new):
+        """Do an act and return the observation, with `refused` if it could not be done."""
+        with POOL.borrow(self) as (browser, is_new):
             if is_new:
-                browser.ask(self._beginning(), SECONDS)
+                browser.ask(self._load_request(), SECONDS)
             answer = browser.ask({"act": act, "picture": self.picture}, SECONDS)
         if not answer["refused"]:
             self.acts += (act,)
@@ -91,7 +91,7 @@ class Page:
         """Give the browser back."""
         POOL.release(id(self))
 
-    def _beginning(self) -> Mapping[str, Any]:
+    def _load_request(self) -> Mapping[str, Any]:
         return {"load": self.task, "seed": self.seed, "acts": list(self.acts), "picture": self.picture}
 
     def __del__(self) -> None:
@@ -145,7 +145,7 @@ class MiniWob(ForeignGame):
         return {"task": self._wanted, "turns_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: what the agent sees are messages."""
+        """Return {}: observations are messages."""
         return {}
 
     def legal(self, seat: str) -> list[str] | None:
@@ -184,7 +184,7 @@ class MiniWob(ForeignGame):
         """Return `success`, whether the page paid, its `reward`, and `faults`."""
         return {**super().figures(), "success": self.reward > 0, REWARD: self.reward}
 
-    def copied(self) -> Any:
+    def copy_env(self) -> Any:
         """Return a page with the same acts, which is built when it is used."""
         return None if self.env is None else Page(self.env.task, self.env.seed, self.env.picture, self.env.acts)
 
@@ -195,25 +195,25 @@ class MiniWob(ForeignGame):
 
     def _show(self, seen: Mapping[str, Any]) -> None:
         """Send the agent the page, by the option `view`."""
-        self._wanted, self.reward = harmless(str(seen["task"])), 0.0
+        self._wanted, self.reward = sanitise(str(seen["task"])), 0.0
         parents = {each["parent"] for each in seen["elements"]}
         self.elements = [
             each for each in seen["elements"] if each["text"] or each["value"] or each["ref"] not in parents
         ]
-        told = "\n".join(_line(each) for each in self.elements)
+        told = "\n".join(_describe_element(each) for each in self.elements)
         images: tuple[Image, ...] = ()
         if "pixels" in seen:
             pixels = np.frombuffer(base64.b64decode(seen["pixels"]), np.uint8).reshape(seen["shape"])
             images = (self.album.add(pixels),)
         if self.view == "picture":
             told = " ".join(f"{each['ref']} {each['tag']}" for each in self.elements)
-        self.tell(shortened(told, ACTION_LENGTH) or "The page is empty.", images=images)
+        self.tell(shorten(told, ACTION_LENGTH) or "The page is empty.", images=images)
 
 
-def _line(element: Mapping[str, Any]) -> str:
+def _describe_element(element: Mapping[str, Any]) -> str:
     """Return an element as a line: its reference, kind, text and value."""
     kind = "text" if element["tag"] == "t" else element["tag"].replace("_", " ")
-    text, value = one_line(harmless(element["text"])), one_line(harmless(element["value"]))
+    text, value = one_line(sanitise(element["text"])), one_line(sanitise(element["value"]))
     focused = " (focused)" if element["focused"] and element["tag"] != "body" else ""
     return f"{element['ref']} {kind}{f' {text}' if text else ''}{f' = {value}' if value else ''}{focused}"
 

@@ -24,16 +24,16 @@ class Server:
         self.seen: dict[str, Any] = {}
         self.reward, self.is_over = 0.0, False
 
-    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Return what is seen after a request, with `refused` if an act could not be done."""
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the observation after a request, with `refused` if an act could not be done."""
         why = ""
-        if "load" in asked:
-            self.load(asked["load"], asked["seed"])
-            for act in asked["acts"]:
+        if "load" in request:
+            self.load(request["load"], request["seed"])
+            for act in request["acts"]:
                 self.act(act)
         else:
-            why = self.act(asked["act"])
-        return {"refused": why, **self.observe(asked["picture"])}
+            why = self.act(request["act"])
+        return {"refused": why, **self.observe(request["picture"])}
 
     def load(self, task: str, seed: int) -> None:
         """Show the page of a task that the seed draws."""

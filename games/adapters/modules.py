@@ -5,7 +5,7 @@ import re
 from types import ModuleType
 
 RUN = re.compile(r"(?:verifiers|openenv):\s*(?!(?:http|ws)s?://)([\w./-]+)")
-"""Name of an environment whose code runs in a process apart; its module is the group."""
+"""Name of an environment that runs in a separate process. The group is its module."""
 REFUSED: dict[str, str] = {}
 """Reason why no game may be imported from a module, by module name."""
 
@@ -17,18 +17,18 @@ def import_module(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def module_of(name: str) -> str:
+def parse_module(name: str) -> str:
     """Return the module in the name of a Gymnasium environment, `module:Name-v0(…)`, or ""."""
     return name.partition("(")[0].rpartition(":")[0].strip()
 
 
-def run_apart(name: str) -> str:
-    """Return the module that `verifiers:id`, `verifiers:module:callable` or `openenv:module:app` runs, or ""."""
+def find_run_module(name: str) -> str:
+    """Return the module that a name runs (`verifiers:id`, `verifiers:module:callable`, `openenv:module:app`), or ""."""
     match = RUN.match(name)
     return match[1].split("/")[-1].replace("-", "_") if match else ""
 
 
-def require_admitted(name: str) -> None:
+def require_allowed(name: str) -> None:
     """Raise ValueError, with the reason, if the module that a name runs has been refused."""
-    if (module := run_apart(name)) in REFUSED:
+    if (module := find_run_module(name)) in REFUSED:
         raise ValueError(REFUSED[module])

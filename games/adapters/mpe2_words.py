@@ -1,4 +1,4 @@
-"""Wording of MPE2's particle worlds, whose observations are vectors: who and what is where, and what others say.
+"""Texts for MPE2's particle worlds, whose observations are vectors of positions, velocities and utterances.
 
 Lowe et al. (2017). Parts are in the order in which the environments concatenate them; a vector of another length,
 as with options that limit what is seen, is shown as numbers.
@@ -20,33 +20,33 @@ Layout = Callable[[Any, Any], Iterator[tuple[str, str, int]]]
 
 
 def word(env: Any, seat: str, action: int) -> str:
-    """Return an action as text: a move, what is said, or both."""
-    agent = _agent(env, seat)
+    """Return an action as text: a move, an utterance, or both."""
+    agent = _find_agent(env, seat)
     if not agent.movable:
         return f"say {action}"
     said, move = divmod(action, len(MOVES))
     return MOVES[move] if agent.silent else f"{MOVES[move]}, say {said}"
 
 
-def looks(layout: Layout) -> Callable[[Any, str], dict[str, Any]]:
-    """Return a function that describes an observation of this layout; {} if it has another length."""
+def make_look(layout: Layout) -> Callable[[Any, str], dict[str, Any]]:
+    """Return a function that describes observations of this layout; {} for one of another length."""
 
     def look(env: Any, seat: str) -> dict[str, Any]:
         vector: Vector = np.asarray(env.observe(seat), dtype=float).tolist()
         told: dict[str, Any] = {}
         at = 0
-        for name, kind, count in layout(env.world, _agent(env, seat)):
+        for name, kind, count in layout(env.world, _find_agent(env, seat)):
             size = {"way": 2, "colour": env.world.dim_color, "speech": env.world.dim_c}[kind]
             for number in range(count):
                 label = f"{name}_{number}" if count > 1 else name
-                told[label] = _TOLD[kind](vector[at : at + size])
+                told[label] = _DESCRIBE[kind](vector[at : at + size])
                 at += size
         return told if at == len(vector) else {}
 
     return look
 
 
-def way(vector: Vector) -> str:
+def describe_vector(vector: Vector) -> str:
     """Return a displacement or velocity in words, such as "right 1.43, down 0.54"."""
     parts = [
         f"{words[length > 0]} {abs(length):.2f}"
@@ -56,19 +56,23 @@ def way(vector: Vector) -> str:
     return ", ".join(parts) or "none"
 
 
-def _colour(vector: Vector) -> str:
+def _describe_colour(vector: Vector) -> str:
     """Return the number of the landmark that has the colour: landmarks differ in their strongest channel."""
     return f"landmark_{int(np.argmax(vector))}" if any(vector) else "none"
 
 
-def _speech(vector: Vector) -> str:
+def _describe_speech(vector: Vector) -> str:
     return f"say {int(np.argmax(vector))}" if any(vector) else "nothing"
 
 
-_TOLD: dict[str, Callable[[Vector], str]] = {"way": way, "colour": _colour, "speech": _speech}
+_DESCRIBE: dict[str, Callable[[Vector], str]] = {
+    "way": describe_vector,
+    "colour": _describe_colour,
+    "speech": _describe_speech,
+}
 
 
-def _agent(env: Any, seat: str) -> Any:
+def _find_agent(env: Any, seat: str) -> Any:
     return next(agent for agent in env.world.agents if agent.name == seat)
 
 

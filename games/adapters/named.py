@@ -25,11 +25,11 @@ def split_settings(text: str) -> tuple[str, dict[str, Setting]]:
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not key.isidentifier() or key in settings:
             raise ValueError(f"write settings as NAME(setting=value, …), each once, not '{one_line(part, 80)}'")
-        settings[key] = _value(value)
+        settings[key] = _parse_value(value)
     return match[1], settings
 
 
-def _value(text: str) -> Setting:
+def _parse_value(text: str) -> Setting:
     """Parse a setting's value."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
-from games.adapters.modules import require_admitted
+from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.modules import require_allowed
 from games.adapters.openenv_server import (
-    HERE,
+    LOCAL_HOSTS,
     PYTHON,
-    Refused,
+    RequestRefused,
     ServerError,
     Session,
     action_schema,
@@ -29,7 +29,9 @@ from games.untrusted_json import DECODER, is_too_deep
 
 REWARD = "reward"
 APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-LOCAL = re.compile(rf"(?:http|ws)://(?:{'|'.join(map(re.escape, HERE[:2]))}|\[::1\])(?::\d{{1,5}})?(?:/[\w./-]*)?")
+LOCAL = re.compile(
+    rf"(?:http|ws)://(?:{'|'.join(map(re.escape, LOCAL_HOSTS[:2]))}|\[::1\])(?::\d{{1,5}})?(?:/[\w./-]*)?"
+)
 SKIPPED = ("metadata",)
 """Fields of an action that an agent does not write."""
 MOST_LISTED = 100
@@ -45,7 +47,7 @@ def check_name(name: str) -> str:
             raise ValueError(f"openenv: plays http:// servers on this machine, not {one_line(name, 80)}")
     elif not APP.fullmatch(name):
         raise ValueError(f"'{one_line(name, 80)}' is no server: write openenv:http://127.0.0.1:8000 or MODULE:app")
-    require_admitted(f"openenv:{name}")
+    require_allowed(f"openenv:{name}")
     python = os.environ.get(PYTHON)
     if python and not Path(python).is_file():
         raise ValueError(f"{PYTHON} names no file: {one_line(python)}")
@@ -97,14 +99,14 @@ class OpenEnv(ForeignGame):
         self.close()
         self._seed, self._history, self.total = int(rng.integers(2**31)), list[dict[str, Any]](), 0.0
         self.env = None
-        self.env, answer = self._begin()
+        self.env, answer = self._begin_session()
         self._show(answer)
         if answer.get("done"):
             self.end("over", "The match is over.")
 
     def rules(self) -> str:
         """Return how to act, with the fields of an action."""
-        fields = "; ".join(_field(name, about, name in self._required) for name, about in self._fields.items())
+        fields = "; ".join(_describe_field(name, about, name in self._required) for name, about in self._fields.items())
         if len(self._fields) == 1:
             return f"{self.title}, by the rules of OpenEnv. Each turn write {fields}."
         return f"{self.title}, by the rules of OpenEnv. Each turn write a JSON object with {fields or 'any fields'}."
@@ -114,7 +116,7 @@ class OpenEnv(ForeignGame):
         return {"turns_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: what the agent observes comes as messages."""
+        """Return {}: observations are messages."""
         return {}
 
     def legal(self, seat: str) -> list[str] | None:
@@ -128,20 +130,20 @@ class OpenEnv(ForeignGame):
         return [value if isinstance(value, str) else json.dumps(value) for value in listed]
 
     def hides_nothing(self) -> bool:
-        """Return False: what the agent does not observe is hidden, so search players may not look ahead."""
+        """Return False: the agent may not observe the whole state, so search players may not look ahead."""
         return False
 
     def play(self, seat: str, act: str) -> str:
-        """Send an action. Raises IllegalAct for what cannot be read or what the server refuses."""
+        """Send an action. Raises IllegalAct if it cannot be parsed or the server refuses it."""
         text = act.strip().encode("utf-8", "replace").decode("utf-8")
-        action = self._action(text)
+        action = self._parse_action(text)
         try:
             answer = self.env.ask("step", action)
             reward = float(answer.get("reward") or 0.0)
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.code != "VALIDATION_ERROR":  # the environment itself failed, maybe half-way
                 self.faults.append(one_line(f"{refused.code}: {refused}"))
-                self.env = self.copied()
+                self.env = self.copy_env()
             raise IllegalAct(str(refused).rstrip(".") or "the environment refuses it") from None
         self._history.append(action)
         self.total += reward
@@ -157,11 +159,11 @@ class OpenEnv(ForeignGame):
         """Return `faults`, and `reward`, the sum of the environment's rewards."""
         return {**super().figures(), REWARD: self.total}
 
-    def copied(self) -> Any:
+    def copy_env(self) -> Any:
         """Return another session in which the same actions were done; None if the match has ended."""
         if self.env is None:
             return None
-        session, _ = self._begin()
+        session, _ = self._begin_session()
         for action in self._history:
             session.ask("step", action)
         return session
@@ -172,13 +174,13 @@ class OpenEnv(ForeignGame):
         if session is not None:
             session.close()
 
-    def _begin(self) -> tuple[Session, dict[str, Any]]:
+    def _begin_session(self) -> tuple[Session, dict[str, Any]]:
         try:
             return begin_session(self.title, self._seed)
-        except Refused as refused:
+        except RequestRefused as refused:
             raise ServerError(f"openenv:{self.title} cannot be reset: {refused}") from None
 
-    def _action(self, text: str) -> dict[str, Any]:
+    def _parse_action(self, text: str) -> dict[str, Any]:
         """Return the action that a text stands for. Raises IllegalAct if it is none."""
         if not text:
             raise IllegalAct("write an act")
@@ -187,9 +189,9 @@ class OpenEnv(ForeignGame):
             return {
                 name: text
                 if about.get("type") == "string" or ("enum" in about and text in about["enum"])
-                else _value(text)
+                else _parse_json(text)
             }
-        value = _value(text)
+        value = _parse_json(text)
         if not isinstance(value, dict):
             raise IllegalAct("write a JSON object")
         if unknown := value.keys() - self._fields.keys():
@@ -197,7 +199,7 @@ class OpenEnv(ForeignGame):
         return value
 
     def _show(self, answer: Mapping[str, Any]) -> None:
-        """Tell the agent what it observes: a text alone, or fields by name."""
+        """Send the agent its observation: a single text, or fields by name."""
         seen = {str(name): value for name, value in answer["observation"].items() if value is not None}
         told = "\n".join(
             f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in seen.items()
@@ -205,10 +207,10 @@ class OpenEnv(ForeignGame):
         if len(seen) == 1:
             (only,) = seen.values()
             told = only if isinstance(only, str) else json.dumps(only)
-        self.tell(shortened(harmless(told), ACTION_LENGTH) or "nothing")
+        self.tell(shorten(sanitise(told), ACTION_LENGTH) or "nothing")
 
 
-def _value(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         value = DECODER.decode(text)
     except (ValueError, RecursionError) as error:
@@ -218,7 +220,7 @@ def _value(text: str) -> Any:
     return value
 
 
-def _field(name: str, about: Mapping[str, Any], is_required: bool) -> str:
+def _describe_field(name: str, about: Mapping[str, Any], is_required: bool) -> str:
     """Return a field of an action as text, with its type and description."""
     listed = about.get("enum")
     kind = "one of " + ", ".join(map(str, listed[:MOST_LISTED])) if listed else str(about.get("type", "any"))

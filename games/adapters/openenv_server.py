@@ -30,7 +30,7 @@ OPEN_SECONDS = 60.0
 LONGEST = 32 << 20
 """Maximum bytes of a message."""
 MOST_PROCESSES = 8
-HERE = ("127.0.0.1", "localhost", "::1")
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 FULL = "CAPACITY_REACHED"
 
 
@@ -38,8 +38,8 @@ class ServerError(RuntimeError):
     """Raised if a server cannot be started or reached, or does not answer; the message is one line."""
 
 
-class Refused(Exception):
-    """Raised if the server answers with an error; `code` is OpenEnv's."""
+class RequestRefused(Exception):
+    """Raised if the server refuses a request; `code` is OpenEnv's error code."""
 
     def __init__(self, code: str, why: str) -> None:
         super().__init__(why)
@@ -51,11 +51,15 @@ class Session:
 
     def __init__(self, server: Server) -> None:
         client = importlib.import_module("websockets.sync.client")
-        self.server, self._waits = server, False
+        self.server, self._is_waiting = server, False
         try:
             if server.path:
                 self._socket = client.unix_connect(
-                    server.path, "ws://localhost/ws", max_size=LONGEST, open_timeout=OPEN_SECONDS, ping_interval=None
+                    server.path,
+                    "ws://localhost/ws",
+                    max_size=LONGEST,
+                    open_timeout=OPEN_SECONDS,
+                    ping_interval=None,
                 )
             else:
                 self._socket = client.connect(
@@ -66,18 +70,20 @@ class Session:
             raise ServerError(f"{server.name} cannot be reached: {one_line(str(error))}") from None
 
     def ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a message. Raises Refused for an error, and ServerError if none comes in time."""
-        self._waits = True
+        """Return the answer to a message. Raises RequestRefused for an error, ServerError after a timeout."""
+        self._is_waiting = True
         try:
-            with contextlib.suppress(_closed()):  # a full server says so and closes; what it said can still be read
+            with contextlib.suppress(
+                _import_closed_error()
+            ):  # a full server sends an error and closes; it can still be read
                 self._socket.send(json.dumps({"type": kind, "data": data}))
             answer = json.loads(self._socket.recv(timeout=STEP_SECONDS))
             found = answer["data"]
             if answer["type"] == "error":
-                raise Refused(str(found.get("code")), _reason(found))
+                raise RequestRefused(str(found.get("code")), _describe_error(found))
             if not isinstance(found["observation"], dict):
                 raise ValueError("an observation is no object")
-        except Refused:
+        except RequestRefused:
             raise
         except TimeoutError:
             self.server.close()
@@ -88,12 +94,12 @@ class Session:
             self._hang_up()
             raise ServerError(f"{self.server.name} failed: {one_line(f'{type(error).__name__}: {error}')}") from None
         finally:
-            self._waits = False
+            self._is_waiting = False
         return dict(found)
 
     def close(self) -> None:
         """End the session; and the server if it has yet to answer, as after a turn's time limit."""
-        if self._waits:
+        if self._is_waiting:
             self.server.close()
         self._hang_up()
 
@@ -127,14 +133,14 @@ class Server:
         python = os.environ.get(PYTHON) or sys.executable
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         outside = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
-        command = [python, "-P", "-c", WATCHED, env, self.path]
+        command = [python, "-P", "-c", SERVER_PROGRAM, env, self.path]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 the process writes to it as long as it lives
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True,
             env={**os.environ, "PYTHONPATH": outside},
         )  # fmt: skip
         self._end = end_process(self, self._process)
-        self._await()
+        self._await_start()
 
     @property
     def is_alive(self) -> bool:
@@ -149,7 +155,11 @@ class Server:
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of the environment's actions. Raises ServerError."""
         try:
-            connection = _Unix(self.path) if self.path else http.client.HTTPConnection(self.host, self.port, timeout=20)
+            connection = (
+                _UnixConnection(self.path)
+                if self.path
+                else http.client.HTTPConnection(self.host, self.port, timeout=20)
+            )
             connection.request("GET", f"{self.base}/schema", headers={"Host": "localhost"})
             text = connection.getresponse().read(LONGEST)
             connection.close()
@@ -161,7 +171,7 @@ class Server:
             ) from None
 
     def await_end(self) -> None:
-        """Wait for a moment whether the process is ending, so that no further session is begun there."""
+        """Wait a moment in case the process is ending, so that no further session is begun there."""
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(ENDING_SECONDS)
@@ -173,7 +183,7 @@ class Server:
             self._errors.close()
             self._folder.cleanup()
 
-    def _await(self) -> None:
+    def _await_start(self) -> None:
         """Wait until the process listens. Raises ServerError, with the last line that it wrote, if it does not."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.is_alive:
@@ -187,13 +197,13 @@ class Server:
         raise ServerError(f"{self.name} does not start: {one_line(lines[-1], 300) if lines else 'it says nothing'}")
 
 
-def _closed() -> type[Exception]:
+def _import_closed_error() -> type[Exception]:
     """Return the exception of a closed WebSocket."""
     closed: type[Exception] = importlib.import_module("websockets.exceptions").ConnectionClosed
     return closed
 
 
-WATCHED = """
+SERVER_PROGRAM = """
 import os, shutil, sys, threading
 def end():
     sys.stdin.read()
@@ -208,7 +218,7 @@ uvicorn.run(sys.argv[1], uds=sys.argv[2], log_level="error")
 """Program that serves an application until its standard input ends, as it does with the parent; removes the socket."""
 
 
-class _Unix(http.client.HTTPConnection):
+class _UnixConnection(http.client.HTTPConnection):
     """HTTP connection to a socket file."""
 
     def __init__(self, path: str) -> None:
@@ -227,20 +237,20 @@ _SCHEMAS: dict[tuple[str | None, str], dict[str, Any]] = {}
 _STARTING = threading.Lock()
 
 
-def server(env: str) -> Server:
+def get_server(env: str) -> Server:
     """Return the first living server of an environment, started now if there is none. Raises ServerError."""
     with _STARTING:
-        return _living(env)[0]
+        return _find_living_servers(env)[0]
 
 
 def action_schema(env: str) -> dict[str, Any]:
-    """Return the JSON schema of an environment's actions; for an application of ours as its first server told it.
+    """Return the JSON schema of an environment's actions. Raises ServerError.
 
-    So a game can be made while its server dies, and only the match fails. Raises ServerError.
+    The schema of an application is cached, so that a game can be made while its server dies; only the match fails.
     """
     key = os.environ.get(PYTHON), env
     if key not in _SCHEMAS or is_url(env):
-        _SCHEMAS[key] = server(env).schema()
+        _SCHEMAS[key] = get_server(env).schema()
     return _SCHEMAS[key]
 
 
@@ -248,10 +258,10 @@ def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
     """Return a new session after its reset with a seed, and the first observation.
 
     A server of ours that takes no further session gets another beside it, up to `MOST_PROCESSES`. Raises ServerError
-    if a server at a URL is full, and Refused for other errors of the environment.
+    if a server at a URL is full, and RequestRefused for other errors of the environment.
     """
     with _STARTING:
-        servers = list(_living(env))
+        servers = list(_find_living_servers(env))
     for count in range(MOST_PROCESSES + 1):
         if count == len(servers):
             with _STARTING:
@@ -260,7 +270,7 @@ def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
         session = Session(servers[count])
         try:
             return session, session.ask("reset", {"seed": seed})
-        except Refused as refused:
+        except RequestRefused as refused:
             session.close()
             if refused.code != FULL:
                 raise
@@ -269,7 +279,7 @@ def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
     raise ServerError(f"openenv:{env} has too many sessions")
 
 
-def _living(env: str) -> list[Server]:
+def _find_living_servers(env: str) -> list[Server]:
     known = _SERVERS.setdefault((os.getpid(), env), [])
     for each in [each for each in known if not each.is_alive]:
         each.close()
@@ -284,8 +294,8 @@ def is_url(env: str) -> bool:
     return env.startswith(("http://", "ws://", "https://", "wss://"))
 
 
-def _reason(found: dict[str, Any]) -> str:
-    """Return an error's message, with pydantic's first complaints."""
+def _describe_error(found: dict[str, Any]) -> str:
+    """Return an error's message with pydantic's first details."""
     errors = found.get("errors")
     details = [
         f"{'.'.join(map(str, each.get('loc', ())))}: {each.get('msg')}"

@@ -32,7 +32,7 @@ def find_kitchen(name: str) -> str:
     Raises it, too, with the extra to install, if Overcooked-AI is not installed.
     """
     try:
-        with OwnRandom(np.random.default_rng(0)).lent():  # gym, which it imports, writes a warning
+        with OwnRandom(np.random.default_rng(0)).activate():  # gym, which it imports, writes a warning
             folder = importlib.import_module(f"{MODULE}.static").LAYOUTS_DIR
     except ImportError as error:
         why = f"overcooked:{one_line(name, 80)} needs Overcooked-AI ({one_line(str(error))})"
@@ -46,11 +46,11 @@ def find_kitchen(name: str) -> str:
 
 
 @functools.cache
-def kitchen(name: str) -> Any:
-    """Return the library's rules of a kitchen, which matches share, as they change only caches."""
-    module = _rules_module()
+def load_kitchen(name: str) -> Any:
+    """Return the library's rules of a kitchen. Matches share them, because only their caches change."""
+    module = _import_rules()
     module.Recipe.ALL_RECIPES_CACHE.clear()  # else those of another kitchen would be orders in this one
-    with OwnRandom(np.random.default_rng(0)).lent():
+    with OwnRandom(np.random.default_rng(0)).activate():
         rules = module.OvercookedGridworld.from_layout_name(name)
     rules.start_all_orders.sort(key=lambda order: tuple(order["ingredients"]))  # they may come out of a set
     return rules
@@ -91,34 +91,34 @@ class Overcooked(ForeignGame):
         if unknown := options.keys() - {*SHARED}:
             raise ValueError(f"overcooked:{env} has no option '{min(unknown)}'")
         self.kitchen_name = find_kitchen(env)
-        cooks = range(1, kitchen(self.kitchen_name).num_players + 1)
+        cooks = range(1, load_kitchen(self.kitchen_name).num_players + 1)
         super().__init__(env, tuple(f"cook_{number}" for number in cooks), **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Place the cooks, by the layout or at random."""
         self._acts: list[Any] = []
         self.points, self.soups, self.shaped = 0.0, 0, dict.fromkeys(self.seats, 0.0)
-        with self._recipes() as rules, OwnRandom(rng).lent():
+        with self._set_recipes() as rules, OwnRandom(rng).activate():
             if self.start == "random":
                 self.env = rules.get_random_start_state_fn(random_start_pos=True)()
             else:
                 self.env = rules.get_standard_start_state().deepcopy()
-        self._shown = self._facts()
+        self._shown = self._list_facts()
 
     def rules(self) -> str:
-        """Return how to act, what the letters of the drawing mean, and the orders."""
-        known = "".join(map("".join, kitchen(self.kitchen_name).terrain_mtx))
+        """Return how to act, the legend of the drawing, and the orders."""
+        known = "".join(map("".join, load_kitchen(self.kitchen_name).terrain_mtx))
         letters = ", ".join(f"{letter} {thing}" for letter, thing in THINGS.items() if letter in known)
         return (
             f"You are one of the cooks in a kitchen: {letters}. All act at the same time and share the points. Each "
             f"turn write one of {', '.join(ACTS)}. A direction moves you there, or only turns you if the way is not "
             "free. interact uses what you face: take an onion, tomato or dish; put something down on a counter or pick "
             "it up; put an onion or tomato into a pot; with empty hands start the cooking; with a dish take a soup "
-            f"that is ready; serve a soup at the hatch. Orders: {self._orders('all_orders')}."
+            f"that is ready; serve a soup at the hatch. Orders: {self._describe_orders('all_orders')}."
         )
 
     def public(self) -> dict[str, Any]:
-        """Return a drawing of the `kitchen`, `cooks`, what stands on `pots` and `counters`, points and steps left.
+        """Return a drawing of the `kitchen`, the `cooks`, the contents of `pots` and `counters`, points and steps left.
 
         Places are columns and rows, from 0 at the upper left. Bonus orders, if any, count double.
         """
@@ -138,7 +138,7 @@ class Overcooked(ForeignGame):
 
     def situation(self, seat: str) -> str:
         """Return cooks and things, as text without the time."""
-        with self._recipes():
+        with self._set_recipes():
             return repr({key: value for key, value in self.env.to_dict().items() if key != "timestep"})
 
     def play(self, seat: str, act: str) -> str:
@@ -149,11 +149,11 @@ class Overcooked(ForeignGame):
         self._acts.append(ACTS[word])
         if len(self._acts) < len(self.seats):
             return ""
-        with self._recipes() as rules:
+        with self._set_recipes() as rules:
             self.env, news = rules.get_state_transition(self.env, tuple(self._acts))
         self._acts = []
         self._pay(news)
-        self._shown = self._facts()
+        self._shown = self._list_facts()
         if self.env.timestep >= self.horizon:
             self.end("turns", f"The match is over: {self.points:g} points.")
         return ""
@@ -163,11 +163,11 @@ class Overcooked(ForeignGame):
         shaped = {f"shaped_{seat}": points for seat, points in self.shaped.items()}
         return {**super().figures(), "points": self.points, "soups": self.soups, **shaped}
 
-    def copied(self) -> Any:
+    def copy_env(self) -> Any:
         """Return an independent copy of the kitchen's state."""
         if self.env is None:
             return None
-        with self._recipes():
+        with self._set_recipes():
             return self.env.deepcopy()
 
     def _pay(self, news: Mapping[str, Any]) -> None:
@@ -186,15 +186,17 @@ class Overcooked(ForeignGame):
             if has_served:
                 self.tell(f"{seat} served a soup.")
 
-    def _facts(self) -> dict[str, Any]:
-        with self._recipes() as rules:
-            cooks = "; ".join(map(_cook, self.seats, self.env.players))
-            things = {place: _thing(thing) for place, thing in sorted(self.env.objects.items())}
-            pots = [f"{_place(at)}: {things.get(at, 'empty')}" for at in sorted(rules.get_pot_locations())]
-            counters = [f"{_place(at)}: {thing}" for at, thing in things.items() if at not in rules.get_pot_locations()]
-        bonus = self._orders("bonus_orders")
+    def _list_facts(self) -> dict[str, Any]:
+        with self._set_recipes() as rules:
+            cooks = "; ".join(map(_describe_cook, self.seats, self.env.players))
+            things = {place: _describe_thing(thing) for place, thing in sorted(self.env.objects.items())}
+            pots = [f"{_format_place(at)}: {things.get(at, 'empty')}" for at in sorted(rules.get_pot_locations())]
+            counters = [
+                f"{_format_place(at)}: {thing}" for at, thing in things.items() if at not in rules.get_pot_locations()
+            ]
+        bonus = self._describe_orders("bonus_orders")
         return {
-            "kitchen": self._drawing(),
+            "kitchen": self._draw_kitchen(),
             "cooks": cooks,
             "pots": "; ".join(pots),
             **({"counters": "; ".join(counters)} if counters else {}),
@@ -203,57 +205,57 @@ class Overcooked(ForeignGame):
             "steps_left": self.horizon - int(self.env.timestep),
         }
 
-    def _drawing(self) -> str:
-        cells = [list(row) for row in kitchen(self.kitchen_name).terrain_mtx]
+    def _draw_kitchen(self) -> str:
+        cells = [list(row) for row in load_kitchen(self.kitchen_name).terrain_mtx]
         for number, cook in enumerate(self.env.players, 1):
             cells[cook.position[1]][cook.position[0]] = str(number)
         return "\n".join(" ".join(cell if cell != " " else "." for cell in row) for row in cells)
 
-    def _orders(self, kind: str) -> str:
+    def _describe_orders(self, kind: str) -> str:
         """Return the state's orders of a kind as text, each with its points and cooking time."""
-        with self._recipes():
+        with self._set_recipes():
             orders = sorted(getattr(self.env, kind), key=lambda recipe: recipe.ingredients)
             return "; ".join(
-                f"{_counted(recipe.ingredients)} ({recipe.value} points, cooks {recipe.time} steps)"
+                f"{_describe_ingredients(recipe.ingredients)} ({recipe.value} points, cooks {recipe.time} steps)"
                 for recipe in orders
             )
 
     @contextlib.contextmanager
-    def _recipes(self) -> Iterator[Any]:
+    def _set_recipes(self) -> Iterator[Any]:
         """Set the library's recipes, which all kitchens of a process share, to this kitchen's, and return its rules."""
-        rules, recipes = kitchen(self.kitchen_name), _rules_module().Recipe
+        rules, recipes = load_kitchen(self.kitchen_name), _import_rules().Recipe
         if recipes.configuration is not rules.recipe_config:
             recipes.configure(rules.recipe_config)
         yield rules
 
 
 @functools.cache
-def _rules_module() -> Any:
+def _import_rules() -> Any:
     return importlib.import_module(f"{MODULE}.mdp.overcooked_mdp")
 
 
-def _place(place: tuple[int, int]) -> str:
+def _format_place(place: tuple[int, int]) -> str:
     return f"{place[0]},{place[1]}"
 
 
-def _counted(ingredients: Sequence[str]) -> str:
+def _describe_ingredients(ingredients: Sequence[str]) -> str:
     """Return ingredients as text, such as "2 onions, 1 tomato"."""
     plurals = {"onion": "onions", "tomato": "tomatoes"}
     counts = {name: list(ingredients).count(name) for name in plurals}
     return ", ".join(f"{n} {plurals[name] if n > 1 else name}" for name, n in counts.items() if n) or "nothing"
 
 
-def _thing(thing: Any) -> str:
+def _describe_thing(thing: Any) -> str:
     """Return a thing as text; for a soup, also its ingredients and whether it is ready."""
     if thing.name != "soup":
         return str(thing.name)
     state = "not cooking" if thing.is_idle else "ready" if thing.is_ready else f"ready in {thing.cook_time_remaining}"
-    return f"soup of {_counted(thing.ingredients)}, {state}"
+    return f"soup of {_describe_ingredients(thing.ingredients)}, {state}"
 
 
-def _cook(seat: str, cook: Any) -> str:
-    holds = f", holding {_thing(cook.held_object)}" if cook.held_object else ""
-    return f"{seat} at {_place(cook.position)} facing {FACING[cook.orientation]}{holds}"
+def _describe_cook(seat: str, cook: Any) -> str:
+    holds = f", holding {_describe_thing(cook.held_object)}" if cook.held_object else ""
+    return f"{seat} at {_format_place(cook.position)} facing {FACING[cook.orientation]}{holds}"
 
 
 class _OldNumpy(types.ModuleType):
@@ -266,7 +268,7 @@ class _OldNumpy(types.ModuleType):
 
 
 @functools.cache
-def _planner(name: str) -> Any:
+def _make_planner(name: str) -> Any:
     """Return the path planner of the library's greedy cook, computed once for a kitchen.
 
     The library computes joint plans besides, in up to 15 s, and writes them into its own folder; the cook needs none.
@@ -275,8 +277,8 @@ def _planner(name: str) -> Any:
     agents: Any = importlib.import_module(f"{MODULE}.agents.agent")
     planners.np = agents.np = _OldNumpy("numpy")
     manager = object.__new__(planners.MediumLevelActionManager)
-    manager.mdp = kitchen(name)
-    manager.motion_planner = planners.MotionPlanner(kitchen(name), [])
+    manager.mdp = load_kitchen(name)
+    manager.motion_planner = planners.MotionPlanner(load_kitchen(name), [])
     manager.joint_motion_planner = types.SimpleNamespace(motion_planner=manager.motion_planner)
     return manager
 
@@ -285,12 +287,12 @@ class Greedy:
     """Overcooked-AI's GreedyHumanModel as a player: each step goes for the nearest thing that is most wanted."""
 
     def __init__(self, game: Overcooked, seed: int) -> None:
-        orders = kitchen(game.kitchen_name).start_all_orders
+        orders = load_kitchen(game.kitchen_name).start_all_orders
         if [tuple(order["ingredients"]) for order in orders] != [ONIONS] or len(game.seats) != 2:
             raise ValueError(f"the expert plays kitchens of two whose only order is three onions, not {game.title}")
         self.game, self._chance = game, OwnRandom(np.random.default_rng(seed))
-        with self._chance.lent():
-            planner = _planner(game.kitchen_name)
+        with self._chance.activate():
+            planner = _make_planner(game.kitchen_name)
             self._cook = importlib.import_module(f"{MODULE}.agents.agent").GreedyHumanModel(planner)
 
     def __call__(self, view: View) -> str:
@@ -298,7 +300,7 @@ class Greedy:
         game = self.game
         self._cook.set_agent_index(game.seats.index(view.seat))
         try:
-            with game._recipes(), self._chance.lent():
+            with game._set_recipes(), self._chance.activate():
                 act, _ = self._cook.action(game.env)
         except Exception as error:  # noqa: BLE001 it asserts what some kitchens do not keep
             game.faults.append(f"expert: {one_line(f'{type(error).__name__}: {error}')}")

@@ -16,7 +16,7 @@ from pettingzoo import AECEnv
 
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
 from games.adapters.modules import import_module
-from games.adapters.pettingzoo_words import PLAIN, WORDS
+from games.adapters.pettingzoo_words import NUMBERS, WORDS
 from games.base import IllegalAct, one_line
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
@@ -37,14 +37,14 @@ def load(name: str) -> Callable[..., Any]:
     """
     module = name if "." in name else f"pettingzoo.classic.{name}"
     try:
-        if "." not in name and name not in (known := classics()):
+        if "." not in name and name not in (known := list_classics()):
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
             hint = f" — did you mean '{near[0]}'?" if near else ""
             raise ValueError(f"PettingZoo has no classic environment '{name}'{hint} ({', '.join(known)})")
         imported = import_module(module)
     except ImportError as error:
         if "." in name and error.name and name.startswith(error.name):
-            raise ValueError(f"there is no module '{error.name}'{_as_a_file(name)}") from None
+            raise ValueError(f"there is no module '{error.name}'{_suggest_file(name)}") from None
         raise ValueError(
             f"pettingzoo:{name} needs more than is installed ({one_line(str(error))}): "
             "pip install 'arena-selfplay[pettingzoo]'"
@@ -58,7 +58,7 @@ def load(name: str) -> Callable[..., Any]:
     return make  # type: ignore[no-any-return]
 
 
-def _as_a_file(name: str) -> str:
+def _suggest_file(name: str) -> str:
     """Return the end of an error about a missing module: how to name its file, if the working directory has one."""
     file = os.path.join(*name.split("."))
     for path in (f"{file}.py", os.path.join(file, "__init__.py")):
@@ -67,7 +67,7 @@ def _as_a_file(name: str) -> str:
     return " to take a PettingZoo environment from"
 
 
-def classics() -> list[str]:
+def list_classics() -> list[str]:
     """Return the names of PettingZoo's classic environments."""
     classic = importlib.import_module("pettingzoo.classic")
     return sorted(module.name for module in pkgutil.iter_modules(classic.__path__) if "_v" in module.name)
@@ -100,7 +100,7 @@ class PettingZooGame(ForeignGame):
         for agent in inner.possible_agents:
             if not isinstance(inner.action_space(agent), spaces.Discrete):
                 raise ValueError(f"{title} has no discrete actions that could be words: {inner.action_space(agent)}")
-        self.words = WORDS.get(title.rpartition(".")[2], PLAIN)
+        self.words = WORDS.get(title.rpartition(".")[2], NUMBERS)
         self.perfect_information = self.words.perfect
         super().__init__(title, seats, **{key: value for key, value in options.items() if key in SHARED})
         self.env = inner
@@ -109,7 +109,7 @@ class PettingZooGame(ForeignGame):
         """Reset the environment with a seed from `rng`, and store the first mover's observation and legal acts."""
         self._random = OwnRandom(rng)
         self._last_seen: dict[str, dict[str, Any]] = {}
-        with self._random.lent():
+        with self._random.activate():
             self.env.reset(seed=int(rng.integers(2**31)), options=dict(options) or None)
             self._observe()
         self.agent_selection = str(self.env.agent_selection)
@@ -122,7 +122,7 @@ class PettingZooGame(ForeignGame):
     def private(self, seat: str) -> dict[str, Any]:
         """Return this seat's last observation as short texts, or its current facts in classic games that have such."""
         if self.ended or seat != str(self.env.agent_selection):
-            with self._random.lent():
+            with self._random.activate():
                 if seen := self.words.look(self.env.unwrapped, seat):
                     return seen
         return copy.deepcopy(self._last_seen.get(seat, {}))
@@ -138,12 +138,12 @@ class PettingZooGame(ForeignGame):
         if listed is None:
             raise IllegalAct("write one of the legal acts")
         action = self._acts[listed]
-        with self._random.lent():
+        with self._random.activate():
             self.env.step(action)
             for agent, reward in self.env.rewards.items():
                 if reward:
                     self.pay(str(agent), OUTCOME, float(reward))
-            self._skip_the_dead()
+            self._skip_terminated()
             self._observe()
         return listed if self.words.open else ""
 
@@ -151,14 +151,14 @@ class PettingZooGame(ForeignGame):
         """Return the seat to move according to the environment; after the end, `seat` itself."""
         return seat if self.ended else str(self.env.agent_selection)
 
-    def copied(self) -> Any:
+    def copy_env(self) -> Any:
         """Return a copy of the environment made field by field.
 
         `deepcopy` would rebuild an EzPickle environment from its arguments and lose the match.
         """
-        return _copied(self.env, {})
+        return _copy_fields(self.env, {})
 
-    def _skip_the_dead(self) -> None:
+    def _skip_terminated(self) -> None:
         """Step terminated agents with None until a live agent is to move, and end the match if there is none."""
         env = self.env
         while env.agents and not all(env.terminations[a] or env.truncations[a] for a in env.agents):
@@ -179,27 +179,27 @@ class PettingZooGame(ForeignGame):
         space = self.env.action_space(agent)
         actions = range(space.start, space.start + space.n) if mask is None else np.flatnonzero(mask) + space.start
         self._acts = {self.words.word(raw, agent, int(action)): int(action) for action in actions}
-        self._last_seen[str(agent)] = self.words.look(raw, agent) or as_text(observation)
+        self._last_seen[str(agent)] = self.words.look(raw, agent) or to_texts(observation)
 
 
-def _copied(env: Any, memo: dict[int, Any]) -> Any:
+def _copy_fields(env: Any, memo: dict[int, Any]) -> Any:
     twin = memo[id(env)] = object.__new__(type(env))
     for name, part in vars(env).items():
         if isinstance(part, AECEnv) and id(part) not in memo:
-            _copied(part, memo)
+            _copy_fields(part, memo)
         elif name in SHARED_PARTS and part is not None:
             memo[id(part)] = part
     vars(twin).update(copy.deepcopy(vars(env), memo))
     return twin
 
 
-def as_text(observation: Any) -> dict[str, Any]:
+def to_texts(observation: Any) -> dict[str, Any]:
     """Return the parts of an observation, except `action_mask`, as short JSON-able values by name."""
     parts = observation if isinstance(observation, Mapping) else {"observation": observation}
-    return {str(name): _short(part) for name, part in parts.items() if name != "action_mask"}
+    return {str(name): _shorten(part) for name, part in parts.items() if name != "action_mask"}
 
 
-def _short(part: Any) -> Any:
+def _shorten(part: Any) -> Any:
     """Convert a part of an observation to short text or JSON-able values.
 
     Stacked 0/1 planes of a board become rows of digits (the number of the plane set in each cell, 0 for none), other
@@ -208,9 +208,9 @@ def _short(part: Any) -> Any:
     if isinstance(part, str):
         return part
     if isinstance(part, Mapping):
-        return {str(name): _short(inner) for name, inner in part.items()}
+        return {str(name): _shorten(inner) for name, inner in part.items()}
     if isinstance(part, tuple) and not all(isinstance(item, int | float) for item in part):
-        return [_short(item) for item in part]
+        return [_shorten(item) for item in part]
     array = np.asarray(part)
     if array.dtype.kind not in "biuf":
         return str(part)

@@ -9,12 +9,12 @@ from typing import Any
 from games.adapters import mpe2_words
 
 
-def _number(env: Any, seat: str, action: int) -> str:
+def _format_number(env: Any, seat: str, action: int) -> str:
     return str(action)
 
 
-def _array(env: Any, seat: str) -> dict[str, Any]:
-    """Return {}, so that the seat sees the environment's observation array instead."""
+def _read_nothing(env: Any, seat: str) -> dict[str, Any]:
+    """Return {}: the seat sees the environment's observation array instead."""
     return {}
 
 
@@ -22,9 +22,9 @@ def _array(env: Any, seat: str) -> dict[str, Any]:
 class Words:
     """Wording of one environment. The functions' `env` argument is the unwrapped environment."""
 
-    word: Callable[[Any, str, int], str] = _number
+    word: Callable[[Any, str, int], str] = _format_number
     """`word(env, seat, action)` returns the act's text."""
-    look: Callable[[Any, str], dict[str, Any]] = _array
+    look: Callable[[Any, str], dict[str, Any]] = _read_nothing
     """`look(env, seat)` returns the facts that this seat sees; {} falls back to its observation."""
     open: bool = False
     """Whether all seats may see every act."""
@@ -32,24 +32,24 @@ class Words:
     rules: str = ""
 
 
-PLAIN = Words()
+NUMBERS = Words()
 
 
-def _named(*names: str) -> Callable[[Any, str, int], str]:
+def _format_by_name(*names: str) -> Callable[[Any, str, int], str]:
     return lambda env, seat, action: names[action]
 
 
-def _uci(env: Any, seat: str, action: int) -> str:
+def _format_uci(env: Any, seat: str, action: int) -> str:
     from pettingzoo.classic.chess import chess_utils
 
     return str(chess_utils.action_to_move(env.board, action, env.possible_agents.index(seat)).uci())
 
 
-def _chess(env: Any, seat: str) -> dict[str, Any]:
+def _read_chess(env: Any, seat: str) -> dict[str, Any]:
     return {"side": "white" if env.possible_agents[0] == seat else "black", "fen": env.board.fen()}
 
 
-def _point(env: Any, seat: str, action: int) -> str:
+def _format_point(env: Any, seat: str, action: int) -> str:
     """Return the act text of a Go move: a point such as C4 (columns skip I, rows count from below), or PASS."""
     size = env._N
     if action == size * size:
@@ -63,7 +63,7 @@ def _go(env: Any, seat: str) -> dict[str, Any]:
     return {"stones": "X" if env.possible_agents[0] == seat else "O", "board": "\n".join(rows)}
 
 
-def _cards(env: Any, seat: str) -> dict[str, Any]:
+def _read_cards(env: Any, seat: str) -> dict[str, Any]:
     """Return a poker seat's hand, the public cards, and its own and all players' chips, from RLCard's state."""
     raw = env.env.get_state(env.possible_agents.index(seat))["raw_obs"]
     public = raw["public_cards"] if "public_cards" in raw else [card for card in [raw["public_card"]] if card]
@@ -72,24 +72,24 @@ def _cards(env: Any, seat: str) -> dict[str, Any]:
     return {"hand": " ".join(hand), "public_cards": " ".join(public), **chips}
 
 
-def _gesture(env: Any, seat: str, action: int) -> str:
+def _format_gesture(env: Any, seat: str, action: int) -> str:
     return str(env._moves[action])
 
 
-def _last_gesture(env: Any, seat: str) -> dict[str, Any]:
+def _read_last_gesture(env: Any, seat: str) -> dict[str, Any]:
     return {"others_last": str(env._moves[int(env.observe(seat))])}
 
 
-def _hanabi_act(env: Any, seat: str, action: int) -> str:
+def _format_hanabi_act(env: Any, seat: str, action: int) -> str:
     state = env.hanabi_env.game_state
     return str(state.action_to_string(env.possible_agents.index(seat), action)).strip("()")
 
 
-def _hanabi(env: Any, seat: str) -> dict[str, Any]:
+def _read_hanabi(env: Any, seat: str) -> dict[str, Any]:
     return {"seen": env.hanabi_env.game_state.observation_string(env.possible_agents.index(seat))}
 
 
-LIMIT = _named("CALL", "RAISE", "FOLD", "CHECK")
+LIMIT = _format_by_name("CALL", "RAISE", "FOLD", "CHECK")
 WORDS = {
     "tictactoe_v3": Words(
         open=True, perfect=True, rules="Squares 0 to 8, row by row; three in a row win. 1: yours, 2: the other's."
@@ -97,17 +97,19 @@ WORDS = {
     "connect_four_v3": Words(
         open=True, perfect=True, rules="Columns 0 to 6; four in a row win. 1: your pieces, 2: the other's."
     ),
-    "chess_v6": Words(_uci, _chess, True, True, "Moves as e2e4; draws are claimed."),
-    "go_v5": Words(_point, _go, True, True, "X is black; write a point or PASS."),
-    "hanabi_v5": Words(_hanabi_act, _hanabi, True),
-    "rps_v2": Words(_gesture, _last_gesture, rules="Both choose before either choice is shown."),
-    "leduc_holdem_v4": Words(LIMIT, _cards, True),
-    "texas_holdem_v4": Words(LIMIT, _cards, True),
+    "chess_v6": Words(_format_uci, _read_chess, True, True, "Moves as e2e4; draws are claimed."),
+    "go_v5": Words(_format_point, _go, True, True, "X is black; write a point or PASS."),
+    "hanabi_v5": Words(_format_hanabi_act, _read_hanabi, True),
+    "rps_v2": Words(_format_gesture, _read_last_gesture, rules="Both choose before either choice is shown."),
+    "leduc_holdem_v4": Words(LIMIT, _read_cards, True),
+    "texas_holdem_v4": Words(LIMIT, _read_cards, True),
     "texas_holdem_no_limit_v6": Words(
-        _named("FOLD", "CHECK_CALL", "RAISE_HALF_POT", "RAISE_POT", "ALL_IN"), _cards, True
+        _format_by_name("FOLD", "CHECK_CALL", "RAISE_HALF_POT", "RAISE_POT", "ALL_IN"), _read_cards, True
     ),
     **{
-        name: Words(mpe2_words.word, mpe2_words.looks(layout), rules=f"{rules} All act at once. Places are relative.")
+        name: Words(
+            mpe2_words.word, mpe2_words.make_look(layout), rules=f"{rules} All act at once. Places are relative."
+        )
         for name, (layout, rules) in mpe2_words.LAYOUTS.items()
     },
 }

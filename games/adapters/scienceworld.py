@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
-from games.adapters.scienceworld_worlds import World, find_tasks, gold_path, splits
+from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.scienceworld_worlds import World, find_gold_path, find_tasks, load_splits
 from games.base import ACTION_LENGTH, IllegalAct, choice, flag, one_line, whole_number
 from games.contracts import View
 
@@ -69,7 +69,7 @@ class ScienceWorld(ForeignGame):
         """Load the variation that `rng` draws, and show the room."""
         self.close()
         self.task = str(rng.choice(self.tasks))
-        known = splits(self.task)
+        known = load_splits(self.task)
         variations = (
             sorted({*known["train"], *known["dev"], *known["test"]}) if self.split == "all" else known[self.split]
         )
@@ -94,7 +94,7 @@ class ScienceWorld(ForeignGame):
         return {"task": self._task, "score": self.score, "steps_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return what the agent sees in the `room` and its `inventory`, as of now."""
+        """Return the current descriptions of the `room` and the `inventory`."""
         return {"room": self._look, "inventory": self._inventory}
 
     def legal(self, seat: str) -> list[str] | None:
@@ -116,7 +116,7 @@ class ScienceWorld(ForeignGame):
             raise IllegalAct("write an act")
         word = listed or word
         seen = self.env.step(word)
-        if listed is None and not self.env.understood(seen):
+        if listed is None and not self.env.is_understood(seen):
             raise IllegalAct("no known action: write one of the listed acts" if self.listed else "no known action")
         before = self.score
         self._read(seen)
@@ -137,9 +137,9 @@ class ScienceWorld(ForeignGame):
         known = {"task": self.task, "variation": str(self.variation)}
         return {**super().figures(), "success": self.score >= FULL, "score": self.score, **known}
 
-    def copied(self) -> Any:
+    def copy_env(self) -> Any:
         """Return a world with the same acts, which is built when it is used."""
-        return None if self.env is None else self.env.twin()
+        return None if self.env is None else self.env.copy()
 
     def close(self) -> None:
         """Give the world's Java machine back to the pool."""
@@ -156,8 +156,8 @@ class ScienceWorld(ForeignGame):
 
 def clean_text(text: str) -> str:
     """Return a text of ScienceWorld without empty lines and control characters, at most as long as a message."""
-    lines = (line.strip() for line in harmless(text).split("\n"))
-    return shortened("\n".join(line for line in lines if line), ACTION_LENGTH)
+    lines = (line.strip() for line in sanitise(text).split("\n"))
+    return shorten("\n".join(line for line in lines if line), ACTION_LENGTH)
 
 
 class Expert:
@@ -169,7 +169,7 @@ class Expert:
     def __call__(self, view: View) -> str:
         """Return the next act of the path."""
         game = self.game
-        path = gold_path(game.task, game.variation, game.env.simplify)
+        path = find_gold_path(game.task, game.variation, game.env.simplify)
         self._done += 1
         return path[self._done - 1] if self._done <= len(path) else WAIT
 

@@ -20,20 +20,20 @@ def observe(env: Any, text: str, listed: bool) -> dict[str, Any]:
     }
 
 
-def load(env: Any, asked: dict[str, Any]) -> dict[str, Any]:
+def load(env: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Load a variation, do the acts that were done in it, and return the state, the task and the variations."""
-    env.load(asked["load"], asked["variation"], asked["simplify"], generateGoldPath=asked["gold"])
+    env.load(request["load"], request["variation"], request["simplify"], generateGoldPath=request["gold"])
     server = env.server
     server.reset()
     text = server.step("look around")
-    for act in asked["acts"]:
+    for act in request["acts"]:
         text = server.step(act)
     splits = {"train": server.getVariationsTrain, "dev": server.getVariationsDev, "test": server.getVariationsTest}
     return {
-        **observe(env, text, asked["listed"]),
+        **observe(env, text, request["listed"]),
         "task": server.getTaskDescription(),
         "splits": {split: sorted(variations()) for split, variations in splits.items()},
-        "gold": list(server.getGoldActionSequence()) if asked["gold"] else [],
+        "gold": list(server.getGoldActionSequence()) if request["gold"] else [],
     }
 
 
@@ -43,10 +43,10 @@ class Server:
     def __init__(self) -> None:
         self.env: Any = None
 
-    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the state after a request."""
         if self.env is None:
             self.env = importlib.import_module("scienceworld").ScienceWorldEnv("", envStepLimit=10**6)
-        if "load" in asked:
-            return load(self.env, asked)
-        return observe(self.env, self.env.server.step(asked["act"]), asked["listed"])
+        if "load" in request:
+            return load(self.env, request)
+        return observe(self.env, self.env.server.step(request["act"]), request["listed"])

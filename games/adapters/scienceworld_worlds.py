@@ -15,7 +15,7 @@ from games.adapters.child import Child
 from games.adapters.pool import Pool
 from games.base import one_line
 
-MOST = 8
+MAX_MACHINES = 8
 """Java machines at once in this process."""
 SECONDS = 100.0
 """Limit of a request, below that of a turn. Loading with a solution takes up to 16 s."""
@@ -47,32 +47,32 @@ def find_tasks(name: str) -> tuple[str, ...]:
 
 
 class World:
-    """A variation of a task and the acts that were done in it. Copies share nothing but the pool of machines."""
+    """A variation of a task and the acts done in it. Copies share only the pool of Java machines."""
 
     def __init__(self, task: str, variation: int, simplify: str, listed: bool, acts: tuple[str, ...] = ()) -> None:
         self.task, self.variation, self.simplify, self.listed, self.acts = task, variation, simplify, listed, acts
 
     def load(self, gold: bool = False) -> dict[str, Any]:
-        """Load the world with all its acts done, and return what is seen, the task, the splits and the gold path."""
-        with POOL.lent(self) as (machine, _):
-            return machine.ask(self._beginning(gold), SECONDS)
+        """Load the world, repeat its acts, and return the observation, the task, the splits and the gold path."""
+        with POOL.borrow(self) as (machine, _):
+            return machine.ask(self._load_request(gold), SECONDS)
 
     def step(self, act: str) -> dict[str, Any]:
-        """Do an act and return what is seen."""
-        with POOL.lent(self) as (machine, is_new):
+        """Do an act and return the observation."""
+        with POOL.borrow(self) as (machine, is_new):
             if is_new:
-                machine.ask(self._beginning(), SECONDS)
+                machine.ask(self._load_request(), SECONDS)
             answer = machine.ask({"act": act, "listed": self.listed}, SECONDS)
-        if self.understood(answer):
+        if self.is_understood(answer):
             self.acts += (act,)
         return answer
 
     @staticmethod
-    def understood(answer: Mapping[str, Any]) -> bool:
-        """Return False if the act before this answer was not understood, and has changed nothing."""
+    def is_understood(answer: Mapping[str, Any]) -> bool:
+        """Return False if the act of this answer was not understood, so that nothing has changed."""
         return not str(answer["text"]).startswith(UNKNOWN)
 
-    def twin(self) -> World:
+    def copy(self) -> World:
         """Return a copy, which takes a machine when it is used."""
         return World(self.task, self.variation, self.simplify, self.listed, self.acts)
 
@@ -80,9 +80,9 @@ class World:
         """Give the machine back."""
         POOL.release(id(self))
 
-    def _beginning(self, gold: bool = False) -> Mapping[str, Any]:
-        asked = {"load": self.task, "variation": self.variation, "simplify": self.simplify, "gold": gold}
-        return {**asked, "acts": list(self.acts), "listed": self.listed}
+    def _load_request(self, gold: bool = False) -> Mapping[str, Any]:
+        request = {"load": self.task, "variation": self.variation, "simplify": self.simplify, "gold": gold}
+        return {**request, "acts": list(self.acts), "listed": self.listed}
 
     def __del__(self) -> None:
         self.close()
@@ -93,19 +93,19 @@ def _start_process() -> Child:
     return Child(sys.executable, scienceworld_child, "the process of ScienceWorld", {"JAVA_TOOL_OPTIONS": JAVA})
 
 
-POOL = Pool(_start_process, MOST)
+POOL = Pool(_start_process, MAX_MACHINES)
 
 
 @functools.lru_cache(maxsize=64)
-def splits(task: str) -> dict[str, list[int]]:
+def load_splits(task: str) -> dict[str, list[int]]:
     """Return the variations of a task by split: train, dev and test."""
     world = World(task, 0, "", False)
-    found: dict[str, list[int]] = world.load()["splits"]
-    return found
+    loaded: dict[str, list[int]] = world.load()["splits"]
+    return loaded
 
 
 @functools.lru_cache(maxsize=512)
-def gold_path(task: str, variation: int, simplify: str) -> tuple[str, ...]:
+def find_gold_path(task: str, variation: int, simplify: str) -> tuple[str, ...]:
     """Return acts that reach the full score, as ScienceWorld plans them, without those that it does not understand."""
     played = World(task, variation, simplify, False)
     for act in World(task, variation, simplify, False).load(gold=True)["gold"]:

@@ -15,8 +15,8 @@ import numpy as np
 
 from games.adapters import tau2_child
 from games.adapters.child import Child, ChildError
-from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
-from games.adapters.verifiers import START_SECONDS, Rollout, calls_in, signatures
+from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.verifiers import START_SECONDS, Rollout, describe_tools, parse_calls
 from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
 from games.contracts import TOOL, View
 
@@ -123,11 +123,11 @@ class Tau2(ForeignGame):
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return the agent's `policy`, or the customer's `persona` and `scenario`; and the seat's `tools`."""
-        tools = signatures(self._domain["tools"][WHO[seat]])
+        tools = describe_tools(self._domain["tools"][WHO[seat]])
         if seat == AGENT:
-            return {"policy": shortened(harmless(self._domain["policy"]), POLICY_LENGTH), "tools": tools}
+            return {"policy": shorten(sanitise(self._domain["policy"]), POLICY_LENGTH), "tools": tools}
         told = "\n".join(f"{name.replace('_', ' ')}: {text}" for name, text in self.known["scenario"].items())
-        return {"persona": harmless(self.known["persona"]), "scenario": harmless(told), "tools": tools}
+        return {"persona": sanitise(self.known["persona"]), "scenario": sanitise(told), "tools": tools}
 
     def definitions(self, seat: str) -> list[dict[str, Any]]:
         """Return the seat's tools, as in OpenAI's API."""
@@ -139,15 +139,15 @@ class Tau2(ForeignGame):
 
     def play(self, seat: str, act: str) -> str:
         """Say something or call tools. Raises IllegalAct for an empty act, or calls that cannot be read."""
-        text = harmless(act.encode("utf-8", "replace").decode("utf-8"))
+        text = sanitise(act.encode("utf-8", "replace").decode("utf-8"))
         if not text.strip():
             raise IllegalAct("write a message or calls")
-        calls = calls_in(text, tools) if (tools := self._domain["tools"][WHO[seat]]) else []
+        calls = parse_calls(text, tools) if (tools := self._domain["tools"][WHO[seat]]) else []
         end = "user_stop" if seat == CUSTOMER and not calls and any(mark in text for mark in ENDINGS) else ""
         end = end or ("max_steps" if self.turns + 1 >= self.max_turns else "")
         self._called = bool(calls)
         if calls:
-            self._use(seat, calls)
+            self._call_tools(seat, calls)
         if not calls or end:
             said = {"by": WHO[seat], "text": "" if calls else text}
             self._finish(self.env.reply({**said, "end": end} if end else said))
@@ -157,7 +157,7 @@ class Tau2(ForeignGame):
         """Return the same seat after calls, else the other."""
         return seat if self._called else SEATS[1 - SEATS.index(seat)]
 
-    def due(self) -> Mapping[str, Any] | None:
+    def find_next_call(self) -> Mapping[str, Any] | None:
         """Return the next call of tau2's solution, or None if all were made."""
         return self.known["solution"][self.done] if self.done < len(self.known["solution"]) else None
 
@@ -166,24 +166,24 @@ class Tau2(ForeignGame):
         parts = {f"part_{name.lower()}": value for name, value in self.parts.items()}
         return {**super().figures(), "success": self.reward >= 1.0, **parts, "task": self.task}
 
-    def copied(self) -> Any:
+    def copy_env(self) -> Any:
         """Return a rollout with the same messages and calls."""
-        return None if self.env is None else self.env.replayed()
+        return None if self.env is None else self.env.replay()
 
     def close(self) -> None:
         """Let the process forget the rollout."""
         if self.env is not None:
             self.env.drop()
 
-    def _use(self, seat: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
-        """Call tools, tell the seat what they answer, and note those of the solution."""
+    def _call_tools(self, seat: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
+        """Call tools, send the seat their results, and count calls of the solution."""
         made = [
             {"id": f"call_{self._calls + n}", "name": name, "arguments": given} for n, (name, given) in enumerate(calls)
         ]
         self._calls += len(made)
         for call, answer in zip(made, self.env.reply({"by": WHO[seat], "calls": made})["answers"], strict=True):
-            self.tell(shortened(harmless(answer["text"]), ANSWER_LENGTH), seat, sender=TOOL)
-            due = self.due()
+            self.tell(shorten(sanitise(answer["text"]), ANSWER_LENGTH), seat, sender=TOOL)
+            due = self.find_next_call()
             self.done += due is not None and due["name"] == call["name"] and due["by"] == WHO[seat]
 
     def _finish(self, answer: Mapping[str, Any]) -> None:
@@ -207,7 +207,7 @@ class Script:
 
     def __call__(self, view: View) -> str:
         """Return the seat's next act."""
-        due = self.game.due()
+        due = self.game.find_next_call()
         if due is not None and due["by"] == WHO[view.seat]:
             return json.dumps({"name": due["name"], "arguments": due["arguments"]})
         self.said += 1

@@ -15,7 +15,7 @@ GREETING = "Hi! How can I help you today?"
 
 
 class Rollout:
-    """An environment in the task's initial state, and what was said and called there."""
+    """An environment that starts in a task's initial state, with the messages and calls so far."""
 
     def __init__(self, domain: str, task: Any) -> None:
         registry = importlib.import_module("tau2.registry").registry
@@ -30,14 +30,14 @@ class Rollout:
         kinds = importlib.import_module("tau2.data_model.message")
         self.kinds = {"assistant": kinds.AssistantMessage, "user": kinds.UserMessage}
         self.call = kinds.ToolCall
-        self.say("assistant", GREETING)
+        self.add_message("assistant", GREETING)
 
-    def say(self, by: str, text: str) -> None:
-        """Note a message of the agent or the customer."""
+    def add_message(self, by: str, text: str) -> None:
+        """Add a message of the agent or the customer to the conversation."""
         self.messages.append(self.kinds[by](role=by, content=text))
 
-    def use(self, by: str, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Do calls of tools and return their texts, with errors as tau2's agents read them."""
+    def call_tools(self, by: str, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Call tools and return their result texts, with errors as tau2's agents read them."""
         made = [self.call(requestor=by, **call) for call in calls]
         self.messages.append(self.kinds[by](role=by, content=None, tool_calls=made))
         answers = [self.env.get_response(call) for call in made]
@@ -70,21 +70,21 @@ class Server:
         self.tasks: dict[str, Any] = {}
         self.rollouts: dict[int, Rollout] = {}
 
-    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request."""
-        for number in asked.get("drop", ()):
+        for number in request.get("drop", ()):
             self.rollouts.pop(number, None)
-        if "load" in asked:
-            return self.load(asked["load"])
-        number = asked["rollout"]
-        if "task" in asked:
-            self.rollouts[number] = Rollout(self.domain, self.tasks[asked["task"]])
-            return self.describe(self.tasks[asked["task"]])
-        rollout, reply = self.rollouts[number], asked["reply"]
+        if "load" in request:
+            return self.load(request["load"])
+        number = request["rollout"]
+        if "task" in request:
+            self.rollouts[number] = Rollout(self.domain, self.tasks[request["task"]])
+            return self.describe(self.tasks[request["task"]])
+        rollout, reply = self.rollouts[number], request["reply"]
         if reply.get("calls"):
-            return {"answers": rollout.use(reply["by"], reply["calls"])}
+            return {"answers": rollout.call_tools(reply["by"], reply["calls"])}
         if reply["text"]:
-            rollout.say(reply["by"], reply["text"])
+            rollout.add_message(reply["by"], reply["text"])
         return rollout.score(reply["end"]) if reply.get("end") else {}
 
     def load(self, domain: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Server:
 
     @staticmethod
     def describe(task: Any) -> dict[str, Any]:
-        """Return what the customer knows of a task, and the acts and facts of its solution."""
+        """Return a task's persona and scenario, and the acts and facts of its solution."""
         said, wanted = task.user_scenario.instructions, task.evaluation_criteria
         parts = {"": said} if isinstance(said, str) else said.model_dump()
         acts = [{"by": act.requestor, "name": act.name, "arguments": act.arguments} for act in wanted.actions or []]

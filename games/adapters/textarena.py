@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, harmless, shortened
+from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
 from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
 from games.contracts import Message
 
@@ -31,7 +31,7 @@ def _refuse(reason: object = "", *_: object, **__: object) -> NoReturn:
     raise _Refusal(one_line(str(reason)))
 
 
-def registered(name: str) -> Any:
+def find_environment(name: str) -> Any:
     """Return TextArena's registry entry of this environment id (`TicTacToe-v0`).
 
     Raises ValueError if TextArena is not installed or has no such environment.
@@ -63,10 +63,10 @@ class TextArenaGame(ForeignGame):
     library = "TextArena"
 
     def __init__(self, env: str, *, players: int | None = None, **options: Any) -> None:
-        registered(env)
+        find_environment(env)
         self.settings = {key: value for key, value in options.items() if key not in SHARED}
         most = None if players is None else whole_number("players", players, least=1, most=MOST_PLAYERS)
-        number = self._number(env, (2, 1, *range(3, MOST_PLAYERS + 1)) if most is None else (most,))
+        number = self._find_player_count(env, (2, 1, *range(3, MOST_PLAYERS + 1)) if most is None else (most,))
         shared = {key: value for key, value in options.items() if key in SHARED}
         super().__init__(env, tuple(f"player_{n}" for n in range(number)), **shared)
 
@@ -74,11 +74,11 @@ class TextArenaGame(ForeignGame):
         """Create and reset a new environment seeded by `rng`, because a used one may keep state of its last match."""
         self._random, self._prompts = OwnRandom(rng), dict.fromkeys(self.seats, "")
         self._listed: dict[str, list[str]] = {seat: [] for seat in self.seats}
-        with self._random.lent():
-            self.env = _made(self.title, self.settings, len(self.seats), int(rng.integers(2**31)))
-        _inner(self.env).state.set_invalid_move = _refuse
+        with self._random.activate():
+            self.env = _make_environment(self.title, self.settings, len(self.seats), int(rng.integers(2**31)))
+        _unwrap(self.env).state.set_invalid_move = _refuse
         self._deliver(self._collect())
-        self.agent_selection = self._mover()
+        self.agent_selection = self._find_mover()
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return TextArena's prompt to this seat, as `prompt`."""
@@ -97,18 +97,18 @@ class TextArenaGame(ForeignGame):
         if not text:
             raise IllegalAct("write an act")
         try:
-            with self._random.lent():
+            with self._random.activate():
                 done, _ = self.env.step(text)
                 rewards = self._rewards() if done else {}
         except _Refusal as why:
             self.env = before
             raise IllegalAct(str(why).rstrip(".") or "the environment refuses it") from None
-        except Exception as error:  # noqa: BLE001 whatever the environment does wrong is not the match's end
+        except Exception as error:  # noqa: BLE001 no error of the environment may end the match
             self.env = before
-            raise IllegalAct(f"the environment failed on it: {self.fault(error)}") from None
+            raise IllegalAct(f"the environment failed on it: {self.record_fault(error)}") from None
         self._listed[seat] = []
         news = self._collect()
-        heard = self._overheard(seat, news)
+        heard = self._take_common_text(seat, news)
         self._deliver(news)
         if done:
             for player, reward in rewards.items():
@@ -118,13 +118,13 @@ class TextArenaGame(ForeignGame):
 
     def next_seat(self, seat: str) -> str:
         """Return the seat to move according to TextArena; after the end, `seat` itself."""
-        return seat if self.ended else self._mover()
+        return seat if self.ended else self._find_mover()
 
-    def _mover(self) -> str:
-        player: int = _inner(self.env).state.current_player_id
+    def _find_mover(self) -> str:
+        player: int = _unwrap(self.env).state.current_player_id
         return self.seats[player]
 
-    def _number(self, env: str, numbers: tuple[int, ...]) -> int:
+    def _find_player_count(self, env: str, numbers: tuple[int, ...]) -> int:
         """Return the first of these numbers of players with which the environment can be set up.
 
         Raises ValueError with the last reason if there is none.
@@ -132,8 +132,8 @@ class TextArenaGame(ForeignGame):
         why = ""
         for number in numbers:
             try:
-                with OwnRandom(np.random.default_rng(0)).lent():
-                    _made(env, self.settings, number, 0)
+                with OwnRandom(np.random.default_rng(0)).activate():
+                    _make_environment(env, self.settings, number, 0)
                 return number
             except (AssertionError, ValueError, IndexError, KeyError) as error:
                 why = f"{error}"
@@ -152,22 +152,22 @@ class TextArenaGame(ForeignGame):
 
         Prompts are stored in `_prompts` and listed moves in `_listed` instead. A player's own messages are dropped.
         """
-        state = _inner(self.env).state
+        state = _unwrap(self.env).state
         news: dict[str, list[tuple[int, str]]] = {}
         for player, seat in enumerate(self.seats):
             observations, state.observations[player] = state.observations[player], []
             news[seat] = []
             for sender, text, kind in observations:
-                text = harmless(str(text))
+                text = sanitise(str(text))
                 if getattr(kind, "name", kind) == "PROMPT":
-                    self._prompts[seat] = shortened(f"{self._prompts[seat]}\n{text}".strip(), PROMPT_LENGTH)
+                    self._prompts[seat] = shorten(f"{self._prompts[seat]}\n{text}".strip(), PROMPT_LENGTH)
                 elif sender != player:
-                    news[seat].append((sender, shortened(text, ACTION_LENGTH)))
+                    news[seat].append((sender, shorten(text, ACTION_LENGTH)))
                     if sender not in range(len(self.seats)) and (match := LISTED.search(text)):
                         self._listed[seat] = re.findall(r"\[[^\[\]]+\]", match[1])
         return news
 
-    def _overheard(self, seat: str, news: dict[str, list[tuple[int, str]]]) -> str:
+    def _take_common_text(self, seat: str, news: dict[str, list[tuple[int, str]]]) -> str:
         """Remove the mover's text from the news if all others read the same, and return it; else return ""."""
         player = self.seats.index(seat)
         said = [
@@ -199,14 +199,14 @@ class TextArenaGame(ForeignGame):
                 self._inboxes[seat].append(Message.of(self.seats[sender], text))
 
 
-def _inner(env: Any) -> Any:
+def _unwrap(env: Any) -> Any:
     """Return the environment inside TextArena's wrappers, which would join the observations to one text."""
     while hasattr(env, "is_wrapped_with"):
         env = env.env
     return env
 
 
-def _made(name: str, settings: Mapping[str, Any], players: int, seed: int) -> Any:
+def _make_environment(name: str, settings: Mapping[str, Any], players: int, seed: int) -> Any:
     import textarena
 
     env = textarena.make(name, **settings)

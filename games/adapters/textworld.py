@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
-from games.adapters.textworld_games import KEPT, compiled_path, found
+from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.textworld_games import MAX_KEPT, compile_game, parse_name
 from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
 from games.contracts import View
 
@@ -65,8 +65,8 @@ class TextWorld(ForeignGame):
         pays: Sequence[str] = (WIN,),
         **options: Any,
     ) -> None:
-        self.kind = found(env)
-        self.games = whole_number("games", games, least=1, most=KEPT)
+        self.kind = parse_name(env)
+        self.games = whole_number("games", games, least=1, most=MAX_KEPT)
         self.split = choice("split", split, "train", "test", "all")
         self.max_turns = None if max_turns is None else whole_number("max_turns", max_turns, least=1, most=1000)
         self.pays = tuple(choice("pays", part, *PARTS) for part in ([pays] if isinstance(pays, str) else pays))
@@ -80,7 +80,7 @@ class TextWorld(ForeignGame):
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a game, compile it unless that was done before, and show the first room."""
         self.number = int(rng.choice(self._numbers))
-        self.env, state = start(compiled_path(self.kind, self.number, is_held_out(self.number)))
+        self.env, state = start_game(compile_game(self.kind, self.number, is_held_out(self.number)))
         self._points, self._most, self._dense, self.won = 0, max(int(state.max_score), 1), 0, False
         self._objective = one_line(str(state.objective), ACTION_LENGTH)
         self._read(state)
@@ -144,7 +144,7 @@ class TextWorld(ForeignGame):
         shares = {"score": self._points / self._most, "dense": self._dense / self._expert_acts}
         return {**super().figures(), "success": self.won, **shares, "game": str(self.number)}
 
-    def copied(self) -> Any:
+    def copy_env(self) -> Any:
         """Return an independent copy of the environment, by its own `copy`: `deepcopy` fails on the interpreter."""
         if self.env is None:
             return None
@@ -163,8 +163,8 @@ class TextWorld(ForeignGame):
 
     def _read(self, state: Any) -> None:
         """Store the texts, commands and plan of TextWorld's state, which itself is not kept."""
-        self._room = shortened(clean_feedback(str(state.description)), ACTION_LENGTH)
-        self._inventory = shortened(clean_feedback(str(state.inventory)), ACTION_LENGTH)
+        self._room = shorten(clean_feedback(str(state.description)), ACTION_LENGTH)
+        self._inventory = shorten(clean_feedback(str(state.inventory)), ACTION_LENGTH)
         self._commands: list[str] = list(state.admissible_commands)
         self._plan: list[str] = list(state.policy_commands or ())
         self._facts = "; ".join(sorted(map(str, state["_facts"])))
@@ -175,7 +175,7 @@ def is_held_out(number: int) -> bool:
     return number % HELD_OUT == HELD_OUT - 1
 
 
-def start(path: Path) -> tuple[Any, Any]:
+def start_game(path: Path) -> tuple[Any, Any]:
     """Load a compiled game and return its environment and first state."""
     textworld = importlib.import_module("textworld")
     asked = ("feedback", "description", "inventory", "admissible_commands", "policy_commands", "objective", "won",
@@ -188,8 +188,8 @@ def start(path: Path) -> tuple[Any, Any]:
 
 def clean_feedback(text: str) -> str:
     """Return the game's feedback without status line, prompt, menu and empty lines."""
-    lines = (line.strip() for line in harmless(STATUS.sub("", text)).split("\n"))
-    return shortened("\n".join(line for line in lines if line and not MENU.match(line)), ACTION_LENGTH)
+    lines = (line.strip() for line in sanitise(STATUS.sub("", text)).split("\n"))
+    return shorten("\n".join(line for line in lines if line and not MENU.match(line)), ACTION_LENGTH)
 
 
 def _expert(game: TextWorld, seed: int) -> Callable[[View], str]:

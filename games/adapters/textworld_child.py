@@ -41,13 +41,13 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     try:
         from textworld.generator import inform7
 
-        game = generate(asked["kind"], asked["settings"], asked["seed"])
-        game.save(f"{asked['folder']}/game.json")
-        inform7.compile_inform7_game(inform7.generate_inform7_source(game), f"{asked['folder']}/game.z8")
+        game = generate(request["kind"], request["settings"], request["seed"])
+        game.save(f"{request['folder']}/game.json")
+        inform7.compile_inform7_game(inform7.generate_inform7_source(game), f"{request['folder']}/game.z8")
     except Exception as error:  # noqa: BLE001 the parent reports it in one line
         sys.exit(f"{type(error).__name__}: {error}")
 

@@ -29,7 +29,7 @@ from games.slow import slowly
 
 SECONDS = 100.0
 """Wall-clock limit for making one game, below that of a turn."""
-KEPT = 500
+MAX_KEPT = 500
 """Number of games in the cache folder, about 0.4 MB each. Beyond it, games unused for an hour are removed."""
 HOUR = 3600.0
 PLACES = (1, 6, 9, 12)
@@ -45,7 +45,7 @@ class Kind:
     name: str
     settings: tuple[tuple[str, Setting], ...]
 
-    def ask(self, number: int, held_out: bool) -> str:
+    def to_request(self, number: int, held_out: bool) -> str:
         """Return the child process's input for the game with this number, as JSON without the folder.
 
         Held-out cooking games have TextWorld's own test foods, the others its training foods.
@@ -66,7 +66,7 @@ MOST = {"coin_collector": 150, "treasure_hunter": 30}
 """Highest level. TextWorld cannot compile games of more than 100 rooms, which coin_collector has from 151 on."""
 
 
-def found(name: str) -> Kind:
+def parse_name(name: str) -> Kind:
     """Parse a name such as `w2-o3-q4` or `coin_collector(level=5)` and return the kind of games.
 
     Raises ValueError, in one line, for an unknown name or setting, or if TextWorld is not installed.
@@ -109,31 +109,31 @@ def _check_cooking(settings: dict[str, Setting]) -> None:
 def _require_textworld(name: str) -> None:
     """Import TextWorld, which takes a second. Raises ValueError, with the extra to install, if that fails."""
     try:
-        with OwnRandom(np.random.default_rng(0)).lent():
+        with OwnRandom(np.random.default_rng(0)).activate():
             importlib.import_module("textworld")
     except ImportError as error:
         why = f"textworld:{one_line(name, 80)} needs TextWorld ({one_line(str(error))})"
         raise ValueError(f"{why}: pip install 'arena-selfplay[textworld]'") from None
 
 
-def compiled_path(kind: Kind, number: int, held_out: bool) -> Path:
+def compile_game(kind: Kind, number: int, held_out: bool) -> Path:
     """Return the path of a game's .z8 file, which has its .json beside it. Makes both if they are not in the cache.
 
     Raises RuntimeError, in one line, if TextWorld cannot make the game.
     """
-    asked = kind.ask(number, held_out)
-    digest = hashlib.sha256(f"{version('textworld')} {asked}".encode()).hexdigest()[:24]
+    request = kind.to_request(number, held_out)
+    digest = hashlib.sha256(f"{version('textworld')} {request}".encode()).hexdigest()[:24]
     path = _folder() / f"{digest}.z8"
     if not path.exists():
         with COMPILERS:
             if not path.exists():
-                _keep(path, slowly(build, asked))
+                _save(path, slowly(build, request))
     with contextlib.suppress(OSError):
         os.utime(path)
     return path
 
 
-def build(asked: str) -> tuple[bytes, bytes]:
+def build(request: str) -> tuple[bytes, bytes]:
     """Generate and compile a game in a child process, and return its .json and .z8 files.
 
     Raises RuntimeError, in one line, if that fails or takes longer than `SECONDS`.
@@ -146,16 +146,16 @@ def build(asked: str) -> tuple[bytes, bytes]:
             env=environment, start_new_session=True,
         )  # fmt: skip
         try:
-            _, said = child.communicate(json.dumps(json.loads(asked) | {"folder": folder}).encode(), SECONDS)
+            _, said = child.communicate(json.dumps(json.loads(request) | {"folder": folder}).encode(), SECONDS)
         except subprocess.TimeoutExpired:
-            raise RuntimeError(f"TextWorld made no game within {SECONDS:.0f} s: {asked}") from None
+            raise RuntimeError(f"TextWorld made no game within {SECONDS:.0f} s: {request}") from None
         finally:
             if child.poll() is None:  # timed out or interrupted
                 os.killpg(child.pid, signal.SIGKILL)
                 child.communicate()
         if child.returncode:
             why = one_line(said.decode("utf-8", "replace")[-2000:], 300)
-            raise RuntimeError(f"TextWorld cannot make the game {asked}: {why}")
+            raise RuntimeError(f"TextWorld cannot make the game {request}: {why}")
         return Path(folder, "game.json").read_bytes(), Path(folder, "game.z8").read_bytes()
 
 
@@ -177,7 +177,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="arena-textworld-")
 
 
-def _keep(path: Path, files: tuple[bytes, bytes]) -> None:
+def _save(path: Path, files: tuple[bytes, bytes]) -> None:
     """Write a game's two files, .z8 last, so that its presence means both are complete. Removes old games."""
     for target, data in zip((path.with_suffix(".json"), path), files, strict=True):
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -185,7 +185,7 @@ def _keep(path: Path, files: tuple[bytes, bytes]) -> None:
         os.replace(file.name, target)
     with contextlib.suppress(OSError):  # another process may do the same
         kept = sorted(path.parent.glob("*.z8"), key=lambda game: game.stat().st_mtime)
-        for old in kept[: max(0, len(kept) - KEPT)]:
+        for old in kept[: max(0, len(kept) - MAX_KEPT)]:
             if old.stat().st_mtime < time.time() - HOUR:
                 old.unlink()
                 old.with_suffix(".json").unlink()

@@ -17,13 +17,13 @@ import numpy as np
 
 from games.adapters import verifiers_child
 from games.adapters.child import Child, ChildError
-from games.adapters.foreign import SHARED, ForeignGame, harmless, shortened
-from games.adapters.modules import require_admitted
+from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
+from games.adapters.modules import require_allowed
 from games.adapters.named import split_settings
 from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
 from games.calls import read_calls
 from games.contracts import REFEREE, TOOL
-from games.untrusted_json import from_text
+from games.untrusted_json import decode_text
 
 REWARD = "reward"
 PYTHON = "ARENA_VERIFIERS_PYTHON"
@@ -46,7 +46,7 @@ def parse_name(name: str) -> tuple[str, dict[str, Any]]:
     id, settings = split_settings(name)
     if not (ID.fullmatch(id) or MODULE.fullmatch(id)):
         raise ValueError(f"'{one_line(id, 80)}' is no environment: write verifiers:ID or verifiers:MODULE:CALLABLE")
-    require_admitted(f"verifiers:{id}")
+    require_allowed(f"verifiers:{id}")
     python = os.environ.get(PYTHON)
     if python and not Path(python).is_file():
         raise ValueError(f"{PYTHON} names no file: {one_line(python)}")
@@ -69,7 +69,7 @@ def start_process(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str
         child = _CHILDREN.get(key)
         if child is None or not child.is_alive:
             if child is not None:
-                child.close()  # and with it what the process had started
+                child.close()  # and its own children
             child = Child(python, verifiers_child, f"the process of verifiers:{id}")
             _SIZES[key] = child.ask({"load": id, "settings": dict(settings)}, START_SECONDS)
             _CHILDREN[key] = child
@@ -81,25 +81,25 @@ class Rollout:
 
     numbers = itertools.count(1)
 
-    def __init__(self, child: Child, beginning: Mapping[str, Any]) -> None:
-        self.child, self.beginning = child, dict(beginning)
+    def __init__(self, child: Child, first_request: Mapping[str, Any]) -> None:
+        self.child, self.first_request = child, dict(first_request)
         self.replies: list[dict[str, Any]] = []
         self.number = next(self.numbers)
         self.is_over = False
 
     def begin(self) -> dict[str, Any]:
-        """Begin and return what the agent reads."""
-        return self._ask(self.beginning)
+        """Begin the rollout and return its first messages and tools."""
+        return self._ask(self.first_request)
 
     def reply(self, reply: dict[str, Any]) -> dict[str, Any]:
-        """Give a reply and return what the agent reads then."""
+        """Send a reply and return the next messages and tools, or the end."""
         answer = self._ask({"reply": reply})
         self.replies.append(reply)
         return answer
 
-    def replayed(self) -> Rollout:
-        """Return another rollout with the same beginning and replies."""
-        twin = Rollout(self.child, self.beginning)
+    def replay(self) -> Rollout:
+        """Return a copy of the rollout, made by repeating its replies."""
+        twin = Rollout(self.child, self.first_request)
         if self.is_over:
             twin.is_over = True
             return twin
@@ -114,7 +114,7 @@ class Rollout:
         return answer
 
     def drop(self) -> None:
-        """Let the process forget the rollout; end it if it has yet to answer, as after a turn's time limit."""
+        """Have the process drop the rollout. Ends a process that has yet to answer, as after a turn's timeout."""
         if self.child.owner == self.number:
             self.child.close()
         elif not self.is_over and self.child.is_alive:
@@ -181,7 +181,7 @@ class Verifiers(ForeignGame):
     def private(self, seat: str) -> dict[str, Any]:
         """Return the environment's system prompt as `prompt`, and its `tools`, if there are such."""
         told = {"prompt": self._prompt} if self._prompt else {}
-        return {**told, "tools": signatures(self._tools)} if self._tools else told
+        return {**told, "tools": describe_tools(self._tools)} if self._tools else told
 
     def definitions(self, seat: str) -> list[dict[str, Any]]:
         """Return the tools' definitions, as in OpenAI's API."""
@@ -196,10 +196,10 @@ class Verifiers(ForeignGame):
 
     def play(self, seat: str, act: str) -> str:
         """Give the act as the model's reply. Raises IllegalAct for an empty one or for calls that cannot be read."""
-        text = harmless(act.encode("utf-8", "replace").decode("utf-8"))
+        text = sanitise(act.encode("utf-8", "replace").decode("utf-8"))
         if not text.strip():
             raise IllegalAct("write a reply")
-        calls = [self._numbered(*call) for call in calls_in(text, self._tools)] if self._tools else []
+        calls = [self._number_call(*call) for call in parse_calls(text, self._tools)] if self._tools else []
         self._read(self.env.reply({"text": "" if calls else text, "calls": calls}))
         if not self.env.is_over and self.turns + 1 >= self.max_turns:
             self._read(self.env.reply({"stop": True, "text": ""}))
@@ -214,9 +214,9 @@ class Verifiers(ForeignGame):
         told = {"row": str(self.row), "stopped": self.stopped}
         return {**super().figures(), REWARD: self.reward, **metrics, **told}
 
-    def copied(self) -> Any:
+    def copy_env(self) -> Any:
         """Return a rollout in which the same replies were given."""
-        return None if self.env is None else self.env.replayed()
+        return None if self.env is None else self.env.replay()
 
     def close(self) -> None:
         """Let the process forget the rollout."""
@@ -224,10 +224,10 @@ class Verifiers(ForeignGame):
             self.env.drop()
 
     def _read(self, answer: Mapping[str, Any]) -> None:
-        """Take what the agent newly reads, and at the end what the rubric says."""
+        """Send the agent the new messages. At the end, store the rubric's results."""
         self._tools: list[dict[str, Any]] = [] if answer.get("done") else list(answer["tools"])
         for message in answer["messages"]:
-            text = shortened(harmless(str(message["text"])), PROMPT_LENGTH)
+            text = shorten(sanitise(str(message["text"])), PROMPT_LENGTH)
             if message["role"] == "system":
                 self._prompt = text
             elif text and message["role"] != "assistant":
@@ -236,19 +236,19 @@ class Verifiers(ForeignGame):
             self.reward, self.metrics = float(answer["reward"]), dict(answer["metrics"])
             self.stopped = one_line(str(answer["stop"]))
 
-    def _numbered(self, name: str, given: Mapping[str, Any]) -> dict[str, str]:
+    def _number_call(self, name: str, given: Mapping[str, Any]) -> dict[str, str]:
         self._calls += 1
         return {"id": f"call_{self._calls}", "name": name, "arguments": json.dumps(given)}
 
 
-def signatures(tools: Sequence[Mapping[str, Any]]) -> str:
+def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
     """Return tools as text, one a line, by their names, parameters and descriptions."""
     return "\n".join(
-        f"{tool['name']}({', '.join(_parameters(tool))}): {one_line(tool['description'])}" for tool in tools
+        f"{tool['name']}({', '.join(_describe_parameters(tool))}): {one_line(tool['description'])}" for tool in tools
     )
 
 
-def _parameters(tool: Mapping[str, Any]) -> list[str]:
+def _describe_parameters(tool: Mapping[str, Any]) -> list[str]:
     """Return a tool's parameters as text, with their types and a mark for optional ones."""
     schema = tool["parameters"]
     required = schema.get("required", ())
@@ -258,7 +258,7 @@ def _parameters(tool: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def calls_in(text: str, tools: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+def parse_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """Return the tool calls of a reply as names and arguments by name; [] if it is plain text.
 
     Arguments without a name take the tool's parameters in order. Raises IllegalAct, with the reason, for calls that
@@ -273,10 +273,12 @@ def calls_in(text: str, tools: Sequence[Mapping[str, Any]]) -> list[tuple[str, d
             raise IllegalAct(f"the call cannot be read: {one_line(call.problem or 'it has too many arguments')}")
         given = dict(zip(parameters, call.positional, strict=False)) | dict(call.arguments)
         if call.as_text:
-            given = {name: text if _is_text(parameters.get(name)) else from_text(text) for name, text in given.items()}
+            given = {
+                name: text if _is_string(parameters.get(name)) else decode_text(text) for name, text in given.items()
+            }
         found.append((call.name[:64], given))
     return found
 
 
-def _is_text(parameter: Any) -> bool:
+def _is_string(parameter: Any) -> bool:
     return isinstance(parameter, Mapping) and parameter.get("type") == "string"

@@ -15,8 +15,8 @@ from typing import Any
 MEMORY = 16 << 30
 
 
-def plain(message: Any) -> dict[str, Any]:
-    """Return a message as its role, its text, in which other parts are placeholders, and the names of called tools."""
+def to_plain(message: Any) -> dict[str, Any]:
+    """Return a message's role and its text, with placeholders for parts that are no text."""
     content = getattr(message, "content", "")
     if isinstance(content, list):
         parts = [part if isinstance(part, dict) else part.model_dump() for part in content]
@@ -31,7 +31,7 @@ class Rollout:
         self.env, self.row, self.shown = env, row, 0
         self.state: Any = None
         self.tools: list[dict[str, Any]] = []
-        self.said: list[Any] = []
+        self.conversation: list[Any] = []
         self.reply: asyncio.Future[dict[str, Any]] | None = None
         self.changed = asyncio.Event()
         self.random = random.Random(seed).getstate()
@@ -39,7 +39,7 @@ class Rollout:
         self.task: asyncio.Task[None] | None = None
 
     async def advance(self, reply: dict[str, Any] | None) -> dict[str, Any]:
-        """Give a reply, or begin, and return what the agent newly reads, with rewards if the rollout has ended."""
+        """Send a reply, or begin, and return the new messages, with rewards if the rollout has ended."""
         random.setstate(self.random)
         set_numpy_state(self.numpy)
         self.changed.clear()
@@ -53,15 +53,15 @@ class Rollout:
         self.random, self.numpy = random.getstate(), numpy_state(None)
         if self.task.done():
             self.task.result()
-            return self.ending()
-        news = self.said[self.shown :]
-        self.shown = len(self.said) + 1  # the next reply is the agent's own
-        return {"messages": [plain(message) for message in news], "tools": self.tools}
+            return self.summarise_end()
+        news = self.conversation[self.shown :]
+        self.shown = len(self.conversation) + 1  # the next reply is the agent's own
+        return {"messages": [to_plain(message) for message in news], "tools": self.tools}
 
     async def run(self) -> None:
         """Run the environment's rollout and its rubric."""
         env, rubric = self.env, self.env.rubric
-        state = self.state = await env.rollout(self.row, bridge(self), "arena", {})
+        state = self.state = await env.rollout(self.row, make_client(self), "arena", {})
         if state.get("error") is not None:
             raise RuntimeError(f"{type(state['error']).__name__}: {state['error']}")
         if env.requires_group_rollouts:
@@ -70,13 +70,13 @@ class Rollout:
             await rubric.score_rollout(state)
         await rubric.cleanup(state)
 
-    def ending(self) -> dict[str, Any]:
-        """Return reward, metrics, why it ended, and the messages after the last reply."""
+    def summarise_end(self) -> dict[str, Any]:
+        """Return reward, metrics, stop reason, and the messages after the last reply."""
         state = self.state
-        whole = [*state["prompt"], *(state.get("completion") or [])]
+        messages = [*state["prompt"], *(state.get("completion") or [])]
         metrics = {str(name): float(value) for name, value in (state.get("metrics") or {}).items()}
         return {
-            "messages": [plain(message) for message in whole[self.shown :]],
+            "messages": [to_plain(message) for message in messages[self.shown :]],
             "done": True,
             "reward": float(state.get("reward") or 0.0),
             "metrics": metrics,
@@ -85,9 +85,9 @@ class Rollout:
 
     async def wait_for_reply(self, prompt: list[Any], tools: list[Any] | None) -> dict[str, Any]:
         """Wait for the reply to a prompt of the environment."""
-        if len(prompt) < self.shown or prompt[: len(self.said)] != self.said:
+        if len(prompt) < self.shown or prompt[: len(self.conversation)] != self.conversation:
             self.shown = 0  # the environment rewrote the conversation
-        self.said, self.tools = list(prompt), [tool.model_dump(exclude_none=True) for tool in tools or ()]
+        self.conversation, self.tools = list(prompt), [tool.model_dump(exclude_none=True) for tool in tools or ()]
         self.reply = asyncio.get_running_loop().create_future()
         self.changed.set()
         return await self.reply
@@ -107,7 +107,7 @@ def set_numpy_state(state: Any) -> None:
         sys.modules["numpy"].random.set_state(state)
 
 
-def bridge(rollout: Rollout) -> Any:
+def make_client(rollout: Rollout) -> Any:
     """Return a client of verifiers that takes the rollout's replies."""
     clients, types = importlib.import_module("verifiers.clients"), importlib.import_module("verifiers.types")
     vf = importlib.import_module("verifiers")
@@ -159,7 +159,7 @@ class Server:
             raise (error.__cause__ or error) from None
 
     async def advance(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request, having let its rollout advance."""
+        """Answer a request, which advances its rollout."""
         for number in request.get("drop", ()):
             dropped = self.rollouts.pop(number, None)
             if dropped is not None and dropped.task is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from games.abilities import SpielRules
 from games.base import STAKE, TextGame
-from games.conformance.random_acts import filled, garbage, legal_act, mutated
+from games.conformance.random_acts import draw_garbage, draw_legal_act, fill_form, mutate
 from games.contracts import ILLEGAL
 
 LONGEST = 20_000
@@ -26,20 +26,20 @@ ENOUGH = 0.1
 """Smallest share of legal acts at which a check counts as conclusive."""
 
 
-class Unchecked(Exception):
-    """Raised if a promised property could not be tested. The message says why and what was examined nevertheless."""
+class Inconclusive(Exception):
+    """Raised if a promise could not be tested. The message gives the reason, and the part that was tested."""
 
 
-class Broken(Exception):
-    """Raised if the game breaks a promised property. The message says which, and how to reproduce it (seed and act)."""
+class BrokenPromise(Exception):
+    """Raised if the game breaks a promise. The message tells how to reproduce it (seed and act)."""
 
 
 def fuzz(make: Make, acts: int) -> str:
     """Play `acts` legal and illegal random acts, check the game after each, and return a summary in one line.
 
-    Raises Broken for a broken promise, and Unchecked if fewer than a tenth of the acts were legal.
+    Raises BrokenPromise for a broken promise, and Inconclusive if fewer than a tenth of the acts were legal.
     """
-    game, played, matches, illegal, groped = make(), 0, 0, 0, 0
+    game, played, matches, illegal, unfound = make(), 0, 0, 0, 0
     forms: dict[str, list[str]] = {}
     for seed in itertools.count():
         if played >= acts:
@@ -48,91 +48,93 @@ def fuzz(make: Make, acts: int) -> str:
         game.reset(seed=seed)
         matches += 1
         while not game.ended and played < acts:
-            where = f"seed {seed}, act {game.turns + 1} of the match"
-            act, wild = _next_act(game, rng, wildness, forms)
-            illegal += _step(game, act, wild, f"{where}, {act!r:.80}")
+            place = f"seed {seed}, act {game.turns + 1} of the match"
+            act, may_be_illegal = _draw_act(game, rng, wildness, forms)
+            illegal += _check_step(game, act, may_be_illegal, f"{place}, {act!r:.80}")
             played += 1
-            groped += act == "" and wild
+            unfound += act == "" and may_be_illegal
             if game.turns > LONGEST:
-                raise Broken(f"seed {seed}: the match did not end in {LONGEST} acts")
+                raise BrokenPromise(f"seed {seed}: the match did not end in {LONGEST} acts")
         if game.ended:
-            _settled(game, f"seed {seed}")
+            _check_end(game, f"seed {seed}")
         if faults := game.faults:
-            raise Broken(f"seed {seed}: the environment itself failed ({len(faults)} times): {faults[0]}")
-    unfound = f"; {groped} times no legal act was found among guesses" if groped > played // 20 else ""
-    told = f"{played} acts ({illegal} illegal) in {matches} matches{unfound}"
+            raise BrokenPromise(f"seed {seed}: the environment itself failed ({len(faults)} times): {faults[0]}")
+    note = f"; {unfound} times no legal act was found among guesses" if unfound > played // 20 else ""
+    told = f"{played} acts ({illegal} illegal) in {matches} matches{note}"
     if played - illegal < ENOUGH * played:
-        raise Unchecked(f"hardly any act that was guessed was legal: {told}")
+        raise Inconclusive(f"hardly any act that was guessed was legal: {told}")
     return told
 
 
-def _next_act(
+def _draw_act(
     game: TextGame, rng: random.Random, wildness: float, forms: dict[str, list[str]]
 ) -> tuple[str | None, bool]:
-    """Return a random act and whether it may be illegal (a share of `wildness` is).
+    """Return a random act and whether it may be illegal, which a share of `wildness` is.
 
-    `forms` has the act forms that were legal before, by seat; unlisted acts mostly reuse one of them.
+    `forms` has earlier legal forms of acts by seat; unlisted acts mostly reuse one of them.
     """
     kind, seat = rng.random(), game.agent_selection
     if kind < wildness / 2:
-        return garbage(rng), True
+        return draw_garbage(rng), True
     if game.infos[seat]["legal"] is None and seat in forms and rng.random() < 0.95:
-        return filled(rng.choice(forms[seat]), game, rng), True
-    act = legal_act(game, rng, forms)
+        return fill_form(rng.choice(forms[seat]), game, rng), True
+    act = draw_legal_act(game, rng, forms)
     if act is None:
         return "", True
-    return (mutated(act, rng), True) if kind < wildness else (act, False)
+    return (mutate(act, rng), True) if kind < wildness else (act, False)
 
 
-def _step(game: TextGame, act: str | None, wild: bool, where: str) -> bool:
+def _check_step(game: TextGame, act: str | None, may_be_illegal: bool, place: str) -> bool:
     """Play one act and check validity, rewards and, every 16 turns, views. Returns True if the act was illegal.
 
-    `wild` says that the act may be illegal, and `where` names it in errors. Raises Broken for a violation.
+    `place` names the act in errors. Raises BrokenPromise for a violation.
     """
     seat = game.agent_selection
     try:
         game.step(act)
     except Exception as error:
-        raise Broken(f"{where}: raised {error_line(error)}") from error
+        raise BrokenPromise(f"{place}: raised {error_line(error)}") from error
     valid = game.infos[seat]["valid"]
-    if not valid and not wild:
-        raise Broken(f"{where}: a legal act was refused: {_last_words(game, seat)}")
+    if not valid and not may_be_illegal:
+        raise BrokenPromise(f"{place}: a legal act was refused: {_last_message(game, seat)}")
     for other in game.seats:
         reward = game.rewards[other]
         if not math.isfinite(reward) or abs(reward - sum(game.infos[other]["rewards"].values())) > 1e-9:
-            raise Broken(f"{where}: {other}'s reward {reward} is not finite or not the sum of its parts")
+            raise BrokenPromise(f"{place}: {other}'s reward {reward} is not finite or not the sum of its parts")
         strangers = game.infos[other]["rewards"].keys() - {*game.reward_parts, ILLEGAL, STAKE}
         if game.reward_parts and strangers:
-            raise Broken(f"{where}: {other} was paid '{min(strangers)}', which is not among the game's reward_parts")
+            raise BrokenPromise(
+                f"{place}: {other} was paid '{min(strangers)}', which is not among the game's reward_parts"
+            )
         if not valid and (reward > 0 or (other == seat and reward > -game.penalty)):
-            raise Broken(f"{where}: an illegal act of {seat} paid {other} {reward:g}")
+            raise BrokenPromise(f"{place}: an illegal act of {seat} paid {other} {reward:g}")
     if game.turns % 16 == 0:
         for other in game.seats:
-            plain([game.infos[other], game.public(), game.private(other)])
+            to_json([game.infos[other], game.public(), game.private(other)])
             if not game.observation_space(other).contains(game.observe(other)):
-                raise Broken(f"{where}: what {other} observes is not in its observation space")
+                raise BrokenPromise(f"{place}: what {other} observes is not in its observation space")
     return not valid
 
 
-def _last_words(game: TextGame, seat: str) -> str:
+def _last_message(game: TextGame, seat: str) -> str:
     messages = game.messages(seat)
     return messages[-1].text if messages else "without a word"
 
 
-def _settled(game: TextGame, where: str) -> None:
-    """Raise Broken unless an ended match has JSON-able, finite payoffs within the stakes, with sum 0 if zero-sum."""
+def _check_end(game: TextGame, place: str) -> None:
+    """Raise BrokenPromise unless an ended match has finite payoffs within the stakes, of sum 0 if it is zero-sum."""
     payoffs, report = game.payoffs(), game.report()
-    plain([payoffs, report])
+    to_json([payoffs, report])
     if set(payoffs) != set(game.seats) or not all(map(math.isfinite, payoffs.values())):
-        raise Broken(f"{where}: the payoffs are not finite, or not one for each seat: {payoffs}")
+        raise BrokenPromise(f"{place}: the payoffs are not finite, or not one for each seat: {payoffs}")
     lost = report["ended"] == "illegal" and game.stake
-    if _zero_sum(game) and not lost and abs(sum(payoffs.values())) > 1e-6:
-        raise Broken(f"{where}: the game is zero-sum, but the payoffs are {payoffs}")
-    if -min(payoffs.values()) > game.stakes + 1e-6 and _zero_sum(game) and not lost:
-        raise Broken(f"{where}: {payoffs} is more than its stakes, {game.stakes:g}")
+    if _is_zero_sum(game) and not lost and abs(sum(payoffs.values())) > 1e-6:
+        raise BrokenPromise(f"{place}: the game is zero-sum, but the payoffs are {payoffs}")
+    if -min(payoffs.values()) > game.stakes + 1e-6 and _is_zero_sum(game) and not lost:
+        raise BrokenPromise(f"{place}: {payoffs} is more than its stakes, {game.stakes:g}")
 
 
-def _zero_sum(game: TextGame) -> bool:
+def _is_zero_sum(game: TextGame) -> bool:
     """Return True if OpenSpiel declares the rules zero-sum and no draw reward changes that."""
     return isinstance(game, SpielRules) and game.spiel.get_type().utility.name == "ZERO_SUM" and not game.draw
 
@@ -142,10 +144,10 @@ def error_line(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    where = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})" if trace else ""
-    return " ".join(f"{type(error).__name__}: {error}{where}".split())[:400]
+    place = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})" if trace else ""
+    return " ".join(f"{type(error).__name__}: {error}{place}".split())[:400]
 
 
-def plain(thing: Any) -> str:
-    """Return the value as JSON, the format of records. Raises TypeError or ValueError for arrays, NaN, own classes."""
-    return json.dumps(thing, allow_nan=False)
+def to_json(value: Any) -> str:
+    """Return the value as JSON, as the log does. Raises TypeError or ValueError for arrays, NaN and own classes."""
+    return json.dumps(value, allow_nan=False)

@@ -23,9 +23,9 @@ from pettingzoo.test import api_test, seed_test
 
 from games.abilities import Pictures
 from games.base import TextGame
-from games.conformance.fuzz import ENOUGH, LONGEST, Broken, Make, Unchecked, error_line, fuzz, plain
-from games.conformance.openness import hides_nothing
-from games.conformance.random_acts import TALK, find_legal_acts, legal_act
+from games.conformance.fuzz import ENOUGH, LONGEST, BrokenPromise, Inconclusive, Make, error_line, fuzz, to_json
+from games.conformance.openness import shows_everything
+from games.conformance.random_acts import TALK, draw_legal_act, find_legal_acts
 from games.pictures import check_picture
 
 STARTS = 20
@@ -42,27 +42,29 @@ class Finding:
     seconds: float
 
 
-def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
+def check(
+    make: Make, *, seeds: int = 20, acts: int = 2000, on_finding: Callable[[], None] = lambda: None
+) -> list[Finding]:
     """Run all conformance checks on games from `make`, and return the findings in the order of `CHECKS`. Never raises.
 
-    `seeds` is the number of matches of most checks, `acts` the number of acts of the fuzz check. Calls `done` after
+    `seeds` is the number of matches of most checks, `acts` that of acts of the fuzz check. Calls `on_finding` after
     each check. Checks that play legal acts are inconclusive if hardly any was found.
     """
-    findings, unfound = [], _unfound(make)
+    findings, doubt = [], _explain_missing_acts(make)
     for name, examine in CHECKS.items():
         finding = run_check(name, examine, make, acts if name == "fuzz" else seeds)
-        if unfound and finding.ok and name in PLAYED:
-            finding = replace(finding, ok=None, detail=f"{unfound}: {finding.detail}")
+        if doubt and finding.ok and name in PLAYED:
+            finding = replace(finding, ok=None, detail=f"{doubt}: {finding.detail}")
         findings.append(finding)
-        done()
+        on_finding()
     return findings
 
 
-def _unfound(make: Make) -> str:
-    """Return why random matches reveal little of this game, or "" if a tenth of the searches find legal acts."""
+def _explain_missing_acts(make: Make) -> str:
+    """Return why random matches test little of this game, or "" if a tenth of the searches find legal acts."""
     try:
         found, tried = find_legal_acts(make())
-    except Exception:  # noqa: BLE001 the checks will say what is wrong with it
+    except Exception:  # noqa: BLE001 the checks report it
         return ""
     if found >= ENOUGH * tried:
         return ""
@@ -75,61 +77,61 @@ def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], c
     ok: bool | None
     try:
         ok, detail = True, examine(make, count)
-    except Unchecked as unchecked:
+    except Inconclusive as unchecked:
         ok, detail = None, str(unchecked)
-    except Broken as broken:
+    except BrokenPromise as broken:
         ok, detail = False, str(broken)
-    except Exception as error:  # noqa: BLE001 that a game raises is what is looked for
+    except Exception as error:  # noqa: BLE001 a game that raises is a finding
         ok, detail = False, error_line(error)
     return Finding(name, ok, detail, time.perf_counter() - began)
 
 
-# How a match is played and seen.
+# Matches and their views.
 
 
-def _trace(make: Make, seed: int, game: TextGame | None = None) -> list[str]:
+def _record_views(make: Make, seed: int, game: TextGame | None = None) -> list[str]:
     """Play a match of random legal acts and return the views of all seats at each step, as JSON text."""
-    return list(_played(game or make(), seed))
+    return list(_play_match(game or make(), seed))
 
 
-def _played(game: TextGame, seed: int) -> Iterator[str]:
+def _play_match(game: TextGame, seed: int) -> Iterator[str]:
     """Reset the game, play a random match, and yield all seats' views as JSON before the first act and after each."""
     game.reset(seed=seed)
-    yield _all_views(game)
-    yield from _finished(game, random.Random(seed))
+    yield _dump_views(game)
+    yield from _play_to_end(game, random.Random(seed))
 
 
-def _finished(game: TextGame, rng: random.Random) -> Iterator[str]:
+def _play_to_end(game: TextGame, rng: random.Random) -> Iterator[str]:
     """Play the match to its end, and yield all seats' views after each act, then payoffs and report, as JSON.
 
-    Equal generators give equal acts. Raises Broken if the match does not end.
+    Equal generators give equal acts. Raises BrokenPromise if the match does not end.
     """
     while not game.ended:
         if game.turns > LONGEST:
-            raise Broken(f"a match of legal acts at random did not end in {LONGEST} acts")
-        act = legal_act(game, rng)
+            raise BrokenPromise(f"a match of legal acts at random did not end in {LONGEST} acts")
+        act = draw_legal_act(game, rng)
         game.step(act or "")
-        yield _all_views(game)
-    yield plain([game.payoffs(), game.report()])
+        yield _dump_views(game)
+    yield to_json([game.payoffs(), game.report()])
 
 
-def _all_views(game: TextGame) -> str:
-    seats = {seat: [_views(game, seat), game.rewards[seat], game.infos[seat]] for seat in game.seats}
-    return plain([game.agent_selection, game.terminations, seats])
+def _dump_views(game: TextGame) -> str:
+    seats = {seat: [_read_view(game, seat), game.rewards[seat], game.infos[seat]] for seat in game.seats}
+    return to_json([game.agent_selection, game.terminations, seats])
 
 
-def _views(game: TextGame, seat: str) -> dict[str, Any]:
-    """Return the messages (`news`), facts and legal acts that this seat sees; no legal acts if it is not to move."""
+def _read_view(game: TextGame, seat: str) -> dict[str, Any]:
+    """Return this seat's messages (`news`), facts and, if it is to move, legal acts."""
     mine = game.agent_selection == seat and not game.ended
     news = game.observe(seat)["messages"]
     legal = game.legal(seat) if mine else None
     return {"news": news, "public": game.public(), "private": game.private(seat), "legal": legal}
 
 
-# What is checked.
+# Checks.
 
 
-def _pettingzoo(make: Make, seeds: int) -> str:
+def _check_pettingzoo(make: Make, seeds: int) -> str:
     """Run PettingZoo's own api_test and seed_test."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -138,52 +140,52 @@ def _pettingzoo(make: Make, seeds: int) -> str:
     return f"api_test and seed_test, {seeds} cycles"
 
 
-def _determinism(make: Make, seeds: int) -> str:
+def _check_determinism(make: Make, seeds: int) -> str:
     used, views = make(), 0
     for seed in range(seeds):
-        one = _trace(make, seed)
+        one = _record_views(make, seed)
         views += len(one)
-        if one != _trace(make, seed):
-            raise Broken(f"seed {seed}: the same seed and acts gave another match")
-        if one != _trace(make, seed, used):
-            raise Broken(f"seed {seed}: a game that was played before plays another match than a new one")
+        if one != _record_views(make, seed):
+            raise BrokenPromise(f"seed {seed}: the same seed and acts gave another match")
+        if one != _record_views(make, seed, used):
+            raise BrokenPromise(f"seed {seed}: a game that was played before plays another match than a new one")
     return f"{seeds} seeds thrice, {views} views the same to the byte"
 
 
-def _interleaving(make: Make, seeds: int) -> str:
-    after = _trace(make, 0)
+def _check_interleaving(make: Make, seeds: int) -> str:
+    after = _record_views(make, 0)
     for seed in range(seeds):
         random.seed(seed)
         np.random.seed(seed)
-        outside = _global_states()
-        before, after = after, _trace(make, seed + 1)
+        outside = _read_global_states()
+        before, after = after, _record_views(make, seed + 1)
         together: list[list[str]] = [[], []]
-        for pair in itertools.zip_longest(_played(make(), seed), _played(make(), seed + 1)):
+        for pair in itertools.zip_longest(_play_match(make(), seed), _play_match(make(), seed + 1)):
             for views, view in zip(together, pair, strict=True):
                 views += [] if view is None else [view]
         if together != [before, after]:
-            raise Broken(f"seeds {seed} and {seed + 1}: two matches by turns differ from each alone")
-        if _global_states() != outside:
-            raise Broken(f"seed {seed}: a match used the global generators of random or numpy")
+            raise BrokenPromise(f"seeds {seed} and {seed + 1}: two matches by turns differ from each alone")
+        if _read_global_states() != outside:
+            raise BrokenPromise(f"seed {seed}: a match used the global generators of random or numpy")
     return f"{seeds} pairs of matches by turns; global generators untouched"
 
 
-def _global_states() -> str:
+def _read_global_states() -> str:
     return repr((random.getstate(), np.random.get_state(legacy=False)))
 
 
-def _seeds(make: Make, seeds: int) -> str:
+def _check_seeds(make: Make, seeds: int) -> str:
     game, number = make(), max(seeds, 20)
     deals = set()
     for seed in range(number):
         game.reset(seed=seed)
-        deals.add(_all_views(game))
+        deals.add(_dump_views(game))
     if len(deals) == 1 and game.twin_deals(game.seats[0], np.random.default_rng(0)) is not None:
-        raise Broken("the game has secrets to deal, but every seed deals the same")
+        raise BrokenPromise("the game has secrets to deal, but every seed deals the same")
     return f"{len(deals)} different deals among {number} seeds" if len(deals) > 1 else "every seed starts the same"
 
 
-def _secrets(make: Make, seeds: int) -> str:
+def _check_secrets(make: Make, seeds: int) -> str:
     one, two = make(), make()
     kinds, compared = 0, 0
     for seat in one.seats:
@@ -194,60 +196,64 @@ def _secrets(make: Make, seeds: int) -> str:
                 break
             kinds += seed == 0
             if repr(twins[0]) == repr(twins[1]):
-                raise Broken(f"seed {seed}: twin_deals({seat!r}) gave the same deal twice")
+                raise BrokenPromise(f"seed {seed}: twin_deals({seat!r}) gave the same deal twice")
             one.reset(seed=seed, options=twins[0])
             two.reset(seed=seed, options=twins[1])
-            compared += _same_views(one, two, seat, seed)
+            compared += _compare_views(one, two, seat, seed)
     if kinds:
         return f"{compared} views at {kinds} of {len(one.seats)} seats, {seeds} seeds each, the same in both twin deals"
-    starts = _starts(one)
+    starts = _compare_first_views(one)
     if one.perfect_information:
         return "nothing is hidden, as the game says"
-    if hides_nothing(one):
+    if shows_everything(one):
         return "nothing is hidden: nothing is dealt, and all seats see every act (mcts and minimax may play)"
-    if not _deals(one):
+    if not _depends_on_seed(one):
         return "nothing is dealt: with the same acts every seed gives the same match"
     how = "return two sets of options for reset from twin_deals(seat, rng) (docs/new-game.md#secrets)"
-    raise Unchecked(f"nobody can tell whether a seat sees another's secrets: {how}; meanwhile, {starts}")
+    raise Inconclusive(f"nobody can tell whether a seat sees another's secrets: {how}; meanwhile, {starts}")
 
 
-def _starts(game: TextGame) -> str:
+def _compare_first_views(game: TextGame) -> str:
     """Check that seats with equal facts before the first act have equal rules and legal acts, and return a summary.
 
-    Raises Broken if a seat's rules or legal acts reveal more than its facts.
+    Raises BrokenPromise if a seat's rules or legal acts reveal more than its facts.
     """
     seen: dict[str, str] = {}
     for seed, seat in itertools.product(range(STARTS), game.seats):
         game.reset(seed=seed)
-        facts = plain([seat, game.agent_selection, {**_views(game, seat), "legal": None}])
-        view = plain(game.infos[seat])
+        facts = to_json([seat, game.agent_selection, {**_read_view(game, seat), "legal": None}])
+        view = to_json(game.infos[seat])
         if seen.setdefault(facts, view) != view:
-            raise Broken(f"seed {seed}: {seat} sees more than the facts at the start: {_difference(seen[facts], view)}")
+            raise BrokenPromise(
+                f"seed {seed}: {seat} sees more than the facts at the start: {_find_difference(seen[facts], view)}"
+            )
     first_views = STARTS * len(game.seats)
     return f"of {first_views} first views {first_views - len(seen)} show the facts of another, and are the same"
 
 
-def _deals(game: TextGame) -> bool:
-    """Return True if the seed changes anything: equal generators of acts give different matches."""
+def _depends_on_seed(game: TextGame) -> bool:
+    """Return True if different seeds give different matches under equal generators of acts."""
     matches = set()
     for seed in range(STARTS):
         game.reset(seed=seed)
-        matches.add("".join([_all_views(game), *_finished(game, random.Random(0))]))
+        matches.add("".join([_dump_views(game), *_play_to_end(game, random.Random(0))]))
     return len(matches) > 1
 
 
-def _same_views(one: TextGame, two: TextGame, seat: str, seed: int) -> int:
+def _compare_views(one: TextGame, two: TextGame, seat: str, seed: int) -> int:
     """Play both games with equal acts, compare this seat's views, and return the number of equal views.
 
-    Stops if a match ends or an act is legal in one game only. Raises Broken if the views differ.
+    Stops if a match ends or an act is legal in one game only. Raises BrokenPromise if the views differ.
     """
     rng, compared = random.Random(seed), 0
     while not (one.ended or two.ended) and compared < LONGEST:
-        views = [plain([_views(g, seat), g.infos[seat], g.rewards[seat], g.agent_selection]) for g in (one, two)]
+        views = [to_json([_read_view(g, seat), g.infos[seat], g.rewards[seat], g.agent_selection]) for g in (one, two)]
         if views[0] != views[1]:
-            raise Broken(f"seed {seed}, turn {one.turns}: {seat} sees what only others know: {_difference(*views)}")
+            raise BrokenPromise(
+                f"seed {seed}, turn {one.turns}: {seat} sees what only others know: {_find_difference(*views)}"
+            )
         compared += 1
-        act = legal_act(one, rng)
+        act = draw_legal_act(one, rng)
         trial, mover = two.clone(), two.agent_selection
         trial.step(act or "")
         if act is None or not trial.infos[mover]["valid"]:
@@ -257,68 +263,68 @@ def _same_views(one: TextGame, two: TextGame, seat: str, seed: int) -> int:
     return compared
 
 
-def _difference(one: str, two: str) -> str:
+def _find_difference(one: str, two: str) -> str:
     start = next((n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), 0)
     return f"…{one[max(0, start - 30) : start + 30]}… or …{two[max(0, start - 30) : start + 30]}…"
 
 
-def _clones(make: Make, seeds: int) -> str:
+def _check_clones(make: Make, seeds: int) -> str:
     for seed in range(seeds):
         game, rng = make().clone(), random.Random(seed)  # a game that has not begun has clones too
         game.reset(seed=seed)
-        length = sum(1 for _ in _finished(game, random.Random(seed)))
+        length = sum(1 for _ in _play_to_end(game, random.Random(seed)))
         game.reset(seed=seed)
         for _ in range(rng.randrange(length)):
             if game.ended:
                 break
-            game.step(legal_act(game, rng) or "")
-        twin, before = game.clone(), _all_views(game)
-        if _all_views(twin) != before:
-            raise Broken(f"seed {seed}: a clone differs from its original at once")
-        played = list(_finished(twin, random.Random(-seed)))
-        if _all_views(game) != before:
-            raise Broken(f"seed {seed}: playing a clone changed the original")
-        if list(_finished(game, random.Random(-seed))) != played:
-            raise Broken(f"seed {seed}: a clone played on otherwise than its original")
+            game.step(draw_legal_act(game, rng) or "")
+        twin, before = game.clone(), _dump_views(game)
+        if _dump_views(twin) != before:
+            raise BrokenPromise(f"seed {seed}: a clone differs from its original at once")
+        played = list(_play_to_end(twin, random.Random(-seed)))
+        if _dump_views(game) != before:
+            raise BrokenPromise(f"seed {seed}: playing a clone changed the original")
+        if list(_play_to_end(game, random.Random(-seed))) != played:
+            raise BrokenPromise(f"seed {seed}: a clone played on otherwise than its original")
     return f"{seeds} clones in mid-match: equal, and independent"
 
 
-def _facts(make: Make, seeds: int) -> str:
+def _check_facts(make: Make, seeds: int) -> str:
     """Check that views are fresh and JSON-able, theory values are finite numbers, and talk arrives sanitised."""
     game = make()
     for name, value in game.theory.items():
         if not (isinstance(name, str) and isinstance(value, int | float) and math.isfinite(value)):
-            raise Broken(f"theory[{name!r}] is not a finite number but {value!r}")
+            raise BrokenPromise(f"theory[{name!r}] is not a finite number but {value!r}")
     for seed in range(seeds):
         game.reset(seed=seed)
         rng = random.Random(seed)
         while not game.ended and game.turns < 30:
             seat = game.agent_selection
-            before = plain(_views(game, seat))
+            before = to_json(_read_view(game, seat))
             parts: list[Any] = [game.public(), game.private(seat), game.legal(seat) or []]
             for fresh in parts:
                 fresh.clear()
-            if plain(_views(game, seat)) != before:
-                raise Broken(f"seed {seed}: changing what public(), private() or legal() gave changes the game")
-            game.step(f"{legal_act(game, rng) or ''} {TALK}")
-            _harmless(game, f"seed {seed}, turn {game.turns}")
+            if to_json(_read_view(game, seat)) != before:
+                raise BrokenPromise(f"seed {seed}: changing what public(), private() or legal() gave changes the game")
+            game.step(f"{draw_legal_act(game, rng) or ''} {TALK}")
+            _check_messages(game, f"seed {seed}, turn {game.turns}")
     return f"views JSON-able and fresh, hostile talk harmless; {len(game.theory)} theory values"
 
 
-def _harmless(game: TextGame, where: str) -> None:
+def _check_messages(game: TextGame, place: str) -> None:
     for seat in game.seats:
         for message in game.messages(seat):
             bad = [c for c in message.text if c != "\n" and unicodedata.category(c)[0] == "C"]
             if bad or (message.sender in game.seats and "\n" in message.text):
-                raise Broken(f"{where}: {seat} reads control characters or forged lines: {message.text[:80]!r}")
+                raise BrokenPromise(f"{place}: {seat} reads control characters or forged lines: {message.text[:80]!r}")
             for image in message.images:
                 data = game.picture(image.hash) if isinstance(game, Pictures) else b""
                 if hashlib.sha256(data).hexdigest() != image.hash:
-                    raise Broken(f"{where}: {seat} is shown {image.text}, of which picture() has other bytes")
+                    raise BrokenPromise(f"{place}: {seat} is shown {image.text}, of which picture() has other bytes")
                 try:
                     check_picture(image, data)
                 except ValueError as error:
-                    raise Broken(f"{where}: {seat} is shown {image.text}: {error}") from None
+                    raise BrokenPromise(f"{place}: {seat} is shown {image.text}: {error}") from None
 
 
 PROMISES = {
@@ -335,12 +341,12 @@ PROMISES = {
 PLAYED = ("determinism", "interleaving", "secrets", "clones", "facts")
 """Checks that play legal acts and are inconclusive if none is found. The fuzz check counts its own."""
 CHECKS: dict[str, Callable[[Make, int], str]] = {
-    "pettingzoo": _pettingzoo,
-    "determinism": _determinism,
-    "interleaving": _interleaving,
-    "seeds": _seeds,
-    "secrets": _secrets,
-    "clones": _clones,
-    "facts": _facts,
+    "pettingzoo": _check_pettingzoo,
+    "determinism": _check_determinism,
+    "interleaving": _check_interleaving,
+    "seeds": _check_seeds,
+    "secrets": _check_secrets,
+    "clones": _check_clones,
+    "facts": _check_facts,
     "fuzz": fuzz,
 }

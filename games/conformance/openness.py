@@ -11,31 +11,31 @@ import random
 from typing import Any
 
 from games.base import TextGame
-from games.conformance.fuzz import plain
+from games.conformance.fuzz import to_json
 
 SEEDS, ACTS = 4, 60
 """Number of trial matches, and of acts examined in each."""
 
 
-def hides_nothing(game: TextGame) -> bool:
+def shows_everything(game: TextGame) -> bool:
     """Return True if `SEEDS` random trial matches show that nothing is hidden from any seat. The game is unchanged."""
-    return all(_deals_nothing(game, seed) and _acts_are_seen(game, seed) for seed in range(SEEDS))
+    return all(_ignores_seed(game, seed) and _shows_acts(game, seed) for seed in range(SEEDS))
 
 
-def _begun(game: TextGame, seed: int) -> TextGame:
-    begun = game.clone()
-    begun.reset(seed=seed)
-    return begun
+def _start(game: TextGame, seed: int) -> TextGame:
+    match = game.clone()
+    match.reset(seed=seed)
+    return match
 
 
-def _deals_nothing(game: TextGame, seed: int) -> bool:
-    """Return True if one random play looks equal to all seats after resets with `seed` and with `seed + 1`.
+def _ignores_seed(game: TextGame, seed: int) -> bool:
+    """Return True if one random match looks equal to all seats after resets with `seed` and with `seed + 1`.
 
-    It compares at most `ACTS` acts, and stops at the end of the match or where no legal acts are listed.
+    Compares at most `ACTS` acts, and stops at the end of the match or if no legal acts are listed.
     """
-    one, two, rng = _begun(game, seed), _begun(game, seed + 1), random.Random(seed)
+    one, two, rng = _start(game, seed), _start(game, seed + 1), random.Random(seed)
     for _ in range(ACTS):
-        if _views(one) != _views(two):
+        if _dump_views(one) != _dump_views(two):
             return False
         if one.ended or not (listed := one.infos[one.agent_selection]["legal"]):
             return True
@@ -45,12 +45,12 @@ def _deals_nothing(game: TextGame, seed: int) -> bool:
     return True
 
 
-def _acts_are_seen(game: TextGame, seed: int) -> bool:
-    """Return True if two different acts always gave every other seat different views in one random play.
+def _shows_acts(game: TextGame, seed: int) -> bool:
+    """Return True if, in one random match, two different acts always gave every other seat different views.
 
-    Two listed acts are compared at each of at most `ACTS` acts; False if there never were two.
+    Compares two listed acts at each of at most `ACTS` turns; False if there never were two.
     """
-    here, rng, compared = _begun(game, seed), random.Random(seed), 0
+    here, rng, compared = _start(game, seed), random.Random(seed), 0
     for _ in range(ACTS):
         mover = here.agent_selection
         if here.ended or not (listed := here.infos[mover]["legal"]):
@@ -59,18 +59,18 @@ def _acts_are_seen(game: TextGame, seed: int) -> bool:
             after = [here.clone(), here.clone()]
             for branch, act in zip(after, rng.sample(list(listed), 2), strict=True):
                 branch.step(act)
-            if any(_seen(after[0], seat) == _seen(after[1], seat) for seat in here.seats if seat != mover):
+            if any(_dump_view(after[0], seat) == _dump_view(after[1], seat) for seat in here.seats if seat != mover):
                 return False
             compared += 1
         here.step(rng.choice(listed))
     return compared > 0
 
 
-def _views(game: TextGame) -> str:
-    return plain([game.agent_selection, game.ended, [_seen(game, seat) for seat in game.seats]])
+def _dump_views(game: TextGame) -> str:
+    return to_json([game.agent_selection, game.ended, [_dump_view(game, seat) for seat in game.seats]])
 
 
-def _seen(game: TextGame, seat: str) -> str:
+def _dump_view(game: TextGame, seat: str) -> str:
     """Return the messages and facts of this seat as JSON text."""
     facts: list[Any] = [game.observe(seat)["messages"], game.public(), game.private(seat)]
-    return plain(facts)
+    return to_json(facts)

@@ -36,7 +36,7 @@ GARBAGE = (
 TRIES = 12
 
 
-def legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | None = None) -> str | None:
+def draw_legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | None = None) -> str | None:
     """Return a random legal act of the seat to move, listed or found by trial on clones. None if no trial succeeds.
 
     Adds the form of an act found by trial to `forms`, by seat. Raises RuntimeError if a running match has no legal act.
@@ -47,10 +47,10 @@ def legal_act(game: TextGame, rng: random.Random, forms: dict[str, list[str]] | 
         if not listed:
             raise RuntimeError(f"the match goes on, but {seat} has no legal act")
         return str(rng.choice(listed))
-    candidates = _forms(game)
+    candidates = _find_forms(game)
     for _ in range(TRIES):
         form = rng.choice(candidates)
-        trial, act = game.clone(), filled(form, game, rng)
+        trial, act = game.clone(), fill_form(form, game, rng)
         trial.step(act)
         if trial.infos[seat]["valid"]:
             if forms is not None and form not in forms.setdefault(seat, []):
@@ -71,13 +71,13 @@ def find_legal_acts(game: TextGame, searches: int = 30, matches: int = 5) -> tup
         for _ in range(searches // matches):
             if game.ended:
                 break
-            act = legal_act(game, rng)
+            act = draw_legal_act(game, rng)
             tried, found = tried + 1, found + (act is not None)
             game.step(act or "")
     return found, tried
 
 
-def _forms(game: TextGame) -> list[str]:
+def _find_forms(game: TextGame) -> list[str]:
     """Return forms of acts in the game's texts: examples in boxes or brackets, usages (`CLUE word n`), or marks."""
     info = game.infos[game.agent_selection]
     texts = [text for text in (*info["private"].values(), *info["public"].values()) if isinstance(text, str)]
@@ -91,30 +91,30 @@ def _forms(game: TextGame) -> list[str]:
     )
 
 
-def filled(form: str, game: TextGame, rng: random.Random) -> str:
+def fill_form(form: str, game: TextGame, rng: random.Random) -> str:
     """Fill a form at random: digits of examples are replaced, blanks get small numbers or words. It may be illegal."""
     if form.startswith("[") or BOXED.fullmatch(form):
         return NUMBER.sub(lambda _: str(rng.randrange(9)), form)
     if "…" in form:
         return form.replace("…", str(rng.randrange(9)))
     verb, *blanks = form.split()
-    words = WORD.findall(_example_texts(game)) if "word" in blanks else []
-    return " ".join([verb, *(_word(words, rng) if blank == "word" else str(rng.randrange(5)) for blank in blanks)])
+    words = WORD.findall(_join_texts(game)) if "word" in blanks else []
+    return " ".join([verb, *(_draw_word(words, rng) if blank == "word" else str(rng.randrange(5)) for blank in blanks)])
 
 
-def _word(words: list[str], rng: random.Random) -> str:
+def _draw_word(words: list[str], rng: random.Random) -> str:
     """Return one of these words at random or, in half of all cases, 3 to 8 random letters."""
     if words and rng.random() < 0.5:
         return rng.choice(words)
     return "".join(rng.choice(LETTERS) for _ in range(rng.randrange(3, 9)))
 
 
-def _example_texts(game: TextGame) -> str:
+def _join_texts(game: TextGame) -> str:
     info = game.infos[game.agent_selection]
     return " ".join([info["rules"], *map(str, info["private"].values()), *map(str, info["public"].values())])
 
 
-def mutated(act: str, rng: random.Random) -> str:
+def mutate(act: str, rng: random.Random) -> str:
     """Return the act with one random change: case, blanks, a character added, removed or replaced, doubling, a cut."""
     place = rng.randrange(len(act) + 1)
     character = rng.choice("aZ09 -|.,é١\u200b\U0001f600")
@@ -126,7 +126,7 @@ def mutated(act: str, rng: random.Random) -> str:
     )  # fmt: skip
 
 
-def garbage(rng: random.Random) -> str | None:
+def draw_garbage(rng: random.Random) -> str | None:
     """Return a random hostile string, a few random characters, a huge string, or None."""
     kind = rng.random()
     if kind < 0.5:

@@ -21,7 +21,7 @@ from games.families.pools import Triple, frontier, remainder, splits, worth
 
 Deal = tuple[int, int]
 Answer = Triple | Literal["ACCEPT", "WALK"]
-"""Act of a side at its turn: accept the offer, leave, or offer by asking for this share."""
+"""Act of a side at its turn: ACCEPT the offer, WALK away, or offer by asking for this share."""
 
 
 class Stage(NamedTuple):
@@ -56,7 +56,7 @@ def subgame_perfect(deals: tuple[Deal, ...], turns: int, breakdown: float) -> tu
     return tuple(reversed(stages))
 
 
-def plain_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
+def find_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
     """Return a side's share of the pool that yields these payoffs (`deal`: its own first) and divides the fewest kinds.
 
     `own` and `other` are both sides' values per item. Raises ValueError if no share yields the payoffs.
@@ -65,27 +65,27 @@ def plain_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
     return min(shares, key=lambda share: sum(0 < n < whole for n, whole in zip(share, pool, strict=True)))
 
 
-def efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tuple[str, int, int]]:
+def list_efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tuple[str, int, int]]:
     """Return the Pareto-optimal splits as (share "a b c" of one side, its worth to it, worth of the rest to the other).
 
     `own` and `other` are both sides' values per item. The best split for the first side comes first. Of several shares
     with equal worth, one is returned.
     """
     deals = frontier(pool, own, other)
-    return [("{} {} {}".format(*plain_share(pool, own, other, deal)), *deal) for deal in deals]
+    return [("{} {} {}".format(*find_share(pool, own, other, deal)), *deal) for deal in deals]
 
 
 @functools.lru_cache(maxsize=1024)
-def nash_deals(deals: tuple[Deal, ...]) -> tuple[Deal, ...]:
+def find_nash_deals(deals: tuple[Deal, ...]) -> tuple[Deal, ...]:
     """Return the deals with the greatest product of payoffs (Nash bargaining solution), nearly always one. Cached."""
     most = max(map(math.prod, deals))
     return tuple(deal for deal in deals if math.prod(deal) == most)
 
 
 @functools.lru_cache(maxsize=1024)
-def _best(deals: tuple[Deal, ...]) -> tuple[int, int, float, float]:
+def _best_values(deals: tuple[Deal, ...]) -> tuple[int, int, float, float]:
     """Return the greatest sum and product of payoffs, and each side's mean payoff over the Nash deals. Cached."""
-    nash = nash_deals(deals)
+    nash = find_nash_deals(deals)
     first, second = (sum(side) / len(nash) for side in zip(*nash, strict=True))
     return max(map(sum, deals)), math.prod(nash[0]), first, second
 
@@ -100,12 +100,12 @@ def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal
     distance and payoffs are added.
     """
     first, second = payoffs
-    joint, product, nash_first, nash_second = _best(deals)
+    joint, product, nash_first, nash_second = _best_values(deals)
     better = [deal for deal in deals if deal[0] >= first and deal[1] >= second]
     found = {
         "joint_value": first + second, "best_joint_value": float(joint), "efficiency": (first + second) / joint,
         "nash_product": first * second / product, "nash_product_raw": first * second,
-        "pareto_distance": _distance(payoffs, better), "nash_distance": _distance(payoffs, nash_deals(deals)),
+        "pareto_distance": _distance(payoffs, better), "nash_distance": _distance(payoffs, find_nash_deals(deals)),
         "payoff_first": first, "payoff_second": second,
         "nash_payoff_first": nash_first, "nash_payoff_second": nash_second,
     }  # fmt: skip
@@ -123,7 +123,10 @@ Chances = Callable[[int, Triple | None], Mapping[Answer, float]]
 """Memoryless strategy of a side: `chances(turn, offer)` returns its act probabilities at `turn`, after the other side
 asked for `offer` (None: no offer yet)."""
 MOST_BELIEFS = 5_000
-"""Beliefs after which `best_against_mixture` gives up, some seconds; four turns against six members need dozens."""
+"""Number of beliefs after which `best_against_mixture` gives up, which takes some seconds.
+
+Four turns against six members need dozens.
+"""
 
 
 def best_response(
@@ -153,46 +156,46 @@ def best_against_mixture(
     with P(y) = sum_i b_i p_i(y | x), and b given y = b_i p_i(y | x) / P(y) by Bayes' rule. An opening offer cannot
     break the talks. With one member this is `best_response`. Exact up to rounding; NaN if there are too many beliefs.
     """
-    goes_on, equal = 1 - breakdown, tuple(1 / len(members) for _ in members)
-    answers = functools.cache(functools.partial(_by_member, members))
+    goes_on, prior = 1 - breakdown, tuple(1 / len(members) for _ in members)
+    collect = functools.cache(functools.partial(_collect_answers, members))
 
     @functools.cache
-    def offering(turn: int, belief: tuple[float, ...]) -> float:
+    def evaluate_offer(turn: int, belief: tuple[float, ...]) -> float:
         """Return the expected value of the best offer at this turn; 0 if no turn is left to accept it."""
         if turn + 1 == turns:
             return 0.0
-        if offering.cache_info().currsize > MOST_BELIEFS:
+        if evaluate_offer.cache_info().currsize > MOST_BELIEFS:
             raise OverflowError
-        return (goes_on if turn else 1.0) * max(answered(turn + 1, share, belief) for share in splits(pool))
+        return (goes_on if turn else 1.0) * max(evaluate_demand(turn + 1, share, belief) for share in splits(pool))
 
-    def answered(turn: int, share: Triple, belief: tuple[float, ...]) -> float:
-        """Return the expected value of asking for `share`, which the other side answers at this turn."""
-        said = answers(turn, share)
-        taken = sum(map(mul, belief, said["ACCEPT"])) * worth(own, share) if "ACCEPT" in said else 0.0
-        return taken if turn + 1 == turns else taken + goes_on * asked(turn, said, belief)
+    def evaluate_demand(turn: int, share: Triple, belief: tuple[float, ...]) -> float:
+        """Return the expected value of asking for `share` before this turn, at which the other side answers."""
+        answers = collect(turn, share)
+        accepted = sum(map(mul, belief, answers["ACCEPT"])) * worth(own, share) if "ACCEPT" in answers else 0.0
+        return accepted if turn + 1 == turns else accepted + goes_on * evaluate_answers(turn, answers, belief)
 
-    def asked(turn: int, said: Mapping[Answer, tuple[float, ...]], belief: tuple[float, ...]) -> float:
-        """Return the expected value of the demands in `said`, which the side accepts or counters by its best offer."""
+    def evaluate_answers(turn: int, answers: Mapping[Answer, tuple[float, ...]], belief: tuple[float, ...]) -> float:
+        """Return the expected value of the demands among the answers; the side accepts, or makes its best offer."""
         total = 0.0
-        for ask, by_member in said.items():
+        for demand, by_member in answers.items():
             joint = [b * p for b, p in zip(belief, by_member, strict=True)]
-            if isinstance(ask, tuple) and (chance := sum(joint)):
-                learned = tuple(round(each / chance, 12) for each in joint)  # equal beliefs but for rounding are one
-                total += chance * max(float(worth(own, remainder(pool, ask))), offering(turn + 1, learned))
+            if isinstance(demand, tuple) and (chance := sum(joint)):
+                posterior = tuple(round(each / chance, 12) for each in joint)  # equal beliefs but for rounding are one
+                total += chance * max(float(worth(own, remainder(pool, demand))), evaluate_offer(turn + 1, posterior))
         return total
 
     try:
         if moves_first:
-            return offering(0, equal)
-        return asked(0, answers(0, None), equal) if turns > 1 else 0.0
+            return evaluate_offer(0, prior)
+        return evaluate_answers(0, collect(0, None), prior) if turns > 1 else 0.0
     except OverflowError:
         return math.nan
 
 
-def _by_member(members: Sequence[Chances], turn: int, offer: Triple | None) -> dict[Answer, tuple[float, ...]]:
+def _collect_answers(members: Sequence[Chances], turn: int, offer: Triple | None) -> dict[Answer, tuple[float, ...]]:
     """Return the probabilities of each answer at this turn to this offer, in the order of the members."""
-    said = [chances(turn, offer) for chances in members]
-    return {answer: tuple(one.get(answer, 0.0) for one in said) for answer in dict.fromkeys(chain(*said))}
+    answers = [chances(turn, offer) for chances in members]
+    return {answer: tuple(one.get(answer, 0.0) for one in answers) for answer in dict.fromkeys(chain(*answers))}
 
 
 @dataclass(frozen=True)
@@ -201,12 +204,12 @@ class Rule:
 
     act: Callable[[View], str]
 
-    def __call__(self, seen: View) -> str:
-        return self.act(seen)
+    def __call__(self, view: View) -> str:
+        return self.act(view)
 
-    def chances(self, seen: View) -> dict[str, float]:
+    def chances(self, view: View) -> dict[str, float]:
         """Return act probabilities for best responses: 1 for the player's act."""
-        return {self.act(seen): 1.0}
+        return {self.act(view): 1.0}
 
 
 def subgame_perfect_player(game: object, seed: int) -> Rule:
@@ -242,37 +245,37 @@ class _Position(NamedTuple):
 
     def offer(self, deal: Deal) -> str:
         """Return the act `OFFER a b c` that asks for a share with these payoffs, own payoff first."""
-        return "OFFER {} {} {}".format(*plain_share(self.pool, self.own, self.other, deal))
+        return "OFFER {} {} {}".format(*find_share(self.pool, self.own, self.other, deal))
 
 
-def _read_position(seen: View) -> _Position:
-    facts = seen.public
-    pool, own = tuple(facts["pool"]), tuple(facts["values"][seen.seat])
-    (other,) = (tuple(values) for seat, values in facts["values"].items() if seat != seen.seat)
+def _read_position(view: View) -> _Position:
+    facts = view.public
+    pool, own = tuple(facts["pool"]), tuple(facts["values"][view.seat])
+    (other,) = (tuple(values) for seat, values in facts["values"].items() if seat != view.seat)
     offered = worth(own, remainder(pool, tuple(map(int, facts["offer"].split())))) if facts["offer"] else None
     turns = facts["turn"] + facts["turns_left"]
     return _Position(pool, own, other, facts["turn"], turns, facts.get("breakdown", 0.0), offered)
 
 
-def _perfect_act(seen: View) -> str:
-    table = _read_position(seen)
-    me = table.turn % 2
-    sides = (table.own, table.other) if me == 0 else (table.other, table.own)
-    stage = subgame_perfect(frontier(table.pool, *sides), table.turns, table.breakdown)[table.turn]
-    if table.offered is not None and table.offered >= stage.expected[me]:
+def _perfect_act(view: View) -> str:
+    position = _read_position(view)
+    me = position.turn % 2
+    sides = (position.own, position.other) if me == 0 else (position.other, position.own)
+    stage = subgame_perfect(frontier(position.pool, *sides), position.turns, position.breakdown)[position.turn]
+    if position.offered is not None and position.offered >= stage.expected[me]:
         return "ACCEPT"
-    if table.turn + 1 == table.turns:  # no offer can be accepted any more
-        return "OFFER {} {} {}".format(*table.pool)
-    return table.offer((stage.offer[me], stage.offer[1 - me]))
+    if position.turn + 1 == position.turns:  # no offer can be accepted any more
+        return "OFFER {} {} {}".format(*position.pool)
+    return position.offer((stage.offer[me], stage.offer[1 - me]))
 
 
-def _nash_act(seen: View) -> str:
-    table = _read_position(seen)
-    deals = nash_deals(table.deals)
-    least = 0 if table.turn + 1 == table.turns else (1 - table.breakdown) * min(own for own, _ in deals)
-    if table.offered is not None and table.offered >= least:
+def _nash_act(view: View) -> str:
+    position = _read_position(view)
+    deals = find_nash_deals(position.deals)
+    least = 0 if position.turn + 1 == position.turns else (1 - position.breakdown) * min(own for own, _ in deals)
+    if position.offered is not None and position.offered >= least:
         return "ACCEPT"
-    return table.offer(max(deals))
+    return position.offer(max(deals))
 
 
 PLAYERS: Mapping[str, Callable[[Any, int], Callable[[View], str]]] = {

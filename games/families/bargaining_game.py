@@ -1,6 +1,6 @@
-"""A bargaining game beyond its rules: figures beside theory, best responses, and words for people.
+"""Base class of bargaining games: statistics, best responses, and texts for people.
 
-The rules stand in the game's own file, the theory in games.families.bargaining, the words in bargaining_words.
+The rules are in the game's own file, the theory in games.families.bargaining, the texts in bargaining_words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from games.families.pools import Triple, frontier, remainder
 ACT = re.compile(r"\s*(?:OFFER\s+(\d+)\s+(\d+)\s+(\d+)|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
 
 
-def read(act: str) -> bargaining.Answer:
+def parse_act(act: str) -> bargaining.Answer:
     """Parse an act to a demanded share, "ACCEPT" or "WALK". Raises IllegalAct for any other text."""
     match = ACT.fullmatch(act)
     if match is None:
@@ -51,7 +51,7 @@ class BargainingGame(TextGame):
         """Return `deal`, whether there was one, and the figures of `games.families.bargaining.figures`."""
         totals = self.payoffs()
         payoffs = [totals[seat] for seat in self.movers]
-        deals, perfect = self._theory()
+        deals, perfect = self._solve()
         return {"deal": self.ended == "deal", **bargaining.figures(payoffs, deals, perfect)}
 
     def best_response(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> float:
@@ -67,12 +67,12 @@ class BargainingGame(TextGame):
 
         Each member maps the other side's view to its act probabilities, without memory. NaN if that takes too long.
         """
-        first, answers = self.movers[0] == seat, [self._answers(seat, chances) for chances in members]
+        first, answers = self.movers[0] == seat, [self._answer_function(seat, chances) for chances in members]
         return bargaining.best_against_mixture(
             self.pool, self.values[seat], first, self.max_turns, self.breakdown, answers
         )
 
-    def _answers(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> bargaining.Chances:
+    def _answer_function(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> bargaining.Chances:
         """Return a function from turn and `seat`'s demand (None: none yet) to the other side's act probabilities."""
         (other,) = (each for each in self.seats if each != seat)
         table = self.clone()
@@ -90,34 +90,34 @@ class BargainingGame(TextGame):
                 legal=None,
             )
             for act, p in chances(view).items():
-                said = read(act)
+                said = parse_act(act)
                 found[said] = found.get(said, 0.0) + p
             return found
 
         return answers
 
     def introduction(self, seat: str) -> str:
-        """Explain to a person what is divided, its worth as far as the seat knows, and how to type an act."""
+        """Explain to a person the pool, its worth as far as the seat knows, and how to type an act."""
         limits = bargaining_words.Limits(self.max_turns, self.breakdown, self.talk)
-        return bargaining_words.introduction(self._side(seat), limits, seat == self.movers[0])
+        return bargaining_words.write_introduction(self._describe_side(seat), limits, seat == self.movers[0])
 
     def in_words(self, seat: str) -> str:
         """Describe the other side's standing offer and the remaining turns to the person at the seat to move."""
         left, offered = self.max_turns - self.turns, self.offer is not None
-        table = bargaining_words.on_the_table(self._side(seat), self.offer)
-        return f"{table} {bargaining_words.time_left(left, offered, self.breakdown)}"
+        table = bargaining_words.describe_offer(self._describe_side(seat), self.offer)
+        return f"{table} {bargaining_words.describe_time_left(left, offered, self.breakdown)}"
 
     def act_in_words(self, act: str) -> str:
         """Describe the other side's act to a person. Returns "" if it is no act."""
         try:
-            return bargaining_words.done(read(act), self.items)
+            return bargaining_words.describe_act(parse_act(act), self.items)
         except IllegalAct:
             return ""
 
     def epilogue(self, people: Sequence[str]) -> tuple[bargaining_words.Rows, str]:
         """Return rows of cells that compare both sides' shares and values with theory, and a summary, for people."""
-        (first, second), (deals, perfect) = self.movers, self._theory()
-        names = bargaining_words.called(self.movers, people)
+        (first, second), (deals, perfect) = self.movers, self._solve()
+        names = bargaining_words.name_seats(self.movers, people)
         # The seat that made the last legal act is not to move; an illegal one moves nobody.
         idle, last = self.agent_selection, self.next_seat(self.agent_selection)
         shares = None
@@ -127,19 +127,19 @@ class BargainingGame(TextGame):
         why = {
             "walk": f"{names[last]} walked away", "turns": "no turns were left", "breakdown": "the talks broke down",
         }.get(self.ended, f"{names[idle]} made no legal act")  # fmt: skip
-        end = bargaining_words.Outcome(
+        outcome = bargaining_words.Outcome(
             self.movers, self.items, self.pool, (self.values[first], self.values[second]), shares,
-            self.ended == "deal", why, max(map(sum, deals)), bargaining.nash_deals(deals), perfect,
+            self.ended == "deal", why, max(map(sum, deals)), bargaining.find_nash_deals(deals), perfect,
         )  # fmt: skip
-        return bargaining_words.comparison(end, names), bargaining_words.verdict(end, names)
+        return bargaining_words.compare_with_theory(outcome, names), bargaining_words.summarise(outcome, names)
 
-    def _theory(self) -> tuple[tuple[bargaining.Deal, ...], bargaining.Deal | None]:
+    def _solve(self) -> tuple[tuple[bargaining.Deal, ...], bargaining.Deal | None]:
         """Return the Pareto-optimal payoffs, first mover's first, and the subgame-perfect ones if values are public."""
         deals = frontier(self.pool, *(self.values[seat] for seat in self.movers))
         stages = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown) if self.known else ()
         return deals, stages[0].offer if stages else None
 
-    def _side(self, seat: str) -> bargaining_words.Side:
+    def _describe_side(self, seat: str) -> bargaining_words.Side:
         other = self.values[self.next_seat(seat)] if self.known else None
-        splits = bargaining.efficient_splits(self.pool, self.values[seat], other) if self.shown and other else []
+        splits = bargaining.list_efficient_splits(self.pool, self.values[seat], other) if self.shown and other else []
         return bargaining_words.Side(self.items, self.pool, self.values[seat], other, splits)

@@ -1,4 +1,4 @@
-"""Plain-language texts of a negotiation, for people: what is divided, what is offered, how it ended.
+"""Plain-language texts of a negotiation, for people: the pool, the offers, the outcome.
 
 All functions are pure and get only the information that their reader may have.
 """
@@ -39,29 +39,29 @@ class Limits(NamedTuple):
     talk: bool
 
 
-def one(item: str) -> str:
+def singular(item: str) -> str:
     """Return the name of one item of a kind: `books` gives `book`; other names stay as they are."""
     return PLURAL.sub("", item)
 
 
-def counted(share: Triple, items: Sequence[str], last: str = " and ") -> str:
+def describe_share(share: Triple, items: Sequence[str], last: str = " and ") -> str:
     """Return a share in words, such as `1 book and 2 hats`; `last` joins the last kind. Zero counts are omitted."""
-    parts = [f"{n} {one(item) if n == 1 else item}" for n, item in zip(share, items, strict=True) if n]
+    parts = [f"{n} {singular(item) if n == 1 else item}" for n, item in zip(share, items, strict=True) if n]
     return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts or [NOTHING])
 
 
-def each(values: Triple, items: Sequence[str]) -> str:
+def describe_values(values: Triple, items: Sequence[str]) -> str:
     """Return the worth of one item of each kind, such as `book 1, hat 3, ball 1`."""
-    return ", ".join(f"{one(item)} {value}" for item, value in zip(items, values, strict=True))
+    return ", ".join(f"{singular(item)} {value}" for item, value in zip(items, values, strict=True))
 
 
-def introduction(side: Side, limits: Limits, opens: bool) -> str:
-    """Explain what is divided, its worth, how to type an act, and what ends the talks, for one side.
+def write_introduction(side: Side, limits: Limits, moves_first: bool) -> str:
+    """Explain to one side the pool, its worth, how to type an act, and how the talks end.
 
-    `opens` tells whether this side moves first.
+    `moves_first` tells whether this side moves first.
     """
     items, pool, own = side.items, side.pool, side.own
-    theirs = f"{each(side.other, items)}." if side.other else f"you are not told; all together {WORTH}, too."
+    theirs = f"{describe_values(side.other, items)}." if side.other else f"you are not told; all together {WORTH}, too."
     kind = max(range(3), key=lambda k: own[k] * pool[k])
     share = tuple(count if k == kind else 0 for k, count in enumerate(pool))
     offer = "OFFER {} {} {}".format(*share)
@@ -70,37 +70,38 @@ def introduction(side: Side, limits: Limits, opens: bool) -> str:
     risk = f" An offer that answers an offer ends the talks with chance {limits.breakdown:g}."
     return "\n".join(
         [
-            f"You and another side divide {counted(pool, items)}.",
-            f"Worth to you, each: {each(own, items)}; all together {WORTH}.",
+            f"You and another side divide {describe_share(pool, items)}.",
+            f"Worth to you, each: {describe_values(own, items)}; all together {WORTH}.",
             f"Worth to them, each: {theirs}",
             *([f"Nothing is wasted by {shown}."] if shown else []),
-            f"Say what you would take, of {', '.join(items)} in this order: {offer} asks for {counted(share, items)}, "
-            f"worth {worth(own, share)} of {WORTH} to you, and leaves them {counted(remainder(pool, share), items)}.",
+            f"Say what you would take, of {', '.join(items)} in this order: {offer} asks for "
+            f"{describe_share(share, items)}, worth {worth(own, share)} of {WORTH} to you, and leaves them "
+            f"{describe_share(remainder(pool, share), items)}.",
             f"ACCEPT takes what they offer; WALK ends the talks. No deal, nothing for anybody.{talk}",
-            f"{_turns(limits.turns)} in all, {'yours' if opens else 'theirs'} is the first."
+            f"{_turns(limits.turns)} in all, {'yours' if moves_first else 'theirs'} is the first."
             f"{risk if limits.breakdown else ''}",
         ]
     )
 
 
-def done(answer: Answer, items: Sequence[str]) -> str:
+def describe_act(answer: Answer, items: Sequence[str]) -> str:
     """Describe an act of the other side in a sentence."""
     if isinstance(answer, str):
         return {"ACCEPT": "They accept.", "WALK": "They walk away."}[answer]
-    return f"They want {counted(answer, items)}."
+    return f"They want {describe_share(answer, items)}."
 
 
-def on_the_table(side: Side, offer: Triple | None) -> str:
-    """Describe the other side's standing offer (its demanded share) and what it leaves this side, with both worths."""
+def describe_offer(side: Side, offer: Triple | None) -> str:
+    """Describe the other side's standing offer (its demanded share) and the remainder, with both worths."""
     if offer is None:
         return "No offer lies on the table yet."
     left = remainder(side.pool, offer)
-    gets = f"you would get {counted(left, side.items)}, worth {worth(side.own, left)} of {WORTH} to you"
+    gets = f"you would get {describe_share(left, side.items)}, worth {worth(side.own, left)} of {WORTH} to you"
     theirs = f"; theirs would be worth {worth(side.other, offer)} to them" if side.other else ""
-    return f"They would take {counted(offer, side.items)}; {gets}{theirs}."
+    return f"They would take {describe_share(offer, side.items)}; {gets}{theirs}."
 
 
-def time_left(left: int, offered: bool, breakdown: float) -> str:
+def describe_time_left(left: int, offered: bool, breakdown: float) -> str:
     """Describe how many turns are left, this one included, and the risk of breakdown if an offer is to be answered."""
     if left == 1:
         return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
@@ -130,63 +131,67 @@ class Outcome(NamedTuple):
     """Subgame-perfect deal, if theory has one."""
 
 
-def called(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
+def name_seats(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
     """Return the name to use for each seat: `you` and `they` for a single human reader, else the seat's own name."""
     if len(people) != 1:
         return {seat: seat for seat in seats}
     return {seat: "you" if seat == people[0] else "they" for seat in seats}
 
 
-def comparison(end: Outcome, names: Mapping[str, str]) -> Rows:
+def compare_with_theory(outcome: Outcome, names: Mapping[str, str]) -> Rows:
     """Return rows of cells, header first, that compare each side's share and its worth with theoretical results."""
-    rows = [("", *(names[seat] for seat in end.seats), "sum")]
-    if end.shares:
-        held = [counted(share, end.items, ", ") for share in end.shares]
-        rows.append(("got" if end.deal else "on the table", *held, ""))
-    got = _got(end)
+    rows = [("", *(names[seat] for seat in outcome.seats), "sum")]
+    if outcome.shares:
+        held = [describe_share(share, outcome.items, ", ") for share in outcome.shares]
+        rows.append(("got" if outcome.deal else "on the table", *held, ""))
+    payoffs = _payoffs(outcome)
     rows += [
-        ("value per item", *(each(own, end.items) for own in end.values), ""),
-        ("value", *map(str, got), str(sum(got))),
-        ("best joint value", "", "", str(end.best)),
-        ("Nash bargaining", *_either(end.nash), " or ".join(dict.fromkeys(str(sum(deal)) for deal in end.nash))),
+        ("value per item", *(describe_values(own, outcome.items) for own in outcome.values), ""),
+        ("value", *map(str, payoffs), str(sum(payoffs))),
+        ("best joint value", "", "", str(outcome.best)),
+        (
+            "Nash bargaining",
+            *_either(outcome.nash),
+            " or ".join(dict.fromkeys(str(sum(deal)) for deal in outcome.nash)),
+        ),
     ]
-    if end.perfect:
-        rows.append(("subgame-perfect", *map(str, end.perfect), str(sum(end.perfect))))
+    if outcome.perfect:
+        rows.append(("subgame-perfect", *map(str, outcome.perfect), str(sum(outcome.perfect))))
     return rows
 
 
-def verdict(end: Outcome, names: Mapping[str, str]) -> str:
+def summarise(outcome: Outcome, names: Mapping[str, str]) -> str:
     """Return a text about how the talks ended, both worths and theory, addressed to the side called `you`, if any."""
     lines = []
-    if not end.deal:
-        lines.append(f"No deal: {end.why}.")
-        if end.shares:
+    if not outcome.deal:
+        lines.append(f"No deal: {outcome.why}.")
+        if outcome.shares:
             would = (
-                f"{names[seat]} would get {counted(share, end.items)}, worth {worth(own, share)} of {WORTH}"
-                for seat, share, own in zip(end.seats, end.shares, end.values, strict=True)
+                f"{names[seat]} would get {describe_share(share, outcome.items)}, worth {worth(own, share)} of {WORTH}"
+                for seat, share, own in zip(outcome.seats, outcome.shares, outcome.values, strict=True)
             )
             lines.append(f"On the table lay: {'; '.join(would)}.")
-    me = next((place for place, seat in enumerate(end.seats) if names[seat] == "you"), None)
-    got = _got(end)
+    me = next((place for place, seat in enumerate(outcome.seats) if names[seat] == "you"), None)
+    payoffs = _payoffs(outcome)
     if me is None:
-        first, second = end.seats
-        told = [f"{first} got {got[0]} of {WORTH}, {second} {got[1]}"]
-        told += [f"{who} would have given {first} {a}, {second} {b}" for who, (a, b) in _theories(end)]
+        first, second = outcome.seats
+        told = [f"{first} got {payoffs[0]} of {WORTH}, {second} {payoffs[1]}"]
+        told += [f"{who} would have given {first} {a}, {second} {b}" for who, (a, b) in _theories(outcome)]
     else:
-        told = [f"You got {got[me]} of {WORTH}"]
-        told += [f"{who} would have given you {d[me]}, the other side {d[1 - me]}" for who, d in _theories(end)]
+        told = [f"You got {payoffs[me]} of {WORTH}"]
+        told += [f"{who} would have given you {d[me]}, the other side {d[1 - me]}" for who, d in _theories(outcome)]
     return "\n".join([*lines, "; ".join(told) + "."])
 
 
-def _got(end: Outcome) -> list[int]:
-    if not (end.deal and end.shares):
+def _payoffs(outcome: Outcome) -> list[int]:
+    if not (outcome.deal and outcome.shares):
         return [0, 0]
-    return [worth(own, share) for own, share in zip(end.values, end.shares, strict=True)]
+    return [worth(own, share) for own, share in zip(outcome.values, outcome.shares, strict=True)]
 
 
-def _theories(end: Outcome) -> list[tuple[str, Sequence[object]]]:
-    perfect: list[tuple[str, Sequence[object]]] = [("subgame-perfect play", end.perfect)] if end.perfect else []
-    return [("Nash", _either(end.nash)), *perfect]
+def _theories(outcome: Outcome) -> list[tuple[str, Sequence[object]]]:
+    perfect: list[tuple[str, Sequence[object]]] = [("subgame-perfect play", outcome.perfect)] if outcome.perfect else []
+    return [("Nash", _either(outcome.nash)), *perfect]
 
 
 def _either(deals: Sequence[Deal]) -> list[str]:

@@ -94,11 +94,11 @@ def make_book(rows: Iterable[tuple[str, Iterable[str], Iterable[str]]], synonyms
         names.append(name)
         accepted.update(fold(spelling).replace(" ", "") for spelling in [name, *spellings])
     things = tuple(Thing(tuple(names), frozenset(ok - {""}), facts) for facts, (names, ok) in alike.items())
-    questions = tuple(sorted({fact for facts in alike for fact in facts}, key=_in_order))
+    questions = tuple(sorted({fact for facts in alike for fact in facts}, key=_sort_key))
     acts = {fold(name): f"GUESS {name}" for thing in things for name in thing.names}
     acts |= {fold(question): f"ASK {question}" for question in questions}
     return Book(questions, things, acts | dict(synonyms))
 
 
-def _in_order(question: str) -> tuple[bool, str]:
+def _sort_key(question: str) -> tuple[bool, str]:
     return " " in question, question  # yes/no attributes before those with values

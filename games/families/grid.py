@@ -1,4 +1,4 @@
-"""Cells on a grid and the doors between them: what mazes and houses are made of."""
+"""Cells and doors on a grid, for mazes and houses."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}
 BACK = {"NORTH": "SOUTH", "EAST": "WEST", "SOUTH": "NORTH", "WEST": "EAST"}
 
 
-def beside(cell: Cell, direction: str) -> Cell:
+def neighbour(cell: Cell, direction: str) -> Cell:
     """Return the cell next to this one in a direction, even if there is no door or no such cell."""
     east, south = STEPS[direction]
     return cell[0] + east, cell[1] + south
 
 
-def join(doors: Doors, cell: Cell, direction: str) -> None:
+def add_door(doors: Doors, cell: Cell, direction: str) -> None:
     """Connect a cell with the next one in a direction by a door, in both directions. Changes `doors`."""
-    other = beside(cell, direction)
+    other = neighbour(cell, direction)
     doors[cell][direction], doors[other][BACK[direction]] = other, cell
 
 
@@ -33,18 +33,18 @@ def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:
     path = [min(cells)]
     seen = set(path)
     while path:
-        fresh = [d for d in STEPS if (there := beside(path[-1], d)) in doors and there not in seen]
+        fresh = [d for d in STEPS if (there := neighbour(path[-1], d)) in doors and there not in seen]
         if not fresh:
             path.pop()
             continue
         direction = fresh[rng.integers(len(fresh))]
-        join(doors, path[-1], direction)
+        add_door(doors, path[-1], direction)
         path.append(doors[path[-1]][direction])
         seen.add(path[-1])
     return doors
 
 
-def distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Cell, int]:
+def measure_distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Cell, int]:
     """Return the steps of the shortest path from `start` to every reachable cell, by cell (breadth-first search).
 
     Doors in `shut` cannot be passed.
@@ -58,7 +58,7 @@ def distances(doors: Doors, start: Cell, shut: Collection[Door] = ()) -> dict[Ce
     return steps
 
 
-def drawn_walk(
+def draw_walk(
     size: int, locks: int, rng: np.random.Generator, layout: int | None, starts: Starts
 ) -> tuple[Doors, Cell, Cell]:
     """Draw the doors of a maze, with a start and a goal that are more than `locks` steps apart.
@@ -69,17 +69,17 @@ def drawn_walk(
     cells = [(x, y) for x in range(size) for y in range(size)]
     source = rng if layout is None else np.random.default_rng(layout)
     doors, start, goal = carve(cells, source), cells[0], cells[0]
-    while distances(doors, start)[goal] <= locks:
+    while measure_distances(doors, start)[goal] <= locks:
         start, goal = (cells[k] for k in source.choice(len(cells), size=2, replace=False))
     if layout is None and starts == "any":
         return doors, start, goal
-    nearest_first = list(distances(doors, goal))[1:]
+    nearest_first = list(measure_distances(doors, goal))[1:]
     half = len(nearest_first) // 2
     among = {"any": nearest_first, "near": nearest_first[:half], "far": nearest_first[half:]}[starts]
     return doors, among[rng.integers(len(among))], goal
 
 
-def drawn(doors: Doors, marks: Mapping[Cell, str], shut: Collection[Door] = ()) -> str:
+def draw_map(doors: Doors, marks: Mapping[Cell, str], shut: Collection[Door] = ()) -> str:
     """Draw a map as text: # for walls, blanks for cells and open doors, D for doors in `shut`, and `marks` by cell.
 
     Cell (x, y) is at column 2x+1, row 2y+1. Rows are separated by line breaks.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from games.families.grid import STEPS, Cell, Door, Doors, distances
+from games.families.grid import STEPS, Cell, Door, Doors, measure_distances
 
 
 class State(NamedTuple):
@@ -20,26 +20,26 @@ class State(NamedTuple):
     locked: frozenset[Door]
 
 
-def lock(
+def lock_doors(
     doors: Doors, start: Cell, goal: Cell, count: int, rng: np.random.Generator
 ) -> tuple[frozenset[Door], frozenset[Cell]]:
     """Lock `count` doors on the path from start to goal, and draw a key for each. Returns locked doors and key cells.
 
     Every key can be reached without passing its door or a later one. `start` and `goal` are joined by one path.
     """
-    away, way = distances(doors, goal), [start]
+    away, way = measure_distances(doors, goal), [start]
     while way[-1] != goal:
         way.append(min(doors[way[-1]].values(), key=away.__getitem__))
     places = sorted(rng.choice(np.arange(1, len(way) - 1), size=count, replace=False).tolist()) if count else []
     locked = [frozenset(way[place : place + 2]) for place in places]
     keys: list[Cell] = []
     for k in range(count):
-        free = sorted(distances(doors, start, locked[k:]).keys() - {start, *keys})
+        free = sorted(measure_distances(doors, start, locked[k:]).keys() - {start, *keys})
         keys.append(free[rng.integers(len(free))])
     return frozenset(locked), frozenset(keys)
 
 
-def after_step(doors: Doors, at: State, direction: str) -> State:
+def take_step(doors: Doors, at: State, direction: str) -> State:
     """Return the state after a step, which unlocks doors with held keys and picks up keys.
 
     Returns the state itself if a wall or a locked door is in the way.
@@ -52,7 +52,7 @@ def after_step(doors: Doors, at: State, direction: str) -> State:
     return State(there, at.keys - {there}, held, at.locked - {door})
 
 
-def steps_left(doors: Doors, at: State, goal: Cell) -> int:
+def count_steps_left(doors: Doors, at: State, goal: Cell) -> int:
     """Return the fewest steps from a state to the goal, by breadth-first search, with keys fetched on the way.
 
     Raises ValueError if the goal is unreachable.
@@ -62,7 +62,7 @@ def steps_left(doors: Doors, at: State, goal: Cell) -> int:
         if state.position == goal:
             return steps[state]
         for direction in STEPS:
-            if (after := after_step(doors, state, direction)) not in steps:
+            if (after := take_step(doors, state, direction)) not in steps:
                 steps[after] = steps[state] + 1
                 edge.append(after)
     raise ValueError(f"no way leads from {at.position} to {goal}")

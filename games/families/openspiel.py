@@ -38,7 +38,7 @@ def load(name: str) -> pyspiel.Game:
         hint = f", did you mean {near[0]!r}?" if near else "; pyspiel.registered_names() lists them"
         raise ValueError(f"OpenSpiel has no game called {short!r}{hint}")
     try:
-        with _hushed():
+        with _silence_stderr():
             game = pyspiel.load_game_as_turn_based(re.sub(r"\s*([(),=])\s*", r"\1", name.strip()))
     except (pyspiel.SpielError, LookupError, RuntimeError, ValueError) as error:
         why = one_line(re.sub(r"^/\S+ ", "", str(error)))
@@ -54,14 +54,14 @@ def load(name: str) -> pyspiel.Game:
 
 
 @functools.cache
-def paid_alike(name: str) -> bool:
-    """Return True if OpenSpiel declares that the game of this name always pays all seats the same."""
+def pays_all_alike(name: str) -> bool:
+    """Return True if OpenSpiel declares that this game always pays all seats equally."""
     utility = load(name).get_type().utility
     return bool(utility == pyspiel.GameType.Utility.IDENTICAL)
 
 
 @functools.cache
-def at_stake(name: str) -> float:
+def find_stakes(name: str) -> float:
     """Return a seat's largest possible loss if the game of this name is zero-sum, else 0.
 
     In other games OpenSpiel's minimal utility is no loss.
@@ -73,7 +73,7 @@ def at_stake(name: str) -> float:
 
 
 @contextlib.contextmanager
-def _hushed() -> Iterator[None]:
+def _silence_stderr() -> Iterator[None]:
     """Silence the process's stderr within the context: OpenSpiel prints errors there before it raises them."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -85,7 +85,7 @@ def _hushed() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _plain(text: str) -> str:
+def _strip_colours(text: str) -> str:
     """Remove colour codes (as in twixt) and trailing blank lines."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()
 
@@ -108,12 +108,12 @@ class OpenSpielGame(TextGame):
     def __init__(self, spiel: str, **options: Any) -> None:
         self.spiel = load(spiel)
         self.seats = self.seats or tuple(f"player_{i}" for i in range(self.spiel.num_players()))
-        self.stakes = at_stake(spiel) or self.stakes
-        self.cooperative = self.cooperative or paid_alike(spiel)
+        self.stakes = find_stakes(spiel) or self.stakes
+        self.cooperative = self.cooperative or pays_all_alike(spiel)
         self.state = None
         super().__init__(**options)
 
-    # What a subclass says in words.
+    # Wording, which subclasses override.
 
     def word(self, action: int) -> str:
         """Return the text of a legal action of the player to move. Different actions must have different texts."""
@@ -138,7 +138,7 @@ class OpenSpielGame(TextGame):
 
     def public(self) -> dict[str, Any]:
         """Return the board as text if the game has perfect information, else {}."""
-        return {"board": _plain(str(self.state))} if self.perfect_information else {}
+        return {"board": _strip_colours(str(self.state))} if self.perfect_information else {}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return OpenSpiel's information state (or observation) of this seat as `seen`; {} if nothing is hidden."""
@@ -146,8 +146,8 @@ class OpenSpielGame(TextGame):
             return {}
         player, kind = self.seats.index(seat), self.spiel.get_type()
         if kind.provides_information_state_string:
-            return {"seen": _plain(self.state.information_state_string(player))}
-        return {"seen": _plain(self.state.observation_string(player))}
+            return {"seen": _strip_colours(self.state.information_state_string(player))}
+        return {"seen": _strip_colours(self.state.observation_string(player))}
 
     def returns(self) -> list[float]:
         """Return each seat's payoff so far, in the order of seats."""
@@ -158,14 +158,14 @@ class OpenSpielGame(TextGame):
         """Return the OpenSpiel action of each legal act, by the act's text."""
         return {self.word(action): action for action in actions}
 
-    # How it is played.
+    # Play.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Create the initial state and play its chance events, scripted by the option `chance` or drawn from `rng`."""
         self.state = self.spiel.new_initial_state()
         self._rng, self._scripted = rng, list(options.get("chance", ()))
         self._returns = [0.0] * len(self.seats)
-        self._go_on()
+        self._advance()
         self.agent_selection = self.next_seat(self.seats[0])
 
     def legal(self, seat: str) -> list[str]:
@@ -174,12 +174,12 @@ class OpenSpielGame(TextGame):
 
     def play(self, seat: str, act: str) -> str:
         """Play a legal act by its text, ignoring extra blanks and mostly case, and return its text for other seats."""
-        if (word := self._read(act)) is None:
+        if (word := self._find_word(act)) is None:
             raise IllegalAct("write one of the legal acts")
         action = self._acts[word]
         heard = self.heard_by_others(action, word)
         self.state.apply_action(action)
-        self._go_on()
+        self._advance()
         return heard
 
     def next_seat(self, seat: str) -> str:
@@ -191,7 +191,7 @@ class OpenSpielGame(TextGame):
         state = self.state and self.state.clone()
         return copy.deepcopy(self, {id(self.spiel): self.spiel, id(self.state): state})
 
-    def _read(self, act: str) -> str | None:
+    def _find_word(self, act: str) -> str | None:
         """Return the legal text that an act means, or None. Case matters only between texts such as bxc3 and Bxc3."""
         if act in self._acts or (act := " ".join(act.split())) in self._acts:
             return act
@@ -199,11 +199,11 @@ class OpenSpielGame(TextGame):
         words = [word for word in self._acts if word.casefold() == folded]
         return words[0] if len(words) == 1 else None
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         """Play due chance events, pay changes of returns, then end the match or list the next seat's acts."""
         state = self.state
         while state.is_chance_node():
-            outcome = self._scripted.pop(0) if self._scripted else self._drawn(state.chance_outcomes())
+            outcome = self._scripted.pop(0) if self._scripted else self._draw_outcome(state.chance_outcomes())
             news = self.chance_word(outcome)
             state.apply_action(outcome)
             if news:
@@ -219,7 +219,7 @@ class OpenSpielGame(TextGame):
         else:
             self._acts = self.words(state.legal_actions())
 
-    def _drawn(self, outcomes: list[tuple[int, float]]) -> int:
+    def _draw_outcome(self, outcomes: list[tuple[int, float]]) -> int:
         left = self._rng.random()
         for outcome, chance in outcomes:
             left -= chance
@@ -228,7 +228,7 @@ class OpenSpielGame(TextGame):
         return outcomes[-1][0]
 
 
-class DrawnGame(OpenSpielGame):
+class GameWithDraws(OpenSpielGame):
     """Base class of OpenSpiel board games that can end in a draw. Option draw >= 0: reward of both sides then."""
 
     def __init__(self, spiel: str, *, draw: float = 0.0, **options: Any) -> None:

@@ -23,7 +23,7 @@ def worth(values: Triple, share: Triple) -> int:
 
 
 def remainder(pool: Triple, share: Triple) -> Triple:
-    """Return what is left of the pool for the other side after this share, by kind."""
+    """Return the rest of the pool after this share, by kind."""
     return pool[0] - share[0], pool[1] - share[1], pool[2] - share[2]
 
 
@@ -58,7 +58,7 @@ def instances() -> tuple[Instance, ...]:
     return tuple((pool, (u, v)) for pool in pools for u in valuations(pool) for v in partners(pool, u))
 
 
-def twins(rng: np.random.Generator, seat: int) -> tuple[Instance, Instance]:
+def draw_twins(rng: np.random.Generator, seat: int) -> tuple[Instance, Instance]:
     """Draw two instances that differ only in the values of the side other than side number `seat` (0 or 1)."""
     others: tuple[Triple, ...] = ()
     while len(others) < 2:
@@ -70,7 +70,7 @@ def twins(rng: np.random.Generator, seat: int) -> tuple[Instance, Instance]:
 
 
 @functools.cache
-def _worths(pool: Triple, values: Triple) -> tuple[int, ...]:
+def _share_values(pool: Triple, values: Triple) -> tuple[int, ...]:
     return tuple(worth(values, share) for share in splits(pool))
 
 
@@ -79,7 +79,7 @@ def frontier(pool: Triple, one: Triple, two: Triple) -> tuple[tuple[int, int], .
     """Return the Pareto-optimal pairs of payoffs for sides with values `one` and `two`, the first side's best first."""
     found, most = [], -1
     # the rests of the shares in order are the shares from the last one on
-    for deal in sorted(zip(_worths(pool, one), reversed(_worths(pool, two)), strict=True), reverse=True):
+    for deal in sorted(zip(_share_values(pool, one), reversed(_share_values(pool, two)), strict=True), reverse=True):
         if deal[1] > most:
             found.append(deal)
             most = deal[1]

@@ -13,7 +13,7 @@ import numpy as np
 
 from games.base import IllegalAct, choice, flag
 from games.families.book import Book, Thing, fold
-from games.families.solitaire import Solitaire, Split, items_of
+from games.families.solitaire import Solitaire, Split, select_split
 
 
 class Questions(Solitaire):
@@ -46,7 +46,7 @@ class Questions(Solitaire):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Hide a thing of the split, drawn uniformly, or the one named in the options. Raises ValueError if unknown."""
-        things = items_of(self.split, self.book.things)
+        things = select_split(self.split, self.book.things)
         if "thing" in options:
             wanted = fold(str(options["thing"])).replace(" ", "")
             things = tuple(thing for thing in self.book.things if wanted in thing.spellings)

@@ -14,7 +14,7 @@ Split = Literal["all", "train", "test"]
 T = TypeVar("T")
 
 
-def items_of(split: Split, items: tuple[T, ...]) -> tuple[T, ...]:
+def select_split(split: Split, items: tuple[T, ...]) -> tuple[T, ...]:
     """Return the items of a split: all, every fourth ("test") or the others ("train")."""
     if split == "all":
         return items

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Self, cast
 
-from games.abilities import Blocks, Pictures
+from games.abilities import Blocking, Pictures
 from games.base import IllegalAct, TextGame
 from games.contracts import TOOL, Image
 from games.pictures import read_header
@@ -44,7 +44,7 @@ def equip(game: TextGame, tools: Mapping[str, Sequence[Any]]) -> TextGame:
     factories = {seat: [make_factory(source) for source in sources] for seat, sources in tools.items()}
     for seat, given in factories.items():
         _require_distinct(seat, [name for factory in given for name in factory.names])
-    cast(EquippedGame, game).waits = not (isinstance(game, Blocks) and game.blocks)
+    cast(EquippedGame, game).waits = not (isinstance(game, Blocking) and game.blocks)
     shows_images = any(may_show_images(source) for sources in tools.values() for source in sources)
     game.__class__ = _make_equipped_class(cast(Any, type(game)), shows_images or isinstance(game, Pictures))
     cast(EquippedGame, game).factories = factories
@@ -115,10 +115,10 @@ class EquippedGame(TextGame):
     def _tools(self, seat: str) -> list[Tool]:
         return [tool for toolset in self._toolsets.get(seat, ()) for tool in toolset.tools]
 
-    def _take(self, seat: str, action: str | None) -> None:
+    def _apply(self, seat: str, action: str | None) -> None:
         calls = self._find_calls(seat, action)
         if not calls:
-            super()._take(seat, action)
+            super()._apply(seat, action)
             self._in_a_row[seat] = 0
             return
         if self._in_a_row[seat] == CALL_TURNS:

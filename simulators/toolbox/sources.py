@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from games.adapters.loading import file_of, member
+from games.adapters.loading import file_of, import_member
 from games.base import one_line
 from games.slow import slowly
 from simulators.confine.code import run_python
@@ -240,7 +240,7 @@ def _find(source: ToolSource) -> Any:
     if path is None:
         known = ", ".join(BUILT_IN)
         raise ValueError(f"tools: unknown tool '{one_line(name, 80)}': {known}, or path/to/file.py:name")
-    return member(path, name.rpartition(":")[2], _is_tool, "function or class", "functions and classes")
+    return import_member(path, name.rpartition(":")[2], _is_tool, "function or class", "functions and classes")
 
 
 def _is_tool(thing: Any) -> bool:

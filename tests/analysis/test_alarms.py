@@ -91,8 +91,8 @@ def test_what_another_run_reports_hides_no_outcome(tmp_path: Path, success: Any)
 def test_a_line_of_words_that_nobody_knows_is_nobodys() -> None:
     logs = pd.DataFrame({"buyer": [-1.0, -2.0], "seller": [-2.0, -1.0]}, index=["want", "offer"])
     said = pd.Series(["I want", "an Offer", "zum zum zum", ""], index=[5, 3, 8, 0])
-    assert alarms_of._likeliest_role(said, logs).to_dict() == {5: "buyer", 3: "seller", 8: "", 0: ""}
-    assert alarms_of._likeliest_role(said[:0], logs).empty
+    assert alarms_of._classify_role(said, logs).to_dict() == {5: "buyer", 3: "seller", 8: "", 0: ""}
+    assert alarms_of._classify_role(said[:0], logs).empty
 
 
 def test_new_words_are_no_drift(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_more_reward_for_idle_acts_and_fewer_solved_rings(acts: list[str] | None
         head = {"match": f"{number}", "iteration": third, "third": third, "seat": "one", "role": "walker"}
         rows += [{**head, "action": a, "reward": r, "value": solved} for a, r in zip(own, rewards, strict=True)]
     turns = pd.DataFrame(rows)
-    rewarded = alarms_of._by_match(turns, turns["reward"])
+    rewarded = alarms_of._average_by_match(turns, turns["reward"])
     judged = turns[["match", "third", "value"]].drop_duplicates("match")
     assert not [*alarms_of._check_reward_hack("run", "solved", judged, rewarded)]
     assert [alarm.name for alarm in alarms_of._check_idleness("run", judged, rewarded, turns)] == ["idleness"] * rings

@@ -15,7 +15,7 @@ from scipy.stats import trim_mean
 
 import analysis
 from analysis import comparison, panels, plots
-from analysis.comparison import arms_of, compare, figures_of, interquartile_mean, iqm_ci
+from analysis.comparison import collect_figures, compare, group_arms, interquartile_mean, iqm_ci
 from arena.errors import StoreError
 from arena.statistics import Interval
 from arena.store.run import RunFolder
@@ -46,7 +46,7 @@ def run(
 
 def test_runs_that_differ_in_their_seed_are_an_arm(tmp_path: Path) -> None:
     paths = [run(tmp_path / f"{name}-{seed}", 0, seed, lr) for name, lr in (("a", 0.1), ("b", 0.2)) for seed in (0, 1)]
-    assert [(arm.label, arm.runs) for arm in arms_of(analysis.load(paths))] == [
+    assert [(arm.label, arm.runs) for arm in group_arms(analysis.load(paths))] == [
         ("a", ("a-0", "a-1")), ("b", ("b-0", "b-1"))
     ]  # fmt: skip
     assert compare(paths).differs == {"learn.lr": ("0.1", "0.2")}
@@ -77,7 +77,7 @@ def test_arms_of_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None
     (row,) = (row for row in comparison.rows if row.figure == "payoff opener")
     assert comparison.unit == "seeds" and row.paired == "by seed"
     assert 0.4 < row.differences[0].low < 0.5 < row.differences[0].high < 0.6
-    ends = figures_of(analysis.load(paths)).query("iteration >= 4 and run == '0.1-2'")["payoff opener"].mean()
+    ends = collect_figures(analysis.load(paths)).query("iteration >= 4 and run == '0.1-2'")["payoff opener"].mean()
     assert min(row.means[0]) <= ends and len(row.iqm) == 2 and row.iqm[0].low < row.iqm[0].estimate < row.iqm[0].high
     unequal = compare(paths[:-1], last=2)
     assert {row.paired for row in unequal.rows} == {""} and not any(row.iqm for row in unequal.rows)
@@ -103,7 +103,7 @@ def test_runs_with_the_same_seed_are_all_counted(tmp_path: Path) -> None:
     paths = [run(tmp_path / f"a-{n}", n, seed, 0.1) for n, seed in enumerate((0, 0, 1))]
     paths += [run(tmp_path / f"b-{n}", 0.5, seed, 0.2) for n, seed in enumerate((0, 1))]
     (row,) = (row for row in compare(paths).rows if row.figure == "payoff opener")
-    ends = figures_of(analysis.load(paths[:3])).query("iteration > 0").groupby("run")["payoff opener"].mean()
+    ends = collect_figures(analysis.load(paths[:3])).query("iteration > 0").groupby("run")["payoff opener"].mean()
     assert row.means[0].estimate == pytest.approx(ends.mean()) and row.paired == ""
 
 
@@ -126,7 +126,7 @@ def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path
     taken = ["valid per match", "payoff opener", "learners payoff", "run", "match", "game", "seed", "iteration"]
     taken += ["report.game"]
     paths = [run(tmp_path / name, 0, 0, lr, more=dict.fromkeys(taken, lr)) for name, lr in (("a", 0.1), ("b", 0.2))]
-    known = figures_of(analysis.load(paths))
+    known = collect_figures(analysis.load(paths))
     assert known.columns.is_unique and known["report.valid per match"].tolist()[::120] == [0.1, 0.2]
     assert known["valid per match"].unique().tolist() == [0.5]
     assert {f"report.{name}" for name in taken} <= {row.figure for row in compare(paths).rows}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import analysis
-from analysis.finding import CHUNK, _chunks, embed, find, nearest
+from analysis.finding import CHUNK, _split_chunks, embed, find, nearest
 from arena.errors import ConfigError, StoreError
 from tests.factories.commands import arena, refused
 from tests.factories.made_run import make_run
@@ -89,7 +89,7 @@ def test_meaning_is_found_without_a_word_in_common(log: analysis.Frames) -> None
 
 
 def test_a_long_text_is_read_to_its_end() -> None:
-    pieces = list(_chunks("\n".join(["short"] * 300 + ["x" * 2000, "end"])))
+    pieces = list(_split_chunks("\n".join(["short"] * 300 + ["x" * 2000, "end"])))
     assert max(map(len, pieces)) <= CHUNK and pieces[-1].endswith("end")
     late = embed(["word " * 800 + "\nzebra", "zebra", "word"], "hashed")
     assert late[0] @ late[2] > 0.9
@@ -97,7 +97,7 @@ def test_a_long_text_is_read_to_its_end() -> None:
 
 @given(st.text())
 def test_pieces_hold_every_character_but_line_ends(text: str) -> None:
-    joined = "".join(_chunks(text))
+    joined = "".join(_split_chunks(text))
     assert "".join(joined.split("\n")) == "".join(text.splitlines()) or not text.strip()
     assert joined
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import analysis
 from agents.stream import Stream
-from analysis.columns import GROWN, TABLES, doc
-from analysis.frames import typed
+from analysis.columns import RUN_COLUMNS, TABLES, doc
+from analysis.frames import to_array
 from arena.errors import ConfigError, StoreError
 from arena.records import MatchRecord, trajectories
 from arena.store.lines import LogError
@@ -44,8 +44,8 @@ def test_every_column_is_one_of_those_that_are_described(tmp_path: Path) -> None
         table = log.table(name)
         known = pa.schema([field.remove_metadata() for field in schema])
         assert pa.schema(list(table.schema)[: len(known)]).equals(known), name
-        grown = GROWN.get(name, ("", ""))[0].rstrip("…")
-        assert name in GROWN or len(table.schema) == len(known)
+        grown = RUN_COLUMNS.get(name, ("", ""))[0].rstrip("…")
+        assert name in RUN_COLUMNS or len(table.schema) == len(known)
         assert all(column.startswith(grown) for column in table.column_names[len(known) :])
         assert all(dtype.kind for dtype in getattr(log, name).dtypes) and all(map(doc, schema))
 
@@ -331,7 +331,7 @@ def test_any_log_makes_the_tables_that_its_rows_make(
 
 @given(st.lists(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)))
 def test_values_of_any_kind_become_one_column(values: list[Any]) -> None:
-    column = typed(values)
+    column = to_array(values)
     assert len(column) == len(values) and [value is None for value in column.to_pylist()] == [v is None for v in values]
     if not any(isinstance(value, str) for value in values):
         assert all(

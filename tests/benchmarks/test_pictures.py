@@ -7,7 +7,7 @@ from typing import Any
 import landing
 import pytest
 
-from analysis.panels import MOST
+from analysis.panels import MAX_PANELS
 from tests.legible import complaints, joined
 
 RESULTS = landing.RESULTS
@@ -43,4 +43,4 @@ def test_every_picture_is_shown_on_a_page() -> None:
 def test_a_picture_is_legible(picture: str) -> None:
     figure = draw_again(picture)
     assert complaints(figure) == []
-    assert 0 < len(figure.axes) <= MOST and not joined(figure, few=5)
+    assert 0 < len(figure.axes) <= MAX_PANELS and not joined(figure, few=5)

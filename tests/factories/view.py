@@ -24,11 +24,11 @@ class Client:
 
     def __init__(self, *paths: Path, services: Services = SERVICES) -> None:
         testing = pytest.importorskip("starlette.testclient")
-        from analysis.view.app import Viewer, application
+        from analysis.view.app import Viewer, make_application
         from analysis.view.runs import Library
 
         self.client = testing.TestClient(
-            application(Viewer(Library(paths), services), TOKEN, PORT), base_url=f"http://127.0.0.1:{PORT}"
+            make_application(Viewer(Library(paths), services), TOKEN, PORT), base_url=f"http://127.0.0.1:{PORT}"
         )
         self.headers = {"authorization": f"Bearer {TOKEN}"}
 
@@ -50,9 +50,9 @@ class Client:
 def served(*paths: Path, services: Services = SERVICES) -> Iterator[str]:
     """The link of a page that is served by a thread."""
     uvicorn = pytest.importorskip("uvicorn")
-    from analysis.view.server import begin
+    from analysis.view.server import prepare_server
 
-    server, listening, link = begin(paths, services, 0)
+    server, listening, link = prepare_server(paths, services, 0)
     assert isinstance(server, uvicorn.Server)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

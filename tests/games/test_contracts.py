@@ -13,14 +13,14 @@ from games.abilities import (
     Ability,
     BestAgainstMixture,
     BestResponse,
-    Blocks,
-    Peopled,
+    Blocking,
+    Personas,
     Pictures,
-    Situated,
+    PlainWords,
+    Situations,
     SpielRules,
     Split,
     Stoppable,
-    Tells,
 )
 from games.base import TextGame
 from games.conformance import kit
@@ -119,10 +119,10 @@ def test_clones_share_messages_and_no_inbox() -> None:
 ABLE: dict[str, set[type]] = {
     "kuhn_poker": {SpielRules},
     "prisoners_dilemma": set(),
-    "maze": {Situated},
-    "negotiation": {BestAgainstMixture, BestResponse, Tells},
-    "clinic": {Split, Peopled},
-    "repair": {Split, Peopled, Blocks},
+    "maze": {Situations},
+    "negotiation": {BestAgainstMixture, BestResponse, PlainWords},
+    "clinic": {Split, Personas},
+    "repair": {Split, Personas, Blocking},
 }
 
 
@@ -139,9 +139,9 @@ def test_asking_evaluates_nothing_and_takes_next_to_no_time() -> None:
             raise RuntimeError("not now")
 
     game = Sulking()
-    assert isinstance(game, Blocks) and isinstance(game, Pictures) and not isinstance(game, Tells)
-    assert min(timeit.repeat(lambda: isinstance(game, Tells), number=1000, repeat=20)) < 3e-3, "3 us a question"
-    assert not isinstance(object(), Blocks)
+    assert isinstance(game, Blocking) and isinstance(game, Pictures) and not isinstance(game, PlainWords)
+    assert min(timeit.repeat(lambda: isinstance(game, PlainWords), number=1000, repeat=20)) < 3e-3, "3 us a question"
+    assert not isinstance(object(), Blocking)
 
 
 def test_every_game_has_what_the_protocol_says() -> None:

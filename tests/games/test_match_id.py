@@ -27,7 +27,7 @@ def test_ids_are_printed_as_ever() -> None:
         "0001-0003", "0001-0003-r2", "0001-0003-r2-b4", "0001-0003-r2-b4-b6-r1",
     ]  # fmt: skip
     assert str(MatchId(10_000, 12_345)) == "10000-12345"
-    assert within.line() == [again, branch, within] and within.planned == branch.branch(6)
+    assert within.lineage() == [again, branch, within] and within.first_attempt == branch.branch(6)
 
 
 @given(identities())

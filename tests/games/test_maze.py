@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from games.contracts import View
-from games.families.grid import BACK, STEPS, beside, carve, distances
-from games.families.locks import after_step, steps_left
+from games.families.grid import BACK, STEPS, carve, measure_distances, neighbour
+from games.families.locks import count_steps_left, take_step
 from games.maze import Maze
 from games.text_navigation import TextNavigation
 
@@ -33,11 +33,11 @@ def test_every_maze_has_exactly_one_way_between_any_two_cells(size):
         game.reset(seed=seed)
         doors = game.doors
         for cell, ways in doors.items():
-            assert all(there == beside(cell, way) and doors[there][BACK[way]] == cell for way, there in ways.items())
+            assert all(there == neighbour(cell, way) and doors[there][BACK[way]] == cell for way, there in ways.items())
         assert sum(map(len, doors.values())) == 2 * (size**2 - 1)  # a spanning tree: connected, and one door too few
         reached = floods(doors, game.start)
         assert len(reached) == size**2 and game.start != game.goal
-        assert distances(doors, game.start) == reached and game.shortest() == reached[game.goal]
+        assert measure_distances(doors, game.start) == reached and game.shortest() == reached[game.goal]
 
 
 @pytest.mark.slow_after(2)
@@ -134,9 +134,9 @@ def test_the_oracle_takes_the_least_steps_and_a_hand_on_the_wall_suffices(size, 
         game.reset(seed=seed)
         least, paid = game.shortest(), 0
         while not game.terminations["walker"]:
-            before = steps_left(game.doors, game.at, game.goal)
-            game.step(game.nearer())
-            paid += steps_left(game.doors, game.at, game.goal) == before - 1
+            before = count_steps_left(game.doors, game.at, game.goal)
+            game.step(game.find_step())
+            paid += count_steps_left(game.doors, game.at, game.goal) == before - 1
         assert game.report()["solved"] and game.turns == paid == least and game.report()["efficiency"] == 1.0
         game.reset(seed=seed)
         facing = 0
@@ -184,7 +184,7 @@ def test_keys_and_doors_by_hand():
     assert game.report()["solved"] and game.report()["efficiency"] == 1.0
     other = keyed()
     empty = other.at._replace(position=other.doors[other.start]["EAST"], keys=frozenset())
-    assert after_step(other.doors, empty, "EAST") == empty, "without a key it is shut"
+    assert take_step(other.doors, empty, "EAST") == empty, "without a key it is shut"
 
 
 def test_without_locks_nothing_of_keys_is_said():

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from games.contracts import View
-from games.families.bargaining import nash_deals, subgame_perfect
+from games.families.bargaining import find_nash_deals, subgame_perfect
 from games.families.pools import frontier, instances, remainder, splits, worth
 from games.negotiation import Negotiation
 from tests.factories.thorough import cases
@@ -549,7 +549,7 @@ def test_nobody_can_do_better_against_subgame_perfect_play_than_to_play_it(turns
 def test_means_that_theory_declares():
     deals = [frontier(pool, *values) for pool, values in instances()]
     best = sum(max(map(sum, one)) for one in deals)
-    nash = [nash_deals(one) for one in deals]
+    nash = [find_nash_deals(one) for one in deals]
     ultimatum = sum(sum(subgame_perfect(one, 10, 0)[0].offer) for one in deals)
     assert best / len(deals) == Negotiation.theory["mean_best_joint_value"]
     assert ultimatum / len(deals) == Negotiation.theory["mean_ultimatum_joint_value"]

@@ -23,7 +23,7 @@ from arena.play.match import MatchPlan
 from arena.play.settings import GameSpec
 from arena.play.texts import view_of
 from arena.records import Seating
-from games.abilities import Blocks, Pictures, Stoppable
+from games.abilities import Blocking, Pictures, Stoppable
 from games.contracts import ILLEGAL, MOST_TURNS, Game, MatchId
 
 MOST_DEALS = 100
@@ -81,7 +81,7 @@ class EncodedImage(NamedTuple):
 @contextmanager
 def exclusive(game: Game) -> Iterator[None]:
     """Exclude other matches while this game is reset or steps, unless it may wait for another process."""
-    if isinstance(game, Blocks) and game.blocks:
+    if isinstance(game, Blocking) and game.blocks:
         yield
         return
     with GAME_LOCK:

@@ -58,7 +58,7 @@ class Branches(RolloutPart):
         rng = generator(self.seed, k, "branch", *map(str, list(planned)[:1]))
         new = []
         for record in records:
-            if (plan := planned.get(record.identity.planned)) is None:
+            if (plan := planned.get(record.identity.first_attempt)) is None:
                 continue
             own = [turn.index for turn in record.turns if record.seats[turn.seat].trained]
             own = own[-1:] if self.at == "last" else own

@@ -104,7 +104,7 @@ class Trees(RolloutPart):
         """Return the next matches of all trees. A match that was given up is not replaced."""
         trees = {identity: tree for tree in self.trees[k] for identity in tree.identities}
         for record in progress.ended[self.seen.get(k, 0) :]:
-            if tree := trees.get(record.identity.line()[0].planned):
+            if tree := trees.get(record.identity.lineage()[0].first_attempt):
                 tree.ended(record)
         plans = [plan for tree in self.trees[k] for plan in tree.next()]
         if plans:
@@ -163,8 +163,8 @@ class Tree:
 
     def ended(self, record: MatchRecord) -> None:
         """Add a finished match of the tree, whose turns may then be branched."""
-        plan = next(plan for plan in self._plans if plan.identity == record.identity.line()[0].planned)
-        self._paths.append(_Path(plan, record, self._chains.pop(record.identity.planned, 0)))
+        plan = next(plan for plan in self._plans if plan.identity == record.identity.lineage()[0].first_attempt)
+        self._paths.append(_Path(plan, record, self._chains.pop(record.identity.first_attempt, 0)))
 
     def _dealt(self, count: int) -> list[MatchPlan]:
         """Take up to `count` further plans of matches that start at the deal."""
@@ -177,7 +177,7 @@ class Tree:
         for path in self._paths:
             if not self._left or not (turn := self._open(path)):
                 continue
-            place = (path.record.iteration, "tree", str(path.record.identity.planned), f"{turn.index}")
+            place = (path.record.iteration, "tree", str(path.record.identity.first_attempt), f"{turn.index}")
             coin = generator(self.seed, *place).random()
             if coin >= self.chance(path.record, turn, path.chain):
                 path.chain = 0
@@ -198,7 +198,7 @@ class Tree:
             return None
         turn = record.turns[self._turn]
         own = record.seats[turn.seat].trained and turn.source in OWN
-        if not own or len(identity.line()) >= MOST_BRANCHES:
+        if not own or len(identity.lineage()) >= MOST_BRANCHES:
             return None
         return turn if any(one.seat == turn.seat for one in record.turns[: self._turn]) else None
 

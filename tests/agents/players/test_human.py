@@ -10,7 +10,7 @@ from rich.console import Console
 
 import games
 from agents.players.human import SHOWN, Human, HumanLeft, read_act
-from games.abilities import Tells
+from games.abilities import PlainWords
 from games.contracts import Message, View
 from games.nim import Nim
 from tests.factories.seeing import Colours
@@ -148,7 +148,7 @@ class Teller:
 
 
 def test_a_game_with_words_is_heard_instead_of_its_facts(monkeypatch):
-    assert isinstance(Teller(), Tells) and not isinstance(object(), Tells)
+    assert isinstance(Teller(), PlainWords) and not isinstance(object(), PlainWords)
     _, screen = at_terminal(
         monkeypatch, "1\npass\n?\nbet 2\n", view(public={"pot": 2}),
         view(2, [("second", "BET 3 | ha"), ("second", "FOLD | ho"), ("referee", "BET 9 | fine")]), teller=Teller(),

@@ -305,8 +305,13 @@ def test_a_pipe_in_a_run_is_waited_for_by_nobody(tmp_path: Path, place: str) -> 
         if index is None:
             assert Library([tmp_path]).runs() == {}
             return
-        assert runs.holder(index) is None
-        asks = index.refresh, index.in_flight, lambda: runs.line("run", index), lambda: index.open_match(1, "0001-0001")
+        assert runs.find_process(index) is None
+        asks = (
+            index.refresh,
+            index.list_in_flight,
+            lambda: runs.summarise_run("run", index),
+            lambda: index.find_open_match(1, "0001-0001"),
+        )
         for ask in asks:
             with suppress(StoreError):
                 ask()

@@ -12,7 +12,7 @@ import pytest
 
 from analysis.report import report
 from analysis.view.index import Index
-from analysis.view.match import match
+from analysis.view.match import describe_match
 from analysis.view.seats import Seats
 from arena.errors import ConfigError
 from arena.evaluate.deal_facts import replay_marks
@@ -39,7 +39,7 @@ def marks(game: str, options: str, seed: int, acts: Any) -> Any:
 def test_pictures_have_their_place_and_acts_their_marks(run: Path) -> None:
     index = Index(RunReader(run))
     index.refresh(0.0)
-    told = match(index, "0000-0000", None, find_marks=marks)
+    told = describe_match(index, "0000-0000", None, find_marks=marks)
     for turn, boxes in zip(told["turns"], ([10, 20, 10, 20], [5, 6, 30, 40], None, [0, 0, SIZE, SIZE]), strict=True):
         (message,) = [message for message in turn["messages"] if message["images"]]
         (image,) = message["images"]
@@ -47,7 +47,7 @@ def test_pictures_have_their_place_and_acts_their_marks(run: Path) -> None:
         assert turn["marks"] == (
             [{**{k: image[k] for k in ("hash", "width", "height")}, "boxes": [boxes]}] if boxes else []
         )
-    assert "marks" not in match(index, "0000-0000", None)["turns"][0]
+    assert "marks" not in describe_match(index, "0000-0000", None)["turns"][0]
 
 
 def test_marks_of_a_game_that_fails_or_lies_are_none(run: Path) -> None:
@@ -55,7 +55,7 @@ def test_marks_of_a_game_that_fails_or_lies_are_none(run: Path) -> None:
     index.refresh(0.0)
     name = index.reader.match("0000-0000")["turns"][0]["messages"][0]["images"][0]["hash"]
     wild = [("0" * 64, 1, 2, 3, 4), (name, float("nan"), 1, 2, 3), (name, 1, float("inf"), 2, 3)]
-    told = match(index, "0000-0000", None, find_marks=lambda *given: [wild])
+    told = describe_match(index, "0000-0000", None, find_marks=lambda *given: [wild])
     assert [turn["marks"] for turn in told["turns"]] == [[]] * len(ACTS)
 
 
@@ -102,11 +102,11 @@ def test_a_person_in_the_page_is_shown_pictures(tmp_path: Path) -> None:
     shown: list[dict[str, Any]] = []
     for turn in range(2):
         for _ in range(1200):
-            asked = [line["ask"] for line in seat.since(0)["lines"] if "ask" in line]
+            asked = [line["ask"] for line in seat.read_since(0)["lines"] if "ask" in line]
             if len(asked) > turn or not seat.is_running():
                 break
             time.sleep(0.1)
-        assert len(asked) == turn + 1, seat.since(0)
+        assert len(asked) == turn + 1, seat.read_since(0)
         shown += [image for message in asked[turn]["messages"] for image in message[2:][0]]
         seat.answer("red", "")
     assert len(shown) == 2 and all(image["place"] == len("What colour is this?") for image in shown)
@@ -114,7 +114,7 @@ def test_a_person_in_the_page_is_shown_pictures(tmp_path: Path) -> None:
     assert client.get(f"/api/play/nothing/images/{'0' * 64}", 404)
     for image in shown:
         assert hashlib.sha256(seat.images[image["hash"]]).hexdigest() == image["hash"]
-    seat._keep("0" * 64, base64.b64encode(b"other").decode())
+    seat._keep_image("0" * 64, base64.b64encode(b"other").decode())
     assert "0" * 64 not in seat.images
     seats.close()
     with pytest.raises(ConfigError):

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.view.learned import AGAIN
-from analysis.view.runs import _most_relevant
+from analysis.view.learned import REPEATED
+from analysis.view.runs import _find_most_relevant
 
 KUHN: dict[str, list[Any]] = {
     "iteration": [1, 2, 3], "matches": [512, 512, 512], "turns": [1115, 1130, 1164], "tokens": [2230, 2260, 2328],
@@ -16,7 +16,7 @@ KUHN: dict[str, list[Any]] = {
 
 
 def told(**changes: Any) -> Any:
-    return _most_relevant(pd.DataFrame({**KUHN, **changes}))
+    return _find_most_relevant(pd.DataFrame({**KUHN, **changes}))
 
 
 def test_a_total_of_an_iteration_is_not_a_figure_of_a_match() -> None:
@@ -25,7 +25,7 @@ def test_a_total_of_an_iteration_is_not_a_figure_of_a_match() -> None:
     still = dict.fromkeys(("payoff.first", "payoff.second"), [0.0] * 3)
     assert told(**still)["key"] == "report.turns", "turns of a match, by the game's report"
     assert told(**still, **{"report.turns": [2.0] * 3, "valid_rate": [1.0] * 3}) is None
-    assert "turns" in AGAIN, "nor is it called turns in a match among the metrics of learning"
+    assert "turns" in REPEATED, "nor is it called turns in a match among the metrics of learning"
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_payoffs_that_do_not_cancel_out_are_told_together() -> None:
     frame = pd.DataFrame(
         {name: values for name, values in KUHN.items() if name != "zero_sum"} | {"mean_payoff": [1, 2, 3]}
     )
-    assert (_most_relevant(frame) or {})["key"] == "mean_payoff"
+    assert (_find_most_relevant(frame) or {})["key"] == "mean_payoff"

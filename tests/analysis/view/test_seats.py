@@ -43,7 +43,7 @@ def asks(tmp_path: Path) -> Client:
 
 def test_abandoned_matches_end_and_make_room(asks: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their pages ask no more; one that asks keeps its match."""
-    monkeypatch.setattr(app, "SWEPT", 0.05)
+    monkeypatch.setattr(app, "SWEEP_SECONDS", 0.05)
     with asks.client:
         kept = begin(asks)["id"]
         for _ in range(2):
@@ -63,7 +63,7 @@ def test_abandoned_matches_end_and_make_room(asks: Client, monkeypatch: pytest.M
 
 
 def test_who_begins_a_match_and_never_asks_for_it_has_it_ended(asks: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "SWEPT", 0.05)
+    monkeypatch.setattr(app, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr("analysis.view.seats.Seats.begin.__defaults__", (0.1,))
     with asks.client:
         begin(asks)
@@ -80,7 +80,7 @@ def test_a_match_is_ended_at_once(asks: Client) -> None:
 
 
 def test_a_page_that_is_loaded_again_keeps_its_match(asks: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "SWEPT", 0.05)
+    monkeypatch.setattr(app, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(app, "LEFT", 0.5)
     with asks.client:
         left, loaded = begin(asks)["id"], begin(asks)["id"]
@@ -94,7 +94,7 @@ def test_a_page_that_is_loaded_again_keeps_its_match(asks: Client, monkeypatch: 
 def test_a_child_that_does_not_end_is_killed_and_one_that_never_stops_talking_is_ended(
     asks: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "SWEPT", 0.05)
+    monkeypatch.setattr(app, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(seats, "GRACE", 0.2)
     monkeypatch.setattr(seats, "LEFT", 0.0)
     with asks.client:
@@ -119,7 +119,7 @@ def test_the_page_ends_its_match_by_a_button_and_when_it_goes_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And takes it up again when it is loaded again, or chosen from those that are played."""
-    monkeypatch.setattr(app, "SWEPT", 0.1)
+    monkeypatch.setattr(app, "SWEEP_SECONDS", 0.1)
     monkeypatch.setattr(app, "LEFT", 4.0)
     with chromium() as browser, served(tmp_path, services=SERVICES) as link:
         page = Page(browser, link)

@@ -173,11 +173,11 @@ def test_a_module_that_a_strangers_run_names_asks_first(
     config = SHARED.replace("{name: kuhn_poker, options: {illegal: end, penalty: 2}}", game)
     assert game in config
     run = RunFolder.create(place / "strangers", config, {}).path
-    loading.forget()
+    loading.reset()
     line = refused("resume", run)
     assert "would run the code of the module strangers_own.game: read it, then pass --trust" in line
     assert not (place / "ran").exists()
-    loading.forget()
+    loading.reset()
     assert told in refused("resume", run, "--trust")
     assert (place / "ran").exists()
 

@@ -203,7 +203,7 @@ def stroll(rng: np.random.Generator) -> Credited:
     while not is_over(game):
         walls = [way for way in STEPS if way not in game.public()["exits"]]
         chance = rng.random()
-        act = walls[0] if chance < 0.5 and walls else game.nearer() if chance < 0.8 else str(rng.choice([*STEPS]))
+        act = walls[0] if chance < 0.5 and walls else game.find_step() if chance < 0.8 else str(rng.choice([*STEPS]))
         messages = (Message.of("referee", f"at {game.situation('walker')}"),)
         turns.append(turn(len(turns), {}, messages=messages, raw=act, action=act))
         game.step(act)

@@ -127,9 +127,9 @@ def test_a_run_keeps_its_own_part_and_a_strangers_asks_first(place: Path, monkey
     for name, folder in parts.items():  # whatever way there its config names
         named = SHARED + f"credit: {{estimator: '{place}/{folder}/lone_winner.py:lone_winner'}}\n"
         RunFolder.create(name, named, {})
-        loading.forget()
+        loading.reset()
         assert "read it, then pass --trust" in refused("credit", name)
     assert not (place / "ran").exists(), "nothing of it has run"
-    loading.forget()
+    loading.reset()
     assert arena("credit", "strangers", "--trust", "--estimators", "mars").code == 0
     assert (place / "ran").exists()

@@ -48,7 +48,7 @@ def _follows(record: MatchRecord, number: int) -> None:
     game.reset(seed=number)
     read = [turn for turn in record.turns if turn.source != "replaced"]
     for turn in read:
-        assert normalise_act(turn.action) == normalise_act(game.nearer())
+        assert normalise_act(turn.action) == normalise_act(game.find_step())
         game.step(turn.action)
     for turn, after in zip(record.turns, record.turns[1:], strict=False):
         if turn.source == "replaced":

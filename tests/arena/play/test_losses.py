@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis.comparison import figures_of
+from analysis.comparison import collect_figures
 from analysis.frames import load
 from arena.cli.loop import wait
 from arena.credit.compare import compare
@@ -49,7 +49,7 @@ class Fails:
         self.kind, self.draws_again = kind, draws_again
 
     async def play(self, plan: MatchPlan) -> MatchRecord:
-        record = await negotiate(plan if self.draws_again else replace(plan, identity=plan.identity.planned))
+        record = await negotiate(plan if self.draws_again else replace(plan, identity=plan.identity.first_attempt))
         record = replace(record, identity=plan.identity)
         if plan.attempt:
             return record
@@ -135,7 +135,7 @@ def test_a_run_says_what_it_lost_and_leaves_incomplete_deals_out(place: Path) ->
 
     log = load(place / "run")
     counted = log.complete
-    assert len(counted) == len(figures_of(log)) == first["matches"] and not lost & {*counted["seed"]}
+    assert len(counted) == len(collect_figures(log)) == first["matches"] and not lost & {*counted["seed"]}
 
     given = experiment()
     found = wait(compare(place / "run", given.credit, [given.credit.estimator], length=1)).turns

@@ -98,7 +98,7 @@ def test_a_tree_has_as_many_matches_as_its_group(rule: TreeRule) -> None:
 
 def test_branches_lie_within_branches() -> None:
     records = grow(table(), ALWAYS, plans(table(), group=12))
-    assert max(len(record.identity.line()) for record in records) >= 3
+    assert max(len(record.identity.lineage()) for record in records) >= 3
 
 
 def test_a_tree_is_the_same_however_its_matches_are_played() -> None:
@@ -182,7 +182,7 @@ def test_a_branchs_tokens_count_in_its_limits() -> None:
     branch = max((r for r in records if r.identity.parent), key=lambda r: r.identity.turn)
     shared = sum(turn.tokens for turn in branch.turns[: branch.identity.turn])
     short = replace(on, limits=Limits(tokens=shared))
-    found = [p for deal in plans(on) for p in deal if p.identity == branch.identity.line()[0]]
+    found = [p for deal in plans(on) for p in deal if p.identity == branch.identity.lineage()[0]]
     parent = next(r for r in records if r.identity == branch.identity.parent)
     again = replace(found[0], identity=branch.identity, branch=Branch(parent, branch.identity.turn))
     cut = asyncio.run(short.play(again, Nobody()))  # type: ignore[arg-type]
@@ -261,11 +261,11 @@ def test_without_branches_the_tree_is_a_flat_group() -> None:
 def test_a_tree_is_shown_below_its_root() -> None:
     records = grow(table(), ALWAYS, plans(table(), 1, 8))
     rows = [record.to_json() for record in records]
-    deep = max(records, key=lambda r: len(r.identity.line()))
+    deep = max(records, key=lambda r: len(r.identity.lineage()))
     (_, title), *lines = tree_lines(rows, deep.to_json())
-    family = [r for r in records if r.identity.line()[0] == deep.identity.line()[0]]
+    family = [r for r in records if r.identity.lineage()[0] == deep.identity.lineage()[0]]
     assert title == "branches:" and {line.split()[0]: depth for depth, line in lines} == {
-        record.id: len(record.identity.line()) for record in family
+        record.id: len(record.identity.lineage()) for record in family
     }
     assert f"from turn {deep.identity.turn + 1} on" in next(line for _, line in lines if f"{deep.id} " in line)
     orphan = [row for row in rows if row["id"] != str(deep.identity.parent)]

@@ -116,7 +116,7 @@ def _complete(k: int, plans: dict[str, Any], records: Sequence[MatchRecord], ver
     """Each planned match is finished once, by its last attempt, from the deal and in the seats that were planned."""
     attempts: dict[str, list[MatchRecord]] = {id: [] for id in plans}
     for record in records:
-        planned = str(record.identity.planned)
+        planned = str(record.identity.first_attempt)
         if planned not in plans:
             verdict.add("doubled", f"match {record.id} was never planned")
             continue

@@ -29,7 +29,7 @@ class Pong(ForeignGame):
     def set_up(self, rng, options):
         self._random, self._seed = OwnRandom(rng), int(rng.integers(2**31))
         self._origin, self._joint, self._chosen = OwnRandom.__copy__(self._random), [], {}
-        with self._random.lent():
+        with self._random.activate():
             self.env = self._make_env()
 
     def _make_env(self):
@@ -39,12 +39,12 @@ class Pong(ForeignGame):
         env.reset(seed=self._seed)
         return env
 
-    def copied(self):
+    def copy_env(self):
         """Return an environment in which the same acts were done: surfaces of pygame cannot be copied."""
         if self.env is None:
             return None
         twin = OwnRandom.__copy__(self._origin)
-        with twin.lent():
+        with twin.activate():
             env = self._make_env()
             for joint in self._joint:
                 _advance(env, joint, self.hold)
@@ -81,7 +81,7 @@ class Pong(ForeignGame):
         self._chosen[seat] = ACTS.index(word)
         if seat == "right":
             self._joint.append((self._chosen["left"], self._chosen["right"]))
-            with self._random.lent():
+            with self._random.activate():
                 reward, is_over = _advance(self.env, self._joint[-1], self.hold)
             if reward:
                 for each in self.seats:

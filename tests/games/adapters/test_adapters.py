@@ -15,7 +15,7 @@ from pettingzoo import AECEnv
 
 import games
 from games.adapters import loading
-from games.adapters.pettingzoo import PettingZooGame, as_text
+from games.adapters.pettingzoo import PettingZooGame, to_texts
 from games.conformance.kit import check
 from tests.factories.shy import Shy
 
@@ -71,7 +71,7 @@ def test_games_of_others_over_many_acts(name):
 )
 def test_names_that_are_none(name, told, monkeypatch):
     monkeypatch.chdir(loading.__file__.rsplit("/games/", 1)[0])
-    complaint = games.complaint(name) or ""
+    complaint = games.find_problem(name) or ""
     assert told in complaint and "\n" not in complaint
     with pytest.raises(ValueError, match="unknown game"):
         games.make(name)
@@ -79,7 +79,7 @@ def test_names_that_are_none(name, told, monkeypatch):
 
 def test_known_names():
     names = ["nim", "openspiel:oh_hell(players=4)", "pettingzoo:pettingzoo.classic.rps_v2", "textarena:Nim-v0"]
-    assert [games.complaint(name) for name in names] == [None] * len(names)
+    assert [games.find_problem(name) for name in names] == [None] * len(names)
     assert games.make("openspiel:oh_hell(players=4)").seats == tuple(f"player_{n}" for n in range(4))
 
 
@@ -89,7 +89,7 @@ def test_known_names():
      ("pygame", "pettingzoo:chess_v6", "[pettingzoo]"), ("chess", "chess_endgame", "[chess]")],
 )  # fmt: skip
 def test_a_missing_extra_is_named(library, name, extra):
-    code = f"import sys; sys.modules[{library!r}] = None; import games; print(games.complaint({name!r}))"
+    code = f"import sys; sys.modules[{library!r}] = None; import games; print(games.find_problem({name!r}))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert f"pip install 'arena-selfplay{extra}'" in told.stdout and told.stdout.count("\n") == 1
 
@@ -131,15 +131,15 @@ def test_a_game_from_a_file(tmp_path):
     path.write_text(OWN.format(raises=False))
     game = games.make(f"{path}:Coin", penalty=3)
     assert game.penalty == 3 and failed(f"{path}:Coin") == {}
-    assert f"{path}:Plain is neither" in (games.complaint(f"{path}:Plain") or "")
+    assert f"{path}:Plain is neither" in (games.find_problem(f"{path}:Plain") or "")
     assert games.make(f"{path}:Coin").__class__ is game.__class__  # imported once
     broken = tmp_path / "broken.py"
     broken.write_text(OWN.format(raises=True))
-    assert (games.complaint(f"{broken}:Coin") or "").endswith(
+    assert (games.find_problem(f"{broken}:Coin") or "").endswith(
         "cannot be imported: line 6: ZeroDivisionError: division by zero"
     )
     broken.write_text("def (")
-    assert "cannot be imported: line 1: SyntaxError" in (games.complaint(f"{broken}:Coin") or "")
+    assert "cannot be imported: line 1: SyntaxError" in (games.find_problem(f"{broken}:Coin") or "")
 
 
 def test_a_file_is_what_it_says_whatever_bytecode_lies_beside_it(tmp_path, monkeypatch):
@@ -148,7 +148,7 @@ def test_a_file_is_what_it_says_whatever_bytecode_lies_beside_it(tmp_path, monke
     path.write_text(OWN.format(raises=False))
     py_compile.compile(str(path), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
     path.write_text(OWN.format(raises=True))
-    assert "ZeroDivisionError" in (games.complaint(f"{path}:Coin") or "")
+    assert "ZeroDivisionError" in (games.find_problem(f"{path}:Coin") or "")
     (fresh := tmp_path / "fresh" / "coin.py").parent.mkdir()
     fresh.write_text(OWN.format(raises=False))
     assert games.make(f"{fresh}:Coin") and [*fresh.parent.iterdir()] == [fresh], "nor is any written"
@@ -161,11 +161,11 @@ def test_a_game_from_a_package(monkeypatch):
         EntryPoint("broken", "games.nowhere:Game", loading.GROUP),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [e for e in entries if e.group == group])
-    monkeypatch.setattr(loading, "installed", loading.installed.__wrapped__)  # nothing is remembered
+    monkeypatch.setattr(loading, "find_entry_points", loading.find_entry_points.__wrapped__)  # nothing is remembered
     assert type(games.make("chips")).__name__ == "Nim"
     assert games.make("wordless", num_actions=5).seats == ("player_0", "player_1")
-    assert "cannot be loaded: ModuleNotFoundError" in (games.complaint("broken") or "")
-    assert "did you mean 'chips'?" in (games.complaint("chip") or "")
+    assert "cannot be loaded: ModuleNotFoundError" in (games.find_problem("broken") or "")
+    assert "did you mean 'chips'?" in (games.find_problem("chip") or "")
 
 
 # PettingZoo
@@ -274,32 +274,32 @@ def test_a_file_may_make_its_environment_as_pettingzoos_modules_do(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     game = games.make("mine/shy.py:env", agents=("a", "b"))
     assert game.seats == ("a", "b")
-    told = games.complaint("pettingzoo:mine.shy")
+    told = games.find_problem("pettingzoo:mine.shy")
     assert told and "name its file, mine/shy.py:env, or set PYTHONPATH=." in told
     loading.refuse("mine.shy", "nobody agreed")
     try:
-        assert "nobody agreed" in (games.complaint("pettingzoo:mine.shy") or "")
+        assert "nobody agreed" in (games.find_problem("pettingzoo:mine.shy") or "")
     finally:
-        loading.forget()
+        loading.reset()
 
 
 def test_observations_of_any_kind_are_plain():
-    seen = as_text({"deep": {"a": np.int64(1), "b": (np.zeros(2), "x")}, "words": np.array(["a", "b"]), "none": None})
+    seen = to_texts({"deep": {"a": np.int64(1), "b": (np.zeros(2), "x")}, "words": np.array(["a", "b"]), "none": None})
     assert seen == {"deep": {"a": 1, "b": ["0 0", "x"]}, "words": "['a' 'b']", "none": "None"}
     json.dumps(seen, allow_nan=False)
 
 
 def test_long_texts_of_textarena_say_what_is_left_out():
-    from games.adapters.foreign import shortened
-    from games.adapters.textarena import PROMPT_LENGTH, _inner
+    from games.adapters.foreign import shorten
+    from games.adapters.textarena import PROMPT_LENGTH, _unwrap
 
-    assert shortened("x" * 4000, 4000) == "x" * 4000
-    cut = shortened("x" * 10_000, 4000)
+    assert shorten("x" * 4000, 4000) == "x" * 4000
+    cut = shorten("x" * 10_000, 4000)
     assert len(cut) <= 4000 and cut.endswith("[… 6,060 further characters are left out]")
     game = games.make("textarena:TicTacToe-v0")
     game.reset(seed=0)
     board, kind = "b" * 5000, type("Kind", (), {"name": "PROMPT"})
-    state = _inner(game.env).state
+    state = _unwrap(game.env).state
     state.observations[0] = [(-1, board, kind), (-1, board + " available moves: '[4]'", "")]
     news = game._collect()
     assert board in game.private("player_0")["prompt"] and PROMPT_LENGTH > 5000, "a prompt is not cut"
@@ -310,11 +310,11 @@ def test_long_texts_of_textarena_say_what_is_left_out():
 def test_arrays_as_text():
     planes = np.zeros((2, 2, 2), dtype=int)
     planes[0, 1, 1] = planes[1, 0, 0] = 1
-    assert as_text({"observation": planes, "action_mask": np.ones(2)}) == {"observation": "02\n10"}
+    assert to_texts({"observation": planes, "action_mask": np.ones(2)}) == {"observation": "02\n10"}
     planes[0, 1, 0] = 1  # two planes at one place
-    assert as_text(planes) == {"observation": "0 0 1 1 1 0 0 0"}
-    assert as_text(np.eye(6)) == {"observation": "ones at 0,0 1,1 2,2 3,3 4,4 5,5"}
-    assert as_text(np.array([0.5, 2])) == {"observation": "0.5 2"} and as_text(np.int64(3)) == {"observation": 3}
+    assert to_texts(planes) == {"observation": "0 0 1 1 1 0 0 0"}
+    assert to_texts(np.eye(6)) == {"observation": "ones at 0,0 1,1 2,2 3,3 4,4 5,5"}
+    assert to_texts(np.array([0.5, 2])) == {"observation": "0.5 2"} and to_texts(np.int64(3)) == {"observation": 3}
 
 
 # TextArena
@@ -401,17 +401,17 @@ def test_a_match_has_its_own_global_randomness_and_leaves_the_process_its_own() 
     np.random.normal()  # its pair waits
     outside = repr((random.getstate(), np.random.get_state(legacy=False)))
     one, two = (OwnRandom(np.random.default_rng(5)) for _ in range(2))
-    with one.lent():
+    with one.activate():
         first = drawn()
     twins = [copy.copy(one), copy.deepcopy(one)]
     after = []
     for chance in (one, *twins):
-        with chance.lent():
+        with chance.activate():
             after.append(drawn())
     for expected in (first, after[0]):
-        with two.lent():
+        with two.activate():
             assert drawn() == expected, "whatever other matches drew meanwhile"
-        with one.lent():
+        with one.activate():
             drawn()
     assert after[0] == after[1] == after[2] != first
     assert repr((random.getstate(), np.random.get_state(legacy=False))) == outside

@@ -106,4 +106,4 @@ def test_a_corpus_is_asked_for_and_never_fetched(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(nltk, "download", lambda *_, **__: pytest.fail("asks a server"))
     monkeypatch.setattr(nltk.data, "path", [])
-    assert "needs NLTK's corpus 'words'" in (games.complaint("gem:game:Wordle-v0-easy") or "")
+    assert "needs NLTK's corpus 'words'" in (games.find_problem("gem:game:Wordle-v0-easy") or "")

@@ -37,7 +37,7 @@ def pool(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
     own = Pool(adapter._start_process, 2)
     monkeypatch.setattr(adapter, "POOL", own)
     yield own
-    for browser in own.machines:
+    for browser in own.children:
         browser.close()
 
 
@@ -105,7 +105,7 @@ def test_more_pages_than_browsers_take_turns(pool: Pool) -> None:
     for _ in range(2):
         for game in crowd:
             game.step("press Tab")
-    assert len(pool.machines) == 2 and [len(game.env.acts) for game in crowd] == [2, 2, 2]
+    assert len(pool.children) == 2 and [len(game.env.acts) for game in crowd] == [2, 2, 2]
 
 
 def test_a_page_is_shown() -> None:
@@ -118,11 +118,11 @@ def test_a_page_is_shown() -> None:
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_a_match_whose_browser_fails_is_played_again(fault: str, pool: Pool, folder: Path) -> None:
     reasons = injected(
-        "miniwob:click-button", {"max_turns": 3}, ["press Tab"], fault, lambda _: pool.machines[0].pid,
+        "miniwob:click-button", {"max_turns": 3}, ["press Tab"], fault, lambda _: pool.children[0].pid,
         (adapter, "SECONDS"), inner=lambda tree: next(each for each in tree if each.name() == "chromium"),
     )  # fmt: skip
-    assert len(pool.machines) == 1, reasons
-    pool.machines[0].close()
+    assert len(pool.children) == 1, reasons
+    pool.children[0].close()
     assert [*folder.iterdir()] == [], "nor do its files stay"
 
 

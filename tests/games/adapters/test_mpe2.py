@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import games
-from games.adapters.mpe2_words import LAYOUTS, way
+from games.adapters.mpe2_words import LAYOUTS, describe_vector
 from games.adapters.pettingzoo import PettingZooGame
 from games.conformance.kit import check
 
@@ -46,7 +46,7 @@ def test_the_speaker_knows_the_goal_and_the_listener_hears_it() -> None:
     seen = game.private("listener_0")
     assert seen["heard"] == "nothing", "both act at once"
     here, there = world.agents[1].state.p_pos, world.landmarks[2].state.p_pos
-    assert seen["landmark_2"] == way((there - here).tolist())
+    assert seen["landmark_2"] == describe_vector((there - here).tolist())
     game.step("left")
     assert game.private("listener_0")["velocity"].startswith("left")
     game.step("say 0")
@@ -78,4 +78,4 @@ def test_an_observation_of_another_length_is_shown_as_numbers() -> None:
     ("vector", "told"), [([1.0, -0.25], "right 1.00, down 0.25"), ([-0.001, 2.0], "up 2.00"), ([0.0, 0.0], "none")]
 )
 def test_ways_are_told_in_words(vector: list[float], told: str) -> None:
-    assert way(vector) == told
+    assert describe_vector(vector) == told

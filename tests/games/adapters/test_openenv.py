@@ -15,9 +15,8 @@ import pytest
 
 import games
 from arena.play.match import Limits
-from games.adapters import openenv_server
-from games.adapters.loading import forget, refuse
-from games.adapters.modules import run_apart
+from games.adapters import loading, openenv_server
+from games.adapters.modules import find_run_module
 from games.adapters.openenv import OpenEnv
 from games.adapters.openenv_server import PYTHON, ServerError
 from games.conformance.kit import check
@@ -171,7 +170,7 @@ def test_a_listed_field_is_written_alone() -> None:
 @pytest.mark.slow
 def test_a_full_server_gets_another_beside_it() -> None:
     one, two = started(TOO_FULL), started(TOO_FULL)
-    assert one.env.server.pid != two.env.server.pid
+    assert one.env.server.pid != two.env.get_server.pid
     kept = one.env.server.pid
     one.close()
     time.sleep(0.5)
@@ -283,13 +282,16 @@ def test_an_application_that_is_not_there_is_told_in_a_line() -> None:
 def test_without_openenv_a_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PYTHON, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "pip install 'arena-selfplay[openenv]'" in (games.complaint("openenv:counting:app") or "")
+    assert "pip install 'arena-selfplay[openenv]'" in (games.find_problem("openenv:counting:app") or "")
 
 
 def test_a_module_that_is_refused_is_not_served() -> None:
-    assert run_apart("openenv:httpx.app:app") == "httpx.app" and run_apart("openenv:http://127.0.0.1:8000") == ""
-    refuse("counting", "read it first")
+    assert (
+        find_run_module("openenv:httpx.app:app") == "httpx.app"
+        and find_run_module("openenv:http://127.0.0.1:8000") == ""
+    )
+    loading.refuse("counting", "read it first")
     try:
-        assert "read it first" in (games.complaint(COUNTING) or "")
+        assert "read it first" in (games.find_problem(COUNTING) or "")
     finally:
-        forget()
+        loading.reset()

@@ -110,7 +110,7 @@ def test_the_cook_plans_as_the_librarys_own_does(monkeypatch: Any) -> None:
 
     game = started(horizon=100)
     whole = GreedyHumanModel(
-        MediumLevelActionManager(games.adapters.overcooked.kitchen("cramped_room"), NO_COUNTERS_PARAMS),
+        MediumLevelActionManager(games.adapters.overcooked.load_kitchen("cramped_room"), NO_COUNTERS_PARAMS),
         auto_unstuck=False,
     )
     ours: list[Any] = [game.players["expert"](game, seed) for seed in (0, 1)]
@@ -120,7 +120,7 @@ def test_the_cook_plans_as_the_librarys_own_does(monkeypatch: Any) -> None:
         seat = game.seats.index(game.agent_selection)
         act = ours[seat](View.of(game, game.agent_selection, game.turns))
         whole.set_agent_index(seat)
-        with game._recipes():
+        with game._set_recipes():
             assert FACING[whole.action(game.env)[0]] == act
         game.step(act)
 

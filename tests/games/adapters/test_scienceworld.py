@@ -52,14 +52,14 @@ def test_the_gold_path_reaches_the_full_score_and_is_paid() -> None:
 
 
 def test_a_gold_path_leaves_out_what_scienceworld_does_not_understand() -> None:
-    path = worlds.gold_path("test-conductivity", 850, "easy")
+    path = worlds.find_gold_path("test-conductivity", 850, "easy")
     world = worlds.World("test-conductivity", 850, "easy", False)
     assert [world.step(act) for act in path][-1]["score"] == 100 and world.acts == path
 
 
 def test_a_wrong_focus_fails_and_takes_back_what_was_paid() -> None:
     game = started()
-    path = worlds.gold_path(game.task, game.variation, game.env.simplify)
+    path = worlds.find_gold_path(game.task, game.variation, game.env.simplify)
     for act in path[: next(n for n, act in enumerate(path) if act.startswith("focus on"))]:
         game.step(act)
     assert game.payoffs()["agent"] > 0
@@ -68,7 +68,7 @@ def test_a_wrong_focus_fails_and_takes_back_what_was_paid() -> None:
 
 
 def test_splits_share_no_variation_and_the_seed_decides() -> None:
-    known = worlds.splits("find-plant")
+    known = worlds.load_splits("find-plant")
     assert {split: len(found) for split, found in known.items()} == {"train": 150, "dev": 75, "test": 75}
     assert not ({*known["train"]} & {*known["dev"]}) and not ({*known["dev"]} & {*known["test"]})
     assert started(seed=3, split="test").variation in known["test"]
@@ -85,9 +85,9 @@ def test_a_world_that_is_loaded_again_lists_things_in_the_same_order() -> None:
 
 def test_what_is_not_understood_changes_nothing_and_what_is_not_listed_may_be() -> None:
     game = started("scienceworld:boil")
-    before = game.env.twin().load()
+    before = game.env.copy().load()
     game.step("sing a song")
-    assert game.infos["agent"]["valid"] is False and game.env.acts == () and game.env.twin().load() == before
+    assert game.infos["agent"]["valid"] is False and game.env.acts == () and game.env.copy().load() == before
     game.step("  LOOK   around ")
     assert game.infos["agent"]["valid"] is True and game.env.acts == ("look around",)
     free = started("scienceworld:boil", listed=False)
@@ -99,9 +99,9 @@ def test_what_is_not_understood_changes_nothing_and_what_is_not_listed_may_be() 
 def test_a_clone_needs_no_machine_until_it_is_played_and_goes_on_alone() -> None:
     game = started()
     game.step("look around")
-    count = len(worlds.POOL.machines)
+    count = len(worlds.POOL.children)
     twins = [game.clone() for _ in range(5)]
-    assert len(worlds.POOL.machines) == count
+    assert len(worlds.POOL.children) == count
     act = (game.legal("agent") or [""])[0]
     for each in (game, twins[0]):
         each.step(act)
@@ -116,7 +116,7 @@ def test_more_worlds_than_machines_take_turns(monkeypatch: pytest.MonkeyPatch) -
     for _ in range(2):
         for game in [*crowd, alone]:
             game.step("inventory")
-        assert len(worlds.POOL.machines) == 2
+        assert len(worlds.POOL.children) == 2
     alone.step("look around")
     crowd[0].step("look around")
     assert crowd[0].private("agent") == alone.private("agent") and crowd[0].messages("agent") == alone.messages("agent")
@@ -125,15 +125,15 @@ def test_more_worlds_than_machines_take_turns(monkeypatch: pytest.MonkeyPatch) -
 def test_a_machine_that_is_killed_fails_the_match_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
     game = started(listed=False)
-    (machine,) = worlds.POOL.machines
+    (machine,) = worlds.POOL.children
     javas = _children(machine.pid)
     assert len(javas) == 1
     os.kill(javas[0], signal.SIGKILL)
     with pytest.raises(ChildError):
         game.step("look around")
     assert not machine.is_alive
-    assert not started(listed=False).ended and machine not in worlds.POOL.machines
-    (other,) = worlds.POOL.machines
+    assert not started(listed=False).ended and machine not in worlds.POOL.children
+    (other,) = worlds.POOL.children
     java = _children(other.pid)[0]
     other.close()
     with pytest.raises(OSError):
@@ -157,18 +157,18 @@ def test_a_match_whose_machine_fails_is_played_again(fault: str, monkeypatch: py
     monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
     options = {"listed": False, "max_turns": 3}
     reasons = injected(
-        PLANT, options, ["look around"], fault, lambda _: worlds.POOL.machines[0].pid, (worlds, "SECONDS")
+        PLANT, options, ["look around"], fault, lambda _: worlds.POOL.children[0].pid, (worlds, "SECONDS")
     )
     told = {"kill": "has ended", "hang": "no answer in time", "crash": "Py4J"}
     assert len(reasons) == 1 and told[fault] in min(reasons)
-    assert len(worlds.POOL.machines) == 1
+    assert len(worlds.POOL.children) == 1
 
 
 def test_a_machine_that_exceeds_a_turns_limit_is_ended_and_not_lent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
     started(listed=False).close()
     reasons = injected(
-        PLANT, {"listed": False, "max_turns": 3}, ["look around"], "hang", lambda _: worlds.POOL.machines[0].pid,
+        PLANT, {"listed": False, "max_turns": 3}, ["look around"], "hang", lambda _: worlds.POOL.children[0].pid,
         (worlds, "SECONDS"), Limits(turn_seconds=20.0),
     )  # fmt: skip
     assert len(reasons) == 1 and "turn time limit" in min(reasons)
@@ -177,12 +177,12 @@ def test_a_machine_that_exceeds_a_turns_limit_is_ended_and_not_lent_again(monkey
 def test_a_machine_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
     game = started(listed=False)
-    (machine,) = worlds.POOL.machines
+    (machine,) = worlds.POOL.children
     os.kill(_children(machine.pid)[0], signal.SIGSTOP)
     monkeypatch.setattr(worlds, "SECONDS", 1.0)
     with pytest.raises(ChildError, match="no answer in time"):
         game.step("look around")
-    assert not machine.is_alive and worlds.POOL.machines == []
+    assert not machine.is_alive and worlds.POOL.children == []
 
 
 def test_texts_have_no_empty_lines_and_no_control_characters() -> None:
@@ -207,4 +207,4 @@ def test_what_is_no_task_is_told_in_a_line(name: str, options: dict[str, Any], t
 
 def test_without_java_a_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert "apt-get install default-jre-headless" in (games.complaint(PLANT) or "")
+    assert "apt-get install default-jre-headless" in (games.find_problem(PLANT) or "")

@@ -15,7 +15,7 @@ import games
 from arena.play.match import Limits
 from games.adapters import textworld_games
 from games.adapters.textworld import TextWorld, clean_feedback, is_held_out
-from games.adapters.textworld_games import Kind, build, compiled_path
+from games.adapters.textworld_games import Kind, build, compile_game
 from games.conformance.kit import check
 from games.contracts import View
 from tests.factories.faults import FAULTS, TIMES, Kept, attempts
@@ -90,11 +90,11 @@ def test_doing_nothing_ends_by_turns_and_pays_nothing() -> None:
 def test_the_seed_decides_and_the_kept_file_is_the_one_that_is_made(cache: Path) -> None:
     told = {seed: finished(started("textworld:w2-o3-q4", seed), "expert").render() for seed in (0, 1)}
     assert told[0] == told[1], "one game"
-    asked = Kind("coin_collector", (("level", 2),)).ask(0, False)
-    kept = compiled_path(Kind("coin_collector", (("level", 2),)), 0, False)
+    asked = Kind("coin_collector", (("level", 2),)).to_request(0, False)
+    kept = compile_game(Kind("coin_collector", (("level", 2),)), 0, False)
     assert kept.parent == cache and build(asked)[1] == kept.read_bytes()
     made = kept.stat().st_ino
-    assert compiled_path(Kind("coin_collector", (("level", 2),)), 0, False) == kept and kept.stat().st_ino == made, (
+    assert compile_game(Kind("coin_collector", (("level", 2),)), 0, False) == kept and kept.stat().st_ino == made, (
         "once"
     )
 
@@ -112,7 +112,7 @@ def test_other_seeds_give_other_games_and_the_splits_share_none() -> None:
 
 def test_cooking_that_is_held_out_has_other_food() -> None:
     kind = Kind("cooking", (("recipe", 1),))
-    assert '"split": "train"' in kind.ask(3, False) and '"split": "test"' in kind.ask(4, True)
+    assert '"split": "train"' in kind.to_request(3, False) and '"split": "test"' in kind.to_request(4, True)
     assert [n for n in range(12) if is_held_out(n)] == [4, 9]
 
 
@@ -175,12 +175,12 @@ def test_compiled_games_are_bounded_and_those_in_use_stay(tmp_path: Path, monkey
         for ending in (".z8", ".json"):
             (tmp_path / name).with_suffix(ending).write_bytes(b"x")
         os.utime(tmp_path / f"{name}.z8", (now - age, now - age))
-    textworld_games._keep(tmp_path / "new.z8", (b"{}", b"z"))
+    textworld_games._save(tmp_path / "new.z8", (b"{}", b"z"))
     assert {path.name for path in tmp_path.iterdir()} == {"used.z8", "used.json", "new.z8", "new.json"}
 
 
 def test_a_game_that_takes_too_long_or_cannot_be_made_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Kind("coin_collector", (("level", 250),)).ask(0, False)  # which `found` refuses
+    asked = Kind("coin_collector", (("level", 250),)).to_request(0, False)  # which `parse_name` refuses
     with pytest.raises(RuntimeError, match="TextWorld cannot make the game") as error:
         build(asked)
     assert "\n" not in str(error.value)

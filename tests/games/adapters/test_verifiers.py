@@ -13,10 +13,10 @@ import games
 from arena.config.own_files import _modules
 from arena.play.match import Limits
 from games.adapters import child as children
+from games.adapters import loading
 from games.adapters import verifiers as adapter
-from games.adapters.loading import forget, refuse
-from games.adapters.modules import run_apart
-from games.adapters.verifiers import Verifiers, calls_in
+from games.adapters.modules import find_run_module
+from games.adapters.verifiers import Verifiers, parse_calls
 from games.base import IllegalAct
 from games.conformance.kit import check
 from tests.factories.faults import FAULTS, injected
@@ -236,16 +236,16 @@ def test_what_cannot_be_had_is_told_in_a_line(shop: Path, name: str, options: di
 def test_without_verifiers_a_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(adapter.PYTHON, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "pip install 'verifiers<0.2'" in (games.complaint("verifiers:wordle") or "")
+    assert "pip install 'verifiers<0.2'" in (games.find_problem("verifiers:wordle") or "")
     monkeypatch.setenv(adapter.PYTHON, "/nowhere/python")
-    assert "names no file" in (games.complaint("verifiers:wordle") or "")
+    assert "names no file" in (games.find_problem("verifiers:wordle") or "")
 
 
 def test_a_module_that_is_refused_is_not_run() -> None:
-    assert run_apart("verifiers:prime/apple-shop(rows=3)") == "apple_shop"
-    assert run_apart("verifiers:package.part:Name") == "package.part"
+    assert find_run_module("verifiers:prime/apple-shop(rows=3)") == "apple_shop"
+    assert find_run_module("verifiers:package.part:Name") == "package.part"
     assert "apple_shop" in _modules([{"name": "verifiers: apple-shop(rows=3)"}])
-    refuse("apple_shop", "read it first")
+    loading.refuse("apple_shop", "read it first")
     try:
         for name in (
             "verifiers:apple-shop",
@@ -253,9 +253,9 @@ def test_a_module_that_is_refused_is_not_run() -> None:
             "verifiers:a/apple-shop",
             "verifiers:apple_shop:guess",
         ):
-            assert "read it first" in (games.complaint(name) or "")
+            assert "read it first" in (games.find_problem(name) or "")
     finally:
-        forget()
+        loading.reset()
 
 
 TOOLS = [{"name": "price", "parameters": {"properties": {"item": {"type": "string"}, "n": {"type": "integer"}}}}]
@@ -280,7 +280,7 @@ TOOLS = [{"name": "price", "parameters": {"properties": {"item": {"type": "strin
     ],
 )  # fmt: skip
 def test_calls_are_read_in_all_forms(text: str, calls: list[Any]) -> None:
-    assert calls_in(text, TOOLS) == calls
+    assert parse_calls(text, TOOLS) == calls
 
 
 @pytest.mark.parametrize(
@@ -291,4 +291,4 @@ def test_calls_are_read_in_all_forms(text: str, calls: list[Any]) -> None:
 )  # fmt: skip
 def test_calls_that_cannot_be_read_are_illegal(text: str) -> None:
     with pytest.raises(IllegalAct):
-        calls_in(text, TOOLS)
+        parse_calls(text, TOOLS)

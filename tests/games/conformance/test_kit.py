@@ -12,7 +12,7 @@ import games
 from games.base import IllegalAct
 from games.conformance import kit
 from games.conformance.kit import check
-from games.conformance.openness import hides_nothing
+from games.conformance.openness import shows_everything
 from games.kuhn_poker import KuhnPoker
 from games.wordle import Wordle
 from simulators import conformance as simulated
@@ -296,7 +296,7 @@ def test_what_is_known_about_secrets_is_said():
 def test_whether_a_game_lies_open_is_found_out_by_playing(name, is_open):
     """Not: cards are dealt; acts are hidden; both choose at once; no acts are listed, so nobody could look."""
     game = games.make(name)
-    assert hides_nothing(game) is is_open
+    assert shows_everything(game) is is_open
     if is_open:
         assert secrets(name)[0] is True
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from games.families.bargaining import figures, nash_deals, subgame_perfect
+from games.families.bargaining import figures, find_nash_deals, subgame_perfect
 from games.families.pools import frontier, instances, remainder, splits, worth
 
 
@@ -108,7 +108,7 @@ def test_without_hurry_it_comes_to_nashs_solution():
     """Binmore, Rubinstein and Wolinsky: as the risk vanishes. Deals (x, 1 - x²): x (1 - x²) is most at 1 / sqrt 3."""
     units = 2000
     deals = tuple((k * units, units**2 - k**2) for k in range(units + 1))
-    (nash,) = nash_deals(deals)
+    (nash,) = find_nash_deals(deals)
     assert nash[0] / units**2 == pytest.approx(1 / math.sqrt(3), abs=1 / units)
     gaps = []
     for breakdown in (0.4, 0.2, 0.1, 0.05):
@@ -118,7 +118,7 @@ def test_without_hurry_it_comes_to_nashs_solution():
 
 
 def test_nash_deals_may_tie():
-    assert nash_deals(((9, 1), (8, 4), (4, 8))) == ((8, 4), (4, 8))
+    assert find_nash_deals(((9, 1), (8, 4), (4, 8))) == ((8, 4), (4, 8))
     tied = figures((8, 4), ((8, 4), (4, 8)))
     told = [tied[name] for name in ("nash_payoff_first", "nash_payoff_second", "nash_distance", "nash_product")]
     assert told == [6, 6, 0, 1]
@@ -146,7 +146,7 @@ def test_the_table_of_the_docs():
     deals = [frontier(pool, *values) for pool, values in instances()]
     risks = (0, 0.05, 0.1, 0.2, 0.3)
     rows = {f"{risk:g}": [[offers(one, 10, risk)[0]] for one in deals] for risk in risks}
-    rows["Nash"] = [list(nash_deals(one)) for one in deals]
+    rows["Nash"] = [list(find_nash_deals(one)) for one in deals]
     told = (Path(__file__).parents[3] / "docs" / "games.md").read_text("utf-8")
     for name, outcomes in rows.items():
         first, second = (fmean(fmean(deal[side] for deal in tied) for tied in outcomes) for side in (0, 1))

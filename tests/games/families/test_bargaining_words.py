@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from games.families.bargaining_words import counted, one
+from games.families.bargaining_words import describe_share, singular
 from games.families.pools import instances
 from games.negotiation import Negotiation
 
@@ -24,11 +24,14 @@ def started(instance=INSTANCE, **options):
 
 def test_shares_as_one_says_them():
     items = ("books", "hats", "balls")
-    assert counted((1, 2, 0), items) == "1 book and 2 hats" and counted((1, 1, 1), items) == "1 book, 1 hat and 1 ball"
-    assert counted((0, 0, 0), items) == "nothing" and counted((0, 0, 3), items) == "3 balls"
-    assert counted((2, 1, 1), items, ", ") == "2 books, 1 hat, 1 ball"
+    assert (
+        describe_share((1, 2, 0), items) == "1 book and 2 hats"
+        and describe_share((1, 1, 1), items) == "1 book, 1 hat and 1 ball"
+    )
+    assert describe_share((0, 0, 0), items) == "nothing" and describe_share((0, 0, 3), items) == "3 balls"
+    assert describe_share((2, 1, 1), items, ", ") == "2 books, 1 hat, 1 ball"
     names = ("boxes", "dresses", "glass", "bus", "gold", "dishes", "s", "houses", "watches", "quizes")
-    assert [one(name) for name in names] == [
+    assert [singular(name) for name in names] == [
         "box", "dress", "glass", "bus", "gold", "dish", "s", "house", "watch", "quiz",
     ]  # fmt: skip
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from games.slow import ELSEWHERE
+from games.slow import EXECUTOR
 from simulators import conformance
 from simulators.base import is_held_out
 from simulators.confine.cells import start_program
@@ -255,11 +255,11 @@ def test_slow_calls_can_be_made_elsewhere() -> None:
         work, given = pickle.loads(pickle.dumps((work, given)))
         return pickle.loads(pickle.dumps(work(*given, **named)))
 
-    token = ELSEWHERE.set(elsewhere)
+    token = EXECUTOR.set(elsewhere)
     try:
         assert conformance.play(Prover(kind="coq", depth=[1, 4]), 1, "oracle")["success"]
     finally:
-        ELSEWHERE.reset(token)
+        EXECUTOR.reset(token)
     assert made and set(made) == {"attempt"}
 
 

@@ -325,7 +325,7 @@ def test_the_roles_show_what_there_is():
     told, listed = mark_page(game.service).split(" ")
     cap, items = game.service.visitor.record.cap, game.service.items(game.service.candidates)
     assert "P" in told and [listed[4 * n] == "x" for n in range(9)] == [item.price > cap for item in items]
-    wordy = games.make("recommender") if "recommender" in games.loading.installed() else Recommender()
+    wordy = games.make("recommender") if "recommender" in games.loading.find_entry_points() else Recommender()
     wordy.reset(seed=0)
     view = view_of(wordy)
     turn = read_role(BUILT_IN / "recommender.yaml").render_turn(view, first=True)

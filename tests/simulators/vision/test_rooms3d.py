@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import games
-from games.abilities import Grounds, Pictures
+from games.abilities import GroundingLessons, Pictures
 from games.png import encode
 from simulators import conformance
 from simulators.vision import Rooms3D
@@ -70,7 +70,7 @@ def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: 
 
 def test_the_table_of_games_has_it_and_its_abilities() -> None:
     game = games.make("rooms3d")
-    assert isinstance(game, Pictures) and isinstance(game, Grounds)
+    assert isinstance(game, Pictures) and isinstance(game, GroundingLessons)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from games.abilities import Grounds
+from games.abilities import GroundingLessons
 from simulators import conformance
 from simulators.vision import Transform
 from simulators.vision.damage import Damage
@@ -198,7 +198,7 @@ def test_words_are_read_only_if_the_game_is_terse() -> None:
 @pytest.mark.parametrize("kind", Transform.lesson_kinds)
 def test_lessons_label_each_cell_and_answer_with_words_that_run(kind: str) -> None:
     game, rng = Transform(terse=True), random.Random(4)
-    assert isinstance(game, Grounds)
+    assert isinstance(game, GroundingLessons)
     for _ in range(30):
         lesson = game.lesson(rng, kind)
         ((image,), (grid,)) = [part for part in lesson.parts if not isinstance(part, str)], lesson.labels

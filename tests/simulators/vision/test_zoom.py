@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import games
-from games.abilities import Grounds, Marks, Pictures
+from games.abilities import GroundingLessons, Marks, Pictures
 from games.png import encode
 from simulators import conformance
 from simulators.vision import Zoom
@@ -50,7 +50,7 @@ def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: 
 
 def test_the_table_of_games_has_it_and_its_abilities() -> None:
     game = games.make("zoom")
-    assert isinstance(game, Pictures) and isinstance(game, Grounds)
+    assert isinstance(game, Pictures) and isinstance(game, GroundingLessons)
 
 
 @pytest.mark.parametrize("cells", [2, 3, 5])
