@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from neighbour import THEIRS, Neighbour, Stopwatch
+from peer_process import THEIRS, Neighbour, Stopwatch
 
 # isort: split
 import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from neighbour import THEIRS, Line, Neighbour, Stopwatch
+from peer_process import THEIRS, Line, Neighbour, Stopwatch
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"

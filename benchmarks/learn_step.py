@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from neighbour import benchmarks_of
+from peer_process import benchmarks_of
 
 from agents.computing import compute
 from agents.precision import Precision
@@ -130,7 +130,7 @@ def ours() -> Callable[[str], None]:
 def bare() -> Callable[[str], None]:
     """Return the step that a careful user writes with transformers and torch alone."""
     import torch
-    from peers import BareTraining
+    from bare_training import BareTraining
 
     from agents.weights import DEFAULT, load_model, resolve
     from arena.config.experiment import LearnSpec

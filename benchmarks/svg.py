@@ -11,11 +11,6 @@ from markupsafe import Markup
 
 from arena.plain import printable
 
-SERIES = 6
-"""Line colours, each with a dash of its own."""
-LETTER = 6.1
-"""Mean width of a letter at the size of a picture's texts, in its units."""
-
 
 class Scale(NamedTuple):
     """From values to places along one side of a picture."""

@@ -2,11 +2,7 @@
 
 import re
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import wraps
-from inspect import iscoroutinefunction
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
@@ -47,49 +43,3 @@ def ratios(fast: list[float], slow: list[float]) -> dict[str, Any]:
     """`fast` over `slow`, round by round, and the median of it."""
     each = [a / b for a, b in zip(fast, slow, strict=True)]
     return {"rounds": each, "median": median(each)}
-
-
-class Clock:
-    """Seconds by label, taken by putting timers around methods of living objects."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
-        self._running: set[str] = set()
-
-    def put_around(self, owner: Any, method: str, label: str) -> None:
-        """Time every call of this object's method from now on; calls within calls count once."""
-        original = getattr(owner, method)
-
-        @wraps(original)
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            with self.running(label):
-                return original(*args, **kwargs)
-
-        @wraps(original)
-        async def timed_coroutine(*args: Any, **kwargs: Any) -> Any:
-            with self.running(label):
-                return await original(*args, **kwargs)
-
-        setattr(owner, method, timed_coroutine if iscoroutinefunction(original) else timed)
-
-    @contextmanager
-    def running(self, label: str) -> Iterator[None]:
-        """Count this block's wall time."""
-        if label in self._running:
-            yield
-            return
-        self._running.add(label)
-        synchronize()
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            synchronize()
-            self.seconds[label] += time.perf_counter() - start
-            self._running.discard(label)
-
-    def take(self) -> dict[str, float]:
-        """Return what has been counted since the last time it was taken, and start again from nothing."""
-        taken = dict(self.seconds)
-        self.seconds.clear()
-        return taken

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 from datasets import Dataset
-from neighbour import Line, Stopwatch
+from peer_process import Line, Stopwatch
 from trl import GRPOConfig, GRPOTrainer
 
 WEIGHTS = {"autocast": "float32", "fp32": "float32", "bf16 weights": "bfloat16"}

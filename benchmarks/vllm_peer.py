@@ -7,7 +7,7 @@ log-probabilities of prompts' ends, `forget` empties the prefix cache.
 from importlib.metadata import version
 from typing import Any
 
-from neighbour import Line, Stopwatch
+from peer_process import Line, Stopwatch
 
 
 class Peer:

@@ -15,10 +15,8 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer, set_layer
-from arena.credit.samples import samples_of
 from arena.doctor import environment
 from arena.lab import Lab
-from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
 from arena.preflight import fitted
 from arena.records import MatchRecord
@@ -147,14 +145,3 @@ def play(lab: Lab, k: int) -> Played:
     finally:
         engine._decode = decode  # type: ignore[method-assign]
     return Played(seconds, records, batches)
-
-
-def samples_from(lab: Lab, k: int, played: Played) -> list[Sample]:
-    """Return what the trainer would learn from these matches, the KL to the reference left out."""
-    return samples_of(wait(lab.credit(k, played.records)).credited, lab.parts.temperatures)
-
-
-def device_of(lab: Lab) -> torch.device:
-    """Return the device of the lab's first policy."""
-    policy = next(iter(lab.policies.values()))
-    return next(policy.model.parameters()).device  # type: ignore[no-any-return]

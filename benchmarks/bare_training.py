@@ -3,51 +3,9 @@
 from collections.abc import Sequence
 
 import torch
-from transformers import GenerationConfig
-from workload import DecodeBatch
 
 from arena.config.experiment import LearnSpec
 from arena.learn.samples import Sample
-
-
-class BareGenerate:
-    """`model.generate` on left-padded contexts, plain sampling, everything prefilled again at every call."""
-
-    what = (
-        "transformers model.generate(do_sample=True, temperature=1, top_k=0, top_p=1, no eos) on the same contexts, "
-        "left-padded, one call per batch that our engine decoded, its own DynamicCache, nothing kept between calls; "
-        "every row runs to the batch's longest reply, and only the tokens that our rows sampled are counted. "
-        "No orchestrator, no game, no log, no log-probabilities kept"
-    )
-
-    def __init__(self, model: torch.nn.Module, autocast: bool) -> None:
-        self.model, self.autocast = model, autocast
-        model.set_attn_implementation("sdpa")  # type: ignore[operator]  # ours is not the bare program's
-        self.device = next(model.parameters()).device
-        model.generation_config = GenerationConfig()  # else its eos would come back and end rows at chance
-
-    def __call__(self, contexts: Sequence[Sequence[int]], new: int) -> None:
-        """Sample `new` tokens for every context."""
-        width = max(map(len, contexts))
-        ids = torch.zeros((len(contexts), width), dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for i, context in enumerate(contexts):
-            ids[i, width - len(context) :] = torch.tensor(context)
-            mask[i, width - len(context) :] = 1
-        how = GenerationConfig(
-            do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=new, pad_token_id=0, use_cache=True
-        )
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-            out = self.model.generate(  # type: ignore[operator]
-                ids.to(self.device), attention_mask=mask.to(self.device), generation_config=how
-            )
-        if out.shape[1] != width + new:
-            raise RuntimeError(f"generate stopped after {out.shape[1] - width} of {new} tokens: no fair comparison")
-
-    def replay(self, batches: Sequence[DecodeBatch]) -> None:
-        """One call for each batch that our engine decoded."""
-        for batch in batches:
-            self(batch.contexts, batch.longest)
 
 
 class BareTraining:
