@@ -1,4 +1,4 @@
-"""The bare transformers programs that Arena is measured against, written as a careful user would write them."""
+"""The bare transformers training step that Arena's is compared with."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,12 @@ from arena.learn.samples import Sample
 
 
 class BareTraining:
-    """The textbook step: padded batch, logits everywhere, log-softmax, PPO, backward, clip, torch's AdamW."""
+    """Textbook training step: padded batches, all logits, log-softmax, PPO-clip, backward, clipping, AdamW.
+
+    Micro-batches are right-padded. Log-probabilities are float32; with a reference, the k3 KL to it is added. No prefix
+    is shared, and there is no DeepSpeed, no statistics and no gate. The learning rate is 0, so that all rounds have the
+    same weights.
+    """
 
     what = (
         "plain loop over micro-batches of the same streams, right-padded: model(input_ids, attention_mask).logits, "
@@ -33,7 +38,7 @@ class BareTraining:
 
     @staticmethod
     def fill(samples: Sequence[Sample], token_budget: int) -> list[list[int]]:
-        """Micro-batches by length, each of at most this many padded ids, or of a single stream."""
+        """Split the samples by length into micro-batches of at most `token_budget` padded ids, or of one stream."""
         found: list[list[int]] = [[]]
         for i in sorted(range(len(samples)), key=lambda i: len(samples[i].stream.ids)):
             if found[-1] and len(samples[i].stream.ids) * (len(found[-1]) + 1) > token_budget:
@@ -42,7 +47,7 @@ class BareTraining:
         return found
 
     def step(self, samples: Sequence[Sample], micro_batches: Sequence[Sequence[int]]) -> None:
-        """One optimiser step on all samples, in the given micro-batches."""
+        """Take one optimiser step on all samples, in the given micro-batches."""
         total = sum(len(sample.advantages) for sample in samples)
         self.model.train()
         for index in micro_batches:
@@ -53,7 +58,7 @@ class BareTraining:
         self.model.eval()
 
     def _loss(self, samples: Sequence[Sample]) -> torch.Tensor:
-        """Sum over sampled tokens of the clipped surrogate."""
+        """Return the clipped surrogate loss, summed over the sampled tokens."""
         width = max(len(sample.stream.ids) for sample in samples)
         ids = torch.zeros((len(samples), width), dtype=torch.long)
         attended, sampled = torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
@@ -76,7 +81,7 @@ class BareTraining:
         return loss.sum()
 
     def _logprobs(self, model: torch.nn.Module, ids: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """[B, L - 1] float32, of every token but the first."""
+        """Return the log-probabilities of all tokens but the first, float32 [B, L - 1]."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             logits = model(input_ids=ids, attention_mask=attended, use_cache=False).logits[:, :-1]
         return torch.log_softmax(logits.float(), -1).gather(-1, ids[:, 1:, None]).squeeze(-1)

@@ -1,13 +1,13 @@
-"""Milliseconds of a decoding step of our engine, by rows, with and without an adapter.
+"""Time of a decoding step of Arena's engine in milliseconds, by number of rows, with and without an adapter.
 
     python benchmarks/decode_step.py                     # three minutes on two quiet cores
-    python benchmarks/decode_step.py --before CHECKOUT   # an older checkout of ours takes its turns too
+    python benchmarks/decode_step.py --before CHECKOUT   # an older checkout takes its turns too
     python benchmarks/decode_step.py --quick             # one small round: does it still work?
 
-SmolLM2-135M in what is fastest here, bfloat16 or float32. Rows go on from contexts of 200 random tokens, the last eight
-their own, which are in the engine's cache when a round begins, for 40 tokens; a step is a fortieth of that: forward
-pass, sampling, and a finished row's copy. Checkouts are processes of their own and take turns. Writes
-results/decode-step.json, on a GPU decode-step-nvidia-h100.json or as it is called.
+SmolLM2-135M in the faster precision of this machine, bfloat16 or float32. Rows continue contexts of 200 random tokens,
+of which the last eight are their own, for 40 tokens. The contexts are cached before a round begins. A step is a
+fortieth of the round: forward pass, sampling, and copies of finished rows. Checkouts run in processes of their own and
+alternate. Writes results/decode-step.json, or on a GPU a file with its name, such as decode-step-nvidia-h100.json.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from peer_process import THEIRS, Line, Neighbour, Stopwatch
+from peer_process import ORIGINAL_ENVIRONMENT, PeerChannel, PeerProcess, Stopwatch
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -30,14 +30,14 @@ SHARED, OWN, STEPS = 192, 8, 40
 
 
 def serve() -> None:
-    """Answer how long steps take, in the checkout that comes first on the path."""
-    line = Line()
+    """Time decoding steps on request, with the code of the checkout that comes first on the path."""
+    line = PeerChannel()
 
     import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
 
     # isort: split
     import numpy as np
-    from workload import requests_for
+    from workload import make_requests
 
     from agents.adapter import adapted
     from agents.adapter_config import AdapterSpec
@@ -60,7 +60,7 @@ def serve() -> None:
         rng = np.random.default_rng(asked["round"])
         opening = rng.integers(10, 500, SHARED).tolist()
         contexts = [(*opening, *rng.integers(10, 500, OWN).tolist()) for _ in range(asked["rows"])]
-        first, more = (requests_for(contexts, tokens, "row", asked["policy"]) for tokens in (1, asked["steps"]))
+        first, more = (make_requests(contexts, tokens, "row", asked["policy"]) for tokens in (1, asked["steps"]))
         wait(engine.generate(first))
         watch = Stopwatch()
         wait(engine.generate(more))
@@ -70,14 +70,14 @@ def serve() -> None:
 
 
 def measure(checkouts: dict[str, Path], rounds: int, quick: bool) -> dict[str, Any]:
-    """Milliseconds a step by policy, rows and checkout, which take turns; the first round is not measured."""
+    """Return the milliseconds per step by policy, rows and checkout. The first round is a warm-up."""
     found: dict[str, Any] = {}
     with ExitStack() as open_ones:
         peers = {}
         for name, root in checkouts.items():
-            path = os.pathsep.join([str(root), *filter(None, [THEIRS.get("PYTHONPATH")])])
+            path = os.pathsep.join([str(root), *filter(None, [ORIGINAL_ENVIRONMENT.get("PYTHONPATH")])])
             command = [sys.executable, __file__, "--serve"]
-            peers[name] = open_ones.enter_context(Neighbour(command, THEIRS | {"PYTHONPATH": path}))
+            peers[name] = open_ones.enter_context(PeerProcess(command, ORIGINAL_ENVIRONMENT | {"PYTHONPATH": path}))
         found["precision"] = {name: peer.ask()["precision"] for name, peer in peers.items()}
         for policy in POLICIES:
             for rows in ROWS[:2] if quick else ROWS:
@@ -92,8 +92,8 @@ def measure(checkouts: dict[str, Path], rounds: int, quick: bool) -> dict[str, A
     return found
 
 
-def lines(found: dict[str, Any]) -> Iterator[str]:
-    """The figures worth a glance."""
+def format_summary(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the printed summary."""
     for policy in POLICIES:
         for rows, own in found[policy].items():
             told = "   ".join(f"{name} {each['median']:6.1f} ms" for name, each in own.items())
@@ -101,7 +101,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure, or be a checkout's process."""
+    """Measure all checkouts, or serve as one checkout's process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="an older checkout")
     parser.add_argument("--quick", action="store_true")
@@ -113,7 +113,7 @@ def main() -> None:
         return
     if options.before and not (options.before / "agents" / "engines").is_dir():
         parser.error(f"--before {options.before}: no checkout of Arena lies there")  # the installed one would be taken
-    from timing import file_name
+    from timing import result_name
 
     from arena.doctor import environment
 
@@ -124,8 +124,8 @@ def main() -> None:
     result["machine"].pop("command", None)
     result["load_at_end"] = os.getloadavg()
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / file_name("decode-step", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
-    print("\n".join(lines(result)))
+    (RESULTS / result_name("decode-step", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
+    print("\n".join(format_summary(result)))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Cost of Arena on top of vLLM, and vLLM beside the in-process engine: play, publishing, prefix cache.
+"""Overhead of Arena on top of vLLM, and vLLM compared with the in-process engine: play, publishing, prefix cache.
 
     make engines                                              # in vLLM's own environment, ten minutes on two cores
     .venv-vllm/bin/python benchmarks/engines.py --quick # nano, small: does it still work?
 
-A turn is 200 tokens that all share, 60 of its own, and 16 sampled. `raw vLLM` is the same server asked directly,
-without seeds or log-probabilities, for the same prompts. Arms take turns. Writes results/engines.json.
+A turn has 200 shared tokens, 60 of its own and 16 sampled ones. `raw vLLM` is the same server, used directly, without
+seeds or log-probabilities, on the same prompts. Arms alternate. Writes results/engines.json.
 """
 
 import argparse
@@ -41,8 +41,8 @@ from arena.learn.machine import fastest_precision  # noqa: E402
 SHARED, OWN, REPLY = 200, 60, 16
 
 
-def requests(count: int, policy: str, round_: int) -> list[Request]:
-    """So many turns, none of them seen before but for what all share."""
+def make_requests(count: int, policy: str, round_: int) -> list[Request]:
+    """Return `count` new turns that share only their opening."""
     rng = np.random.default_rng(round_)
     opening = np.random.default_rng(0).integers(10, 500, SHARED).tolist()
     return [
@@ -54,22 +54,22 @@ def requests(count: int, policy: str, round_: int) -> list[Request]:
     ]  # fmt: skip
 
 
-async def raw(llm: Any, asked: list[Request], number: int) -> None:
-    """vLLM itself."""
+async def sample_raw(llm: Any, asked: list[Request], number: int) -> None:
+    """Sample with vLLM directly."""
     from vllm import SamplingParams
     from vllm.inputs import TokensPrompt
 
     sampling = SamplingParams(max_tokens=REPLY, temperature=1.0, ignore_eos=True, detokenize=False)
 
-    async def one(request: Request, i: int) -> None:
+    async def sample_one(request: Request, i: int) -> None:
         async for _ in llm.generate(TokensPrompt(prompt_token_ids=list(request.ids)), sampling, f"raw-{number}-{i}"):
             pass
 
-    await asyncio.gather(*(one(request, i) for i, request in enumerate(asked)))
+    await asyncio.gather(*(sample_one(request, i) for i, request in enumerate(asked)))
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure all parts and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
@@ -92,13 +92,13 @@ def main() -> None:
     def timed(work: Callable[[list[Request]], Any], width: int) -> float:
         nonlocal number
         number += 1
-        asked = requests(width, "p", number)
+        asked = make_requests(width, "p", number)
         began = time.perf_counter()
         work(asked)
         return width * REPLY / (time.perf_counter() - began)
 
     arms: dict[str, Callable[[list[Request]], Any]] = {
-        "raw vLLM": lambda asked: wait(raw(llm, asked, number)),
+        "raw vLLM": lambda asked: wait(sample_raw(llm, asked, number)),
         "vllm": lambda asked: wait(vllm.generate(asked)),
         "in process": lambda asked: wait(here.generate(asked)),
     }
@@ -120,7 +120,7 @@ def main() -> None:
     result["play"] = play
 
     before = vllm.figures()
-    first = requests(8, "p", 10**6)
+    first = make_requests(8, "p", 10**6)
     said = wait(vllm.generate(first))
     later = [
         Request(

@@ -3,9 +3,9 @@
     python benchmarks/publish.py                      # SmolLM2-135M and a random model of 0.5B; minutes, 14 GB
     python benchmarks/publish.py --models nano        # does it still work?
 
-Per model: the policy is loaded, published once, and then published again `--rounds` times. Peaks are the kernel's
-high-water marks (VmHWM), set back at the beginning of each phase; a process's memory includes what it maps of Ray's
-store. "above start" is relative to the process before the policy was loaded. Writes results/publish.json.
+Per model, the policy is loaded, published once, and then published again `--rounds` times. Peaks are the kernel's
+high-water marks (VmHWM), reset at the beginning of each phase. A process's memory includes its mappings of Ray's store.
+"above start" is relative to the process before the policy was loaded. Writes results/publish.json.
 """
 
 import argparse
@@ -45,13 +45,13 @@ SPEC = ScaleSpec(
 Peaks = dict[str, float]
 
 
-def cpu(pids: Mapping[str, int]) -> float:
-    """Return the CPU seconds that the processes have taken, which do not depend on what else the machine does."""
+def read_cpu(pids: Mapping[str, int]) -> float:
+    """Return the CPU seconds of the processes, which do not depend on other load of the machine."""
     times = [psutil.Process(pid).cpu_times() for pid in pids.values()]
     return float(sum(one.user + one.system for one in times))
 
 
-def peaks(pids: Mapping[str, int], of: str = "VmHWM") -> Peaks:
+def read_memory(pids: Mapping[str, int], of: str = "VmHWM") -> Peaks:
     """Return the GB (10^9 bytes) that each process held at most since its mark was set back."""
     found = {}
     for name, pid in pids.items():
@@ -61,14 +61,14 @@ def peaks(pids: Mapping[str, int], of: str = "VmHWM") -> Peaks:
     return found
 
 
-def reset(pids: Mapping[str, int]) -> None:
+def reset_peaks(pids: Mapping[str, int]) -> None:
     """Set back the high-water marks."""
     for pid in pids.values():
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
-    """Load and publish one model."""
+    """Load and publish one model, and return its times and memory."""
     async with placed(SPEC, lambda line: None) as cluster:
         from arena.scale.engines import ScaledEngine
         from arena.scale.ranks import Ranks
@@ -81,23 +81,23 @@ async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
         for place in engine._places:
             assert place.worker
             pids[place.name] = (await place.worker.call("ping"))[1]
-        start, phases = peaks(pids, "VmRSS"), {}
+        start, phases = read_memory(pids, "VmRSS"), {}
         rule, seconds, spent = LearnSpec(zero_stage=stage), [], []  # type: ignore[arg-type]
 
-        def made() -> Any:
+        def make_trainer() -> Any:
             policy = Policy.load("p", folder, folder, True, None, Bases(Precision.BF16), Precision.BF16, empty=True)
             return ScaledTrainer(ranks, policy, rule, True)
 
-        reset(pids)
-        trainer = await asyncio.to_thread(made)
-        phases["loading"] = peaks(pids)
+        reset_peaks(pids)
+        trainer = await asyncio.to_thread(make_trainer)
+        phases["loading"] = read_memory(pids)
         for version in range(1 + rounds):
-            reset(pids)
-            began, before = time.perf_counter(), cpu(pids)
+            reset_peaks(pids)
+            began, before = time.perf_counter(), read_cpu(pids)
             await engine.publish("p", version, await trainer.weights())
             seconds.append(time.perf_counter() - began)
-            spent.append(cpu(pids) - before)
-            phases["first publish" if version == 0 else "publish"] = peaks(pids)
+            spent.append(read_cpu(pids) - before)
+            phases["first publish" if version == 0 else "publish"] = read_memory(pids)
         await trainer.close()
         await engine.close()
         await ranks.close()
@@ -112,7 +112,7 @@ async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the models and write it down."""
+    """Measure the models and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=["smollm2-135m-instruct", RANDOM])
     parser.add_argument("--rounds", type=int, default=3)
@@ -125,9 +125,9 @@ def main() -> None:
         with TemporaryDirectory(prefix="arena-publish-") as scratch:
             folder = Path(scratch) / name
             if name == RANDOM:
-                from fits import random_model
+                from fits import save_random_model
 
-                random_model(folder)
+                save_random_model(folder)
             found = asyncio.run(measure(folder if name == RANDOM else resolve(name), asked.rounds, asked.stage))
         found |= {"command": " ".join(["python", "benchmarks/publish.py", *sys.argv[1:]])}
         mine[name] = found | {"machine": environment(), "load at end": os.getloadavg()}

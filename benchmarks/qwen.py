@@ -47,7 +47,7 @@ def split(gguf: Path, pieces: Path) -> None:
 
 
 def main() -> None:
-    """Fetch, split or join the model, as the command line says."""
+    """Fetch, split or join the model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--split", type=Path, metavar="PIECES")

@@ -1,11 +1,11 @@
-"""The cost of Ray: runs of a nano recipe in one process, and with one trainer and one engine in processes of their own.
+"""Cost of Ray: runs of a nano recipe in one process, and with a trainer and an engine in processes of their own.
 
     python benchmarks/scale_cost.py               # minutes
     python benchmarks/scale_cost.py --quick       # does it still work?
 
-The arms take turns, each run in a new process with one thread; per iteration the medians of wall time, without the
-first one, of all processes together CPU time and the most memory (proportional shares, twice a second), and the bytes
-of replies and of weights that went from process to process. Writes results/scale-cost.json.
+The arms alternate, each run in a new process with one thread. Reported are medians per iteration of wall time, without
+the first one; CPU time and peak memory of all processes together (proportional shares, twice a second); and the bytes
+of replies and weights sent between processes. Writes results/scale-cost.json.
 """
 
 import argparse
@@ -34,8 +34,8 @@ ARMS = {"one process": (), "one trainer, one engine": ("--scale", "trainers=1,en
 Found = dict[str, Any]
 
 
-def run_of(arm: str, matches: int, iterations: int) -> Found:
-    """One run: seconds of its iterations, and what all of its processes took."""
+def measure_run(arm: str, matches: int, iterations: int) -> Found:
+    """Run an arm and return its iterations' seconds, and the CPU time and memory of all of its processes."""
     sizes = (*SETTINGS, f"play.matches={matches}", f"iterations={iterations}")
     words = [word for setting in sizes for word in ("--set", setting)]
     with TemporaryDirectory() as folder:
@@ -47,7 +47,7 @@ def run_of(arm: str, matches: int, iterations: int) -> Found:
         process = subprocess.Popen([*command, "--json", "--out", str(out)], env=environ, stdout=quiet, stderr=quiet)
         spent, most, first = dict[int, float](), 0, 0.0
         while process.poll() is None:
-            held = _look(str(out), spent)
+            held = _read_usage(str(out), spent)
             most = max(most, held)
             if not first and (out / "log" / "0001.jsonl").exists():
                 first = time.perf_counter() - begun
@@ -66,8 +66,8 @@ def run_of(arm: str, matches: int, iterations: int) -> Found:
     }
 
 
-def _look(out: str, spent: dict[int, float]) -> int:
-    """Bytes that all processes of a run hold; notes the CPU time of each."""
+def _read_usage(out: str, spent: dict[int, float]) -> int:
+    """Return the bytes held by all processes of a run, and update the CPU seconds in `spent`."""
     held = 0
     for process in psutil.process_iter():
         try:
@@ -80,8 +80,8 @@ def _look(out: str, spent: dict[int, float]) -> int:
     return held
 
 
-def shipped() -> Found:
-    """Bytes of a turn's request and reply, and of a version of the weights; seconds of packing the latter."""
+def measure_messages() -> Found:
+    """Return the bytes of a turn's request and reply and of the weights, and the time of calls."""
     request = Request(
         policy="shared",
         ids=tuple(range(150)),
@@ -99,12 +99,12 @@ def shipped() -> Found:
         "bytes of a request of 150 tokens": len(pickle.dumps(request)),
         "bytes of a reply of 8 tokens": len(pickle.dumps(reply)),
         "bytes of a version of nano": sum(p.numel() * p.element_size() for p in module.parameters()),
-        "turns": asyncio.run(_turns()),
+        "turns": asyncio.run(_measure_calls()),
     }
 
 
-async def _turns() -> Found:
-    """Milliseconds of an empty call to an engine's process, one after the other, and of one among 32 at once."""
+async def _measure_calls() -> Found:
+    """Return the milliseconds of an empty call to an engine's process, alone and as one of 32 at once."""
     from arena.scale.cluster import placed
     from arena.scale.engines import ScaledEngine
     from arena.scale.settings import ScaleSpec
@@ -129,7 +129,7 @@ async def _turns() -> Found:
 
 
 def main() -> None:
-    """Measure both arms in turns and write it down."""
+    """Measure both arms and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
@@ -143,7 +143,7 @@ def main() -> None:
     found: dict[str, list[Found]] = {arm: [] for arm in ARMS}
     for _ in range(rounds):
         for arm in ARMS:
-            found[arm].append(run_of(arm, matches, iterations))
+            found[arm].append(measure_run(arm, matches, iterations))
     one, scaled = found.values()
     result["rounds"] = found
     result["medians"] = {
@@ -153,7 +153,7 @@ def main() -> None:
     result["load_at_end"] = os.getloadavg()
     place = HERE / "results" / ("scale-cost-quick.json" if asked.quick else "scale-cost.json")
     place.write_text(json.dumps(result, indent=1) + "\n")
-    place.write_text(json.dumps(result | {"shipped": shipped()}, indent=1) + "\n")
+    place.write_text(json.dumps(result | {"shipped": measure_messages()}, indent=1) + "\n")
     for name, ratio in result["ratios"].items():
         print(f"{name:24}", *(f"{medians[name]:10.3f}" for medians in result["medians"].values()), f"{ratio:8.2f} ×")
 

@@ -1,11 +1,11 @@
-"""Sizes of the measurements: on a GPU, on a CPU, and only to see that it works."""
+"""Sizes of the measurements: for a GPU, for a CPU, and for a quick test."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Size:
-    """Models are named as in `models`."""
+    """Models and sizes of all parts. Models are named as in `models`."""
 
     judged: tuple[str, ...]
     """Models whose log-probabilities are compared."""
@@ -54,9 +54,9 @@ class Size:
     """Settings over recipe `negotiation-nano`."""
 
 
-_LESS = ("policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8", "play.matches=32")
-_SHORT = (*_LESS, "policies.shared.imitate.matches=24", "play.matches=4")
-_BLINK = (
+_FEW_LESSONS = ("policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8", "play.matches=32")
+_SHORT_RUN = (*_FEW_LESSONS, "policies.shared.imitate.matches=24", "play.matches=4")
+_SHORT_VISION = (
     *("stages.attributes.ground.steps=2", "stages.find.ground.steps=2", "stages.reward.play.iterations=1"),
     *("stages.reward.play.play={matches: 16, group: 4, in_flight: 16}", "stages.reward.play.evaluate.matches=4"),
     *(f"stages.reward.play.policies.viewer.imitate.{one}" for one in ("matches=16", "minibatches=2")),
@@ -109,9 +109,9 @@ SIZES = {
         long=("nano",),
         beside=(4, 8, 1),
         flagship="negotiation-nano",
-        flagship_settings=("iterations=2", "evaluate={panel: negotiation, deals: 2, every: 1}", *_SHORT),
-        vision_settings=_BLINK,
-        recipe=_LESS,
+        flagship_settings=("iterations=2", "evaluate={panel: negotiation, deals: 2, every: 1}", *_SHORT_RUN),
+        vision_settings=_SHORT_VISION,
+        recipe=_FEW_LESSONS,
     ),
     "quick": Size(
         judged=("nano",),
@@ -135,8 +135,8 @@ SIZES = {
         long=("nano",),
         beside=(4, 8, 1),
         flagship="negotiation-nano",
-        flagship_settings=("iterations=2", "evaluate={panel: negotiation, deals: 2, every: 1}", *_SHORT),
-        vision_settings=_BLINK,
-        recipe=(*_LESS, "policies.shared.imitate.matches=8", "play.matches=4"),
+        flagship_settings=("iterations=2", "evaluate={panel: negotiation, deals: 2, every: 1}", *_SHORT_RUN),
+        vision_settings=_SHORT_VISION,
+        recipe=(*_FEW_LESSONS, "policies.shared.imitate.matches=8", "play.matches=4"),
     ),
 }
