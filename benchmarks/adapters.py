@@ -12,7 +12,6 @@ with an own opening per stream. Writes results/adapters.json. Linux only.
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,11 +23,11 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from memory import read_memory, reset_peak  # noqa: E402
+from engine_requests import make_request  # noqa: E402
+from processes import read_memory, reset_peak, run_script  # noqa: E402
 
 from agents.adapter import adapted  # noqa: E402
 from agents.adapter_config import AdapterSpec  # noqa: E402
-from agents.engines.base import Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
 from agents.policy import Bases, OnBase, load_module  # noqa: E402
 from agents.precision import Precision  # noqa: E402
@@ -77,22 +76,12 @@ def compare_play(model: str, bf16: bool, openings: str, widths: tuple[int, ...],
             contexts = [(*draw_opening(openings, rng), *rng.integers(10, 500, OWN).tolist()) for _ in range(width)]
             for arm in (list(ARMS), list(ARMS)[::-1])[number % 2]:
                 engine, names = engines[arm]
-                asked = [
-                    Request(
-                        policy=names[i % len(names)],
-                        ids=ids,
-                        key=f"{number}/{i}",
-                        max_tokens=REPLY,
-                        temperature=1.0,
-                        top_p=1.0,
-                        top_k=0,
-                        stop_ids=frozenset(),
-                        seed=(number, i),
-                    )
+                requests = [
+                    make_request(ids, REPLY, f"{number}/{i}", names[i % len(names)], (number, i))
                     for i, ids in enumerate(contexts)
                 ]
                 began = time.perf_counter()
-                wait(engine.generate(asked))
+                wait(engine.generate(requests))
                 rates[arm].append(width * REPLY / (time.perf_counter() - began))
         kept = {arm: values[1:] for arm, values in rates.items()}  # the first round is thrown away
         found[str(width)] = {"tokens per second": kept, **_compute_ratios(kept)}
@@ -158,9 +147,7 @@ def compare_learning(openings: str, rounds: int, quick: bool) -> tuple[dict[str,
     for _ in range(rounds):
         found.append({})
         for arm in ARMS:
-            command = [sys.executable, __file__, "--learn", arm, *words]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            found[-1][arm] = json.loads(done.stdout.splitlines()[-1])
+            found[-1][arm] = run_script("adapters.py", "--learn", arm, *words)
     rates = {arm: [1 / median(one[arm]["seconds"]) for one in found] for arm in ARMS}
     memory = {arm: [one[arm]["gb"] for one in found] for arm in ARMS}
     return {"updates per second": rates, **_compute_ratios(rates), "rounds": found}, {

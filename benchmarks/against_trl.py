@@ -33,7 +33,7 @@ import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
 
 # isort: split
 import torch
-from timing import compute_ratios, result_name
+from timing import compute_ratios, make_result_name
 from workload import open_lab
 
 from agents.engines.base import Completion, Request
@@ -184,7 +184,7 @@ def main() -> None:
     result |= {"verdict": judge_ratio(result["settings"])}
     result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - began}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / result_name("against-trl", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / make_result_name("against-trl", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
     print("\n".join(format_summary(result)))
 
 

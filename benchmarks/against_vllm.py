@@ -35,8 +35,9 @@ import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
 # isort: split
 import numpy as np
 import torch
+from engine_requests import make_requests
 from timing import compute_ratios
-from workload import DecodeBatch, make_requests, open_lab, play_iteration
+from workload import DecodeBatch, open_lab, play_iteration
 
 from agents.engines.base import Completion, Request
 from agents.players.model import spoken
@@ -113,7 +114,7 @@ def sample_here(lab: Lab, requests: list[Request]) -> list[Completion]:
 def sample_by_vllm(peer: PeerProcess, batch: DecodeBatch) -> dict[str, Any]:
     """Have vLLM sample as many tokens per context as Arena did. Raises SystemExit if it samples another number."""
     tokens = [len(completion.ids) for completion in batch.completions]
-    found = peer.ask(what="generate", prompts=batch.contexts, tokens=tokens)
+    found = peer.ask(method="generate", prompts=batch.contexts, tokens=tokens)
     if found["tokens"] != tokens:
         raise SystemExit(f"vLLM wrote {found['tokens']} tokens, not {tokens}: no fair comparison")
     return found
@@ -148,7 +149,7 @@ def compare_play(lab: Lab, peer: PeerProcess, rounds: int) -> dict[str, Any]:
     steps: Rounds = {"ours": [], "vllm": []}
     tokens, shapes = [], []
     for k in range(1, rounds + 1):
-        peer.ask(what="forget")
+        peer.ask(method="forget")
         watch = Stopwatch()
         played = play_iteration(lab, k)
         ours = watch.read() | {"seconds": played.seconds}
@@ -174,10 +175,10 @@ def measure_agreement(lab: Lab, peer: PeerProcess, tokens: int) -> dict[str, Any
     contexts = collect_openings(lab, 999, 8)
     completions = sample_here(lab, make_requests(contexts, tokens, "agreement", POLICY))
     whole = [[*ids, *completion.ids] for ids, completion in zip(contexts, completions, strict=True)]
-    by_vllm = peer.ask(what="score", prompts=whole, starts=[len(ids) for ids in contexts])["logprobs"]
+    by_vllm = peer.ask(method="score", prompts=whole, starts=[len(ids) for ids in contexts])["logprobs"]
     by_us = [completion.logprobs for completion in completions]
     found = {"sampled by us": _summarize_gaps(by_us, by_vllm)}
-    theirs = peer.ask(what="generate", prompts=contexts, tokens=[tokens] * len(contexts), noted=True)
+    theirs = peer.ask(method="generate", prompts=contexts, tokens=[tokens] * len(contexts), with_logprobs=True)
     streams = []
     for ids, said, logprobs in zip(contexts, theirs["ids"], theirs["logprobs"], strict=True):
         streams.append(Stream())

@@ -21,6 +21,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from engine_requests import make_request  # noqa: E402
 from workload import get_trainer, make_experiment, open_lab  # noqa: E402
 
 from agents.engines.base import Completion, Request  # noqa: E402
@@ -72,20 +73,8 @@ def measure_agreement(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
 
 def make_greedy_requests(streams: Sequence[Stream]) -> list[Request]:
     """Return a greedy request for each distinct sampled text."""
-    return [
-        Request(
-            policy="shared",
-            ids=ids,
-            key=f"greedy-{i}",
-            max_tokens=REPLY,
-            temperature=0.0,
-            top_p=1.0,
-            top_k=0,
-            stop_ids=frozenset(),
-            seed=(i,),
-        )
-        for i, ids in enumerate(dict.fromkeys(tuple(stream.ids) for stream in streams))
-    ]
+    texts = dict.fromkeys(tuple(stream.ids) for stream in streams)
+    return [make_request(ids, REPLY, f"greedy-{i}", "shared", (i,), temperature=0.0) for i, ids in enumerate(texts)]
 
 
 def measure_divergence(lab: Lab, request: Request, theirs: Completion, ours: Completion) -> float | None:

@@ -16,13 +16,6 @@ class BareTraining:
     same weights.
     """
 
-    what = (
-        "plain loop over micro-batches of the same streams, right-padded: model(input_ids, attention_mask).logits, "
-        "float32 log-softmax at every position, gather, mask, PPO-clip, with a reference the k3 KL to it, backward; "
-        "then clip_grad_norm_ and torch's fused AdamW. No prefix shared, no DeepSpeed, no statistics, no gate. lr 0 in "
-        "all arms: all the work of a step, the same weights in every round"
-    )
-
     def __init__(
         self, model: torch.nn.Module, rule: LearnSpec, bf16: bool, reference: torch.nn.Module | None = None
     ) -> None:

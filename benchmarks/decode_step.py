@@ -37,7 +37,7 @@ def serve() -> None:
 
     # isort: split
     import numpy as np
-    from workload import make_requests
+    from engine_requests import make_requests
 
     from agents.adapter import adapted
     from agents.adapter_config import AdapterSpec
@@ -113,7 +113,7 @@ def main() -> None:
         return
     if options.before and not (options.before / "agents" / "engines").is_dir():
         parser.error(f"--before {options.before}: no checkout of Arena lies there")  # the installed one would be taken
-    from timing import result_name
+    from timing import make_result_name
 
     from arena.doctor import environment
 
@@ -124,7 +124,7 @@ def main() -> None:
     result["machine"].pop("command", None)
     result["load_at_end"] = os.getloadavg()
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / result_name("decode-step", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / make_result_name("decode-step", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
     print("\n".join(format_summary(result)))
 
 

@@ -11,8 +11,6 @@ their sizes are those given to the estimate. Writes results/fits.json and the ta
 import argparse
 import asyncio
 import json
-import os
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from memory import read_memory, reset_peak
+from processes import read_memory, reset_peak, run_script
 
 from agents.adapter_config import AdapterSpec
 from agents.half import packs_here
@@ -92,7 +90,8 @@ def save_random_model(folder: Path) -> None:
 
 def measure_playing(work: Work, folder: Path) -> dict[str, float]:
     """Return the peak memory of loading frozen weights, and of answering contexts turn by turn until they are full."""
-    from agents.engines.base import Request
+    from engine_requests import make_request
+
     from agents.engines.in_process import InProcessEngine
     from agents.heap import trim_memory
     from agents.published import FolderWeights
@@ -112,21 +111,8 @@ def measure_playing(work: Work, folder: Path) -> dict[str, float]:
         streams = [draw_ids(work.fresh) for _ in range(work.rows)]
         while len(streams[0]) + work.reply <= work.context:
             lengths = rng.integers(work.reply // 2, work.reply + 1, work.rows)  # replies end at different times
-            asked = [
-                Request(
-                    policy="a",
-                    ids=tuple(ids),
-                    key=str(i),
-                    max_tokens=int(lengths[i]),
-                    temperature=1.0,
-                    top_p=1.0,
-                    top_k=0,
-                    stop_ids=frozenset(),
-                    seed=(SEED, i),
-                )
-                for i, ids in enumerate(streams)
-            ]
-            for ids, said in zip(streams, await engine.generate(asked), strict=True):
+            requests = [make_request(ids, int(lengths[i]), str(i), "a", (SEED, i)) for i, ids in enumerate(streams)]
+            for ids, said in zip(streams, await engine.generate(requests), strict=True):
                 ids += [*said.ids, *draw_ids(2 * work.reply - len(said.ids))]
 
     asyncio.run(play_turns())
@@ -194,18 +180,10 @@ def estimate_memory(work: Work, model: str, packs: bool) -> dict[str, dict[str, 
     }
 
 
-def run_self(*words: str) -> str:
-    """Run this file in a new process and return its output."""
-    command = [sys.executable, str(HERE / "fits.py"), *words]
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
-    done = subprocess.run(command, cwd=HERE.parent, env=settings, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout
-
-
 def compare(work: Work, folder: str) -> list[dict[str, Any]]:
     """Return a row per phase: estimate, measurement and their ratio."""
     found = estimate_memory(work, folder, packs_here())
-    peaks = json.loads(run_self("--work", json.dumps(asdict(work)), "--folder", folder).splitlines()[-1])
+    peaks = run_script("fits.py", "--work", json.dumps(asdict(work)), "--folder", folder)
     rows = [
         {
             **asdict(work),
@@ -270,7 +248,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         chosen = [work for work in WORK if not options.quick or work.model == "nano"]
         if any(work.model == RANDOM for work in chosen):
-            run_self("--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
+            run_script("fits.py", "--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
         rows = [row for w in chosen for row in compare(w, folder if w.model == RANDOM else w.model)]
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/fits.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "seed": SEED, "packs": packs_here(), "within": WITHIN, "rows": rows}

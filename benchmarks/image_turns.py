@@ -13,16 +13,17 @@ import asyncio
 import gc
 import json
 import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any
 
 import torch
-from memory import read_memory, reset_peak
+from engine_requests import make_request
+from processes import read_memory, reset_peak
 
 from agents.costs import costs
-from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
 from agents.heap import trim_memory
 from agents.packing import passes
@@ -92,21 +93,16 @@ def play_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
 
 def play_here(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Sample replies with Arena's engine."""
-    asked = []
+    requests = []
     for i, one in enumerate(streams):
         ids, media = one.before(len(one) - SAID)
-        asked.append(
-            Request(
-                policy="p", ids=tuple(ids), media=tuple(media), key=str(i), max_tokens=SAID, temperature=1.0, top_p=1.0,
-                top_k=0, stop_ids=frozenset(), seed=(i,),
-            )
-        )  # fmt: skip
+        requests.append(replace(make_request(ids, SAID, str(i), seed=(i,)), media=tuple(media)))
 
     async def play() -> None:
         engine = InProcessEngine()
         await engine.open()
         await engine.publish("p", 1, ModuleWeights(model))
-        await engine.generate(asked)
+        await engine.generate(requests)
         await engine.close()
 
     asyncio.run(play())

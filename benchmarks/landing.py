@@ -10,6 +10,7 @@ the reader's system, light or dark, so that it can be read on any page.
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -82,15 +83,10 @@ def make_rows(result: dict[str, Any]) -> Iterator[Row]:
 
 def _average(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
     return (
-        mean([cell["before"][0] for cell in cells]),
-        mean([cell["after"][0] for cell in cells]),
-        mean([cell["best_response"] for cell in cells]),
+        fmean([cell["before"][0] for cell in cells]),
+        fmean([cell["after"][0] for cell in cells]),
+        fmean([cell["best_response"] for cell in cells]),
     )
-
-
-def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean."""
-    return sum(values) / len(values)
 
 
 def draw_text(x: float, y: float, text: str, css_class: str = "") -> Markup:
@@ -135,7 +131,7 @@ def draw_distances(result: dict[str, Any]) -> Iterator[Markup]:
     runs = {arm: [run["curve"] for run in result["runs"] if run["arm"] == arm] for arm in ("mars", "zero")}
     yield draw_text(596, 62, f"NashConv of a 0.9M model, exact, {len(runs['mars'])} seeds")
     steps = [int(k) for k in runs["mars"][0]]
-    means = {arm: [mean([run[str(k)]["nash_conv"] for run in own]) for k in steps] for arm, own in runs.items()}
+    means = {arm: [fmean([run[str(k)]["nash_conv"] for run in own]) for k in steps] for arm, own in runs.items()}
     highest = max(run[str(k)]["nash_conv"] for own in runs.values() for run in own for k in steps)
     x, y = Scale(0, steps[-1], 628, 806), Scale(0, highest, 398, 98)
     marks = [value for value in round_ticks(0, highest) if value]

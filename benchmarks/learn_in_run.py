@@ -77,7 +77,7 @@ def compare_arms(workload: str, rounds: int) -> dict[str, Any]:
     with start_arms({arm: {"arm": arm, "script": Path(__file__).name} for arm in ARMS}) as processes:
         for _ in range(1 + rounds):
             for arm, process in processes.items():
-                steps[arm].append(process.step(workload))
+                steps[arm].append(process.run_step(workload))
     # An iteration that learned from nothing, because all its matches ended alike, has no time to compare.
     learned = [k for k in range(1, 1 + rounds) if min(steps[arm][k]["cpu"] for arm in ARMS) > 0.5]
     medians = {arm: {name: median(s[k][name] for k in learned) for name in s[0]} for arm, s in steps.items()}

@@ -142,7 +142,7 @@ def make_bare_step() -> Callable[[str], None]:
 
     def step(workload: str) -> None:
         samples = make_samples(workload)
-        training.run_step(samples, BareTraining.fill(samples, TOKEN_BUDGET))
+        training.step(samples, BareTraining.fill(samples, TOKEN_BUDGET))
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     return step

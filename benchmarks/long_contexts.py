@@ -26,9 +26,9 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
+from engine_requests import make_request  # noqa: E402
 from shared_tokens import SAID, SHOWN, THOUGHT, count_distinct  # noqa: E402
 
-from agents.engines.base import Request  # noqa: E402
 from agents.engines.decoding import Decoder  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
 from agents.engines.kv import BatchKV, KVStore  # noqa: E402
@@ -90,14 +90,10 @@ async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream
     for turn in range(turns):
         for context in contexts:
             context += rng.integers(300, size=SHOWN).tolist()
-        asked = [
-            Request(
-                policy="p", ids=tuple(context), key=f"m{n}/a/0", max_tokens=THOUGHT + SAID, temperature=1.0,
-                top_p=1.0, top_k=0, stop_ids=frozenset(), seed=(turn, n),
-            )
-            for n, context in enumerate(contexts)
-        ]  # fmt: skip
-        for context, reply in zip(contexts, await engine.generate(asked), strict=True):
+        requests = [
+            make_request(context, THOUGHT + SAID, f"m{n}/a/0", seed=(turn, n)) for n, context in enumerate(contexts)
+        ]
+        for context, reply in zip(contexts, await engine.generate(requests), strict=True):
             stream = Stream()
             stream.observe(list(context))
             stream.wrote(list(reply.ids), list(reply.logprobs), 0)

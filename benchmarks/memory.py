@@ -10,13 +10,12 @@ Peaks are the kernel's high-water marks, reset at the beginning of each phase. W
 import argparse
 import gc
 import json
-import os
-import re
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+
+from processes import read_memory, reset_peak, run_script
 
 from arena.cli.loop import wait
 
@@ -25,18 +24,6 @@ RESULTS = HERE / "results"
 TARGET_GB = 3.0
 SHORT = 50
 PHASES = ("imitate", "play", "credit", "learn", "publish", "examine", "commit")
-
-
-def read_memory() -> dict[str, float]:
-    """GB (10^9 bytes) held now, of it pages of files (libraries, mapped weights), and the most since the last reset."""
-    status = Path("/proc/self/status").read_text()
-    names = {"now": "VmRSS", "files": "RssFile", "peak": "VmHWM"}
-    return {k: int(re.search(rf"{v}:\s+(\d+) kB", status)[1]) * 1024 / 1e9 for k, v in names.items()}  # type: ignore[index]
-
-
-def reset_peak() -> None:
-    """From now on the peak is that of what comes."""
-    Path("/proc/self/clear_refs").write_text("5")
 
 
 def measure_tensors(lab: Any) -> dict[str, float]:
@@ -125,17 +112,6 @@ def _find_peak(found: dict[str, Any], rows: list[dict[str, Any]]) -> float:
     return float(max(found["loaded"]["peak"], *(max(part["peak"].values()) for part in (found["begun"], *rows))))
 
 
-def run_mode(mode: str, checkout: Path | None = None) -> dict[str, Any]:
-    """Run a measurement in a process of its own and return its result."""
-    root = checkout or HERE.parent
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(HERE)])}
-    done = subprocess.run(
-        [sys.executable, str(HERE / "memory.py"), "--mode", mode], cwd=root, env=settings, stdout=subprocess.PIPE,
-        text=True, check=True,
-    )  # fmt: skip
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
 FEW = ["play.matches=8", "evaluate=null"]
 MODES = {
     "whole": ([], 3),
@@ -169,11 +145,11 @@ def main() -> None:
 
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/memory.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "seed": 0}
-    result["whole"] = run_mode("quick" if options.quick else "whole")
+    result["whole"] = run_script("memory.py", "--mode", "quick" if options.quick else "whole")
     if options.before:
-        result["before"] = run_mode("whole", options.before.resolve())
+        result["before"] = run_script("memory.py", "--mode", "whole", checkout=options.before.resolve())
     if not options.quick:
-        result["short"] = run_mode("short")
+        result["short"] = run_script("memory.py", "--mode", "short")
         result["flat"] = measure_growth(result["short"]["iterations"])
     peak = result["whole"]["peak"]
     result["verdict"] = {"peak_gb": peak, "target": TARGET_GB, "met": peak < TARGET_GB}

@@ -13,8 +13,6 @@ import contextlib
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +20,7 @@ from statistics import fmean, median
 from typing import Any
 
 import others_bare as bare
+from processes import run_script
 
 import games
 from arena.doctor import environment
@@ -197,9 +196,7 @@ def measure_rates(
 
 def run_start_up(world: str, name: str, arm: str) -> dict[str, float]:
     """Return the CPU seconds until the first act and the memory taken by then, of an arm in a fresh process."""
-    command = [sys.executable, __file__, world, "--start", arm, "--game", name]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found: dict[str, float] = json.loads(told.splitlines()[-1])
+    found: dict[str, float] = run_script("others.py", world, "--start", arm, "--game", name)
     return found
 
 

@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Mapping
@@ -25,6 +24,8 @@ import psutil
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+from processes import read_status, reset_peak  # noqa: E402
 
 from agents.engines.spec import EngineSpec  # noqa: E402
 from agents.policy import Bases, Policy  # noqa: E402
@@ -51,20 +52,15 @@ def read_cpu(pids: Mapping[str, int]) -> float:
     return float(sum(one.user + one.system for one in times))
 
 
-def read_memory(pids: Mapping[str, int], of: str = "VmHWM") -> Peaks:
-    """Return the GB (10^9 bytes) that each process held at most since its mark was set back."""
-    found = {}
-    for name, pid in pids.items():
-        said = re.search(rf"{of}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-        assert said
-        found[name] = int(said[1]) * 1024 / 1e9
-    return found
+def read_memory(pids: Mapping[str, int], field: str = "VmHWM") -> Peaks:
+    """Return each process's memory field in GB (10^9 bytes), by default the peak since the reset."""
+    return {name: read_status(field, pid) / 1e9 for name, pid in pids.items()}
 
 
 def reset_peaks(pids: Mapping[str, int]) -> None:
-    """Set back the high-water marks."""
+    """Reset the peak memory of the processes."""
     for pid in pids.values():
-        Path(f"/proc/{pid}/clear_refs").write_text("5")
+        reset_peak(pid)
 
 
 async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:

@@ -22,8 +22,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
+from engine_requests import make_request
 
-from agents.engines.base import Completion, Request
+from agents.engines.base import Completion
 from agents.weights import load_model, resolve
 from arena.doctor import environment
 
@@ -82,17 +83,7 @@ def _read_usage(out: str, spent: dict[int, float]) -> int:
 
 def measure_messages() -> Found:
     """Return the bytes of a turn's request and reply and of the weights, and the time of calls."""
-    request = Request(
-        policy="shared",
-        ids=tuple(range(150)),
-        key="i0001-d0001/opener/0",
-        max_tokens=12,
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        stop_ids=frozenset({1}),
-        seed=(1, 2, 3),
-    )
+    request = make_request(range(150), 12, "i0001-d0001/opener/0", "shared", seed=(1, 2, 3), stop_ids=frozenset({1}))
     reply = Completion(tuple(range(8)), (-1.5,) * 8, "stop", 3)
     module = load_model(resolve("nano"))
     return {

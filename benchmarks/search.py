@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from processes import read_status
 
 from arena.doctor import environment
 from arena.statistics import SHARE, mean_ci
@@ -87,8 +88,8 @@ def measure_recall(pages: int, questions: int, retriever: Retriever, embedding: 
     return {"by_hops": rows, "cpu_milliseconds_per_query": round(1000 * (time.process_time() - began) / asked, 2)}
 
 
-def _mean_recall(hits: list[list[str]], wanted: list[frozenset[str]], depth: int) -> float:
-    shares = [len(pages & {*found[:depth]}) / len(pages) for found, pages in zip(hits, wanted, strict=True)]
+def _mean_recall(hits: list[list[str]], evidence: list[frozenset[str]], depth: int) -> float:
+    shares = [len(pages & {*found[:depth]}) / len(pages) for found, pages in zip(hits, evidence, strict=True)]
     return float(np.mean(shares))
 
 
@@ -152,10 +153,10 @@ def measure_memory(pages: int, retriever: Retriever, embedding: Embedding) -> di
 
 
 def _measure_own_memory(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
-    before, began = _megabytes(), time.process_time()
+    before, began = _read_megabytes(), time.process_time()
     shelf = library(Key(pages, embedding=embedding))
     shelf.index.find("anything", 1, retriever)
-    loaded, seconds = _megabytes(), time.process_time() - began
+    loaded, seconds = _read_megabytes(), time.process_time() - began
     games = []
     for seed in range(IN_FLIGHT):
         game = Search(pages=pages, retriever=retriever, embedding=embedding)
@@ -166,15 +167,14 @@ def _measure_own_memory(pages: int, retriever: Retriever, embedding: Embedding) 
     return {
         "before_mb": before,
         "with_library_mb": loaded,
-        f"with_{IN_FLIGHT}_matches_mb": _megabytes(),
-        "most_mb": _megabytes("VmHWM"),
+        f"with_{IN_FLIGHT}_matches_mb": _read_megabytes(),
+        "most_mb": _read_megabytes("VmHWM"),
         "cpu_seconds_to_make": round(seconds, 1),
     }
 
 
-def _megabytes(what: str = "VmRSS") -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what))
-    return round(int(line.split()[1]) / 1024)
+def _read_megabytes(field: str = "VmRSS") -> int:
+    return round(read_status(field) / 2**20)
 
 
 def list_arms(pages: int, minilm: int) -> Iterator[tuple[Retriever, Embedding]]:

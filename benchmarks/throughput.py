@@ -21,7 +21,6 @@ import json
 import os
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,6 +30,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from processes import read_status, run_script
 from timing import compute_ratios
 from workload import open_lab
 
@@ -167,10 +167,9 @@ def measure_scripted(world: str, quick: bool) -> dict[str, Any]:
 def read_usage() -> dict[str, int]:
     """Return this process's memory in MB (10^6 bytes), open files and child processes."""
     gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return {
-        "rss_mb": pages * os.sysconf("SC_PAGE_SIZE") // 10**6,
+        "rss_mb": read_status("VmRSS") // 10**6,
         "open_files": len(os.listdir("/proc/self/fd")),
         "children": len(children),
     }
@@ -209,9 +208,7 @@ def measure_held(world: str, in_flight: int) -> dict[str, Any]:
 
 def run_measure_held(world: str, in_flight: int) -> dict[str, Any]:
     """Run `measure_held` in a process of its own."""
-    command = [sys.executable, __file__, "--hold", world, "--matches", str(in_flight)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = run_script("throughput.py", "--hold", world, "--matches", str(in_flight))
     grown = found["in flight"]["rss_mb"] - found["before"]["rss_mb"]
     return {"matches": in_flight, **found, "kb_per_match": 1000 * grown / in_flight}
 

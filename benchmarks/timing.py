@@ -24,7 +24,7 @@ def time_call(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def result_name(name: str, quick: bool = False) -> str:
+def make_result_name(name: str, quick: bool = False) -> str:
     """Return the file name of a result, on a GPU with the first two words of its name: NAME-nvidia-h100.json."""
     device = torch.cuda.get_device_name().lower() if torch.cuda.is_available() else ""
     return "-".join([name, *re.findall("[a-z0-9]+", device)[:2], *["quick"] * quick]) + ".json"

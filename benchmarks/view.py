@@ -28,6 +28,7 @@ from typing import Any
 
 import psutil
 from loading import ITERATIONS, SEED, TURNS, make_matches
+from processes import read_status
 
 from arena.doctor import environment
 from arena.store.run import RunFolder
@@ -66,8 +67,7 @@ class Server:
 
     def read_peak_memory(self) -> float:
         """Return the server's peak memory in MB."""
-        (line,) = (x for x in Path(f"/proc/{self.child.pid}/status").read_text().splitlines() if x.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
+        return read_status("VmHWM", self.child.pid) / 2**20
 
 
 def measure_paint(run: Path) -> dict[str, list[dict[str, float]]]:

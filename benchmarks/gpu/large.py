@@ -45,7 +45,7 @@ BUDGET = 4096
 def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
     """Measure one model that plays, learns, and plays again, as in a run."""
     sheet.note("what", WHAT)
-    on_adapter, count, length = name not in size.whole, size.trained[0] // 2, 4 * size.context
+    on_adapter, count, length = name not in size.fully_trained, size.update_shape[0] // 2, 4 * size.context
     precision = Precision.BF16 if on_adapter else Precision.BF16_TRUE
     model, source = build_model(name, device, dtype=torch.bfloat16 if precision.bf16_weights else torch.float32)
     sheet.note("weights", source)
@@ -60,7 +60,8 @@ def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
         zero_stage=0 if on_adapter else 2,
     )
     trainer, rng = PolicyTrainer("p", weights.module, rule, True, weights.base), np.random.default_rng(0)
-    samples, engine = [make_sample(lesson) for lesson in lessons], InProcessEngine(precision, max_batch=size.rows[-1])
+    samples, rows = [make_sample(lesson) for lesson in lessons], size.batch_sizes[-1]
+    engine = InProcessEngine(precision, max_batch=rows)
     del model, lessons
     played, learned = _time_play(engine, weights, size), []
     for _ in range(1 + size.rounds):
@@ -68,13 +69,13 @@ def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
         reset_peak_memory()
         learned.append(time_call(lambda: trainer.carry_out(trainer.plan(samples, rng)))[0])
     memory, played_again = read_peak_memory(), _time_play(engine, weights, size)
-    rate, play_rate = count * length / median(learned[1:]), size.rows[-1] * size.decoded / played_again
+    rate, play_rate = count * length / median(learned[1:]), rows * size.decoded_tokens / played_again
     estimate = _estimate_memory(settings, name, precision, device, AdapterSpec().rank if on_adapter else None)
-    sheet.note("streams", {"learned": [count, length], "played": [size.rows[-1], size.context, size.decoded]})
+    sheet.note("streams", {"learned": [count, length], "played": [rows, size.context, size.decoded_tokens]})
     sheet.note("figures", {"learn_seconds": learned, "play_seconds": [played, played_again], "memory_gb": memory})
     sheet.note("estimate_gb", estimate)
     how = f"an adapter of rank {AdapterSpec().rank}" if on_adapter else "all weights, bf16-true"
-    told = f"learns {rate:,.0f} tok/s, {size.rows[-1]} in flight write {play_rate:,.0f} tok/s"
+    told = f"learns {rate:,.0f} tok/s, {rows} in flight write {play_rate:,.0f} tok/s"
     sheet.claim(f"{name}, {how}", told)
     ratio = sum(estimate.values()) / memory["allocated"] if memory else None
     said = f"{sum(estimate.values()):.1f} GB estimated"
@@ -91,12 +92,12 @@ def make_adapter(model: Any) -> ModuleWeights:
 
 def _time_play(engine: InProcessEngine, weights: ModuleWeights, size: Size) -> float:
     """Return the seconds of the second of two batches of replies. Contexts are read again each time."""
-    rows, rng, vocabulary = size.rows[-1], np.random.default_rng(0), weights.module.config.vocab_size
+    rows, rng, vocabulary = size.batch_sizes[-1], np.random.default_rng(0), weights.module.config.vocab_size
     contexts = rng.integers(vocabulary, size=(rows, size.context)).tolist()
     seconds = 0.0
     for version in (1, 2):
         wait(engine.publish("p", version, weights))
-        requests = [make_request(ids, f"{i}", size.decoded, (0, i)) for i, ids in enumerate(contexts)]
+        requests = [make_request(ids, f"{i}", size.decoded_tokens, (0, i)) for i, ids in enumerate(contexts)]
         seconds = time_call(lambda: wait(engine.generate(requests)))[0]  # noqa: B023 called at once
     return seconds
 

@@ -26,8 +26,8 @@ def measure_machine(sheet: Sheet, size: Size, device: torch.device) -> None:
     if device.type == "cuda":
         sheet.attempt("device", lambda: _note_device(sheet))
     for dtype in (torch.bfloat16, torch.float32):
-        name = f"product of {size.matmul} × {size.matmul} matrices, {str(dtype).removeprefix('torch.')}"
-        sheet.attempt(name, partial(_measure_product, sheet, name, device, size.matmul, dtype))
+        name = f"product of {size.matmul_width} × {size.matmul_width} matrices, {str(dtype).removeprefix('torch.')}"
+        sheet.attempt(name, partial(_measure_product, sheet, name, device, size.matmul_width, dtype))
     sheet.attempt("copy on the device", lambda: _measure_copy(sheet, device, size))
 
 
@@ -59,7 +59,7 @@ def _measure_product(sheet: Sheet, name: str, device: torch.device, width: int, 
 
 
 def _measure_copy(sheet: Sheet, device: torch.device, size: Size) -> None:
-    source = torch.zeros(size.matmul**2 * (16 if device.type == "cuda" else 1), device=device)
+    source = torch.zeros(size.matmul_width**2 * (16 if device.type == "cuda" else 1), device=device)
     target = torch.empty_like(source)
     target.copy_(source)
     seconds = median(time_call(lambda: target.copy_(source))[0] for _ in range(5))

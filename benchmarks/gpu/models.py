@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import engine_requests
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config
@@ -67,20 +68,10 @@ def build_model(name: str, device: torch.device, seed: int = 0, dtype: torch.dty
 
 def make_request(
     ids: list[int], key: str, max_tokens: int, seed: tuple[int, ...], temperature: float = 1.0, vocabulary: int = 0
-) -> Any:
+) -> Request:
     """Return a request for a reply. With `vocabulary`, one id in 24 ends it, so that rows end one by one."""
-    stops = frozenset(range(0, vocabulary, 24))
-    return Request(
-        policy="p",
-        ids=tuple(ids),
-        key=key,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_p=1.0,
-        top_k=0,
-        stop_ids=stops,
-        seed=seed,
-    )
+    stop_ids = frozenset(range(0, vocabulary, 24))
+    return engine_requests.make_request(ids, max_tokens, key, seed=seed, temperature=temperature, stop_ids=stop_ids)
 
 
 def play_conversations(

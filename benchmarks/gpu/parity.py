@@ -30,7 +30,7 @@ WHAT = (
 def check_agreement(sheet: Sheet, size: Size, device: torch.device) -> None:
     """Compare the engine with scorer (the gate), trainer and CPU, for each model and precision."""
     sheet.note("what", WHAT)
-    for name in size.judged:
+    for name in size.parity_models:
         found = sheet.attempt(f"{name}: built", partial(build_model, name, device))
         if found is None:
             continue
@@ -43,7 +43,7 @@ def check_agreement(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 def _check_model(sheet: Sheet, label: str, precision: str, model: Any, size: Size, device: torch.device) -> None:
     bf16 = precision == "bf16"
-    streams, temperatures = play_conversations(model, bf16, size.streams, size.new)
+    streams, temperatures = play_conversations(model, bf16, size.streams, size.reply_tokens)
     here = _score(model, bf16, streams, temperatures)
     _claim(
         sheet, f"{label}: engine = scorer (the gate)", precision, _compute_differences(_select_sampled(streams), here)

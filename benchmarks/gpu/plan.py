@@ -80,7 +80,7 @@ def _run_recipe(sheet: Sheet, recipe: str, settings: Any, label: str) -> Path:
         command += [word for setting in settings for word in ("--set", setting)]
     process = subprocess.Popen([sys.executable, "-m", "arena", *command, "--json"], stdout=subprocess.DEVNULL)
     try:
-        code = process.wait(max(1.0, sheet.left - WINDING_UP))
+        code = process.wait(max(1.0, sheet.seconds_left - WINDING_UP))
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         process.wait(WINDING_UP)
@@ -115,9 +115,9 @@ def compare_with_trl(sheet: Sheet, size: Size, device: torch.device) -> None:
         raise ImportError("No module named 'trl'")
     from against_trl import judge_ratio, measure
 
-    rows, tokens, rounds = size.beside
+    rows, tokens, rounds = size.trl_shape
     for name, group in (("one prompt", rows), ("a prompt for each pair", 2)):
-        if sheet.left < 20.0:
+        if sheet.seconds_left < 20.0:
             return sheet.skip(f"beside TRL, {name}", "the part's time was up")
         found = measure(0, rows, tokens, rounds, ["autocast"], group)
         sheet.note(name, found)
@@ -193,7 +193,7 @@ def measure_decoding(sheet: Sheet, size: Size, device: torch.device, name: str) 
     with prepare_model(sheet, size, device, name) as (model, _):
         rate = measure_copy_rate(device, size)
         sheet.note("copied_bytes_per_second", rate)
-        for rows in size.many:
+        for rows in size.decoding_rows:
             sheet.attempt(f"decode, {rows} in flight", partial(_measure_rows, sheet, size, model, rows, rate))
 
 
@@ -209,11 +209,11 @@ def _measure_rows(sheet: Sheet, size: Size, model: Any, rows: int, rate: float) 
         return time_call(lambda: wait(engine.generate(requests)))[0]
 
     reset_peak_memory()
-    time_replies(size.decoded)
+    time_replies(size.decoded_tokens)
     memory = read_peak_memory()
-    short, long = (median(time_replies(new) for _ in range(size.rounds)) for new in (1, size.decoded))
-    step = max(1e-9, long - short) / (size.decoded - 1)
-    least = count_moved_bytes(model, rows, size.context + size.decoded // 2) / rate
+    short, long = (median(time_replies(new) for _ in range(size.rounds)) for new in (1, size.decoded_tokens))
+    step = max(1e-9, long - short) / (size.decoded_tokens - 1)
+    least = count_moved_bytes(model, rows, size.context + size.decoded_tokens // 2) / rate
     found = {"ms": 1000 * step, "limit_ms": 1000 * least, "tokens_per_second": rows / step, "memory_gb": memory}
     sheet.note(f"decode, {rows} in flight", found)
     told = (
@@ -232,7 +232,7 @@ def count_moved_bytes(model: Any, rows: int, context: int) -> float:
 
 def measure_copy_rate(device: torch.device, size: Size) -> float:
     """Return the bytes that the device reads and writes in a second, by a copy."""
-    source = torch.zeros(size.matmul**2 * (16 if device.type == "cuda" else 1), device=device)
+    source = torch.zeros(size.matmul_width**2 * (16 if device.type == "cuda" else 1), device=device)
     target = torch.empty_like(source)
     target.copy_(source)
     took = median(time_call(lambda: target.copy_(source))[0] for _ in range(5))
@@ -245,10 +245,10 @@ def measure_long_updates(sheet: Sheet, size: Size, device: torch.device, name: s
     model, source = build_model(name, device, dtype=torch.bfloat16 if on_adapter else torch.float32)
     head = model.get_output_embeddings().weight.numel()
     body = sum(p.numel() for p in model.parameters()) - head
-    peak = measure_peak_flops(device, size.matmul)
+    peak = measure_peak_flops(device, size.matmul_width)
     sheet.note("weights", source)
     weights = make_adapter(model) if on_adapter else ModuleWeights(model)
-    for tokens in size.updates_of:
+    for tokens in size.update_tokens:
         sheet.attempt(
             f"an update of {tokens:,} tokens", partial(_measure_update, sheet, size, weights, tokens, body, head, peak)
         )

@@ -38,7 +38,7 @@ WHAT = (
 def measure_speed(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
     """Measure decoding and prefill of one model at each number of rows, with shares of the peak."""
     with prepare_model(sheet, size, device, name) as (model, peak):
-        for rows in size.rows:
+        for rows in size.batch_sizes:
             sheet.attempt(f"decode, {rows} in flight", partial(_measure_play, sheet, size, model, rows, peak))
 
 
@@ -55,9 +55,9 @@ def prepare_model(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
     model, source = build_model(name, device)
     sheet.note("weights", source)
     sheet.note("parameters", sum(p.numel() for p in model.parameters()))
-    before = measure_peak_flops(device, size.matmul)
+    before = measure_peak_flops(device, size.matmul_width)
     yield model, before
-    sheet.note("peak_tflops", {"before": before / 1e12, "after": measure_peak_flops(device, size.matmul) / 1e12})
+    sheet.note("peak_tflops", {"before": before / 1e12, "after": measure_peak_flops(device, size.matmul_width) / 1e12})
 
 
 def measure_peak_flops(device: torch.device, width: int, dtype: torch.dtype = torch.bfloat16) -> float:
@@ -117,14 +117,21 @@ def _measure_play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) 
             requests = [make_request(ids, f"{i}", new, (0, i)) for i, ids in enumerate(contexts)]
             return time_call(lambda: wait(engine.generate(requests)))[0]
 
-    asked = [(arm, new) for arm in _ARMS for new in ((1,) if "pass" in arm else (1, size.decoded))]
-    found: dict[str, Any] = {"rows": rows, "context": size.context, "new": size.decoded, "first": {}, "seconds": {}}
+    longest = size.decoded_tokens
+    asked = [(arm, new) for arm in _ARMS for new in ((1,) if "pass" in arm else (1, longest))]
+    found: dict[str, Any] = {
+        "rows": rows,
+        "context": size.context,
+        "new": longest,
+        "first": {},
+        "seconds": {},
+    }
     seconds: dict[str, dict[int, list[float]]] = {arm: {} for arm in _ARMS}
     for arm, new in asked:
         reset_peak_memory()
         found["first"].setdefault(arm, {})[new] = time_decode(arm, new)
         seconds[arm][new] = []
-        if (arm, new) == (_DEFAULT, size.decoded):
+        if (arm, new) == (_DEFAULT, longest):
             memory = read_peak_memory()
     for _ in range(size.rounds):
         for arm, new in asked:
@@ -134,12 +141,12 @@ def _measure_play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) 
     step_ms, prefill = {}, {}
     for arm, times in seconds.items():
         prefill[arm] = (OPENING + rows * (size.context - OPENING)) / median(times[1])
-        if size.decoded in times:
-            step_ms[arm] = 1000 * max(1e-6, median(times[size.decoded]) - median(times[1])) / (size.decoded - 1)
+        if longest in times:
+            step_ms[arm] = 1000 * max(1e-6, median(times[longest]) - median(times[1])) / (longest - 1)
     decoded = 1000 * rows / step_ms[_DEFAULT]
     found |= {"decode_tokens_per_second": decoded, "prefill_tokens_per_second": prefill, "step_ms": step_ms}
     found |= {"decode_utilisation": decoded * flop / peak, "prefill_utilisation": prefill[_DEFAULT] * flop / peak}
-    few = min(8, size.decoded)
+    few = min(8, longest)
     found |= measure_busy(lambda: time_decode(_DEFAULT, few), model)
     sheet.note(f"play at {rows}", found)
     steps = ", ".join(f"{time:.1f} {arm}" for arm, time in step_ms.items())
@@ -151,7 +158,7 @@ def _measure_play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) 
 
 
 def _measure_learners(sheet: Sheet, size: Size, model: Any, peak: float) -> None:
-    count, length = size.trained
+    count, length = size.update_shape
     lessons = make_lessons(model, True, count, length)
     arms: dict[str, Callable[[], Any]] = {}
     memory: dict[str, dict[str, float]] = {}

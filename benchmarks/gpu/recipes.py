@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FIGURES = ("mean_payoff", "valid_rate", "tokens_per_second", "tokens", "seconds")
 LAST = 2
 ENOUGH = {"negotiation-nano": 10, "negotiation": 6}
-"""Iterations from which the result is judged: in benchmarks/results/learning-*.json that is ample."""
+"""Iterations from which the result is judged."""
 
 
 def run_negotiation_nano(sheet: Sheet, size: Size, device: torch.device) -> None:
@@ -38,7 +38,7 @@ def run_negotiation(sheet: Sheet, size: Size, device: torch.device) -> None:
     if not has_smollm2():
         return sheet.skip(name, "SmolLM2's weights are not in ARENA_HOME")
     if device.type == "cpu":
-        return sheet.skip(name, "takes minutes on a CPU: `make learn` measures it")
+        return sheet.skip(name, "takes minutes on a CPU")
     rows = _run_arms(sheet, "negotiation", ("mars",), size)["mars"]
     first, last = rows[0]["mean_payoff"], _average_end(rows, "mean_payoff")
     told = f"mean payoff {first:.2f} at first, {last:.2f} after {len(rows)} iterations"
@@ -53,7 +53,7 @@ def _run_arms(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> M
     from arena.config.layers import compose
     from arena.config.sources import recipe_layer, set_layer
 
-    own = [*(size.recipe if recipe == "negotiation-nano" else ()), "checkpoint.every=1000", "seed=0"]
+    own = [*(size.recipe_settings if recipe == "negotiation-nano" else ()), "checkpoint.every=1000", "seed=0"]
     curves: dict[str, list[dict[str, Any]]] = {arm: [] for arm in arms}
     with ExitStack() as stack:
         labs = {}
@@ -64,7 +64,7 @@ def _run_arms(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> M
             wait(labs[arm].imitate())
         longest = 0.0
         for k in range(1, size.iterations + 1):
-            if sheet.left < 1.5 * longest:
+            if sheet.seconds_left < 1.5 * longest:
                 break
             seconds, rows = time_call(partial(_iterate_all, labs, k))
             for arm, row in rows.items():

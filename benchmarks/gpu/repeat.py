@@ -28,8 +28,8 @@ LR, BUDGET = 1e-4, 2048
 
 def check_repeats(sheet: Sheet, size: Size, device: torch.device) -> None:
     """Repeat all work in this process, with torch's default and with its deterministic algorithms."""
-    model, source = build_model(size.repeated, device)
-    sheet.note("model", f"{size.repeated}, {source}")
+    model, source = build_model(size.repeated_model, device)
+    sheet.note("model", f"{size.repeated_model}, {source}")
     sheet.note("learner", choose_learner()[0].name)
     for mode, context in {"default": _use_default, "deterministic algorithms": _use_deterministic}.items():
         for precision in ("fp32", "bf16"):
@@ -52,7 +52,7 @@ def check_resume(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 
 def _play(model: Any, bf16: bool, size: Size) -> Bits:
-    streams, _ = play_conversations(model, bf16, size.streams, size.new)
+    streams, _ = play_conversations(model, bf16, size.streams, size.reply_tokens)
     ids = torch.tensor([i for s in streams for i in s.ids])
     return {"ids": ids, "log-probabilities": torch.tensor([p for s in streams for p in s.logprobs])}
 
@@ -97,7 +97,7 @@ def _check_batch_invariance(sheet: Sheet, model: Any, size: Size) -> None:
     """Compare replies to the same requests one by one and all at once."""
     rng, vocabulary = np.random.default_rng(1), model.config.vocab_size
     contexts = [rng.integers(vocabulary, size=32).tolist() for _ in range(min(8, size.streams))]
-    requests = [make_request(ids, f"{i}", min(8, size.new), (i,)) for i, ids in enumerate(contexts)]
+    requests = [make_request(ids, f"{i}", min(8, size.reply_tokens), (i,)) for i, ids in enumerate(contexts)]
     engine = InProcessEngine()
     wait(engine.publish("p", 1, ModuleWeights(model)))
     together = wait(engine.generate(requests))

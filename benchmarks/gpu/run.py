@@ -70,10 +70,10 @@ WINDING_UP = 8.0
 
 def list_parts(size: str) -> list[str]:
     """Return all parts in their order: whole runs first, then correctness, speed and learning."""
-    speeds = [f"{what}-{name}" for name in SIZES[size].timed for what in ("speed", "train")]
-    larges = [f"large-{name}" for name in SIZES[size].large]
-    plan = ["flagship", "beside-trl", "one-card", *(f"decode-{name}" for name in SIZES[size].timed[:2])]
-    plan += [*(f"long-{name}" for name in SIZES[size].long), "vision"]
+    speeds = [f"{what}-{name}" for name in SIZES[size].timed_models for what in ("speed", "train")]
+    larges = [f"large-{name}" for name in SIZES[size].large_models]
+    plan = ["flagship", "beside-trl", "one-card", *(f"decode-{name}" for name in SIZES[size].timed_models[:2])]
+    plan += [*(f"long-{name}" for name in SIZES[size].long_update_models), "vision"]
     kernels = ["agreement", "resume", "repeat", "learning", *speeds, *larges, "negotiation-nano", "negotiation"]
     return ["machine", *plan, *kernels]
 
@@ -92,21 +92,21 @@ def run_part(name: str, device: str, size: str, seconds: float) -> dict[str, Any
         command = [sys.executable, str(HERE / "part.py"), name, "--device", device, "--size", size]
         command += ["--until", str(time.time() + seconds - WINDING_UP), "--out", str(out)]
         started = time.perf_counter()
-        with open(Path(folder) / "said", "w+") as said:
-            fate = _run_command(command, device, seconds, said)
+        with open(Path(folder) / "output", "w+") as output:
+            fate = _run_command(command, device, seconds, output)
         found = json.loads(out.read_text()) if out.exists() else {"figures": {}, "claims": []}
     if fate:
         found["claims"].append(make_row(name, fate, "FAILED"))
     return {"seconds": time.perf_counter() - started, **found}
 
 
-def _run_command(command: list[str], device: str, seconds: float, said: Any) -> str:
+def _run_command(command: list[str], device: str, seconds: float, output: Any) -> str:
     """Run the command. Returns the reason of its failure, or ""."""
     paths = [str(ROOT), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
     if device == "cpu":
         env["CUDA_VISIBLE_DEVICES"] = ""
-    process = subprocess.Popen(command, env=env, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+    process = subprocess.Popen(command, env=env, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -115,8 +115,8 @@ def _run_command(command: list[str], device: str, seconds: float, said: Any) -> 
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    said.seek(0)
-    last = [line.strip() for line in said.read().splitlines() if line.strip()][-1:] or ["it said nothing"]
+    output.seek(0)
+    last = [line.strip() for line in output.read().splitlines() if line.strip()][-1:] or ["it said nothing"]
     return f"exit {code}: {last[0][:160]}" if code else ""
 
 

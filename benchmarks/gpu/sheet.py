@@ -48,20 +48,20 @@ class Sheet:
         """Record a line with the reason why a figure is missing."""
         self._line(claim, reason, "skipped")
 
-    def attempt(self, what: str, work: Callable[[], Any]) -> Any:
+    def attempt(self, claim: str, work: Callable[[], Any]) -> Any:
         """Do the work if there is time. Missing packages are a skip, errors a failure; both return None."""
         if self.seconds_left <= 0:
-            return self.skip(what, "the part's time was up")
+            return self.skip(claim, "the part's time was up")
         try:
             return work()
         except ImportError as error:
-            self.skip(what, _first_line(error))
+            self.skip(claim, _first_line(error))
         except Exception as error:  # noqa: BLE001 the other items have to be heard
             reason = f"{type(error).__name__}: {_first_line(error)}"
             if type(error).__name__ == "OutOfMemoryError":
-                self.skip(what, reason)
+                self.skip(claim, reason)
             else:
-                self._line(what, reason, VERDICTS[False])
+                self._line(claim, reason, VERDICTS[False])
         return None
 
     def _line(self, claim: str, figure: str, verdict: str) -> None:

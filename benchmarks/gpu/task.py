@@ -68,7 +68,7 @@ def learn_task(sheet: Sheet, size: Size, device: torch.device) -> None:
         sheet.skip("the task by PolicyTrainer (the bare loop learns it instead)", reason)
     arms = {"credit": Arm(device, 1.0), "control": Arm(device, 0.0)}
     seconds: list[float] = []
-    while len(seconds) < size.updates and sheet.left > 3 * max(seconds, default=0.0):
+    while len(seconds) < size.updates and sheet.seconds_left > 3 * max(seconds, default=0.0):
         seconds.append(time_call(partial(_update, arms.values()))[0] / len(arms))
     ends = {name: float(np.mean(arm.shares[-LAST:])) for name, arm in arms.items()}
     curves = {name: arm.shares for name, arm in arms.items()}
