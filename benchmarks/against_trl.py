@@ -86,9 +86,9 @@ class FixedLength:
 
     async def __call__(self, requests: Sequence[Request]) -> list[Completion]:
         """Generate replies of the fixed length, without stop ids."""
-        whole = [replace(request, max_tokens=self.tokens, stop_ids=frozenset()) for request in requests]
+        fixed = [replace(request, max_tokens=self.tokens, stop_ids=frozenset()) for request in requests]
         self.prompts += [request.ids for request in requests]
-        completions = await self.generate(whole)
+        completions = await self.generate(fixed)
         self.written += [len(completion.ids) for completion in completions]
         return completions
 
@@ -108,8 +108,8 @@ def measure(
     """
     experiment = make_experiment(seed, rows, group or rows)
     rule = experiment.learn
-    asked = {"model": str(resolve(DEFAULT)), "rows": rows, "tokens": tokens, "steps": rounds + 1, "seed": seed}
-    asked |= {"lr": rule.lr, "betas": rule.betas, "grad_clip": rule.grad_clip, "beta": 0.02}
+    request = {"model": str(resolve(DEFAULT)), "rows": rows, "tokens": tokens, "steps": rounds + 1, "seed": seed}
+    request |= {"lr": rule.lr, "betas": rule.betas, "grad_clip": rule.grad_clip, "beta": 0.02}
     pairs: dict[str, dict[str, Any]] = {}
     with open_lab(experiment) as lab:
         fixed = FixedLength(lab, tokens)
@@ -118,7 +118,7 @@ def measure(
         for name in settings:
             pairs[name] = {"arena": [], "trl": []}
             with PeerProcess([sys.executable, HERE / "trl_peer.py"], ORIGINAL_ENVIRONMENT) as peer:
-                pairs[name]["peer"] = peer.ask(setting=name, prompt=prompt, **asked)
+                pairs[name]["peer"] = peer.ask(setting=name, prompt=prompt, **request)
                 peer.ask()  # unmeasured likewise
                 for _ in range(rounds):
                     watch = Stopwatch()

@@ -88,11 +88,11 @@ def make_vllm_environment(python: Path) -> dict[str, str]:
 
 def collect_openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
     """Return the opening contexts of iteration k's matches. Players walk away at once, so that no model is used."""
-    asked: list[tuple[int, ...]] = []
+    contexts: list[tuple[int, ...]] = []
     walk = spoken(lab.policies[POLICY].frame, "WALK")
 
     async def walk_away(requests: Sequence[Request]) -> list[Completion]:
-        asked.extend(request.ids for request in requests)
+        contexts.extend(request.ids for request in requests)
         return [walk] * len(requests)
 
     generate, lab.engine.generate = lab.engine.generate, walk_away  # type: ignore[method-assign]
@@ -100,7 +100,7 @@ def collect_openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
         wait(lab.play(k))
     finally:
         lab.engine.generate = generate  # type: ignore[method-assign]
-    return asked[:count]
+    return contexts[:count]
 
 
 def sample_here(lab: Lab, requests: list[Request]) -> list[Completion]:
@@ -174,8 +174,8 @@ def measure_agreement(lab: Lab, peer: PeerProcess, tokens: int) -> dict[str, Any
     """Return the differences between both engines' log-probabilities, in nats, of the tokens that each has sampled."""
     contexts = collect_openings(lab, 999, 8)
     completions = sample_here(lab, make_requests(contexts, tokens, "agreement", POLICY))
-    whole = [[*ids, *completion.ids] for ids, completion in zip(contexts, completions, strict=True)]
-    by_vllm = peer.ask(method="score", prompts=whole, starts=[len(ids) for ids in contexts])["logprobs"]
+    sequences = [[*ids, *completion.ids] for ids, completion in zip(contexts, completions, strict=True)]
+    by_vllm = peer.ask(method="score", prompts=sequences, starts=[len(ids) for ids in contexts])["logprobs"]
     by_us = [completion.logprobs for completion in completions]
     found = {"sampled by us": _summarize_gaps(by_us, by_vllm)}
     theirs = peer.ask(method="generate", prompts=contexts, tokens=[tokens] * len(contexts), with_logprobs=True)
@@ -208,8 +208,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     python = Path(options.vllm_python).absolute()
     with PeerProcess([python, HERE / "vllm_peer.py"], make_vllm_environment(python)) as peer:
         bf16 = fastest_precision() == "bf16"
-        asked = make_vllm_settings(max(sizes), quick, bf16)
-        result["peer"] = peer.ask(model=str(resolve(DEFAULT)), settings=asked) | {"settings": asked}
+        settings = make_vllm_settings(max(sizes), quick, bf16)
+        result["peer"] = peer.ask(model=str(resolve(DEFAULT)), settings=settings) | {"settings": settings}
         for in_flight in sizes:
             with open_lab(make_experiment(in_flight, options.seed)) as lab:
                 if "agreement" not in result:

@@ -45,18 +45,18 @@ def measure_agreement(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
     credited = wait(lab.credit(1, wait(lab.play(1)).records)).credited
     samples = samples_of(credited, lab.parts.temperatures)
     trainer = get_trainer(lab)
-    said = trainer.compute_scores([s.stream for s in samples], [s.temperature for s in samples])
-    gaps = np.abs(np.concatenate([now.logprobs - s.behaviour for now, s in zip(said, samples, strict=True)]))
+    scores = trainer.compute_scores([s.stream for s in samples], [s.temperature for s in samples])
+    gaps = np.abs(np.concatenate([now.logprobs - s.behaviour for now, s in zip(scores, samples, strict=True)]))
     count = sum(len(c.trajectory.turns) for c in credited)
     assert count >= turns, f"{count} turns"
-    asked = make_greedy_requests([s.stream for s in samples])[:greedy]
+    requests = make_greedy_requests([s.stream for s in samples])[:greedy]
     here = InProcessEngine(lab.experiment.settled_precision)
     wait(here.publish("shared", 0, ModuleWeights(trainer.model)))
-    theirs, ours = wait(lab.engine.generate(asked)), wait(here.generate(asked))
+    theirs, ours = wait(lab.engine.generate(requests)), wait(here.generate(requests))
     ties = [
         tie
-        for ask, *pair in zip(asked, theirs, ours, strict=True)
-        if (tie := measure_divergence(lab, ask, *pair)) is not None
+        for request, *pair in zip(requests, theirs, ours, strict=True)
+        if (tie := measure_divergence(lab, request, *pair)) is not None
     ]
     return {
         "turns": count,
@@ -64,7 +64,7 @@ def measure_agreement(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
         "mean gap": float(gaps.mean()),
         "largest gap": float(gaps.max()),
         "tolerance of the gate": trainer.tolerance,
-        "greedy replies": len(asked),
+        "greedy replies": len(requests),
         "different ones among them": len({reply.ids for reply in ours}),
         "greedy replies that differ": len(ties),
         "log-probabilities apart where they part": ties,

@@ -153,7 +153,7 @@ def make_trajectory(
     for k, (reward, place) in enumerate(zip(rewards, places, strict=True)):
         stream.observe([1 + k])
         stream.wrote([8 + acts[k]], [-1.0], k)
-        told, earned = (Message.of("referee", place),), {"r": reward, "match": 1.0}
+        messages, earned = (Message.of("referee", place),), {"r": reward, "match": 1.0}
         turns.append(
             Turn(
                 index=k,
@@ -161,7 +161,7 @@ def make_trajectory(
                 role="a",
                 policy="p",
                 version=1,
-                messages=told,
+                messages=messages,
                 raw="x",
                 public="",
                 private="",
@@ -203,10 +203,11 @@ def list_units(outcomes: list[Outcome], paired: bool) -> list[Unit]:
     found: list[Unit] = []
     for one in outcomes:
         for k in range(len(one.rewards)):
-            alike = [other for other in outcomes if len(other.rewards) > k and other.acts[:k] == one.acts[:k]]
-            reached = sum(other.chance for other in alike)
+            same_start = [other for other in outcomes if len(other.rewards) > k and other.acts[:k] == one.acts[:k]]
+            reach_probability = sum(other.chance for other in same_start)
             found += [
-                (one.chance / len(one.rewards) * other.chance / reached, ((one, -1), (other, k))) for other in alike
+                (one.chance / len(one.rewards) * other.chance / reach_probability, ((one, -1), (other, k)))
+                for other in same_start
             ]
     return found
 
@@ -255,12 +256,12 @@ def measure_bias(outcomes: list[Outcome], estimator: str, aggregate: str, size: 
         step = (advantages * compute_weights(aggregate, [len(p.rewards) for p in batch])) @ slopes
         mean += chance * step
         square += chance * float(step @ step)
-    wanted = compute_gradient(outcomes)
-    scale = float(mean @ wanted / (wanted @ wanted))
+    true_gradient = compute_gradient(outcomes)
+    scale = float(mean @ true_gradient / (true_gradient @ true_gradient))
     length = float(np.linalg.norm(mean))
     return {
         "scale": scale,
-        "astray": float(np.linalg.norm(mean - scale * wanted) / abs(scale) / np.linalg.norm(wanted)),
+        "astray": float(np.linalg.norm(mean - scale * true_gradient) / abs(scale) / np.linalg.norm(true_gradient)),
         "noise": float(np.sqrt(max(0.0, square - length**2)) / length),
     }
 

@@ -112,7 +112,7 @@ def measure_cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[st
     model = load_model(resolve("nano"))
     found = make_trajectories(count, turns, model.config.vocab_size)
     needs_no_model = [n for n, f in ESTIMATORS.items() if not getattr(f, "needs", ())]
-    given = {
+    specs = {
         name: CreditSpec.model_validate(dict(estimator=name, select=SELECT))
         for name in needs_no_model
         if _needs_no_settings(name)
@@ -121,7 +121,7 @@ def measure_cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[st
     def credit(spec: CreditSpec) -> list[Credited]:
         return assign(TurnBatch(found, rng=np.random.default_rng(SEED)), spec)
 
-    seconds = time_in_turns({name: lambda spec=spec: credit(spec) for name, spec in given.items()}, rounds)  # type: ignore[misc]
+    seconds = time_in_turns({name: lambda spec=spec: credit(spec) for name, spec in specs.items()}, rounds)  # type: ignore[misc]
     credited = credit(CreditSpec())
     heat = dict.fromkeys(ROLES, 1.0)
     sampling = time_in_turns({"samples": lambda: samples_of(credited, heat)}, rounds)["samples"]
@@ -158,18 +158,18 @@ def measure_packing(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rou
     arms: dict[str, Any] = {}
     for turns in lengths:
         found = make_trajectories(matches, turns, model.config.vocab_size)
-        whole = samples_of(assign(TurnBatch(found), CreditSpec()), dict.fromkeys(ROLES, 1.0))
-        single = [one for sample in whole for one in split_by_turn(sample)]
-        one, other = compute_gradient(model, whole), compute_gradient(model, single)
+        packed = samples_of(assign(TurnBatch(found), CreditSpec()), dict.fromkeys(ROLES, 1.0))
+        by_turn = [one for sample in packed for one in split_by_turn(sample)]
+        one, other = compute_gradient(model, packed), compute_gradient(model, by_turn)
         seconds = time_in_turns(
             {
-                "packed": lambda w=whole: compute_gradient(model, w),
-                "per turn": lambda s=single: compute_gradient(model, s),
+                "packed": lambda w=packed: compute_gradient(model, w),
+                "per turn": lambda s=by_turn: compute_gradient(model, s),
             },  # type: ignore[misc]
             rounds,
         )
         arms[str(turns)] = {
-            "tokens": {"packed": _count_tokens(whole), "per turn": _count_tokens(single)},
+            "tokens": {"packed": _count_tokens(packed), "per turn": _count_tokens(by_turn)},
             "seconds": seconds,
             "ratio": median(b / a for a, b in zip(seconds["packed"], seconds["per turn"], strict=True)),
             "gradient_gap": float((one - other).abs().max() / one.abs().max()),

@@ -31,7 +31,7 @@ SHARED, OWN, STEPS = 192, 8, 40
 
 def serve() -> None:
     """Time decoding steps on request, with the code of the checkout that comes first on the path."""
-    line = PeerChannel()
+    channel = PeerChannel()
 
     import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
 
@@ -54,19 +54,19 @@ def serve() -> None:
     wait(engine.publish("base", 0, FolderWeights(folder)))
     one = OnBase(adapted(base, AdapterSpec(), 0), base, folder, DEFAULT)
     wait(engine.publish("adapter", 0, ModuleWeights(one)))
-    line.hear()
-    line.say(precision=precision.value)
-    while (asked := line.hear()) is not None:
-        rng = np.random.default_rng(asked["round"])
+    channel.hear()
+    channel.say(precision=precision.value)
+    while (request := channel.hear()) is not None:
+        rng = np.random.default_rng(request["round"])
         opening = rng.integers(10, 500, SHARED).tolist()
-        contexts = [(*opening, *rng.integers(10, 500, OWN).tolist()) for _ in range(asked["rows"])]
-        first, more = (make_requests(contexts, tokens, "row", asked["policy"]) for tokens in (1, asked["steps"]))
+        contexts = [(*opening, *rng.integers(10, 500, OWN).tolist()) for _ in range(request["rows"])]
+        first, more = (make_requests(contexts, tokens, "row", request["policy"]) for tokens in (1, request["steps"]))
         wait(engine.generate(first))
         watch = Stopwatch()
         wait(engine.generate(more))
-        line.say(milliseconds=watch.read()["seconds"] / asked["steps"] * 1e3)
-        for request in more:
-            engine.forget(request.key)
+        channel.say(milliseconds=watch.read()["seconds"] / request["steps"] * 1e3)
+        for row in more:
+            engine.forget(row.key)
 
 
 def measure(checkouts: dict[str, Path], rounds: int, quick: bool) -> dict[str, Any]:
@@ -81,12 +81,12 @@ def measure(checkouts: dict[str, Path], rounds: int, quick: bool) -> dict[str, A
         found["precision"] = {name: peer.ask()["precision"] for name, peer in peers.items()}
         for policy in POLICIES:
             for rows in ROWS[:2] if quick else ROWS:
-                told: dict[str, list[float]] = {name: [] for name in peers}
+                times: dict[str, list[float]] = {name: [] for name in peers}
                 for number in range(rounds + 1):
                     for name, peer in peers.items():
-                        asked = {"policy": policy, "rows": rows, "round": number, "steps": 4 if quick else STEPS}
-                        told[name].append(peer.ask(**asked)["milliseconds"])
-                kept = {name: each[1:] for name, each in told.items()}
+                        request = {"policy": policy, "rows": rows, "round": number, "steps": 4 if quick else STEPS}
+                        times[name].append(peer.ask(**request)["milliseconds"])
+                kept = {name: each[1:] for name, each in times.items()}
                 own = {name: {"median": median(each), "rounds": each} for name, each in kept.items()}
                 found.setdefault(policy, {})[str(rows)] = own
     return found
@@ -96,8 +96,8 @@ def format_summary(found: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the printed summary."""
     for policy in POLICIES:
         for rows, own in found[policy].items():
-            told = "   ".join(f"{name} {each['median']:6.1f} ms" for name, each in own.items())
-            yield f"{policy:8} {rows:>4} rows   {told}"
+            texts = "   ".join(f"{name} {each['median']:6.1f} ms" for name, each in own.items())
+            yield f"{policy:8} {rows:>4} rows   {texts}"
 
 
 def main() -> None:

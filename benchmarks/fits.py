@@ -168,8 +168,8 @@ def estimate_memory(work: Work, model: str, packs: bool) -> dict[str, dict[str, 
     shape, files = shape_of(model)
     place = Place(Precision(work.precision), packs=packs)
     if work.phase == "play":
-        asked = Playing(work.rows, work.rows, work.context, work.fresh)
-        return {"loading": loading(shape, place, files, frozen=True), "play": playing(shape, place, asked)}
+        sizes = Playing(work.rows, work.rows, work.context, work.fresh)
+        return {"loading": loading(shape, place, files, frozen=True), "play": playing(shape, place, sizes)}
     rank = AdapterSpec().rank if work.adapters else None
     return {
         "learning": learning(
@@ -204,13 +204,13 @@ def format_table(rows: list[dict[str, Any]]) -> str:
     lines = ["| model | what | estimated | measured | ratio |", "|---|---|---|---|---|"]
     for row in rows:
         learned = f"{row['adapters']} adapter{'s' * (row['adapters'] > 1)}" if row["adapters"] else "all weights"
-        what = {
+        work = {
             "loading": f"loading, {row['precision']}",
             "play": f"play, {row['precision']}, {row['rows']} replies × {row['context']} tokens",
             "learning": f"learning, {row['precision']}, {learned}, {row['budget']:,} tokens a pass",
         }[row["phase"]]
         sizes = f"{row['estimated_gb']:.2f} GB | {row['measured_gb']:.2f} GB | {row['ratio']:.2f}"
-        lines.append(f"| {row['model']} | {what} | {sizes} |")
+        lines.append(f"| {row['model']} | {work} | {sizes} |")
     return "\n".join(lines)
 
 

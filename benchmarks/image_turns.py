@@ -72,8 +72,8 @@ def make_batch(vision: Any, streams: list[Stream], end: int | None = None) -> di
 def learn_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Run the model's own forward and backward pass over the streams."""
     logits = model(**make_batch(vision, streams)).logits[:, -SAID - 1 : -1]
-    said = torch.tensor([one.ids[-SAID:] for one in streams])
-    torch.log_softmax(logits, -1).gather(-1, said[..., None]).sum().backward()  # type: ignore[no-untyped-call]
+    sampled = torch.tensor([one.ids[-SAID:] for one in streams])
+    torch.log_softmax(logits, -1).gather(-1, sampled[..., None]).sum().backward()  # type: ignore[no-untyped-call]
     _clear(model)
 
 
@@ -86,8 +86,8 @@ def learn_here(model: Any, vision: Any, streams: list[Stream]) -> None:
 
 def play_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Sample replies with transformers' `generate`."""
-    given = make_batch(vision, streams, len(streams[0]) - SAID)
-    model.generate(**given, do_sample=True, min_new_tokens=SAID, max_new_tokens=SAID)
+    inputs = make_batch(vision, streams, len(streams[0]) - SAID)
+    model.generate(**inputs, do_sample=True, min_new_tokens=SAID, max_new_tokens=SAID)
     _clear(model)
 
 

@@ -61,10 +61,10 @@ def make_streams(workload: str) -> list[Any]:
     for _ in range(count):
         stream, turn, length = Stream(), 0, int(rng.integers(least, most + 1))
         while len(stream) < length:
-            seen, said = (rng.integers(100, 40_000, min(16, length - len(stream))).tolist() for _ in range(2))
-            stream.observe(seen)
-            said = said[: length - len(stream)]
-            stream.wrote(said, [-10.0] * len(said), turn)
+            observed, sampled = (rng.integers(100, 40_000, min(16, length - len(stream))).tolist() for _ in range(2))
+            stream.observe(observed)
+            sampled = sampled[: length - len(stream)]
+            stream.wrote(sampled, [-10.0] * len(sampled), turn)
             turn += 1
         found.append(stream)
     return found
@@ -255,8 +255,8 @@ def _summarize(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     ratios = {}
     for ours in (name for name in rounds if name.startswith("ours")):
         for peer in (name for name in rounds if name.startswith("bare") or (ours, name) == ("ours", "ours, before")):
-            each = [a["seconds"] / b["seconds"] for a, b in zip(rounds[ours], rounds[peer], strict=True)]
-            ratios[f"{ours} / {peer}"] = {"rounds": each, "median": median(each)}
+            ratios_by_round = [a["seconds"] / b["seconds"] for a, b in zip(rounds[ours], rounds[peer], strict=True)]
+            ratios[f"{ours} / {peer}"] = {"rounds": ratios_by_round, "median": median(ratios_by_round)}
     medians = {
         name: {what: median(step[what] for step in steps) for what in steps[0]} for name, steps in rounds.items()
     }

@@ -220,20 +220,20 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.make:
-        make_run(chosen.make, chosen.turns)
-        return write_json_lines(chosen.make)
-    names = [name for name in ARMS if chosen.before or name not in ("before", "json lines")]
-    arms = {name: chosen.before if name == "before" else HERE for name in names}
+    options = parser.parse_args()
+    if options.make:
+        make_run(options.make, options.turns)
+        return write_json_lines(options.make)
+    names = [name for name in ARMS if options.before or name not in ("before", "json lines")]
+    arms = {name: options.before if name == "before" else HERE for name in names}
     command = ["python", "benchmarks/loading.py", *sys.argv[1:]]
     result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "load_at_start": os.getloadavg()}
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         # A process begins with its parent's largest memory as its own, so what loads must not have made the run.
-        subprocess.run([sys.executable, __file__, "--make", str(run), "--turns", str(chosen.turns)], check=True)
+        subprocess.run([sys.executable, __file__, "--make", str(run), "--turns", str(options.turns)], check=True)
         result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
-        result |= {"turns": chosen.turns} | compare_arms(arms, run, chosen.rounds)
+        result |= {"turns": options.turns} | compare_arms(arms, run, options.rounds)
     ours = [result["median"][name] for name in ("frames", "sql", "tokens")]
     result |= {"target": TARGET, "met": all(each[key] < most for each in ours for key, most in TARGET.items())}
     result |= {"machine": environment() | {"duckdb": duckdb.__version__}, "load_at_end": os.getloadavg()}

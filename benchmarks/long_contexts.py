@@ -65,11 +65,11 @@ class ComputeCounter:
 
     def install(self) -> None:
         """Count from now on."""
-        one_pass, put, join = Decoder._pass, KVStore.put, BatchKV.__init__
+        original_pass, put, join = Decoder._pass, KVStore.put, BatchKV.__init__
 
         def count_pass(decoder: Any, policies: Any, batch: Any, tokens: torch.Tensor, *more: Any) -> Any:
             self.tokens += tokens.numel()
-            return one_pass(decoder, policies, batch, tokens, *more)
+            return original_pass(decoder, policies, batch, tokens, *more)
 
         def count_put(store: KVStore, key: str, kv: Any) -> None:
             put(store, key, kv)
@@ -106,11 +106,11 @@ def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, 
     """Play an arm. `share` is the caches' memory relative to all contexts and replies of the last turn."""
     shape, _ = shape_of("nano")
     last = OPENING + turns * (SHOWN + SAID) + THOUGHT
-    whole = matches * last * cache_per_token(shape, Place(Precision.FP32))
+    full_bytes = matches * last * cache_per_token(shape, Place(Precision.FP32))
     counts.tokens = counts.kept = counts.batch = 0
 
     async def play_arm() -> list[Stream]:
-        engine = InProcessEngine(Precision.FP32, matches // batches, int(share * whole))
+        engine = InProcessEngine(Precision.FP32, matches // batches, int(share * full_bytes))
         await engine.open()
         await engine.publish("p", 0, FolderWeights(resolve("nano")))
         return await play(engine, matches, turns)
@@ -122,7 +122,7 @@ def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, 
         "per distinct": round(counts.tokens / count_distinct(streams), 3),
         "CPU seconds": round(process_time() - begun, 1),
     }
-    return row | {"kept bytes": counts.kept, "batch bytes": counts.batch, "bytes by formula": whole}
+    return row | {"kept bytes": counts.kept, "batch bytes": counts.batch, "bytes by formula": full_bytes}
 
 
 def count_fitting(room: float) -> int:
@@ -158,18 +158,18 @@ def main() -> None:
     parser.add_argument("--formula", action="store_true", help="the table alone")
     parser.add_argument("--matches", type=int, default=16)
     parser.add_argument("--turns", type=int, default=10)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     result |= {"command": "python benchmarks/long_contexts.py", "machine": environment(), "formula": compute_table()}
     print(json.dumps(result["formula"], indent=1))
-    if not asked.formula:
+    if not options.formula:
         counts, rows = ComputeCounter(), []
         counts.install()
         for share, batches in product(SHARES, BATCHES):
-            rows.append(measure_arm(counts, asked.matches, asked.turns, share, batches))
+            rows.append(measure_arm(counts, options.matches, options.turns, share, batches))
             print(rows[-1], flush=True)
-        result |= {"matches": asked.matches, "turns": asked.turns, "miniature": rows}
+        result |= {"matches": options.matches, "turns": options.turns, "miniature": rows}
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
 
 

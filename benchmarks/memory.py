@@ -85,13 +85,13 @@ def measure_phases(settings: list[str], iterations: int) -> dict[str, Any]:
         def track_peak(name: str) -> None:
             original = getattr(lab, name)
 
-            async def phase(*given: Any) -> Any:
+            async def tracked(*arguments: Any) -> Any:
                 reset_peak()
-                result = await original(*given)
+                result = await original(*arguments)
                 peaks[name] = max(peaks.get(name, 0.0), read_memory()["peak"])
                 return result
 
-            setattr(lab, name, phase)
+            setattr(lab, name, tracked)
 
         for name in PHASES:
             track_peak(name)

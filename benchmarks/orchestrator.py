@@ -242,7 +242,7 @@ def measure_growth(game: str, sizes: list[int]) -> list[dict[str, float]]:
 async def _measure_in_flight(game: str, size: int) -> dict[str, float]:
     begun, gate, acts = [0], asyncio.Event(), 0
     plans = make_plans(game, size)
-    before, started = tracemalloc.get_traced_memory()[0], time.perf_counter()
+    memory_before, started = tracemalloc.get_traced_memory()[0], time.perf_counter()
 
     async def play(plan: MatchPlan) -> MatchRecord:
         nonlocal acts
@@ -256,7 +256,7 @@ async def _measure_in_flight(game: str, size: int) -> dict[str, float]:
     task = asyncio.create_task(play_all(plans, play, lambda record: None, size))
     while begun[0] < size:
         await asyncio.sleep(0)
-    memory, gathered = tracemalloc.get_traced_memory()[0] - before, time.perf_counter()
+    memory, gathered = tracemalloc.get_traced_memory()[0] - memory_before, time.perf_counter()
     gate.set()
     await task
     ended = time.perf_counter()

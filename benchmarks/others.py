@@ -220,26 +220,26 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--start", choices=("ours", "bare"), help=argparse.SUPPRESS)
     parser.add_argument("--game", help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    world, found = WORLDS[chosen.world], {}
-    if chosen.start:
-        alone = world["bare"] if chosen.start == "bare" else None
-        print(json.dumps(measure_start_up(chosen.game, world["games"][chosen.game], alone)))
+    arguments = parser.parse_args()
+    world, found = WORLDS[arguments.world], {}
+    if arguments.start:
+        alone = world["bare"] if arguments.start == "bare" else None
+        print(json.dumps(measure_start_up(arguments.game, world["games"][arguments.game], alone)))
         return
     for name, options in world["games"].items():
         row = {
-            who: play_episodes(name, options, who, world["figures"], 2 if chosen.quick else episodes)
+            who: play_episodes(name, options, who, world["figures"], 2 if arguments.quick else episodes)
             for who, episodes in world["players"].items()
         }
         if "bare" in world:
-            rounds = 1 if chosen.quick else world.get("rounds", ROUNDS)
+            rounds = 1 if arguments.quick else world.get("rounds", ROUNDS)
             row["rates"] = measure_rates(name, options, world["bare"], rounds, world.get("rated", "random"))
-            row["start_up"] = {arm: run_start_up(chosen.world, name, arm) for arm in ("ours", "bare")}
+            row["start_up"] = {arm: run_start_up(arguments.world, name, arm) for arm in ("ours", "bare")}
         found[name] = row
         print(name, json.dumps(row), flush=True)
-        result = {"command": f"python benchmarks/others.py {chosen.world}", "machine": environment(), "games": found}
-        if not chosen.quick:
-            (RESULTS / f"others-{chosen.world}.json").write_text(json.dumps(result, indent=1) + "\n")
+        result = {"command": f"python benchmarks/others.py {arguments.world}", "machine": environment(), "games": found}
+        if not arguments.quick:
+            (RESULTS / f"others-{arguments.world}.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

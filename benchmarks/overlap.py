@@ -228,22 +228,22 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=10, help="of each run: four are left out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--matches", type=int, default=64, help="of an iteration")
-    chosen = parser.parse_args()
-    rounds, iterations, matches = (1, 5, 8) if chosen.quick else (chosen.rounds, chosen.iterations, chosen.matches)
-    result = json.loads(RESULT.read_text()) if RESULT.exists() and not chosen.quick else {}
+    options = parser.parse_args()
+    rounds, iterations, matches = (1, 5, 8) if options.quick else (options.rounds, options.iterations, options.matches)
+    result = json.loads(RESULT.read_text()) if RESULT.exists() and not options.quick else {}
     about = {"machine": environment(), "seeds": [0], "load": os.getloadavg()}
-    rows = measure_bias(5 if chosen.quick else 40)
+    rows = measure_bias(5 if options.quick else 40)
     result["enough"] = {"command": "python benchmarks/overlap.py --enough", **about, "rows": rows}
-    if not chosen.enough:
+    if not options.enough:
         arguments = f"--rounds {rounds} --iterations {iterations} --matches {matches}"
         sizes = [f"iterations={iterations}", f"play.matches={matches}", "checkpoint.every=1000"]
-        shown = 8 if chosen.quick else 96
+        shown = 8 if options.quick else 96
         result["worlds"] = {"command": f"python benchmarks/overlap.py {arguments}", **about} | {
             name: compare_arms(recipe, policy, seconds, rounds, [*sizes, f"policies.{policy}.imitate.matches={shown}"])
             for name, (recipe, policy, seconds) in WORLDS.items()
         }
     print(json.dumps(result, indent=1))
-    if not chosen.quick:
+    if not options.quick:
         RESULT.write_text(json.dumps(result, indent=1) + "\n")
 
 

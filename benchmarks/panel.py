@@ -53,8 +53,8 @@ def compute_best_by_deal(evaluation: Evaluation) -> list[float]:
         GameSpec(name=evaluation.game, options=evaluation.options),
         deal_seeds(evaluation.seed, evaluation.deals),
     )
-    told = [evaluation.best_against_mixture.get(s) or best_against_mixture(members, s, spec, seeds) for s in seats]
-    return [float(np.mean(row)) for row in zip(*told, strict=True)]
+    payoffs = [evaluation.best_against_mixture.get(s) or best_against_mixture(members, s, spec, seeds) for s in seats]
+    return [float(np.mean(row)) for row in zip(*payoffs, strict=True)]
 
 
 def list_cells(evaluation: Evaluation) -> list[tuple[str, str]]:
@@ -78,13 +78,13 @@ def compute_gaps(evaluations: list[Evaluation]) -> dict[str, dict[str, Any]]:
         for n, (member, seat) in enumerate(list_cells(evaluations[0]))
     }
     below["panel"] = [np.mean(best, axis=0) - np.mean(run, axis=0) for run in paid]
-    if most := compute_best_by_deal(evaluations[0]):
-        below["panel, not knowing whom"] = [np.array(most) - np.mean(run, axis=0) for run in paid]
+    if best_by_deal := compute_best_by_deal(evaluations[0]):
+        below["panel, not knowing whom"] = [np.array(best_by_deal) - np.mean(run, axis=0) for run in paid]
     found = {}
     for name, runs in below.items():
-        whole = np.array(runs)[:, ~np.isnan(runs).any(axis=0)]
-        if whole.size:
-            over = mean_ci(whole.mean(axis=1).tolist()), mean_ci(whole.mean(axis=0).tolist())
+        complete = np.array(runs)[:, ~np.isnan(runs).any(axis=0)]
+        if complete.size:
+            over = mean_ci(complete.mean(axis=1).tolist()), mean_ci(complete.mean(axis=0).tolist())
             found[name] = {"over_runs": [*over[0]], "over_deals": [*over[1]]}
     return found
 
@@ -131,18 +131,18 @@ def draw(result: dict[str, Any]) -> Figure:
     axis = figure.add_subplot()
     axis.set_title(f"payoff of 10, before and after reward: {len(runs)} seeds, 95 % intervals")
     for name, place in zip(names, range(len(names), 0, -1), strict=True):
-        told = [run["payoff"] if name == "panel" else run["cells"][name] for run in runs]
+        cells = [run["payoff"] if name == "panel" else run["cells"][name] for run in runs]
         for what, colour, lift in (("before", "tab:gray", 0.12), ("after", "tab:blue", -0.12)):
-            mean = mean_ci([cell[what][0] for cell in told], (0.0, 10.0))
+            mean = mean_ci([cell[what][0] for cell in cells], (0.0, 10.0))
             error = [[mean.estimate - mean.low], [mean.high - mean.estimate]]
             axis.errorbar(
                 mean.estimate, place + lift, xerr=error, fmt="o", color=colour, capsize=2,
                 label=what if place == 1 else None,
             )  # fmt: skip
-        best = [cell["best_response"] for cell in told if "best_response" in cell]
+        best = [cell["best_response"] for cell in cells if "best_response" in cell]
         if best:
-            where = sum(best) / len(best)
-            axis.plot(where, place, "|", color="black", ms=14, label="best response" if place == 1 else None)
+            position = sum(best) / len(best)
+            axis.plot(position, place, "|", color="black", ms=14, label="best response" if place == 1 else None)
     axis.set_yticks(range(len(names), 0, -1), names)
     axis.set_xlim(0, 10)
     axis.grid(axis="x", alpha=0.3)
@@ -156,27 +156,28 @@ def main() -> None:
     parser.add_argument("study", type=Path)
     parser.add_argument("--least", type=float, default=1.0)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    folders = [f for f in args.study.glob("*-*") if f.is_dir() and re.fullmatch(r".+-\d+", f.name)]
-    found = [run for folder in folders if (run := summarize_run(folder, args.least))]
+    options = parser.parse_args()
+    folders = [f for f in options.study.glob("*-*") if f.is_dir() and re.fullmatch(r".+-\d+", f.name)]
+    found = [run for folder in folders if (run := summarize_run(folder, options.least))]
     if not found:
-        raise SystemExit(f"{args.study} has no run that a panel judged before and after")
+        raise SystemExit(f"{options.study} has no run that a panel judged before and after")
     study = experiment_of(folders[0])
-    file = args.out / f"panel-{study.name}.json"
+    file = options.out / f"panel-{study.name}.json"
     runs = merge_runs(json.loads(file.read_text())["runs"] if file.exists() else [], found)
     print(*format_table(runs), sep="\n")
     counted = {arm: [r["success"] for r in runs if r["arm"] == arm] for arm in dict.fromkeys(r["arm"] for r in runs)}
     for arm, successes in counted.items():
-        print(f"{arm}: {sum(successes)} of {len(successes)} gained {args.least:g} or more, beyond noise")
+        print(f"{arm}: {sum(successes)} of {len(successes)} gained {options.least:g} or more, beyond noise")
     arm = study.study.arm if study.study else runs[0]["arm"]
-    command = f"python benchmarks/panel.py {args.study.name}"
+    command = f"python benchmarks/panel.py {options.study.name}"
     judged = [
         of_latest(read_evaluations(f))[-1] for f in folders if f.name.rpartition("-")[0] == arm and summarize_run(f, 0)
     ]
     below = compute_gaps([each for each in judged if each.key == found[0]["key"]]) if len(judged) > 1 else {}
     print(*format_gap_table(below) if below else (), sep="\n")
     kept = {
-        "command": command, "environment": environment(), "least": args.least, "arm": arm, "runs": runs, "gaps": below
+        "command": command, "environment": environment(), "least": options.least, "arm": arm, "runs": runs,
+        "gaps": below,
     }  # fmt: skip
     file.write_text(json.dumps(kept, indent=1) + "\n")
     draw(kept).savefig(file.with_suffix(".png"), dpi=100)

@@ -114,17 +114,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--stage", type=int, default=0, help="ZeRO")
     parser.add_argument("--label", default="after", help="key in the results")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    mine = results.setdefault(asked.label, {})
-    for name in asked.models:
+    mine = results.setdefault(options.label, {})
+    for name in options.models:
         with TemporaryDirectory(prefix="arena-publish-") as scratch:
             folder = Path(scratch) / name
             if name == RANDOM:
                 from fits import save_random_model
 
                 save_random_model(folder)
-            found = asyncio.run(measure(folder if name == RANDOM else resolve(name), asked.rounds, asked.stage))
+            found = asyncio.run(measure(folder if name == RANDOM else resolve(name), options.rounds, options.stage))
         found |= {"command": " ".join(["python", "benchmarks/publish.py", *sys.argv[1:]])}
         mine[name] = found | {"machine": environment(), "load at end": os.getloadavg()}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")

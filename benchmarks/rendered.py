@@ -99,8 +99,8 @@ def play_dialogues(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue]
 
     async def play_one(plan: MatchPlan) -> MatchRecord:
         number, game = plan.identity.deal, make_game(spec)
-        who: dict[str, Contender] = dict(zip(seats, (others[number % len(others)], voice), strict=True))
-        players = {seat: who[seat].player(seat, plan, game, seed) for seat in seats}
+        contenders: dict[str, Contender] = dict(zip(seats, (others[number % len(others)], voice), strict=True))
+        players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in seats}
         watched = RecordedPlayer(players[seats[1]])
         record = await play_match(plan, game, {seats[0]: players[seats[0]], seats[1]: watched}, LIMITS)
         voice.leave(players[seats[1]])
@@ -204,10 +204,10 @@ def find_symptoms(text: str) -> set[str]:
     }  # fmt: skip
 
 
-def check_clinic(d: Dialogue) -> Iterator[tuple[Utterance, str]]:
+def check_clinic(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
     """Yield the utterances in which the doctor heard something wrong, extra or secret. Templates are correct."""
-    assert isinstance(d.game, Clinic)
-    for said in d.acts:
+    assert isinstance(dialogue.game, Clinic)
+    for said in dialogue.acts:
         stance, _, topic = said.act.partition(" ")
         if said.heard == said.template:
             continue
@@ -215,16 +215,16 @@ def check_clinic(d: Dialogue) -> Iterator[tuple[Utterance, str]]:
             yield said, "wrong"
         for other in find_symptoms(said.heard) - {topic}:
             yield said, "secret" if next(s for s in SYMPTOMS if s.name == other).secret else "extra"
-        if any(disease.lower() in said.heard.lower() for disease in d.game.table.names):
+        if any(disease.lower() in said.heard.lower() for disease in dialogue.game.table.names):
             yield said, "extra"
 
 
-def check_desk(d: Dialogue) -> Iterator[tuple[Utterance, str]]:
+def check_desk(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
     """Yield the utterances with wrong or missing numbers and names, or with other customers' data."""
-    assert isinstance(d.game, Desk)
-    own = d.game.customer.record.person
-    people = [person for person in d.game.world.all("SELECT * FROM customers") if person["id"] != own.id]
-    for said in d.acts:
+    assert isinstance(dialogue.game, Desk)
+    own = dialogue.game.customer.record.person
+    people = [person for person in dialogue.game.world.all("SELECT * FROM customers") if person["id"] != own.id]
+    for said in dialogue.acts:
         due, there = find_identifiers(said.template), find_identifiers(said.heard)
         if there - due:
             yield said, "wrong"
@@ -246,11 +246,11 @@ def summarize_heard(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
     acts = [said for d in dialogues for said in d.acts]
     found = [(said, fault) for d in dialogues for said, fault in find(d)]
     counts = {fault: sum(each == fault for _, each in found) for fault in ("wrong", "extra", "secret", "withheld")}
-    own = [said for said in acts if said.heard in said.texts]
+    by_model = [said for said in acts if said.heard in said.texts]
     return {
         "heard": len(acts),
-        "of_the_model": [len(own), rate_ci(len(own), len(acts))],
-        "template_stood_in": [len(acts) - len(own), rate_ci(len(acts) - len(own), len(acts))],
+        "of_the_model": [len(by_model), rate_ci(len(by_model), len(acts))],
+        "template_stood_in": [len(acts) - len(by_model), rate_ci(len(acts) - len(by_model), len(acts))],
         "faults_to_read_by_hand": {fault: [count, rate_ci(count, len(acts))] for fault, count in counts.items()},
         "texts_to_read_by_hand": sorted({f"{fault}: {said.act} | {said.heard}" for said, fault in found}),
     }
@@ -300,9 +300,9 @@ def main() -> None:
         rows = [{"act": s.act, "template": s.template, "texts": s.texts, "heard": s.heard}
                 for d in dialogues for s in d.acts]  # fmt: skip
         options.texts.write_text("\n".join(map(json.dumps, rows)) + "\n")
-    told = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    told |= {options.study: found} | ({"extractor": evaluate_extractor()} if LABELS.exists() else {})
-    RESULTS.write_text(json.dumps(plain(told, "result", gaps=True), indent=1) + "\n")
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results |= {options.study: found} | ({"extractor": evaluate_extractor()} if LABELS.exists() else {})
+    RESULTS.write_text(json.dumps(plain(results, "result", gaps=True), indent=1) + "\n")
     print(json.dumps(plain({n: found[n] for n in ("speed", "before", "after")}, "result", gaps=True), indent=1))
 
 

@@ -46,10 +46,10 @@ def measure_run(arm: str, matches: int, iterations: int) -> Found:
         begun = time.perf_counter()
         quiet = subprocess.DEVNULL
         process = subprocess.Popen([*command, "--json", "--out", str(out)], env=environ, stdout=quiet, stderr=quiet)
-        spent, most, first = dict[int, float](), 0, 0.0
+        spent, peak, first = dict[int, float](), 0, 0.0
         while process.poll() is None:
             held = _read_usage(str(out), spent)
-            most = max(most, held)
+            peak = max(peak, held)
             if not first and (out / "log" / "0001.jsonl").exists():
                 first = time.perf_counter() - begun
             time.sleep(0.5)
@@ -61,7 +61,7 @@ def measure_run(arm: str, matches: int, iterations: int) -> Found:
         "until the first match": first,
         "whole run": time.perf_counter() - begun,
         "cpu seconds": sum(spent.values()),
-        "memory (MB)": most / 1e6,
+        "memory (MB)": peak / 1e6,
         **{f"{phase} per iteration": median(row[phase] for row in later) for phase in ("play", "learn")},
         "play per match": median(row["play"] for row in later) / matches,
     }
@@ -126,8 +126,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--matches", type=int, default=32)
     parser.add_argument("--iterations", type=int, default=6)
-    asked = parser.parse_args()
-    rounds, matches, iterations = (1, 4, 2) if asked.quick else (asked.rounds, asked.matches, asked.iterations)
+    options = parser.parse_args()
+    rounds, matches, iterations = (1, 4, 2) if options.quick else (options.rounds, options.matches, options.iterations)
     result: Found = {"command": " ".join(["python", "benchmarks/scale_cost.py", *sys.argv[1:]])}
     result |= {"machine": environment(), "load_at_start": os.getloadavg()}
     result |= {"recipe": "negotiation-nano", "settings": SETTINGS, "matches": matches, "iterations": iterations}
@@ -142,7 +142,7 @@ def main() -> None:
     }
     result["ratios"] = {name: median(b[name] / a[name] for a, b in zip(one, scaled, strict=True)) for name in one[0]}
     result["load_at_end"] = os.getloadavg()
-    place = HERE / "results" / ("scale-cost-quick.json" if asked.quick else "scale-cost.json")
+    place = HERE / "results" / ("scale-cost-quick.json" if options.quick else "scale-cost.json")
     place.write_text(json.dumps(result, indent=1) + "\n")
     place.write_text(json.dumps(result | {"shipped": measure_messages()}, indent=1) + "\n")
     for name, ratio in result["ratios"].items():

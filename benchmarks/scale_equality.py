@@ -77,14 +77,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--cases", nargs="*", default=list(CASES), metavar="KIND")
-    given = parser.parse_args()
-    cases = json.loads(RESULTS.read_text())["cases"] if given.cases != list(CASES) and RESULTS.exists() else {}
-    ray.init("local", num_cpus=given.ranks + 1, object_store_memory=200 << 20, include_dashboard=False)
-    ranks = asyncio.run(Ranks.start([{"num_cpus": 1}] * given.ranks, timeout=300.0, start_timeout=300.0))
+    options = parser.parse_args()
+    cases = json.loads(RESULTS.read_text())["cases"] if options.cases != list(CASES) and RESULTS.exists() else {}
+    ray.init("local", num_cpus=options.ranks + 1, object_store_memory=200 << 20, include_dashboard=False)
+    ranks = asyncio.run(Ranks.start([{"num_cpus": 1}] * options.ranks, timeout=300.0, start_timeout=300.0))
     try:
-        for name in given.cases:
+        for name in options.cases:
             cases[name] = compare(ranks, name)
-            write_results(cases, given.ranks)
+            write_results(cases, options.ranks)
     finally:
         asyncio.run(ranks.close())
         ray.shutdown()

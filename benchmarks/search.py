@@ -55,14 +55,14 @@ def round_mean(values: list[float]) -> list[float]:
 def make_queries(question: Question, shelf: Library) -> list[tuple[str, frozenset[str]]]:
     """Return, for each step of a chain, the query for its fact and the titles of the pages that state it."""
     assert question.program is not None and shelf.world is not None
-    chain, asked = question.program.chains[0], []
+    chain, queries = question.program.chains[0], []
     for place, step in enumerate(chain.steps):
         (here,) = ends(Chain(chain.start, chain.steps[:place]), shelf.world) if place else [chain.start]
         if step.startswith("^"):
-            asked.append((backwards(here, step[1:], terse=False), shelf.world.subjects(here, step[1:])))
+            queries.append((backwards(here, step[1:], terse=False), shelf.world.subjects(here, step[1:])))
         else:
-            asked.append((here, frozenset([here])))
-    return asked
+            queries.append((here, frozenset([here])))
+    return queries
 
 
 def measure_recall(pages: int, questions: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def measure_recall(pages: int, questions: int, retriever: Retriever, embedding: 
     shelf, rows = library(Key(pages, embedding=embedding)), {}
     assert shelf.world is not None
     shelf.index.find("anything", 1, retriever)  # made before the clock starts
-    began, asked = time.process_time(), 0
+    began, query_count = time.process_time(), 0
     for hops in HOPS:
         rng = np.random.default_rng([0, hops])
         found: dict[str, list[list[float]]] = {"question": [], "steps": []}
@@ -79,13 +79,13 @@ def measure_recall(pages: int, questions: int, retriever: Retriever, embedding: 
             steps = make_queries(question, shelf)
             for way, pairs in {"question": [(question.text, question.evidence)], "steps": steps}.items():
                 hits = [[shelf.titles[hit] for hit in shelf.index.find(q, max(DEPTHS), retriever)] for q, _ in pairs]
-                asked += len(pairs)
+                query_count += len(pairs)
                 found[way].append([_mean_recall(hits, [pages for _, pages in pairs], k) for k in DEPTHS])
         rows[str(hops)] = {
             way: {f"at {k}": round_mean([row[n] for row in by_question]) for n, k in enumerate(DEPTHS)}
             for way, by_question in found.items()
         }
-    return {"by_hops": rows, "cpu_milliseconds_per_query": round(1000 * (time.process_time() - began) / asked, 2)}
+    return {"by_hops": rows, "cpu_milliseconds_per_query": round(1000 * (time.process_time() - began) / query_count, 2)}
 
 
 def _mean_recall(hits: list[list[str]], evidence: list[frozenset[str]], depth: int) -> float:
@@ -95,7 +95,7 @@ def _mean_recall(hits: list[list[str]], evidence: list[frozenset[str]], depth: i
 
 def measure_players(pages: int, matches: int) -> dict[str, Any]:
     """Return the shares of right answers by sort of question and number of hops."""
-    told: dict[str, Any] = {}
+    shares_by_case: dict[str, Any] = {}
     for sort in SORTS:
         for hops in HOPS:
             game = Search(pages=pages, sorts=[sort], hops=hops)
@@ -104,8 +104,8 @@ def measure_players(pages: int, matches: int) -> dict[str, Any]:
                 reports = [play(game, seed, player) for seed in range(matches)]
                 shares[player] = round_mean([float(report["score"]) for report in reports])
             shares["open_book"] = round_mean([_answer_open_book(game, seed) for seed in range(matches)])
-            told[f"{sort}, {hops}"] = shares
-    return told
+            shares_by_case[f"{sort}, {hops}"] = shares
+    return shares_by_case
 
 
 def _answer_open_book(game: Search, seed: int) -> float:
@@ -130,18 +130,18 @@ TERSE: dict[str, Any] = {
 
 def measure_gates(matches: int) -> dict[str, Any]:
     """Return the shares of admitted questions, and of unsound ones among these, by proposer and checks."""
-    told: dict[str, Any] = {}
+    shares_by_proposer: dict[str, Any] = {}
     for proposer in ("random", "reader"):
         for name, checks in GATES.items():
             game = SearchSelfplay(checks=checks, **TERSE)
             reports = [play(game, seed, proposer) for seed in range(matches)]
             admitted = [float(report["accepted"]) for report in reports]
             unsound = [1.0 - float(report["sound"]) for report in reports if report["accepted"]]
-            told.setdefault(proposer, {})[name] = {
+            shares_by_proposer.setdefault(proposer, {})[name] = {
                 "admitted": round_mean(admitted),
                 "unsound": round_mean(unsound) if unsound[1:] else None,
             }
-    return told
+    return shares_by_proposer
 
 
 def measure_memory(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
@@ -194,31 +194,31 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=200, help="questions for each number of hops")
     parser.add_argument("--minilm", type=int, default=1000, help="pages up to which MiniLM is measured")
     parser.add_argument("--gates", action="store_true", help="measure what the checks admit, and nothing else")
-    args = parser.parse_args()
-    if args.gates:
+    options = parser.parse_args()
+    if options.gates:
         file = RESULTS / "search_gates.json"
         shares = {"environment": environment(), "seed": 0, "matches": MATCHES, "gates": measure_gates(MATCHES)}
         file.write_text(json.dumps(shares, indent=1) + "\n")
         print(f"written: {file}")
         return
-    questions = 10 if args.quick else args.questions
-    sizes = (100,) if args.quick else (100_000,) if args.large else (1_000, 10_000)
-    file = RESULTS / f"search{'-quick' * args.quick}{'_large' * args.large}.json"
-    told: dict[str, Any] = {"environment": environment(), "seed": 0, "questions": questions}
-    told |= {"recall": {}, "players": {}, "memory": {}}
+    questions = 10 if options.quick else options.questions
+    sizes = (100,) if options.quick else (100_000,) if options.large else (1_000, 10_000)
+    file = RESULTS / f"search{'-quick' * options.quick}{'_large' * options.large}.json"
+    result: dict[str, Any] = {"environment": environment(), "seed": 0, "questions": questions}
+    result |= {"recall": {}, "players": {}, "memory": {}}
 
     def keep() -> None:
-        file.write_text(json.dumps(told, indent=1) + "\n")
+        file.write_text(json.dumps(result, indent=1) + "\n")
 
     for pages in sizes:
-        for retriever, embedding in list_arms(pages, args.minilm):
+        for retriever, embedding in list_arms(pages, options.minilm):
             name = retriever if retriever == "bm25" else f"{retriever} ({embedding})"
-            told["recall"].setdefault(str(pages), {})[name] = measure_recall(pages, questions, retriever, embedding)
+            result["recall"].setdefault(str(pages), {})[name] = measure_recall(pages, questions, retriever, embedding)
             keep()
-            told["memory"].setdefault(str(pages), {})[name] = measure_memory(pages, retriever, embedding)
+            result["memory"].setdefault(str(pages), {})[name] = measure_memory(pages, retriever, embedding)
             keep()
-    if not args.large:
-        told["players"][str(sizes[0])] = measure_players(sizes[0], questions)
+    if not options.large:
+        result["players"][str(sizes[0])] = measure_players(sizes[0], questions)
         keep()
     print(f"written: {file}")
 

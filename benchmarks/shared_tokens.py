@@ -81,9 +81,9 @@ def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[St
 def extend_stream(stream: Stream, rng: np.random.Generator, first: int, count: int, choices: int = WORDS) -> None:
     """Append turns of 24 shown and 16 written tokens. The fewer `choices`, the more often streams agree."""
     for turn in range(first, first + count):
-        said = np.random.default_rng(int(rng.integers(choices)) + 1000 * turn).integers(WORDS, size=16).tolist()
-        stream.observe(np.random.default_rng([turn, said[0]]).integers(WORDS, size=24).tolist())
-        stream.wrote(said, [-1.0] * 16, turn)
+        written = np.random.default_rng(int(rng.integers(choices)) + 1000 * turn).integers(WORDS, size=16).tolist()
+        stream.observe(np.random.default_rng([turn, written[0]]).integers(WORDS, size=24).tolist())
+        stream.wrote(written, [-1.0] * 16, turn)
 
 
 def make_groups() -> list[Stream]:
@@ -175,7 +175,7 @@ def main() -> None:
     """Count tokens, measure times, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", action="store_true", help="exact counts alone")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     model = load_module(resolve(DEFAULT))
     own, found = costs(model, bf16=True), make_cases()
@@ -183,7 +183,7 @@ def main() -> None:
     about = {"command": "python benchmarks/shared_tokens.py", "machine": environment(), "costs": own._asdict()}
     result |= about | {"counts": {name: count_tokens(streams, own) for name, streams in found.items()}}
     print(json.dumps(result["counts"], indent=1))
-    if not chosen.counts:
+    if not options.counts:
         result["seconds"] = compare_seconds(model, own, found) | {"rounds": ROUNDS, "load": os.getloadavg()}
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -123,8 +123,8 @@ def run_real(settings: list[str], alone: bool = True) -> dict[str, Any]:
         for match in reader.matches(streams=False):
             if match["iteration"] in matches:
                 matches[match["iteration"]].append(" ".join(str(turn["tokens"]) for turn in match["turns"]))
-    kept = ("play", "play_model", "learn")
-    seconds = {name: [row["seconds"][name] for row in rows] for name in kept}
+    names = ("play", "play_model", "learn")
+    seconds = {name: [row["seconds"][name] for row in rows] for name in names}
     return {
         "settings": settings,
         "seconds": seconds,
@@ -152,24 +152,31 @@ def simulate_play(run: dict[str, Any], step: tuple[float, float], driver: float)
     return Simulation(world, played).run()[-1]["end"] / len(played)
 
 
-def check_model(runs: dict[str, dict[str, Any]], of: Sequence[str]) -> dict[str, Any]:
-    """Calibrate the model's times on the runs `of`, and compare its predictions with all runs."""
-    told = [runs[name] for name in of]
-    outside = [sum(run["seconds"]["play"]) - sum(run["seconds"]["play_model"]) for run in told]
-    driver = sum(outside) / sum(len(match) for run in told for matches in parse_matches(run) for match in matches)
-    really = {name: sum(run["seconds"]["play"]) / len(run["seconds"]["play"]) for name, run in runs.items()}
+def check_model(runs: dict[str, dict[str, Any]], calibrated: Sequence[str]) -> dict[str, Any]:
+    """Calibrate the model's times on the runs `calibrated`, and compare its predictions with all runs."""
+    calibration = [runs[name] for name in calibrated]
+    outside = [sum(run["seconds"]["play"]) - sum(run["seconds"]["play_model"]) for run in calibration]
+    driver = sum(outside) / sum(
+        len(match) for run in calibration for matches in parse_matches(run) for match in matches
+    )
+    measured = {name: sum(run["seconds"]["play"]) / len(run["seconds"]["play"]) for name, run in runs.items()}
 
     def compute_error(logs: Any) -> float:
         step = (math.exp(logs[0]), math.exp(logs[1]))
-        return sum(math.log(simulate_play(runs[name], step, driver) / really[name]) ** 2 for name in of)
+        return sum(math.log(simulate_play(runs[name], step, driver) / measured[name]) ** 2 for name in calibrated)
 
     found = minimize(compute_error, [math.log(0.003), math.log(0.0003)], method="Nelder-Mead", options={"maxiter": 80})
     step = (math.exp(found.x[0]), math.exp(found.x[1]))
     rows = {}
     for name, run in runs.items():
-        foretold = simulate_play(run, step, driver)
-        used = "for its times" if name in of else "to check it"
-        rows[name] = {"used": used, "seconds": really[name], "simulated": foretold, "ratio": foretold / really[name]}
+        predicted = simulate_play(run, step, driver)
+        used = "for its times" if name in calibrated else "to check it"
+        rows[name] = {
+            "used": used,
+            "seconds": measured[name],
+            "simulated": predicted,
+            "ratio": predicted / measured[name],
+        }
     return {"step": step, "driver": driver, "play": rows}
 
 

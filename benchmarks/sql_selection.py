@@ -53,12 +53,12 @@ def evaluate_once(run: str, matches: int) -> list[dict[str, Any]]:
     """Return the figures of matches played once, before and after reward, and the share repaired after an error."""
     found = evaluate(run, "--option", "team=true", "--matches", str(matches), "--before")
     rows = []
-    for when in ("before", "results"):
-        (row,) = found[when]
+    for moment in ("before", "results"):
+        (row,) = found[moment]
         figures = {name: row["figures"][name] for name in FIGURES}
         failed, repaired = (round(figures[name][0] * row["matches"]) for name in ("had_error", "repaired"))
         share = list(rate_ci(repaired, failed)) if failed else None
-        rows.append({"when": when, "matches": row["matches"], **figures, "repaired_after_error": share})
+        rows.append({"when": moment, "matches": row["matches"], **figures, "repaired_after_error": share})
     return rows
 
 
@@ -68,9 +68,9 @@ def main() -> None:
     parser.add_argument("run", help="folder of a run of mars_sql-nano")
     parser.add_argument("--deals", type=int, default=DEALS)
     parser.add_argument("--matches", type=int, default=MATCHES)
-    asked = parser.parse_args()
-    tables = [compare_rules(asked.run, turns, asked.deals) for turns in TURNS]
-    rows = evaluate_once(asked.run, asked.matches)
+    options = parser.parse_args()
+    tables = [compare_rules(options.run, turns, options.deals) for turns in TURNS]
+    rows = evaluate_once(options.run, options.matches)
     for part in (*tables, *rows):
         print(json.dumps(part))
     result = {"command": "python benchmarks/sql_selection.py RUN", "machine": environment()}

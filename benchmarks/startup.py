@@ -110,8 +110,8 @@ def main() -> None:
     name = "startup-quick.json" if options.quick else "startup.json"
     (RESULTS / name).write_text(json.dumps(result, indent=1) + "\n")
     for words, found in [*result["short"].items(), ("first match", result["first_match"])]:
-        told = [f"{c}: wall {found[c]['wall']:.2f} s, cpu {found[c]['cpu']:.2f} s" for c in checkouts]
-        print(f"{words:22}", "   ".join(told))
+        texts = [f"{c}: wall {found[c]['wall']:.2f} s, cpu {found[c]['cpu']:.2f} s" for c in checkouts]
+        print(f"{words:22}", "   ".join(texts))
 
 
 if __name__ == "__main__":

@@ -36,8 +36,14 @@ def rehearse(name: str) -> dict[str, Any]:
         run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if run.returncode:
         raise SystemExit(f"{name}: its rehearsal failed (exit code {run.returncode})")
-    told = json.loads(run.stdout)
-    return {"whole": told["whole"], "arms": told["seconds"], "seeds": told["seeds"], "jobs": told["jobs"], "load": load}
+    report = json.loads(run.stdout)
+    return {
+        "whole": report["whole"],
+        "arms": report["seconds"],
+        "seeds": report["seeds"],
+        "jobs": report["jobs"],
+        "load": load,
+    }
 
 
 def main() -> None:

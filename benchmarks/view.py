@@ -55,10 +55,10 @@ class Server:
     def ask(self, path: str) -> tuple[tuple[float, float], Any]:
         """Return the wall seconds and the server's CPU seconds of a request, and the answer."""
         request = urllib.request.Request(f"{self.base}/api/{path}", headers={"Authorization": f"Bearer {self.token}"})
-        begun, spent = time.perf_counter(), self.read_cpu()
+        start, spent = time.perf_counter(), self.read_cpu()
         with urllib.request.urlopen(request) as answer:
-            told = json.loads(answer.read())
-        return (time.perf_counter() - begun, self.read_cpu() - spent), told
+            value = json.loads(answer.read())
+        return (time.perf_counter() - start, self.read_cpu() - spent), value
 
     def read_cpu(self) -> float:
         """Return the server's CPU seconds so far."""
@@ -100,10 +100,10 @@ def _measure_page(browser: Any, server: Server, link: str, sign: str) -> dict[st
     view.goto(link)
     view.wait_for_selector(sign)
     wall = time.perf_counter() - begun
-    told = {"wall_s": wall, "server_cpu_s": server.read_cpu() - spent, "browser_cpu_s": read_browser_cpu() - drawn}
+    times = {"wall_s": wall, "server_cpu_s": server.read_cpu() - spent, "browser_cpu_s": read_browser_cpu() - drawn}
     first = view.evaluate("performance.getEntriesByType('paint')[0].startTime / 1000")
     view.context.close()
-    return {"first_paint_s": round(first, 3)} | {key: round(value, 3) for key, value in told.items()}
+    return {"first_paint_s": round(first, 3)} | {key: round(value, 3) for key, value in times.items()}
 
 
 def read_browser_cpu() -> float:
@@ -130,8 +130,8 @@ def measure_answers(server: Server) -> dict[str, tuple[float, float]]:
     found["search"], _ = server.ask("runs/run/matches?text=hats+ball")
     found["sql"], _ = server.ask("runs/run/matches?where=turns+%3E+12")
     before = server.ask("runs/run/curves")[1]["unread"]
-    (wall, cpu), told = server.ask("runs/run/curves")
-    read = before - told["unread"]
+    (wall, cpu), curves = server.ask("runs/run/curves")
+    read = before - curves["unread"]
     found["intervals_of_an_iteration"] = (wall / read, cpu / read)
     found["changes"], _ = server.ask("changes")
     return found
@@ -184,12 +184,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--folder", help="where both runs are made, or are from an earlier time; else they are removed")
-    chosen = parser.parse_args()
-    command = f"python benchmarks/view.py --turns {chosen.turns}"
-    result: dict[str, Any] = {"command": command, "seed": SEED, "turns": chosen.turns}
+    options = parser.parse_args()
+    command = f"python benchmarks/view.py --turns {options.turns}"
+    result: dict[str, Any] = {"command": command, "seed": SEED, "turns": options.turns}
     result["load_at_start"] = os.getloadavg()
-    with nullcontext(chosen.folder) if chosen.folder else tempfile.TemporaryDirectory() as folder:
-        run = ensure_run(Path(folder) / "run", chosen.turns, ITERATIONS)
+    with nullcontext(options.folder) if options.folder else tempfile.TemporaryDirectory() as folder:
+        run = ensure_run(Path(folder) / "run", options.turns, ITERATIONS)
         result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
         result["paint"] = measure_paint(run)
         server = Server(run)
@@ -203,11 +203,11 @@ def main() -> None:
             result["server_mb_at_last"] = round(server.read_peak_memory(), 1)
         finally:
             server.child.terminate()
-        server = Server(ensure_run(Path(folder) / "few" / "run", chosen.turns, FEW))
+        server = Server(ensure_run(Path(folder) / "few" / "run", options.turns, FEW))
         try:
-            told = measure_matches(server, FEW - 1, 10_000)
+            times_of_matches = measure_matches(server, FEW - 1, 10_000)
             result["few_iterations"] = {
-                name: {"wall_s": round(w, 4), "cpu_s": round(c, 4)} for name, (w, c) in told.items()
+                name: {"wall_s": round(w, 4), "cpu_s": round(c, 4)} for name, (w, c) in times_of_matches.items()
             }
             result["few_iterations"]["server_mb"] = round(server.read_peak_memory(), 1)
         finally:

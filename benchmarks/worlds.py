@@ -102,9 +102,9 @@ def measure_contender(own: list[World], contender: str, figure: str, matches: in
         lineup = {seat: ScriptedContender(world.others.get(seat, contender)) for seat in seats}
         require_playable([ScriptedContender(contender)], world.game)
         played, _ = asyncio.run(play([lineup], world.game, matches // len(own), SEED))
-        whole = [match for match in played[0] if match]
-        values += [worth for match in whole if (worth := compute_value(match, figure, world)) is not None]
-        turns += [fmean(match.acts[seat] for seat in world.own) for match in whole]
+        finished = [match for match in played[0] if match]
+        values += [worth for match in finished if (worth := compute_value(match, figure, world)) is not None]
+        turns += [fmean(match.acts[seat] for seat in world.own) for match in finished]
     return ({"mean": mean_ci(values)._asdict()} if values else {}) | {"turns": fmean(turns)}
 
 
@@ -133,12 +133,12 @@ def measure_world(study: dict[str, Any], matches: int) -> dict[str, Any]:
 def format_summary(found: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the printed summary."""
     for name, world in found.items():
-        told = (
+        texts = (
             f"{player} {world[player].get('mean', {}).get('estimate', nan):.2f} ({world[player]['turns']:.1f} turns)"
             for player in CONTENDERS
             if "turns" in world[player]
         )
-        yield f"{name:24} {world['figure']:28} {', '.join(told)}"
+        yield f"{name:24} {world['figure']:28} {', '.join(texts)}"
 
 
 def main() -> None:

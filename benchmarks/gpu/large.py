@@ -74,13 +74,13 @@ def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
     sheet.note("streams", {"learned": [count, length], "played": [rows, size.context, size.decoded_tokens]})
     sheet.note("figures", {"learn_seconds": learned, "play_seconds": [played, played_again], "memory_gb": memory})
     sheet.note("estimate_gb", estimate)
-    how = f"an adapter of rank {AdapterSpec().rank}" if on_adapter else "all weights, bf16-true"
-    told = f"learns {rate:,.0f} tok/s, {rows} in flight write {play_rate:,.0f} tok/s"
-    sheet.claim(f"{name}, {how}", told)
+    method = f"an adapter of rank {AdapterSpec().rank}" if on_adapter else "all weights, bf16-true"
+    speeds = f"learns {rate:,.0f} tok/s, {rows} in flight write {play_rate:,.0f} tok/s"
+    sheet.claim(f"{name}, {method}", speeds)
     ratio = sum(estimate.values()) / memory["allocated"] if memory else None
-    said = f"{sum(estimate.values()):.1f} GB estimated"
-    said += f", {memory['allocated']:.1f} GB measured, ratio {ratio:.2f}" if ratio else ", no device to watch"
-    sheet.claim(f"{name}: memory of an update", said, abs(ratio - 1) <= WITHIN if ratio else None)
+    comparison = f"{sum(estimate.values()):.1f} GB estimated"
+    comparison += f", {memory['allocated']:.1f} GB measured, ratio {ratio:.2f}" if ratio else ", no device to watch"
+    sheet.claim(f"{name}: memory of an update", comparison, abs(ratio - 1) <= WITHIN if ratio else None)
 
 
 def make_adapter(model: Any) -> ModuleWeights:

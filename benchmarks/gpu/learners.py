@@ -124,6 +124,6 @@ def make_lessons(model: Any, bf16: bool, count: int, length: int, seed: int = 0)
             stream.wrote(rng.integers(vocabulary, size=part).tolist(), [0.0] * part, turn)
         streams.append(stream)
     for stream, scores in zip(streams, scan_streams(StreamScorer(model, bf16), streams, [1.0] * count), strict=True):
-        said = iter(scores.logprobs.tolist())
-        stream.logprobs = [next(said) if own else 0.0 for own in stream.mask]
+        logprobs = iter(scores.logprobs.tolist())
+        stream.logprobs = [next(logprobs) if own else 0.0 for own in stream.mask]
     return [Lesson(stream, rng.standard_normal(stream.sampled)) for stream in streams]

@@ -66,10 +66,10 @@ def _check_model(sheet: Sheet, label: str, precision: str, model: Any, size: Siz
         sheet.attempt(f"{label}: this device = CPU", check_cpu)
 
 
-def _claim(sheet: Sheet, claim: str, precision: str, size: np.ndarray) -> None:
-    mean, most = float(size.mean()), float(size.max())
-    sheet.note(claim, {"mean": mean, "max": most, "tokens": len(size), "tolerance": TOLERANCE[precision]})
-    sheet.claim(claim, f"mean {mean:.2g}, max {most:.2g} ({len(size)} tokens)", mean <= TOLERANCE[precision])
+def _claim(sheet: Sheet, claim: str, precision: str, gaps: np.ndarray) -> None:
+    mean, largest = float(gaps.mean()), float(gaps.max())
+    sheet.note(claim, {"mean": mean, "max": largest, "tokens": len(gaps), "tolerance": TOLERANCE[precision]})
+    sheet.claim(claim, f"mean {mean:.2g}, max {largest:.2g} ({len(gaps)} tokens)", mean <= TOLERANCE[precision])
 
 
 def _score(model: Any, bf16: bool, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:

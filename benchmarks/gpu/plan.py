@@ -47,14 +47,14 @@ def run_flagship(sheet: Sheet, size: Size, device: torch.device) -> None:
         sheet.skip("Qwen2.5-Coder-0.5B-Instruct", f"{CODER} names no folder: SmolLM2 instead")
     model = [f"policies.shared.model={coder}"] if size.flagship == "negotiation" and coder else []
     folder = _run_recipe(sheet, size.flagship, [*model, *size.flagship_settings], "flagship")
-    judged = _read_payoffs(folder)
+    payoffs = _read_payoffs(folder)
     rows = _read_metrics(folder)
     sheet.note("iterations", rows)
-    if len(judged) > 1:
-        told = f"{judged[0]:.2f} before, {judged[-1]:.2f} after {len(rows)} iterations"
-        sheet.claim(f"{size.flagship}: payoff against the panel", told)
+    if len(payoffs) > 1:
+        text = f"{payoffs[0]:.2f} before, {payoffs[-1]:.2f} after {len(rows)} iterations"
+        sheet.claim(f"{size.flagship}: payoff against the panel", text)
     else:
-        sheet.skip(f"{size.flagship}: payoff against the panel", f"judged {len(judged)} times: run this part again")
+        sheet.skip(f"{size.flagship}: payoff against the panel", f"judged {len(payoffs)} times: run this part again")
     for name in ("play", "learn"):
         sheet.claim(
             f"seconds to {name}, median", f"{median(row['seconds'][name] for row in rows):.2f}" if rows else "none"
@@ -122,10 +122,10 @@ def compare_with_trl(sheet: Sheet, size: Size, device: torch.device) -> None:
         found = measure(0, rows, tokens, rounds, ["autocast"], group)
         sheet.note(name, found)
         seconds = found["settings"]["autocast"]["seconds"]
-        told = f"Arena {seconds['arena']:.2f} s, TRL {seconds['trl']:.2f} s"
+        text = f"Arena {seconds['arena']:.2f} s, TRL {seconds['trl']:.2f} s"
         sheet.claim(
             f"beside TRL, {name}, {rows} × {tokens} tokens",
-            f"{told}, ratio {judge_ratio(found['settings'])['ratio']:.2f}",
+            f"{text}, ratio {judge_ratio(found['settings'])['ratio']:.2f}",
         )
 
 
@@ -143,8 +143,8 @@ def check_two_ranks(sheet: Sheet, size: Size, device: torch.device) -> None:
         for other in (two, first)
     )
     sheet.note("seconds with the start of Ray", seconds)
-    told = f"weights differ by {worst:.2g}, and from the first ones by {moved:.2g}"
-    sheet.claim("two ranks on one device = one rank, after 3 updates", told, worst < CLOSE < moved)
+    text = f"weights differ by {worst:.2g}, and from the first ones by {moved:.2g}"
+    sheet.claim("two ranks on one device = one rank, after 3 updates", text, worst < CLOSE < moved)
 
 
 def _make_rule() -> LearnSpec:
@@ -216,10 +216,10 @@ def _measure_rows(sheet: Sheet, size: Size, model: Any, rows: int, rate: float) 
     least = count_moved_bytes(model, rows, size.context + size.decoded_tokens // 2) / rate
     found = {"ms": 1000 * step, "limit_ms": 1000 * least, "tokens_per_second": rows / step, "memory_gb": memory}
     sheet.note(f"decode, {rows} in flight", found)
-    told = (
+    text = (
         f"{1000 * step:.2f} ms a step, {1000 * least:.2f} by bandwidth ({least / step:.0%}); {rows / step:,.0f} tok/s"
     )
-    sheet.claim(f"decode, {rows} in flight", told)
+    sheet.claim(f"decode, {rows} in flight", text)
 
 
 def count_moved_bytes(model: Any, rows: int, context: int) -> float:
@@ -271,5 +271,5 @@ def _measure_update(
     sampled = sum(len(lesson.advantages) for lesson in lessons)
     share = passes * (body * tokens + head * sampled) / wall / peak
     sheet.note(f"{tokens} tokens", {"seconds": times, "share_of_peak": share, "memory_gb": memory})
-    told = f"{tokens / wall:,.0f} tok/s, {share:.0%} of the peak of products"
-    sheet.claim(f"an update of {tokens:,} tokens", told + (f", {memory['allocated']:.1f} GB" if memory else ""))
+    text = f"{tokens / wall:,.0f} tok/s, {share:.0%} of the peak of products"
+    sheet.claim(f"an update of {tokens:,} tokens", text + (f", {memory['allocated']:.1f} GB" if memory else ""))

@@ -118,7 +118,7 @@ def _measure_play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) 
             return time_call(lambda: wait(engine.generate(requests)))[0]
 
     longest = size.decoded_tokens
-    asked = [(arm, new) for arm in _ARMS for new in ((1,) if "pass" in arm else (1, longest))]
+    cases = [(arm, new) for arm in _ARMS for new in ((1,) if "pass" in arm else (1, longest))]
     found: dict[str, Any] = {
         "rows": rows,
         "context": size.context,
@@ -127,14 +127,14 @@ def _measure_play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) 
         "seconds": {},
     }
     seconds: dict[str, dict[int, list[float]]] = {arm: {} for arm in _ARMS}
-    for arm, new in asked:
+    for arm, new in cases:
         reset_peak_memory()
         found["first"].setdefault(arm, {})[new] = time_decode(arm, new)
         seconds[arm][new] = []
         if (arm, new) == (_DEFAULT, longest):
             memory = read_peak_memory()
     for _ in range(size.rounds):
-        for arm, new in asked:
+        for arm, new in cases:
             seconds[arm][new].append(time_decode(arm, new))
     found |= {"seconds": seconds, "memory_gb": memory}
     flop = 2.0 * sum(p.numel() for p in model.parameters())
@@ -151,9 +151,9 @@ def _measure_play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) 
     sheet.note(f"play at {rows}", found)
     steps = ", ".join(f"{time:.1f} {arm}" for arm, time in step_ms.items())
     reading = ", ".join(f"{rate:,.0f} {arm}" for arm, rate in prefill.items() if arm in (_DEFAULT, "512 a pass"))
-    told = f"{decoded:,.0f} tok/s; ms a step: {steps}; prefill tok/s: {reading}"
+    text = f"{decoded:,.0f} tok/s; ms a step: {steps}; prefill tok/s: {reading}"
     sheet.claim(
-        f"decode, {rows} in flight", told + _format_shares(found["decode_utilisation"], found.get("busy"), memory)
+        f"decode, {rows} in flight", text + _format_shares(found["decode_utilisation"], found.get("busy"), memory)
     )
 
 
@@ -192,8 +192,8 @@ def _measure_learners(sheet: Sheet, size: Size, model: Any, peak: float) -> None
         }
         found |= {"utilisation": flop / wall / peak, "memory_gb": memory[arm]} | measure_busy(arms[arm], model)
         sheet.note(f"train, {arm}", found)
-        told = f"{found['tokens_per_second']:,.0f} tok/s"
-        sheet.claim(f"train, {arm}", told + _format_shares(found["utilisation"], found.get("busy"), memory[arm]))
+        text = f"{found['tokens_per_second']:,.0f} tok/s"
+        sheet.claim(f"train, {arm}", text + _format_shares(found["utilisation"], found.get("busy"), memory[arm]))
 
 
 def measure_busy(work: Callable[[], Any], model: Any) -> dict[str, float]:
@@ -233,6 +233,6 @@ def read_peak_memory() -> dict[str, float]:
 
 
 def _format_shares(utilisation: float, busy: float | None, memory: dict[str, float]) -> str:
-    told = f", {100 * utilisation:.2g} % of peak"
-    told += f", busy {100 * busy:.0f} %" if busy is not None else ", busy: no device to watch"
-    return told + (f", {memory['allocated']:.1f} GB" if memory else "")
+    text = f", {100 * utilisation:.2g} % of peak"
+    text += f", busy {100 * busy:.0f} %" if busy is not None else ", busy: no device to watch"
+    return text + (f", {memory['allocated']:.1f} GB" if memory else "")

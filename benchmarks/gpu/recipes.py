@@ -27,9 +27,9 @@ def run_negotiation_nano(sheet: Sheet, size: Size, device: torch.device) -> None
     curves = _run_arms(sheet, "negotiation-nano", ("mars", "zero"), size)
     ends = {arm: _average_end(rows, "mean_payoff") for arm, rows in curves.items()}
     count = len(curves["zero"])
-    told = f"mean payoff {ends['mars']:.2f}, without credit {ends['zero']:.2f} after {count} iterations"
-    judged = ends["mars"] > ends["zero"] + 1.0 if count >= ENOUGH["negotiation-nano"] else None
-    sheet.claim("recipe negotiation-nano learns", f"{told}, {_format_seconds(curves['mars'])}", judged)
+    text = f"mean payoff {ends['mars']:.2f}, without credit {ends['zero']:.2f} after {count} iterations"
+    holds = ends["mars"] > ends["zero"] + 1.0 if count >= ENOUGH["negotiation-nano"] else None
+    sheet.claim("recipe negotiation-nano learns", f"{text}, {_format_seconds(curves['mars'])}", holds)
 
 
 def run_negotiation(sheet: Sheet, size: Size, device: torch.device) -> None:
@@ -41,9 +41,9 @@ def run_negotiation(sheet: Sheet, size: Size, device: torch.device) -> None:
         return sheet.skip(name, "takes minutes on a CPU")
     rows = _run_arms(sheet, "negotiation", ("mars",), size)["mars"]
     first, last = rows[0]["mean_payoff"], _average_end(rows, "mean_payoff")
-    told = f"mean payoff {first:.2f} at first, {last:.2f} after {len(rows)} iterations"
-    judged = last > first + 1.0 if len(rows) >= ENOUGH["negotiation"] else None
-    sheet.claim(name, f"{told}, {_format_seconds(rows)}", judged)
+    text = f"mean payoff {first:.2f} at first, {last:.2f} after {len(rows)} iterations"
+    holds = last > first + 1.0 if len(rows) >= ENOUGH["negotiation"] else None
+    sheet.claim(name, f"{text}, {_format_seconds(rows)}", holds)
 
 
 def _run_arms(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> Mapping[str, list[dict[str, Any]]]:

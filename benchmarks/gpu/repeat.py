@@ -74,9 +74,9 @@ def _update(model: Any, bf16: bool, size: Size) -> Bits:
 def _run_twice(
     sheet: Sheet, label: str, context: Callable[[], Any], work: Callable[[], Bits], device: torch.device
 ) -> None:
-    with context() as told:
+    with context() as warnings_seen:
         same, figure = _compare(work(), work())
-    sheet.note(label, {"bit_equal": same, "figure": figure, "torch_warns": sorted(told)})
+    sheet.note(label, {"bit_equal": same, "figure": figure, "torch_warns": sorted(warnings_seen)})
     sheet.claim(label, figure, same if device.type == "cpu" else None)
 
 
@@ -87,10 +87,10 @@ def _compare(one: Bits, other: Bits) -> tuple[bool, str]:
             return False, f"differs: other {name}"
     different = {n: t != other[n] for n, t in one.items()}
     share = sum(int(d.sum()) for d in different.values()) / sum(d.numel() for d in different.values())
-    most = max(float((t.double() - other[n].double()).abs().max()) for n, t in one.items())
+    largest = max(float((t.double() - other[n].double()).abs().max()) for n, t in one.items())
     if not share:
         return True, "bit-equal"
-    return False, f"differs in {100 * share:.2g} % of numbers, by {most:.2g} at most"
+    return False, f"differs in {100 * share:.2g} % of numbers, by {largest:.2g} at most"
 
 
 def _check_batch_invariance(sheet: Sheet, model: Any, size: Size) -> None:
@@ -106,8 +106,8 @@ def _check_batch_invariance(sheet: Sheet, model: Any, size: Size) -> None:
     same = [a.ids == b.ids for a, b in zip(alone, together, strict=True)]
     gaps = [abs(a.logprobs[0] - b.logprobs[0]) for a, b in zip(alone, together, strict=True)]
     sheet.note("alone and in company", {"same_ids": sum(same), "of": len(same), "first_token_gap": max(gaps)})
-    told = f"{sum(same)} of {len(same)} the same ids; first token's log-probability within {max(gaps):.2g}"
-    sheet.claim("a reply alone = in company, fp32", told)
+    text = f"{sum(same)} of {len(same)} the same ids; first token's log-probability within {max(gaps):.2g}"
+    sheet.claim("a reply alone = in company, fp32", text)
 
 
 def _check_loaded(sheet: Sheet, size: Size, device: torch.device) -> None:
@@ -163,12 +163,12 @@ def _use_default() -> Iterator[set[str]]:
 @contextmanager
 def _use_deterministic() -> Iterator[set[str]]:
     """Use torch's deterministic algorithms. Yields the set of torch's warnings about missing ones."""
-    told: set[str] = set()
+    warnings_seen: set[str] = set()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            yield told
-            told |= {str(w.message).split(". ")[0][:120] for w in caught if "determin" in str(w.message)}
+            yield warnings_seen
+            warnings_seen |= {str(w.message).split(". ")[0][:120] for w in caught if "determin" in str(w.message)}
     finally:
         torch.use_deterministic_algorithms(False)

@@ -122,10 +122,10 @@ def _run_command(command: list[str], device: str, seconds: float, output: Any) -
 
 def has_cuda() -> bool:
     """Return True if torch finds a GPU. Asks another process, so that this one does not occupy it."""
-    asked = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", "import torch; print(torch.cuda.is_available())"], capture_output=True, text=True
     )
-    return asked.stdout.strip() == "True"
+    return done.stdout.strip() == "True"
 
 
 def print_part(name: str, found: dict[str, Any]) -> None:

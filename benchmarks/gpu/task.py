@@ -73,11 +73,11 @@ def learn_task(sheet: Sheet, size: Size, device: torch.device) -> None:
     ends = {name: float(np.mean(arm.shares[-LAST:])) for name, arm in arms.items()}
     curves = {name: arm.shares for name, arm in arms.items()}
     sheet.note("task", {"what": WHAT, "learner": kind.name, "curves": curves, "last": ends, "seconds": seconds})
-    whole = len(seconds) >= 30
-    told = f"{len(seconds)} updates, {1000 * float(np.median(seconds)):.0f} ms each"
-    credit = f"{100 * ends['credit']:.0f} % right after {told}"
-    sheet.claim(f"nano learns a task ({kind.name})", credit, ends["credit"] > LEARNED if whole else None)
-    control = CHANCE[0] < ends["control"] < CHANCE[1] if whole else None
+    is_complete = len(seconds) >= 30
+    text = f"{len(seconds)} updates, {1000 * float(np.median(seconds)):.0f} ms each"
+    credit = f"{100 * ends['credit']:.0f} % right after {text}"
+    sheet.claim(f"nano learns a task ({kind.name})", credit, ends["credit"] > LEARNED if is_complete else None)
+    control = CHANCE[0] < ends["control"] < CHANCE[1] if is_complete else None
     sheet.claim("nano learns nothing without credit", f"{100 * ends['control']:.0f} % right", control)
 
 
