@@ -44,7 +44,7 @@ from arena.learn.trainer import PolicyTrainer  # noqa: E402
 OPENING, OWN, REPLY, STREAMS, UPDATES = 200, 60, 32, 32, 4
 OPENINGS = ("shared", "own")
 ARMS = {"all weights": 0, "one adapter": 1, "four adapters": 4}
-"""Number of adapters of each arm; without any, the policy's weights are its own."""
+"""Number of adapters of each arm; without any, all weights are trained."""
 
 
 def draw_opening(openings: str, rng: np.random.Generator) -> list[int]:
@@ -83,7 +83,7 @@ def compare_play(model: str, bf16: bool, openings: str, widths: tuple[int, ...],
                 began = time.perf_counter()
                 wait(engine.generate(requests))
                 rates[arm].append(width * REPLY / (time.perf_counter() - began))
-        kept = {arm: values[1:] for arm, values in rates.items()}  # the first round is thrown away
+        kept = {arm: values[1:] for arm, values in rates.items()}  # the first round is a warm-up
         found[str(width)] = {"tokens per second": kept, **_compute_ratios(kept)}
         print(openings, width, json.dumps(found[str(width)]), flush=True)
     return found

@@ -50,7 +50,7 @@ RESULTS = HERE / "results"
 GOAL = 0.6
 ROWS, TOKENS = 8, 48
 ON_A_GPU = ("learn.token_budget=65536",)
-"""All rows in one micro-batch, as TRL has them; a CPU is faster with few tokens at a time."""
+"""All rows in one micro-batch, as in TRL. A CPU is faster with few tokens at a time."""
 EQUAL = ("autocast", "fp32")
 """TRL's settings with float32 weights and optimiser."""
 
@@ -113,13 +113,13 @@ def measure(
     pairs: dict[str, dict[str, Any]] = {}
     with open_lab(experiment) as lab:
         fixed = FixedLength(lab, tokens)
-        wait(lab.iterate(1))  # unmeasured: kernels are chosen and memory is taken
+        wait(lab.iterate(1))  # warm-up: chooses kernels and allocates memory
         prompt = fixed.prompts[0]
         for name in settings:
             pairs[name] = {"arena": [], "trl": []}
             with PeerProcess([sys.executable, HERE / "trl_peer.py"], ORIGINAL_ENVIRONMENT) as peer:
                 pairs[name]["peer"] = peer.ask(setting=name, prompt=prompt, **request)
-                peer.ask()  # unmeasured likewise
+                peer.ask()  # warm-up
                 for _ in range(rounds):
                     watch = Stopwatch()
                     row = wait(lab.iterate(lab.done + 1))
@@ -127,7 +127,7 @@ def measure(
                     pairs[name]["trl"].append(peer.ask())
         lengths = fixed.take_lengths()
     if set(lengths["replies"]) != {tokens}:
-        raise SystemExit("a reply of ours was not as long as it should be: no fair comparison")
+        raise SystemExit("a reply of Arena has another length than requested: the comparison would not be fair")
     sizes = {"lengths of our prompts": sorted(set(lengths["prompts"])), "length of TRL's prompt": len(prompt)}
     counts = {"seed": seed, "rows": rows, "tokens": tokens, "rounds": rounds, "threads": torch.get_num_threads()}
     return counts | sizes | {"settings": {name: pair | compare(pair) for name, pair in pairs.items()}}

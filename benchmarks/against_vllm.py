@@ -56,9 +56,9 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 IN_FLIGHT = (1, 8, 32, 64, 128)
 GOAL, FROM = 1.0, 8
-"""The ratio to reach, and from how many in flight on."""
+"""Target ratio, and the number of matches in flight from which on it must hold."""
 CLOSE = 0.1
-"""Mean difference of log-probabilities, in nats, between two bf16 programs that compute the same."""
+"""Accepted mean difference of log-probabilities, in nats, between two bf16 programs."""
 POLICY, BASE = "shared", "base"
 
 
@@ -83,7 +83,7 @@ def make_vllm_environment(python: Path) -> dict[str, str]:
     return own | {name: value for name, value in ORIGINAL_ENVIRONMENT.items() if name != "PYTHONPATH"}
 
 
-# -- the same prompts for both -----------------------------------------------------------------------------
+# -- the same prompts for both -------------------------------------------------------------------------------
 
 
 def collect_openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
@@ -116,11 +116,11 @@ def sample_by_vllm(peer: PeerProcess, batch: DecodeBatch) -> dict[str, Any]:
     tokens = [len(completion.ids) for completion in batch.completions]
     found = peer.ask(method="generate", prompts=batch.contexts, tokens=tokens)
     if found["tokens"] != tokens:
-        raise SystemExit(f"vLLM wrote {found['tokens']} tokens, not {tokens}: no fair comparison")
+        raise SystemExit(f"vLLM wrote {found['tokens']} tokens, not {tokens}: the comparison would not be fair")
     return found
 
 
-# -- what is compared --------------------------------------------------------------------------------------
+# -- what is compared ----------------------------------------------------------------------------------------
 
 
 Rounds = dict[str, list[dict[str, float]]]
@@ -197,7 +197,7 @@ def _summarize_gaps(
     return {"tokens": len(gaps), "mean": float(gaps.mean()), "mean size": float(size.mean()), "most": float(size.max())}
 
 
-# -- the whole ---------------------------------------------------------------------------------------------
+# -- the whole -----------------------------------------------------------------------------------------------
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

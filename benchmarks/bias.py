@@ -28,7 +28,7 @@ from games.contracts import Message
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, BATCHES = 4, (2, 4, 6)
-"""Trajectories of a batch, and of those that tell what stays astray however large it is."""
+"""Size of the batches, and sizes of those that show whether the bias shrinks in larger ones."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Outcome:
     rewards: tuple[float, ...]
     slopes: Floats
     places: tuple[str, ...]
-    """The situation of each turn."""
+    """Name of each turn's state."""
 
     @property
     def acts(self) -> tuple[bool, ...]:
@@ -48,7 +48,7 @@ class Outcome:
 
 
 World = Callable[[Floats], list[Outcome]]
-"""From logits, one for each place, to all trajectories."""
+"""Maps logits, one per state, to all trajectories."""
 LOGITS = np.array([0.4, -0.3, 0.8])
 
 
@@ -136,11 +136,11 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     "archer, exact critic": ("archer", {}),
     "refuel": ("refuel", {}),
 }
-"""By what the table calls it. An exact critic says what is to be expected of a place, and of an act there; a blind one
-says 0. `step_episode` finds each turn marked as the expert's; `refuel` gets pairs: a match, and a branch off one of its
-turns, each as likely as the other."""
+"""Estimators by their names in the table. An exact critic returns the expected return of a state or act, a blind one 0.
+All turns are marked as the expert's for `step_episode`. `refuel` gets pairs: a match, and a branch off one of its
+turns, which are all equally likely."""
 AGGREGATES = ("sum over a match", "token_mean", "stream_mean")
-"""Weight of a turn of a batch; turns have a token each, so that turn_mean is token_mean. The first is
+"""Weights of a batch's turns. Turns have one token each, so that turn_mean is token_mean. The first is
 `constant_length` with length 1."""
 
 
@@ -193,7 +193,7 @@ def make_trajectory(
 
 
 Unit = tuple[float, tuple[tuple[Outcome, int], ...]]
-"""What a batch is made of: how likely, and one trajectory, or a match and its branch with the turn it leaves at."""
+"""Element of a batch: its probability, and a trajectory with -1, or a match with -1 and a branch with its turn."""
 
 
 def list_units(outcomes: list[Outcome], paired: bool) -> list[Unit]:

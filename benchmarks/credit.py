@@ -47,10 +47,10 @@ ROLES = ("opener", "responder")
 TARGET = 0.02
 SELECT: list[Any] = ["void_turns", "zero_variance", "overlong"]
 OPENING, HEARD, SAID = 60, 8, 8
-"""Tokens of a stream's rules, and of what is heard and said in each turn: those of a small game in words."""
+"""Tokens of a stream's rules, and of the observation and the reply of each turn, as in a small text game."""
 
 
-# -- trajectories of any size ------------------------------------------------------------------------------
+# -- trajectories of any size --------------------------------------------------------------------------------
 
 
 def make_trajectories(count: int, turns: int, vocabulary: int, group: int = 8) -> list[Trajectory]:
@@ -104,7 +104,7 @@ def make_trajectories(count: int, turns: int, vocabulary: int, group: int = 8) -
     return found
 
 
-# -- what credit costs --------------------------------------------------------------------------------------
+# -- the cost of credit assignment ---------------------------------------------------------------------------
 
 
 def measure_cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _needs_no_settings(name: str) -> bool:
     return True
 
 
-# -- what packing saves --------------------------------------------------------------------------------------
+# -- the savings of packing ----------------------------------------------------------------------------------
 
 
 def measure_packing(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rounds: int = 5) -> dict[str, Any]:

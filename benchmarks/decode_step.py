@@ -112,7 +112,9 @@ def main() -> None:
         serve()
         return
     if options.before and not (options.before / "agents" / "engines").is_dir():
-        parser.error(f"--before {options.before}: no checkout of Arena lies there")  # the installed one would be taken
+        parser.error(
+            f"--before {options.before}: this is no checkout of Arena"
+        )  # Python would import the installed Arena
     from timing import make_result_name
 
     from arena.doctor import environment

@@ -80,7 +80,7 @@ def measure_play(vllm: VLLMEngine, here: InProcessEngine, widths: Sequence[int],
     numbers, play = itertools.count(1), dict[str, Any]()
     for width in widths:
         rates: dict[str, list[float]] = {name: [] for name in arms}
-        for _ in range(1 if width > 100 else rounds + 1):  # of several the first is thrown away
+        for _ in range(1 if width > 100 else rounds + 1):  # the first of several is a warm-up
             for name, sample in arms.items():
                 requests = make_requests(width, next(numbers))
                 rates[name].append(width * REPLY / time_call(partial(sample, requests))[0])

@@ -48,7 +48,7 @@ class Work:
     model: str
     precision: str
     rows: int
-    """Of play, replies at once; of learning, samples in an update of two steps."""
+    """Concurrent replies of play, or samples of an update of two steps."""
     context: int
     budget: int = 0
     adapters: int = 0

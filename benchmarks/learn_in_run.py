@@ -78,7 +78,7 @@ def compare_arms(workload: str, rounds: int) -> dict[str, Any]:
         for _ in range(1 + rounds):
             for arm, process in processes.items():
                 steps[arm].append(process.run_step(workload))
-    # An iteration that learned from nothing, because all its matches ended alike, has no time to compare.
+    # Iterations without a learning signal, because all their matches ended alike, have no time to compare.
     learned = [k for k in range(1, 1 + rounds) if min(steps[arm][k]["cpu"] for arm in ARMS) > 0.5]
     medians = {arm: {name: median(s[k][name] for k in learned) for name in s[0]} for arm, s in steps.items()}
     relative = {

@@ -40,14 +40,14 @@ WORKLOADS = {
     "128 streams of 70": (128, 70, 70),
     "128 streams of 70 to 500": (128, 70, 500),
 }
-"""Streams, and the least and most tokens of one; half of the tokens are sampled, in turns of up to 16."""
+"""Number of streams, and their minimum and maximum length; half of the tokens are sampled, in turns of up to 16."""
 ROUNDS = {"8 streams of 70": 7, "8 streams of 500": 3}
-"""Measured after one that is not; the larger workloads are measured once, and find everything warm."""
+"""Measured rounds after a warm-up. Larger workloads are measured once, without one, because all is warm."""
 TOKEN_BUDGET = 1024
 TARGETS = {"warm": 1.0, "cold": 1.2}
 
 
-# -- the arms, each in a process of its own ----------------------------------------------------------------
+# -- the arms, each in a process of its own ------------------------------------------------------------------
 
 
 def make_streams(workload: str) -> list[Any]:
@@ -136,7 +136,7 @@ def make_bare_step() -> Callable[[str], None]:
     from arena.config.experiment import LearnSpec
 
     folder = resolve(DEFAULT)
-    # frozen parameters would be cast at every call: autocast keeps the casts of those alone that ask for a gradient
+    # not frozen, because autocast caches casts only of parameters that require a gradient
     reference = load_model(folder)
     training = BareTraining(load_model(folder), LearnSpec(), bf16=True, reference=reference)
 
@@ -170,7 +170,7 @@ def measure_block() -> Iterator[dict[str, float]]:
     found |= {"seconds": wall, "cpu": cpu, "page_faults": faults, "peak_gb": peak}
 
 
-# -- the comparison ----------------------------------------------------------------------------------------
+# -- the comparison ------------------------------------------------------------------------------------------
 
 
 class ArmProcess:
@@ -180,7 +180,7 @@ class ArmProcess:
         self, arm: str, checkout: Path | None = None, script: str = "learn_step.py", **environment: str
     ) -> None:
         root = checkout or HERE.parent
-        here = find_benchmarks(root)  # with the older checkout's own calls
+        here = find_benchmarks(root)  # an older checkout runs its own script
         path = os.pathsep.join([str(root), str(here)])
         plain = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
         settings = {**plain, "PYTHONPATH": path, "OMP_NUM_THREADS": "2", **environment}
@@ -202,7 +202,7 @@ class ArmProcess:
         for line in self.process.stdout:
             if line.startswith("{"):
                 return dict(json.loads(line))
-        raise SystemExit(f"an arm ended: {self.process.args!r}")
+        raise SystemExit(f"the process of an arm ended early: {self.process.args!r}")
 
     def close(self) -> None:
         """End the process, with time to remove its folders."""
@@ -263,7 +263,7 @@ def _summarize(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     return {"rounds": rounds, "median": medians, "ratio": ratios}
 
 
-# -- where our time goes -----------------------------------------------------------------------------------
+# -- where our time goes -------------------------------------------------------------------------------------
 
 KINDS = {
     "matrix products": ("mkldnn", "linear", "addmm", "aten::mm", "bmm", "matmul"),

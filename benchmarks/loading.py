@@ -74,7 +74,7 @@ groups = turns.groupby(["iteration", "role"])["advantage"].mean()
 LOAD = """
 import json, resource, sys, time
 import analysis, duckdb, pandas as pd
-analysis.load  # which loads what it needs
+analysis.load  # imports its modules
 run, rows = sys.argv[1], None
 wall, cpu = time.perf_counter(), time.process_time()
 {arm}
@@ -190,7 +190,7 @@ def write_json_lines(run: Path) -> None:
 def measure_load(arm: str, checkout: Path, run: Path) -> dict[str, Any]:
     """Return the figures of one load by a checkout's code in a new process."""
     environ = {**os.environ, "PYTHONPATH": str(checkout.resolve())}
-    # -P: else the folder it is called from comes first
+    # -P keeps the current folder off the path
     command = [sys.executable, "-P", "-c", LOAD.format(arm=ARMS[arm]), str(run)]
     done = subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE)
     return dict(json.loads(done.stdout))
@@ -230,7 +230,7 @@ def main() -> None:
     result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "load_at_start": os.getloadavg()}
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        # A process begins with its parent's largest memory as its own, so what loads must not have made the run.
+        # A child inherits its parent's peak memory, so the parent of the loading processes must not make the run.
         subprocess.run([sys.executable, __file__, "--make", str(run), "--turns", str(options.turns)], check=True)
         result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
         result |= {"turns": options.turns} | compare_arms(arms, run, options.rounds)

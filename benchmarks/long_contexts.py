@@ -42,7 +42,7 @@ from arena.fits.shape import counted, shape_of  # noqa: E402
 
 RESULTS = HERE / "results" / "long_contexts.json"
 OPENING = 32
-"""Tokens that all matches begin with."""
+"""Length of the shared opening of all matches."""
 SHARES, BATCHES = (1.1, 0.75, 0.5, 0.25), (1, 4)
 MATCHES, TOKENS = 512, 8192
 ROWS = 256
@@ -52,7 +52,7 @@ MODELS: dict[str, dict[str, int]] = {
     "Qwen2.5-3B": {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16},
     "Qwen2.5-7B": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28},
 }
-"""Sizes in their configs; two key-value heads, of the last four."""
+"""Sizes in their configs; they have two key-value heads, the last one four."""
 CARDS = {"H100, 80 GB": (80e9, 3.35e12), "H200, 141 GB": (141e9, 4.8e12)}
 """Bytes of memory, and bytes per second (NVIDIA's data sheets)."""
 

@@ -48,7 +48,7 @@ def measure_tensors(lab: Any) -> dict[str, float]:
         kind = "reference" if name.endswith("@reference") else "bfloat16 layers served"
         for parameter in served.model.parameters():
             count(kind, parameter)
-        halved = (m for m in served.model.modules() if hasattr(m, "take"))  # not in older checkouts
+        halved = (m for m in served.model.modules() if hasattr(m, "take"))  # absent in older checkouts
         found[kind] += sum(m.weight.numel() * 2 for m in halved) / 1e9
         for store in (served.caches, served.prefixes):
             for kv in store._kept.values():

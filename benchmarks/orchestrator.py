@@ -193,7 +193,7 @@ def measure_speed(game: str, matches: int, rounds: int) -> dict[str, Any]:
     )
     per_match = {}
     for arm in arms.values():
-        arm()  # unmeasured: modules are imported, tables are made
+        arm()  # warm-up: imports modules and makes tables
     for _ in range(rounds):
         for name, arm in arms.items():
             wall, cpu = time.perf_counter(), time.process_time()

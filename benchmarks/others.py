@@ -85,7 +85,7 @@ FIXED: Mapping[str, Callable[[random.Random], str]] = {
     "tau2": lambda chance: chance.choice(["Hello.", "I do not know.", "Can you tell me more?"]),
     "verifiers": lambda chance: f"<answer>{chance.randrange(400)}</answer>",
 }
-"""Acts of random play by library, where none are listed."""
+"""Acts of random play for libraries that list none."""
 WORLDS: Mapping[str, Mapping[str, Any]] = {
     "overcooked": {
         "games": {
@@ -206,7 +206,7 @@ def measure_start_up(
     """Do the first act, in a game or with the bare package, and return its CPU seconds and memory."""
     held, begun = read_memory(), read_cpu()
     if alone is None:
-        game = games.make(name, **options)  # which keeps its process until the memory is read
+        game = games.make(name, **options)  # referenced until the memory is read, to keep its process alive
         play_episode(game, "noop" if "noop" in game.players else "random", 0, 1)
     else:
         alone(name.partition(":")[2], 1)

@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 MOST_ACTS = 100
-"""Acts after which an episode is left, in both arms."""
+"""Acts after which an episode is stopped, in both arms."""
 
 
 def play_overcooked(rest: str, acts: int) -> int:
@@ -112,7 +112,7 @@ def play_miniwob(rest: str, acts: int) -> int:
         seen, _ = env.reset(seed=done)
         for _ in range(10):
             element = chance.choice(seen["dom_elements"])
-            with contextlib.suppress(Exception):  # selenium cannot click on what is covered
+            with contextlib.suppress(Exception):  # selenium cannot click on covered elements
                 seen, _, is_over, _, _ = env.step(env.unwrapped.create_action(click, ref=element["ref"]))
                 if is_over:
                     break

@@ -46,7 +46,7 @@ from games.contracts import MatchId
 
 RESULT = Path(__file__).resolve().parent / "results" / "overlap.json"
 TOOL = 0.2
-"""Seconds."""
+"""Seconds of a tool call."""
 WORLDS = {
     "desk-nano, tools of 200 ms": ("desk-nano", "agent", TOOL),
     "negotiation-nano": ("negotiation-nano", "shared", 0.0),
@@ -66,7 +66,7 @@ class SlowEngine(InProcessEngine):
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample, then wait."""
         replies = await super().generate(requests)
-        if self.seconds and not requests[0].key.startswith("gate/"):  # these are for the gate, and no tool runs
+        if self.seconds and not requests[0].key.startswith("gate/"):  # the gate's requests use no tool
             await asyncio.sleep(self.seconds)
         return replies
 
@@ -146,7 +146,7 @@ def compare_arms(recipe: str, policy: str, seconds: float, rounds: int, sizes: S
     return {"settings": list(sizes), "iteration_seconds": means, "ratios": ratios, "runs": found}
 
 
-# -- what taking enough biases -----------------------------------------------------------------------------
+# -- the bias of `play.enough` -------------------------------------------------------------------------------
 
 SEATS = {"one": Seating("role", "policy", 0, True, "model")}
 
@@ -225,9 +225,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round, and nothing is written")
     parser.add_argument("--enough", action="store_true", help="only the part without a model")
-    parser.add_argument("--iterations", type=int, default=10, help="of each run: four are left out")
+    parser.add_argument("--iterations", type=int, default=10, help="iterations of each run, of which four are left out")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--matches", type=int, default=64, help="of an iteration")
+    parser.add_argument("--matches", type=int, default=64, help="matches of an iteration")
     options = parser.parse_args()
     rounds, iterations, matches = (1, 5, 8) if options.quick else (options.rounds, options.iterations, options.matches)
     result = json.loads(RESULT.read_text()) if RESULT.exists() and not options.quick else {}

@@ -160,7 +160,7 @@ def main() -> None:
     folders = [f for f in options.study.glob("*-*") if f.is_dir() and re.fullmatch(r".+-\d+", f.name)]
     found = [run for folder in folders if (run := summarize_run(folder, options.least))]
     if not found:
-        raise SystemExit(f"{options.study} has no run that a panel judged before and after")
+        raise SystemExit(f"{options.study} has no run that was evaluated on a panel before and after")
     study = experiment_of(folders[0])
     file = options.out / f"panel-{study.name}.json"
     runs = merge_runs(json.loads(file.read_text())["runs"] if file.exists() else [], found)

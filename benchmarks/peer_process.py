@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 ORIGINAL_ENVIRONMENT = dict(os.environ)
-"""The environment as it was before Arena set anything in it: import this module first, and give it to peers."""
+"""Environment of peers, without Arena's changes. Import this module first."""
 
 
 def find_benchmarks(checkout: Path) -> Path:
@@ -28,12 +28,12 @@ class PeerProcess:
     """Client of a peer. The peer's other output goes to a file, which is shown if the peer ends early."""
 
     def __init__(self, command: Sequence[str | Path], environ: Mapping[str, str]) -> None:
-        self._told = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed on leaving
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed on leaving
         self._process = subprocess.Popen(
             [str(word) for word in command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._told,
+            stderr=self._log,
             text=True,
             env=dict(environ),
         )
@@ -45,8 +45,8 @@ class PeerProcess:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            self._told.seek(0)
-            raise SystemExit(f"the peer ended with {self._process.wait()}:\n{self._told.read()[-4000:]}")
+            self._log.seek(0)
+            raise SystemExit(f"the peer ended with exit code {self._process.wait()}:\n{self._log.read()[-4000:]}")
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -61,7 +61,7 @@ class PeerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._told.close()
+        self._log.close()
 
 
 class PeerChannel:

@@ -53,7 +53,7 @@ SEARCHES: dict[str, tuple[int, dict[str, Any]]] = {
     "2 subgoals": (2, {"alpha": 0.0}),
     "4 subgoals": (4, {"alpha": 0.0}),
 }
-"""Number of pieces of the hidden proof, and settings of the search for each."""
+"""Number of pieces of the hidden proof, and settings of each piece's search."""
 
 
 class HintedEngine:

@@ -112,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=["smollm2-135m-instruct", RANDOM])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--stage", type=int, default=0, help="ZeRO")
+    parser.add_argument("--stage", type=int, default=0, help="ZeRO stage")
     parser.add_argument("--label", default="after", help="key in the results")
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

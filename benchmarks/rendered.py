@@ -137,7 +137,7 @@ def make_dialogue(game: Game, record: MatchRecord, watched: RecordedPlayer, seat
     return Dialogue(game, opening, tuple(acts), dict(record.report), tokens)
 
 
-# -- before: what the model wrote ------------------------------------------------------------------------------
+# -- before: texts of the model ------------------------------------------------------------------------------
 
 
 def find_faults(name: str, game: Game, utterance: Utterance, text: str) -> dict[str, bool]:
@@ -172,7 +172,7 @@ def summarize_written(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
     return counts_by_asking
 
 
-# -- after: what was heard -------------------------------------------------------------------------------------
+# -- after: texts that were heard ----------------------------------------------------------------------------
 
 NOT = re.compile(r"\b(?:no|not|never|none|neither|nor|without|nope|nah|\w+n['’]t)\b", re.IGNORECASE)
 UNSURE = re.compile(
@@ -279,7 +279,7 @@ def main() -> None:
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--dialogues", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--texts", type=Path, help="write every text here, too, one JSON line each")
+    parser.add_argument("--texts", type=Path, help="also write all texts to this file, one JSON line each")
     options = parser.parse_args()
     torch.set_num_threads(min(2, torch.get_num_threads()))
     began = time.perf_counter()

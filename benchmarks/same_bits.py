@@ -52,7 +52,7 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "ZeRO": ("negotiation-nano", ["--set", "learn.zero_stage=1", "--set", "learn.epochs=2"]),
     "SmolLM2": ("negotiation", [part for setting in SMOLLM2 for part in ("--set", setting)]),
 }
-"""By name: a recipe, and what is changed in it."""
+"""Recipes with overrides, by name."""
 
 
 def run_arena(checkout: Path, *arguments: str) -> str:
@@ -78,7 +78,7 @@ def play_run(checkout: Path, name: str, out: Path) -> None:
 def read_log(run: Path) -> pa.Table:
     """Return the match log of a finished run."""
     tables = [pq.read_table(file) for file in sorted((run / "log").glob("????.parquet"))]
-    return pa.concat_tables(tables, promote_options="permissive")  # a file lacks what none of its matches uses
+    return pa.concat_tables(tables, promote_options="permissive")  # files lack columns that none of their matches use
 
 
 def hash_log(table: pa.Table, columns: list[str]) -> str:
@@ -126,7 +126,7 @@ def can_resume(here: Path, run: Path) -> bool:
     """Return True if the older checkout's run, without its last checkpoint, resumes here to the same weights."""
     weights = hash_weights(run)
     newest = sorted(folder for folder in (run / "checkpoints").iterdir() if folder.name.isdigit())[-1]
-    (newest / "manifest.json").unlink()  # as if killed before the checkpoint was whole
+    (newest / "manifest.json").unlink()  # as if killed before the checkpoint was complete
     run_arena(here, "show", str(run))
     run_arena(here, "resume", str(run), "--json")
     return hash_weights(run) == weights

@@ -54,7 +54,7 @@ def measure_run(arm: str, matches: int, iterations: int) -> Found:
                 first = time.perf_counter() - begun
             time.sleep(0.5)
         if process.returncode:
-            raise SystemExit(f"{arm}: the run ended with {process.returncode}")
+            raise SystemExit(f"{arm}: the run ended with exit code {process.returncode}")
         rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     later = [row["seconds"] for row in rows[1:]]
     return {

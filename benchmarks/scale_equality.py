@@ -24,7 +24,7 @@ os.environ |= {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
-    "RAY_memory_monitor_refresh_ms": "0",  # a machine that is full of other work is no reason to end
+    "RAY_memory_monitor_refresh_ms": "0",  # do not end because of other processes' memory
     "PYTHONPATH": str(HERE.parent),
 }
 

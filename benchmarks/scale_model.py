@@ -46,17 +46,17 @@ class World:
     rows: int
     """Rows that an engine decodes at once; others wait."""
     driver: float
-    """Of the driver for one turn: game, prompt, parsing, log, the engine's call."""
+    """Driver's time for a turn: game, prompt, parsing, log, the engine's call."""
     learn: float
-    """Tokens that one rank learns in a second."""
-    around: float = 0.0
-    """Of an iteration besides play and learning: credit, commit."""
-    stream: float = 1.0
-    """Tokens that are learned for one that was sampled: prompts are learned along."""
+    """Tokens per second that one rank learns from."""
+    overhead: float = 0.0
+    """Time of an iteration outside of play and learning: credit, commit."""
+    learned_ratio: float = 1.0
+    """Learned tokens per sampled token: prompts are in the streams, too."""
     ship: float = 0.0
-    """From the end of learning until an engine can load the new weights."""
+    """Time from the end of learning until engines can load the new weights."""
     load: float = 0.0
-    """For which an engine stands still to load them."""
+    """Time for which an engine stands still to load them."""
     ahead: int = 0
     enough: float = 1.0
     iterations: int = 4
@@ -87,7 +87,7 @@ class Engine:
         self.busy = self.row_seconds = 0.0
         self._work, self._since, self._paused = 0.0, 0.0, False
         self._rows: list[tuple[float, int, simpy.Event]] = []
-        """By the work at which each has all its tokens."""
+        """Rows by the value of `_work` at which they have all their tokens."""
         self._waiting: deque[tuple[float, simpy.Event]] = deque()
         self._number, self._plans = itertools.count(), itertools.count()
         self._plan = -1
@@ -135,7 +135,7 @@ class Engine:
             end.callbacks.append(lambda _: self._finish(plan))
 
     def _finish(self, plan: int) -> None:
-        if plan == self._plan:  # nothing has changed since it was planned
+        if plan == self._plan:  # otherwise a change has replaced this plan
             self._advance()
             self._work = max(self._work, self._rows[0][0])
             self._schedule()
@@ -177,7 +177,7 @@ class Simulation:
         self._version = 0
         self.driver_busy = self.learning = self.shipping = 0.0
         self.rows: list[dict[str, float]] = []
-        """Of each iteration: when its update ended, when play had ended, what it learned from."""
+        """One row per iteration: end of its update, end of its play, and what it learned from."""
 
     def run(self) -> list[dict[str, float]]:
         """Simulate all iterations and return a row for each."""
@@ -229,8 +229,8 @@ class Simulation:
             matches, handed = [*late, *own.take()], self.env.now
             own.handed.succeed()
             sampled = sum(turn.tokens for turns, _ in matches for turn in turns)
-            seconds = sampled * self.world.stream / (self.world.learn * self.world.ranks)
-            yield self.env.timeout(self.world.around + seconds)
+            seconds = sampled * self.world.learned_ratio / (self.world.learn * self.world.ranks)
+            yield self.env.timeout(self.world.overhead + seconds)
             yield self.env.timeout(self.world.ship)
             self.learning += seconds
             self.shipping += self.world.ship

@@ -69,7 +69,7 @@ def measure_recall(pages: int, questions: int, retriever: Retriever, embedding: 
     """Return the recall by hops and depth, with intervals, of whole questions and of stepwise queries."""
     shelf, rows = library(Key(pages, embedding=embedding)), {}
     assert shelf.world is not None
-    shelf.index.find("anything", 1, retriever)  # made before the clock starts
+    shelf.index.find("anything", 1, retriever)  # builds the index before the clock starts
     began, query_count = time.process_time(), 0
     for hops in HOPS:
         rng = np.random.default_rng([0, hops])
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="100,000 pages: recall and memory")
     parser.add_argument("--questions", type=int, default=200, help="questions for each number of hops")
     parser.add_argument("--minilm", type=int, default=1000, help="pages up to which MiniLM is measured")
-    parser.add_argument("--gates", action="store_true", help="measure what the checks admit, and nothing else")
+    parser.add_argument("--gates", action="store_true", help="only measure the checks of proposed questions")
     options = parser.parse_args()
     if options.gates:
         file = RESULTS / "search_gates.json"

@@ -43,7 +43,7 @@ ROUNDS = 3
 RESULTS = Path(__file__).parent / "results" / "shared_tokens.json"
 WORDS = 40_000
 CHEAP = 10
-"""How many times cheaper attention is taken to be where trees are to save tokens at any price."""
+"""Factor on the cost of tokens relative to attention in the arm with the fewest tokens."""
 SHOWN, THOUGHT, SAID = 24, 64, 12
 """Tokens per turn in stripped streams: shown to the seat, thought, spoken."""
 VOCABULARY = [" one", " two", " red", " blue", " sun", " sea", " old", " new"]

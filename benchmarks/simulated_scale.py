@@ -36,15 +36,15 @@ from arena.store.reader import RunReader
 RESULTS = Path(__file__).parent / "results"
 NAME = "simulated_scale"
 SKIPPED = 1
-"""First iterations of real runs that are left out: they warm up."""
+"""Number of first iterations of real runs that are left out as warm-up."""
 REAL = {
     "4 in flight": ["play.matches=32", "play.in_flight=4"],
     "64 in flight": ["play.matches=64", "play.in_flight=64"],
     "8 in flight": ["play.matches=64", "play.in_flight=8"],
     "32 in flight": ["play.matches=96", "play.in_flight=32"],
 }
-TOLD = ("4 in flight", "64 in flight")
-"""Real runs that the model's times are taken from; it foretells the others."""
+CALIBRATING = ("4 in flight", "64 in flight")
+"""Real runs that calibrate the model's times; the others are predicted."""
 ENGINES = {
     "1 engine, 4 in flight": ["scale.engines=1", "play.matches=32", "play.in_flight=4"],
     "1 engine, 64 in flight": ["scale.engines=1", "play.matches=64", "play.in_flight=64"],
@@ -52,8 +52,8 @@ ENGINES = {
     "2 engines, 16 in flight": ["scale.engines=2", "play.matches=64", "play.in_flight=16"],
     "2 engines, 64 in flight": ["scale.engines=2", "play.matches=128", "play.in_flight=64"],
 }
-ONE_ENGINE = ("1 engine, 4 in flight", "1 engine, 64 in flight")
-"""Of these, those that the model's times are taken from."""
+CALIBRATING_ENGINES = ("1 engine, 4 in flight", "1 engine, 64 in flight")
+"""Those of them that calibrate the model's times."""
 SHORT = [
     *("threads=1", "iterations=4", "evaluate=null", "play.limits.turns=12"),
     *("policies.shared.imitate.matches=48", "policies.shared.imitate.minibatches=6"),
@@ -102,7 +102,7 @@ arena.lab.perf_counter = agents.engines.in_process.perf_counter = time.process_t
 from arena.cli.main import run_cli
 raise SystemExit(run_cli())
 """
-"""A run by the processor's clock: one process with one thread, so that other work on the machine does not count."""
+"""Program of a run in CPU time: one process with one thread, so that other work on the machine does not count."""
 
 
 def run_real(settings: list[str], alone: bool = True) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def make_cluster(engines: int, each: int = 0, rate: float = GLOO, **rule: Any) -
     matches = each * engines or MATCHES
     return World(
         engines=engines, ranks=engines, matches=matches, in_flight=matches * (1 + rule.get("ahead", 0)), step=STEP,
-        rows=256, driver=DRIVER, learn=LEARN, around=1.0, stream=2.0, load=BYTES / rate, tools=(0.3, 1.0),
+        rows=256, driver=DRIVER, learn=LEARN, overhead=1.0, learned_ratio=2.0, load=BYTES / rate, tools=(0.3, 1.0),
         iterations=ITERATIONS, **rule,
     )  # fmt: skip
 
@@ -222,15 +222,15 @@ def draw(arms: dict[str, dict[str, dict[str, float]]]) -> Any:
 def main() -> None:
     """Run the chosen parts and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--again", action="store_true", help="The simulation alone; real runs as they are kept.")
-    parser.add_argument("--engines", action="store_true", help="Real runs with engines of their own; else all is kept.")
-    parser.add_argument("--redraw", action="store_true", help="The picture of what is kept.")
-    parser.add_argument("--quick", action="store_true", help="Does it still work? Writes nothing.")
+    parser.add_argument("--again", action="store_true", help="only the simulation; keep the real runs")
+    parser.add_argument("--engines", action="store_true", help="only the real runs with engine processes")
+    parser.add_argument("--redraw", action="store_true", help="only the picture of the kept results")
+    parser.add_argument("--quick", action="store_true", help="a small test that writes nothing")
     options = parser.parse_args()
     place = RESULTS / f"{NAME}.json"
     if options.quick:
-        runs = {name: run_real([*REAL[name], "iterations=2", "play.matches=8"]) for name in TOLD}
-        print(json.dumps(check_model(runs, TOLD)["play"], indent=1))
+        runs = {name: run_real([*REAL[name], "iterations=2", "play.matches=8"]) for name in CALIBRATING}
+        print(json.dumps(check_model(runs, CALIBRATING)["play"], indent=1))
         print(compute_figures(make_cluster(8, each=4, ahead=1)))
         return
     kept: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
@@ -242,10 +242,10 @@ def main() -> None:
         kept |= {"environment": about, "real": {name: run_real(settings) for name, settings in REAL.items()}}
     if not options.again:
         on_ray = {name: run_real(settings, alone=False) for name, settings in ENGINES.items()}
-        kept["engines"] = {"environment": about, "check": check_model(on_ray, ONE_ENGINE), "real": on_ray}
+        kept["engines"] = {"environment": about, "check": check_model(on_ray, CALIBRATING_ENGINES), "real": on_ray}
         print(json.dumps(kept["engines"]["check"], indent=1), flush=True)
     if not options.engines:
-        kept |= {"check": check_model(kept["real"], TOLD), "simulated": simulate()}
+        kept |= {"check": check_model(kept["real"], CALIBRATING), "simulated": simulate()}
         times = {"step": STEP, "driver": DRIVER, "learn": LEARN, "gigabytes": BYTES}
         times |= {"gigabytes_a_second": {"gloo": GLOO, "nccl": NCCL}}
         kept["assumed"] = {"sources": SOURCES, **times, "seed": 0}

@@ -63,7 +63,7 @@ def measure_first_match(words: str, checkout: Path) -> Spent:
 
 
 def _start(words: str, checkout: Path) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "arena", *words.split()]  # found in the current folder before anywhere else
+    command = [sys.executable, "-m", "arena", *words.split()]  # the current folder comes first on the path
     return subprocess.Popen(command, cwd=checkout, stdout=subprocess.DEVNULL)
 
 
@@ -71,7 +71,7 @@ def _wait_until(condition: Callable[[], bool], process: "subprocess.Popen[bytes]
     """Wait for the condition and return the time. Raises SystemExit if the process ends before."""
     while not condition():
         if process.poll() is not None:
-            raise SystemExit("arena run ended before its first match")
+            raise SystemExit("the run ended before its first match")
         time.sleep(0.01)
     return time.perf_counter()
 

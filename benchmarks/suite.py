@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", default=list_studies())
     names = parser.parse_args().names
     if unknown := set(names) - set(list_studies()):
-        parser.error(f"no result of a study is kept of {', '.join(sorted(unknown))}")
+        parser.error(f"no kept study result: {', '.join(sorted(unknown))}")
     before: dict[str, Any] = json.loads(FILE.read_text())["studies"] if FILE.exists() else {}
     kept = {name: found for name, found in before.items() if name in list_studies()}
     for name in names:

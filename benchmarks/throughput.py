@@ -57,7 +57,7 @@ WORLDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "recommender": ("recommender", {}, "listening"),
     "recommender, 100,000 items": ("recommender", {"catalogue": 100_000}, "listening"),
 }
-"""The game, its options, and who plays all seats: for the clinic who asks until nothing is left to ask."""
+"""The game, its options, and the script of all seats. In the clinic it asks until nothing is left to ask."""
 IN_FLIGHT = (1, 32, 256, 1000)
 MODELS: dict[str, tuple[str, list[str]]] = {
     "clinic, nano": ("clinic-nano", ["policies.doctor.imitate.matches=128"]),
@@ -72,7 +72,7 @@ MODELS: dict[str, tuple[str, list[str]]] = {
     "desk, SmolLM2-135M": ("desk", ["policies.agent.imitate=null"]),
     "recommender, SmolLM2-135M": ("recommender", ["policies.recommender.imitate=null"]),
 }
-"""A recipe and what is laid over it; warm starts are short or left out, as what they teach is not what is measured."""
+"""Recipes and their overrides. Warm starts are short or left out, because their effect is not measured."""
 HELD = ("clinic", "desk, shop", "recommender", "recommender, 100,000 items")
 FEW = 8
 """Matches of the larger model."""
@@ -144,7 +144,7 @@ def measure_scripted(world: str, quick: bool) -> dict[str, Any]:
     arms: dict[str, tuple[int, Callable[[], object]]] = {"bare": (few, lambda: play_bare(world, few))}
     for n, size in sizes.items():
         arms[f"{n} in flight"] = size, lambda n=n, size=size: play_orchestrated(world, size, n)  # type: ignore[misc]
-    acts = play_orchestrated(world, few, 1) / few  # unmeasured: modules are imported, tables are made
+    acts = play_orchestrated(world, few, 1) / few  # warm-up: imports modules and makes tables
     cpu, wall = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     for _ in range(rounds):
         for name, (matches, arm) in arms.items():
@@ -161,7 +161,7 @@ def measure_scripted(world: str, quick: bool) -> dict[str, Any]:
     }
 
 
-# -- what is held while they run ---------------------------------------------------------------------------
+# -- memory, files and processes while matches run -----------------------------------------------------------
 
 
 def read_usage() -> dict[str, int]:
@@ -177,7 +177,7 @@ def read_usage() -> dict[str, int]:
 
 def measure_held(world: str, in_flight: int) -> dict[str, Any]:
     """Measure the usage before, with all in flight, afterwards, and after an interrupt with all in flight again."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     play_orchestrated(world, 2, 2)
     found = {"before": read_usage()}
     count = 0
@@ -198,7 +198,7 @@ def measure_held(world: str, in_flight: int) -> dict[str, Any]:
     count = 0
     try:
         play_orchestrated(world, in_flight, in_flight, call_when_all_began(lambda: os.kill(os.getpid(), signal.SIGINT)))
-        raise AssertionError("Ctrl-C did not end it")
+        raise AssertionError("Ctrl-C did not end the matches")
     except KeyboardInterrupt:
         pass
     found["after Ctrl-C"] = read_usage()
@@ -213,7 +213,7 @@ def run_measure_held(world: str, in_flight: int) -> dict[str, Any]:
     return {"matches": in_flight, **found, "kb_per_match": 1000 * grown / in_flight}
 
 
-# -- with a model at the agent's seat ----------------------------------------------------------------------
+# -- with a model at the agent's seat ------------------------------------------------------------------------
 
 
 def measure_model_share(name: str, quick: bool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from peer_process import PeerChannel, Stopwatch
 from trl import GRPOConfig, GRPOTrainer
 
 WEIGHTS = {"autocast": "float32", "fp32": "float32", "bf16 weights": "bfloat16"}
-"""By setting. Only `autocast` computes in bf16 over weights and optimiser states in float32, as we do."""
+"""Data types of the weights by setting. `autocast` computes in bf16 over float32 weights, as Arena does."""
 
 
 class StepOnRequest(transformers.TrainerCallback):  # type: ignore[misc]  # transformers are not checked
@@ -81,7 +81,7 @@ def main() -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(request["model"])
     prompt = tokenizer.decode(request["prompt"])
     if tokenizer(prompt)["input_ids"] != request["prompt"]:
-        raise SystemExit("the prompt is not read back as the same ids: no fair comparison")
+        raise SystemExit("the prompt is not tokenized to the same ids again: the comparison would not be fair")
     chosen = make_settings(request)
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
@@ -92,7 +92,7 @@ def main() -> None:
             processing_class=tokenizer,
             callbacks=[StepOnRequest(channel)],
         )
-        trainer.eos_token_ids = [-1]  # every completion counts to its last token, as ours do
+        trainer.eos_token_ids = [-1]  # completions count to their last token, as in Arena
         versions = {name: version(name) for name in ("trl", "transformers", "accelerate", "torch")}
         channel.say(settings=chosen, versions=versions, threads=torch.get_num_threads())
         trainer.train()

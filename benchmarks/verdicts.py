@@ -28,11 +28,11 @@ from arena.statistics import rate_ci
 RESULTS = Path(__file__).parent / "results"
 SEEDS, ITERATIONS, LAST, MATCHES = 10, 6, 4, 128
 EFFECT = 0.1
-"""What a true effect adds to a share: about the largest differences in docs/claims.md."""
+"""Size of a true effect on a share: about the largest differences in docs/claims.md."""
 BASE, ZERO, BY_SEED, BY_RUN = 0.5, 0.2, 0.05, 0.05
-"""The baseline's share and that of `zero`; deviation of seeds, alike for all arms, and of single runs."""
+"""Shares of the baseline and of `zero`; standard deviations of seeds, shared by all arms, and of single runs."""
 FAMILY = {"null": 10, "effect": 10, "idle": 3, "full": 3}
-"""Studies of a family by their truth: nothing, `EFFECT`, a mechanism that never acts, and a ceiling."""
+"""Number of studies per family: no effect, `EFFECT`, a mechanism that never acts, and a ceiling."""
 FAMILIES = 100
 
 

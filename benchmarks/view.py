@@ -183,7 +183,9 @@ def main() -> None:
     """Make the runs, serve them, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=TURNS)
-    parser.add_argument("--folder", help="where both runs are made, or are from an earlier time; else they are removed")
+    parser.add_argument(
+        "--folder", help="folder of both runs, which are made there unless they exist; by default a temporary one"
+    )
     options = parser.parse_args()
     command = f"python benchmarks/view.py --turns {options.turns}"
     result: dict[str, Any] = {"command": command, "seed": SEED, "turns": options.turns}

@@ -47,7 +47,7 @@ class World:
     others: dict[str, str]
     """Scripted policies by seat."""
     paid: list[str]
-    """Seats whose payoff is the figure, where no report has it."""
+    """Seats whose payoff is the figure, if the report does not have it."""
 
     @property
     def own(self) -> list[str]:
@@ -88,7 +88,7 @@ def find_scripted_seats(experiment: dict[str, Any], game: str) -> dict[str, str]
 
 def compute_value(match: Played, figure: str, world: World) -> float | None:
     """Return a match's figure, from its report or the payoffs of the `paid` seats. None without either."""
-    name = evaluated_figure(figure)[1].removeprefix(f"{world.game.name}.")  # where there are several games
+    name = evaluated_figure(figure)[1].removeprefix(f"{world.game.name}.")  # the prefix of runs with several games
     if name in match.report:
         return float(match.report[name])
     return fmean(match.payoffs[seat] for seat in world.paid) if world.paid else None

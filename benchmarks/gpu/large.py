@@ -35,11 +35,11 @@ WHAT = (
     "that torch held on the device; estimate: arena.fits.formulas.learning without the libraries, which lie elsewhere"
 )
 ELSEWHERE = ("libraries", "compiled products")
-"""Parts of the estimate that are no memory of a GPU."""
+"""Parts of the estimate that are not on the GPU."""
 WITHIN = 0.25
-"""Share by which estimate and measurement may differ: the constants were fitted on a CPU, to models of .5B at most."""
+"""Accepted relative error of the estimate, whose constants were fitted on a CPU to models of up to 0.5B."""
 BUDGET = 4096
-"""Padded tokens of a pass."""
+"""Token budget of a pass, padding included."""
 
 
 def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:

@@ -11,7 +11,7 @@ from agents.scoring import StreamScorer, pack, scan_streams
 from agents.stream import Stream
 
 OPENING = 1
-"""Tokens that all made-up streams share: no saving is measured that real play would not have."""
+"""Length of the shared opening of random streams, kept short so that sharing saves nothing."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def choose_learner() -> tuple[type[ArenaLearner] | type[BareLearner], str]:
         from arena.learn.distributed import deepspeed
 
         deepspeed()
-    except Exception as error:  # noqa: BLE001 whatever keeps it away: it is said, and the bare loop needs none of it
+    except Exception as error:  # noqa: BLE001 any failure is reported, and the bare loop replaces it
         return BareLearner, str(error).splitlines()[0]
     return ArenaLearner, ""
 

@@ -32,9 +32,9 @@ from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
 
 CODER = "ARENA_QWEN"
-"""Variable with the folder of Qwen2.5-Coder-0.5B-Instruct (benchmarks/qwen.py)."""
+"""Environment variable with the folder of Qwen2.5-Coder-0.5B-Instruct (benchmarks/qwen.py)."""
 WINDING_UP = 25.0
-"""Seconds for a run to end after it was asked to."""
+"""Seconds that a run has to end after an interrupt."""
 CLOSE = 1e-5
 SMALL = 0.01
 """Factor of advantages: Adam divides larger gradients by their own size, which would hide a wrong scale."""
@@ -87,7 +87,7 @@ def _run_recipe(sheet: Sheet, recipe: str, settings: Any, label: str) -> Path:
         sheet.note("ended", "by the part's time; the next call resumes it")
         return folder
     if code:
-        raise RuntimeError(f"arena {' '.join(command[:3])} ended with {code}")
+        raise RuntimeError(f"arena {' '.join(command[:3])} ended with exit code {code}")
     sheet.note("ended", "complete")
     return folder
 

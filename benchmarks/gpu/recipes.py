@@ -14,7 +14,7 @@ from timing import time_call
 from arena.cli.loop import wait
 
 if TYPE_CHECKING:
-    from arena.lab import Lab  # needs more packages than other parts
+    from arena.lab import Lab  # needs more packages than the other parts
 
 FIGURES = ("mean_payoff", "valid_rate", "tokens_per_second", "tokens", "seconds")
 LAST = 2
@@ -58,7 +58,7 @@ def _run_arms(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> M
     with ExitStack() as stack:
         labs = {}
         for arm in arms:
-            # one more than are played: the last one would write a checkpoint, which is not what is looked at
+            # one more than are played, because the last one would write a checkpoint
             layers = [*own, f"credit.estimator={arm}", f"iterations={size.iterations + 1}"]
             labs[arm] = stack.enter_context(open_lab(compose([recipe_layer(recipe), *map(set_layer, layers)])))
             wait(labs[arm].imitate())

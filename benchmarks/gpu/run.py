@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
 ROOT = HERE.parent.parent
 LIMIT = 570.0
-"""Seconds for everything on a GPU."""
+"""Time limit in seconds of all parts together on a GPU."""
 SECONDS = {
     "machine": 45,
     "agreement": 75,
@@ -61,11 +61,11 @@ SECONDS = {
     "long-nano": 45,
     "vision": 120,
 }
-"""Most that each part may take there; together they may not take more than the limit."""
+"""Time limits of the parts there; together they have at most `LIMIT`."""
 SLACK = {"cuda": 1.0, "cpu": 6.0}
 """Factor on both limits, by device."""
 WINDING_UP = 8.0
-"""Seconds of a part's time for what is begun to end before the process is killed."""
+"""Seconds of a part's time reserved for its current work to end before the process is killed."""
 
 
 def list_parts(size: str) -> list[str]:
@@ -116,7 +116,7 @@ def _run_command(command: list[str], device: str, seconds: float, output: Any) -
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     output.seek(0)
-    last = [line.strip() for line in output.read().splitlines() if line.strip()][-1:] or ["it said nothing"]
+    last = [line.strip() for line in output.read().splitlines() if line.strip()][-1:] or ["no output"]
     return f"exit {code}: {last[0][:160]}" if code else ""
 
 
@@ -142,15 +142,17 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(SECONDS))
     parser.add_argument("--device", choices=["cuda", "cpu"], help="default: cuda if there is one")
     parser.add_argument("--quick", action="store_true", help="nano alone, one round: does it still work?")
-    parser.add_argument("--resume", type=Path, metavar="RESULTS", help="keep the whole parts of these, do the others")
-    parser.add_argument("--out", type=Path, help="instead of results/gpu-DEVICE.json")
+    parser.add_argument(
+        "--resume", type=Path, metavar="RESULTS", help="keep the complete parts of these results and run the others"
+    )
+    parser.add_argument("--out", type=Path, help="result file, by default results/gpu-DEVICE.json")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(SECONDS):
         parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(SECONDS)}")
     device = options.device or ("cuda" if has_cuda() else "cpu")
     size = "quick" if options.quick else "full" if device == "cuda" else "small"
     begun, out = time.monotonic(), options.out
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of `finally`: no part is left running
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # runs `finally`, which ends the current part
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/gpu/run.py", *sys.argv[1:]])}
     result |= {"device": device, "size": size, "seed": 0, "load_at_start": os.getloadavg(), "parts": {}}
     if options.resume:

@@ -56,7 +56,7 @@ class Sheet:
             return work()
         except ImportError as error:
             self.skip(claim, _first_line(error))
-        except Exception as error:  # noqa: BLE001 the other items have to be heard
+        except Exception as error:  # noqa: BLE001 the other items continue
             reason = f"{type(error).__name__}: {_first_line(error)}"
             if type(error).__name__ == "OutOfMemoryError":
                 self.skip(claim, reason)

@@ -12,46 +12,46 @@ class Size:
     streams: int
     """Streams of the comparisons."""
     reply_tokens: int
-    """Most tokens of a reply there."""
+    """Maximum length of their replies."""
     repeated_model: str
-    """Model that does everything twice."""
+    """Model of the repeatability checks."""
     timed_models: tuple[str, ...]
     """Models whose speed is measured."""
     batch_sizes: tuple[int, ...]
     """Replies in flight."""
     context: int
-    """Tokens of every context that is decoded from."""
+    """Length of the contexts of decoding."""
     decoded_tokens: int
-    """Tokens of every timed reply."""
+    """Length of timed replies."""
     update_shape: tuple[int, int]
-    """Streams of a timed update, and tokens of each."""
+    """Number of streams of a timed update, and their length."""
     budgets: tuple[int, ...]
-    """Token budgets of the timed update; the last one is the bare loop's too."""
+    """Token budgets of the timed update; the bare loop uses the last one."""
     rounds: int
     matmul_width: int
-    """Width of the square matrices whose product is the peak."""
+    """Width of the square matrices whose product gives the peak rate."""
     updates: int
     """Number of updates of the task that a nano policy learns."""
     iterations: int
     """Number of iterations of the recipes, if there is time."""
     large_models: tuple[str, ...]
-    """Models of which memory is compared with its estimate."""
+    """Models whose memory is compared with its estimate."""
     fully_trained: tuple[str, ...]
-    """Those of them that learn with all their weights; the others have an adapter."""
+    """Large models that train all weights; the others train an adapter."""
     decoding_rows: tuple[int, ...]
-    """Replies in flight, beside the limit by bandwidth."""
+    """Replies in flight of the comparison with the memory bandwidth."""
     update_tokens: tuple[int, ...]
-    """Tokens of updates, for the share of the peak."""
+    """Tokens of long updates."""
     long_update_models: tuple[str, ...]
-    """Models that do them."""
+    """Models of long updates."""
     trl_shape: tuple[int, int, int]
-    """Replies, tokens of each, and rounds beside TRL."""
+    """Replies, their length, and rounds of the comparison with TRL."""
     flagship: str
     """Recipe of the whole run."""
     flagship_settings: tuple[str, ...]
     vision_settings: tuple[str, ...] = ()
     recipe_settings: tuple[str, ...] = ()
-    """Settings over recipe `negotiation-nano`."""
+    """Overrides of the recipe `negotiation-nano`."""
 
 
 _FEW_LESSONS = ("policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8", "play.matches=32")

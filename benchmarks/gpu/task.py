@@ -23,7 +23,7 @@ from arena.cli.loop import wait
 
 TURNS, STREAMS, CUES, LAST = 3, 64, (7, 8), 5
 LEARNED, CHANCE = 0.9, (0.4, 0.6)
-"""Share of right words: with credit at least, with none within."""
+"""Shares of right words: the minimum with credit, and the range without."""
 WHAT = (
     f"nano, fp32, {STREAMS} streams of {TURNS} turns an update, two optimiser steps each, lr 1e-3; arms alternate. "
     f"credit: advantage = right - mean right; control: advantage 0. Share of right words in the last {LAST} updates"
