@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from reporting import write_result
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -178,7 +179,7 @@ def main() -> None:
             print(openings, what, json.dumps({n: v for n, v in part.items() if "÷" in n}, indent=1), flush=True)
         result["play"][openings] = compare_play(model, bf16, openings, widths, rounds)
     if not options.quick:
-        (HERE / "results" / "adapters.json").write_text(json.dumps(result, indent=1) + "\n")
+        write_result("adapters", result)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ less exact learning. Writes results/against-trl.json.
 """
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -27,13 +26,14 @@ from statistics import median
 from typing import Any
 
 from peer_process import ORIGINAL_ENVIRONMENT, PeerProcess, Stopwatch
+from reporting import format_command, write_result
 
 # isort: split
 import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
 
 # isort: split
 import torch
-from timing import compute_ratios, make_result_name
+from timing import add_device, compute_ratios
 from workload import open_lab
 
 from agents.engines.base import Completion, Request
@@ -46,7 +46,6 @@ from arena.doctor import environment
 from arena.lab import Lab
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results"
 GOAL = 0.6
 ROWS, TOKENS = 8, 48
 ON_A_GPU = ("learn.token_budget=65536",)
@@ -174,7 +173,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began = time.perf_counter()
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/against_trl.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
     if options.quick:
         result |= measure(options.seed, options.rows, 8, 1, ["autocast"])
@@ -183,8 +182,7 @@ def main() -> None:
         result |= measure(options.seed, *sizes, ["autocast", "fp32", "bf16 weights"])
     result |= {"verdict": judge_ratio(result["settings"])}
     result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - began}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / make_result_name("against-trl", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
+    write_result(add_device("against-trl"), result, options.quick)
     print("\n".join(format_summary(result)))
 
 

@@ -18,9 +18,7 @@ has sampled. Writes results/against-vllm.json, or against-vllm-fp32.json.
 
 import argparse
 import asyncio
-import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +26,7 @@ from statistics import median
 from typing import Any
 
 from peer_process import ORIGINAL_ENVIRONMENT, PeerProcess, Stopwatch
+from reporting import format_command, write_result
 
 # isort: split
 import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
@@ -53,7 +52,6 @@ from arena.lab import Lab
 from arena.learn.machine import fastest_precision
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results"
 IN_FLIGHT = (1, 8, 32, 64, 128)
 GOAL, FROM = 1.0, 8
 """Target ratio, and the number of matches in flight from which on it must hold."""
@@ -258,13 +256,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began = time.perf_counter()
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/against_vllm.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
     result |= measure(options)
     result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - began}
-    RESULTS.mkdir(exist_ok=True)
-    fp32, quick = "-fp32" * (result["peer"]["settings"]["dtype"] == "float32"), "-quick" * options.quick
-    (RESULTS / f"against-vllm{fp32}{quick}.json").write_text(json.dumps(result, indent=1) + "\n")
+    fp32 = "-fp32" * (result["peer"]["settings"]["dtype"] == "float32")
+    write_result(f"against-vllm{fp32}", result, options.quick)
     print("\n".join(format_summary(result)))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reporting import write_result
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -111,7 +112,7 @@ def main() -> None:
                 wait(lab.close())
         print(arm, json.dumps(result["arms"][arm]), flush=True)
     if not quick:
-        (HERE / "results" / "agreement.json").write_text(json.dumps(result, indent=1) + "\n")
+        write_result("agreement", result)
 
 
 if __name__ == "__main__":

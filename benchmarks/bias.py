@@ -10,14 +10,13 @@ results/bias.json and prints the table of docs/gradients.md.
 """
 
 import itertools
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reporting import write_result
 
 from agents.stream import Stream
 from arena.config.kinds import choose
@@ -26,7 +25,6 @@ from arena.doctor import environment
 from arena.records import Trajectory, Turn
 from games.contracts import Message
 
-RESULTS = Path(__file__).parent / "results"
 BATCH, BATCHES = 4, (2, 4, 6)
 """Size of the batches, and sizes of those that show whether the bias shrinks in larger ones."""
 
@@ -294,7 +292,7 @@ def main() -> None:
     command = "python benchmarks/bias.py"
     found = list(compute_rows())
     result = {"command": command, "logits": LOGITS.tolist(), "batch": BATCH, "machine": environment(), "rows": found}
-    (RESULTS / "bias.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("bias", result)
     print(format_table(found))
 
 

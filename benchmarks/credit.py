@@ -13,13 +13,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
+from reporting import write_result
 from timing import time_call, time_in_turns
 
 import agents.packing
@@ -41,7 +41,6 @@ from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
 from games.contracts import Message
 
-RESULTS = Path(__file__).parent / "results"
 SEED = 0
 ROLES = ("opener", "responder")
 TARGET = 0.02
@@ -247,7 +246,7 @@ def main() -> None:
     head = {"command": f"python benchmarks/credit.py {what}", "machine": environment(), "seed": SEED}
     head |= {"threads": torch.get_num_threads(), "load_at_start": os.getloadavg()}
     result = head | (measure_cost() if what == "cost" else measure_packing()) | {"load_at_end": os.getloadavg()}
-    (RESULTS / f"credit-{what}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result(f"credit-{what}", result)
     shown = ("share_of_learning", "met") if what == "cost" else ("by_turns", "growth_of_tokens", "growth_of_seconds")
     json.dump({name: result[name] for name in shown}, sys.stdout, indent=1)
 

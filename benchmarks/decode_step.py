@@ -11,7 +11,6 @@ alternate. Writes results/decode-step.json, or on a GPU a file with its name, su
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -21,9 +20,9 @@ from statistics import median
 from typing import Any
 
 from peer_process import ORIGINAL_ENVIRONMENT, PeerChannel, PeerProcess, Stopwatch
+from reporting import write_result
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results"
 ROWS = (1, 8, 32, 64, 128)
 POLICIES = ("base", "adapter")
 SHARED, OWN, STEPS = 192, 8, 40
@@ -115,7 +114,7 @@ def main() -> None:
         parser.error(
             f"--before {options.before}: this is no checkout of Arena"
         )  # Python would import the installed Arena
-    from timing import make_result_name
+    from timing import add_device
 
     from arena.doctor import environment
 
@@ -125,8 +124,7 @@ def main() -> None:
     result |= measure(checkouts | {"now": HERE.parent}, 1 if options.quick else options.rounds, options.quick)
     result["machine"].pop("command", None)
     result["load_at_end"] = os.getloadavg()
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / make_result_name("decode-step", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
+    write_result(add_device("decode-step"), result, options.quick)
     print("\n".join(format_summary(result)))
 
 

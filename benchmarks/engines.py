@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reporting import write_result
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -156,7 +157,7 @@ def main() -> None:
     result |= {"command": "make engines", "machine": environment()}
     print(json.dumps({key: result[key] for key in ("start_seconds", "prefix cache", "publish")}, indent=1))
     if not quick:
-        (HERE / "results" / "engines.json").write_text(json.dumps(result, indent=1) + "\n")
+        write_result("engines", result)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ their sizes are those given to the estimate. Writes results/fits.json and the ta
 import argparse
 import asyncio
 import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from processes import read_memory, reset_peak, run_script
+from reporting import format_command, write_result
 
 from agents.adapter_config import AdapterSpec
 from agents.half import packs_here
@@ -250,11 +250,10 @@ def main() -> None:
         if any(work.model == RANDOM for work in chosen):
             run_script("fits.py", "--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
         rows = [row for w in chosen for row in compare(w, folder if w.model == RANDOM else w.model)]
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/fits.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "seed": SEED, "packs": packs_here(), "within": WITHIN, "rows": rows}
     result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"fits{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("fits", result, options.quick)
     if not options.quick:
         update_page(rows)
     print(format_table(rows), "\nall within 15 %" if result["met"] else "\nNOT all within 15 %")

@@ -11,19 +11,18 @@ alternate. Writes results/foreign.json.
 """
 
 import argparse
-import json
 import random
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
+
+from reporting import write_result
 
 import games
 from arena.doctor import environment
 from games.contracts import View
 
-RESULTS = Path(__file__).parent / "results"
 ROUNDS, MATCHES, MOST_ACTS = 5, {"textworld": 6, "gymnasium": 40, "gem": 40}, 50
 NAMES = (
     "textworld:w2-o3-q4", "textworld:cooking(recipe=2,take=1,open=true,cook=true,cut=true,go=6)",
@@ -133,7 +132,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     found = {name: measure(name, 1 if quick else ROUNDS, 0.1 if quick else 1.0) for name in NAMES}
     result = {"command": "python benchmarks/foreign.py", "machine": environment(), "games": found}
-    (RESULTS / f"foreign{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("foreign", result, quick)
     for name, row in found.items():
         print(
             f"{name:72} {row['ours']:8.0f} of {row['bare']:8.0f} acts/s: {row['ratio']:.2f}, +{row['added_us']:.0f} µs"

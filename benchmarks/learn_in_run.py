@@ -18,10 +18,10 @@ from statistics import median
 from typing import Any
 
 from learn_step import measure_block, start_arms
+from reporting import format_command, write_result
 
 from arena.cli.loop import wait
 
-RESULTS = Path(__file__).resolve().parent / "results"
 RUNS: dict[str, tuple[int, list[str]]] = {
     "all weights": (
         3,
@@ -99,7 +99,7 @@ def main() -> None:
         return serve(options.serve)
     from arena.doctor import environment
 
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/learn_in_run.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "seed": 0, "load_at_start": os.getloadavg()}
     for workload, (rounds, _) in list(RUNS.items())[:1] if options.quick else RUNS.items():
         result[workload] = compare_arms(workload, 1 if options.quick else rounds)
@@ -111,8 +111,7 @@ def main() -> None:
         "flagship_peak_gb": {"worst": peak, "target": PEAK_GB, "met": peak <= PEAK_GB},
     }
     result["load_at_end"] = os.getloadavg()
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"learn-in-run{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("learn-in-run", result, options.quick)
     print(json.dumps(result["verdict"], indent=1))
 
 

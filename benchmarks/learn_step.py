@@ -25,6 +25,7 @@ from statistics import median
 from typing import Any
 
 from peer_process import find_benchmarks
+from reporting import format_command, write_result
 
 from agents.computing import compute
 from agents.precision import Precision
@@ -32,7 +33,6 @@ from agents.published import ModuleWeights
 from arena.cli.loop import wait
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results"
 WORKLOADS = {
     "8 streams of 70": (8, 70, 70),
     "8 streams of 500": (8, 500, 500),
@@ -312,7 +312,7 @@ def main() -> None:
         return serve(options.serve)
     from arena.doctor import environment
 
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/learn_step.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "seeds": "streams 0, advantages 1", "load_at_start": os.getloadavg()}
     if options.profile:
         os.environ.setdefault("OMP_NUM_THREADS", "2")
@@ -325,9 +325,7 @@ def main() -> None:
         worst = {kind: max(w["ratio"]["ours / bare"]["median"] for w in result[kind].values()) for kind in TARGETS}
         result["verdict"] = {k: {"worst": worst[k], "target": t, "met": worst[k] <= t} for k, t in TARGETS.items()}
     result["load_at_end"] = os.getloadavg()
-    RESULTS.mkdir(exist_ok=True)
-    name = "learn-step" + ("-profile" if options.profile else "") + ("-quick" if options.quick else "")
-    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("learn-step" + "-profile" * options.profile, result, options.quick)
     print(json.dumps(result.get("profile") or result["verdict"], indent=1))
 
 

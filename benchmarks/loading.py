@@ -26,6 +26,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from reporting import write_result
 
 from agents.stream import Stream
 from arena.doctor import environment
@@ -35,7 +36,6 @@ from arena.store.run import RunFolder
 from arena.store.schema import CREDIT, MATCHES
 from games.contracts import MatchId, Message
 
-RESULTS = Path(__file__).parent / "results"
 HERE = Path(__file__).parents[1]
 SEED = 0
 TURNS, ITERATIONS = 1_000_000, 100
@@ -237,7 +237,7 @@ def main() -> None:
     ours = [result["median"][name] for name in ("frames", "sql", "tokens")]
     result |= {"target": TARGET, "met": all(each[key] < most for each in ours for key, most in TARGET.items())}
     result |= {"machine": environment() | {"duckdb": duckdb.__version__}, "load_at_end": os.getloadavg()}
-    (RESULTS / "loading.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("loading", result)
     print(json.dumps({key: result[key] for key in ("median", "same_groups", "met")}, indent=1))
 
 

@@ -10,17 +10,16 @@ Peaks are the kernel's high-water marks, reset at the beginning of each phase. W
 import argparse
 import gc
 import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from processes import read_memory, reset_peak, run_script
+from reporting import format_command, write_result
 
 from arena.cli.loop import wait
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results"
 TARGET_GB = 3.0
 SHORT = 50
 PHASES = ("imitate", "play", "credit", "learn", "publish", "examine", "commit")
@@ -143,7 +142,7 @@ def main() -> None:
         return
     from arena.doctor import environment
 
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/memory.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "seed": 0}
     result["whole"] = run_script("memory.py", "--mode", "quick" if options.quick else "whole")
     if options.before:
@@ -153,8 +152,7 @@ def main() -> None:
         result["flat"] = measure_growth(result["short"]["iterations"])
     peak = result["whole"]["peak"]
     result["verdict"] = {"peak_gb": peak, "target": TARGET_GB, "met": peak < TARGET_GB}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"memory{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("memory", result, options.quick)
     for part in ("before", "whole"):
         if part in result:
             print(part, "loaded", result[part]["loaded"], "peak", round(result[part]["peak"], 2))

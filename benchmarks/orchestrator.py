@@ -15,7 +15,6 @@ import json
 import os
 import random
 import re
-import sys
 import tempfile
 import time
 import tracemalloc
@@ -28,6 +27,7 @@ from typing import Any
 import pyspiel
 import textarena
 from pettingzoo.classic import connect_four_v3
+from reporting import format_command, write_result
 from timing import compute_ratios
 
 import games
@@ -40,7 +40,6 @@ from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
 from games.contracts import Act, MatchId, View
 
-RESULTS = Path(__file__).parent / "results"
 GAMES = {"kuhn_poker": 6000, "connect_four": 1000, "negotiation": 3000}
 """Matches of an arm in a round."""
 SPIEL = {"kuhn_poker": "kuhn_poker", "connect_four": "connect_four", "negotiation": "bargaining"}
@@ -284,14 +283,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/orchestrator.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
     sizes = [10, 100, 1000] if quick else [10, 100, 1000, 10_000]
     result["games"] = {g: measure_speed(g, n // 50 if quick else n, 1 if quick else 5) for g, n in GAMES.items()}
     result["growth"] = {game: measure_growth(game, sizes) for game in GAMES}
     result |= {"verdict": judge_targets(result["games"]), "load_at_end": os.getloadavg()}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"orchestrator{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("orchestrator", result, quick)
     for game, found in result["games"].items():
         print(f"{game}, acts per CPU second")
         print(*(f"    {name:34} {rate:>9.0f}" for name, rate in found["acts_per_cpu_second"].items()), sep="\n")

@@ -21,13 +21,13 @@ from typing import Any
 
 import others_bare as bare
 from processes import run_script
+from reporting import write_result
 
 import games
 from arena.doctor import environment
 from games.base import TextGame
 from games.contracts import View
 
-RESULTS = Path(__file__).parent / "results"
 EPISODES, ROUNDS = 200, 5
 
 
@@ -239,7 +239,7 @@ def main() -> None:
         print(name, json.dumps(row), flush=True)
         result = {"command": f"python benchmarks/others.py {arguments.world}", "machine": environment(), "games": found}
         if not arguments.quick:
-            (RESULTS / f"others-{arguments.world}.json").write_text(json.dumps(result, indent=1) + "\n")
+            write_result(f"others-{arguments.world}", result)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ policy (`shared`). Turns are those of models. Writes results/persons.json.
 """
 
 import argparse
-import json
 from collections import defaultdict
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
+from reporting import write_result
 from timing import compute_ratios, time_call
 from workload import open_lab
 
@@ -22,7 +21,6 @@ from arena.config.sources import text_layer
 from arena.doctor import environment
 from arena.lab import Lab
 
-RESULTS = Path(__file__).parent / "results"
 EXPERIMENT = """
 name: persons
 precision: fp32
@@ -80,7 +78,7 @@ def main() -> None:
     result: dict[str, Any] = {"command": "python benchmarks/persons.py", "machine": environment(), "matches": 64}
     result |= {"turns_per_second": rates, "turns_per_match": lengths}
     result["over_script"] = {name: compute_ratios(rates[name], rates["script"]) for name in ARMS if name != "script"}
-    (RESULTS / f"persons{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("persons", result, quick)
     for name in ARMS:
         share = result["over_script"].get(name, {"median": 1.0})["median"]
         print(f"{name:8} {max(rates[name]):7.0f} turns/s  {share:.2f} of script")

@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
+from reporting import format_command
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
@@ -125,7 +126,7 @@ def main() -> None:
 
                 save_random_model(folder)
             found = asyncio.run(measure(folder if name == RANDOM else resolve(name), options.rounds, options.stage))
-        found |= {"command": " ".join(["python", "benchmarks/publish.py", *sys.argv[1:]])}
+        found |= {"command": format_command()}
         mine[name] = found | {"machine": environment(), "load at end": os.getloadavg()}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         print(name, json.dumps(found, indent=1), flush=True)

@@ -23,6 +23,7 @@ from typing import Any
 
 import psutil
 from engine_requests import make_request
+from reporting import format_command
 
 from agents.engines.base import Completion
 from agents.weights import load_model, resolve
@@ -128,7 +129,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=6)
     options = parser.parse_args()
     rounds, matches, iterations = (1, 4, 2) if options.quick else (options.rounds, options.matches, options.iterations)
-    result: Found = {"command": " ".join(["python", "benchmarks/scale_cost.py", *sys.argv[1:]])}
+    result: Found = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg()}
     result |= {"recipe": "negotiation-nano", "settings": SETTINGS, "matches": matches, "iterations": iterations}
     found: dict[str, list[Found]] = {arm: [] for arm in ARMS}

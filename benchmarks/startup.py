@@ -8,7 +8,6 @@ Writes results/startup.json (`startup-quick.json` likewise).
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -19,10 +18,11 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from reporting import format_command, write_result
+
 from arena.doctor import environment
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results"
 SHORT = (
     *("--version", "--help", "run selfplay --help", "eval --help"),
     *("list games", "list roles", "list policies", "list estimators", "list losses", "list recipes", "models"),
@@ -98,7 +98,7 @@ def main() -> None:
     options = parser.parse_args()
     checkouts = {"before": options.before.resolve()} if options.before else {}
     checkouts["now"] = HERE.parent
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/startup.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg()}
     result["short"] = {
         words: compare_checkouts(measure_command, words, checkouts, 1 if options.quick else 5) for words in SHORT
@@ -106,9 +106,7 @@ def main() -> None:
     result["first_match"] = {"what": " ".join((measure_first_match.__doc__ or "").split()), "words": RUN}
     result["first_match"] |= compare_checkouts(measure_first_match, RUN, checkouts, 1 if options.quick else 3)
     result["load_at_end"] = os.getloadavg()
-    RESULTS.mkdir(exist_ok=True)
-    name = "startup-quick.json" if options.quick else "startup.json"
-    (RESULTS / name).write_text(json.dumps(result, indent=1) + "\n")
+    write_result("startup", result, options.quick)
     for words, found in [*result["short"].items(), ("first match", result["first_match"])]:
         texts = [f"{c}: wall {found[c]['wall']:.2f} s, cpu {found[c]['cpu']:.2f} s" for c in checkouts]
         print(f"{words:22}", "   ".join(texts))

@@ -21,7 +21,6 @@ import json
 import os
 import resource
 import signal
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -31,6 +30,7 @@ from statistics import median
 from typing import Any
 
 from processes import read_status, run_script
+from reporting import format_command, write_result
 from timing import compute_ratios
 from workload import open_lab
 
@@ -47,7 +47,6 @@ from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
 from games.contracts import Act, MatchId, View
 
-RESULTS = Path(__file__).parent / "results"
 WORLDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "clinic": ("clinic", {}, "random_asker"),
     "desk, shop": ("desk", {"domain": "shop"}, "oracle"),
@@ -277,7 +276,7 @@ def main() -> None:
         print(json.dumps(measure_held(options.hold, options.matches)))
         return
     quick, began = options.quick, time.perf_counter()
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/throughput.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
     result |= {"scripted": {}, "held": {}, "models": {}}
     parts: list[tuple[str, str, Callable[[], Any]]] = [
@@ -288,7 +287,7 @@ def main() -> None:
     for part, name, measure in parts:
         result[part][name] = measure()
         result |= {"load_at_end": os.getloadavg(), "seconds": time.perf_counter() - began}
-        (RESULTS / f"throughput{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+        write_result("throughput", result, quick)
     print("\n".join(format_summary(result)))
 
 

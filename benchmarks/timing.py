@@ -24,10 +24,10 @@ def time_call(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def make_result_name(name: str, quick: bool = False) -> str:
-    """Return the file name of a result, on a GPU with the first two words of its name: NAME-nvidia-h100.json."""
+def add_device(name: str) -> str:
+    """Return the name of a result, on a GPU followed by the first two words of the GPU's name: NAME-nvidia-h100."""
     device = torch.cuda.get_device_name().lower() if torch.cuda.is_available() else ""
-    return "-".join([name, *re.findall("[a-z0-9]+", device)[:2], *["quick"] * quick]) + ".json"
+    return "-".join([name, *re.findall("[a-z0-9]+", device)[:2]])
 
 
 def time_in_turns(arms: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:

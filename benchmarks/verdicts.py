@@ -13,10 +13,10 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reporting import RESULTS, format_command, write_result
 
 from arena.config.study import StudySpec
 from arena.doctor import environment
@@ -25,7 +25,6 @@ from arena.evaluate.study.inference import benjamini_hochberg
 from arena.evaluate.study.results import Results
 from arena.statistics import rate_ci
 
-RESULTS = Path(__file__).parent / "results"
 SEEDS, ITERATIONS, LAST, MATCHES = 10, 6, 4, 128
 EFFECT = 0.1
 """Size of a true effect on a share: about the largest differences in docs/claims.md."""
@@ -173,9 +172,9 @@ def main() -> None:
     families = int(sys.argv[1]) if sys.argv[1:] else FAMILIES
     found = compute_rates(list(simulate_studies(families)))
     settings = {"seeds": SEEDS, "effect": EFFECT, "by_seed": BY_SEED, "by_run": BY_RUN, "family": FAMILY}
-    command = " ".join(["python benchmarks/verdicts.py", *sys.argv[1:]])
+    command = format_command()
     result = {"command": command, "families": families, **settings, "machine": environment(), "rates": found}
-    (RESULTS / "verdicts.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("verdicts", result)
     write_picture(lambda: draw(found), RESULTS / "verdicts.png")
     print(format_table(found))
 

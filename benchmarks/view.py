@@ -29,11 +29,11 @@ from typing import Any
 import psutil
 from loading import ITERATIONS, SEED, TURNS, make_matches
 from processes import read_status
+from reporting import write_result
 
 from arena.doctor import environment
 from arena.store.run import RunFolder
 
-RESULTS = Path(__file__).parent / "results"
 HERE = Path(__file__).parents[1]
 TARGET = {"paint_s": 2.0, "match_s": 0.3, "server_mb": 500.0}
 SERVE = "import sys; from pathlib import Path; from analysis.commands import view; view([Path(sys.argv[1])], 0, False)"
@@ -215,7 +215,7 @@ def main() -> None:
         finally:
             server.child.terminate()
     result |= {"target": TARGET, "machine": environment() | {"command": [command]}, "load_at_end": os.getloadavg()}
-    (RESULTS / "view.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("view", result)
     print(
         json.dumps({key: result[key] for key in ("paint", "wall_s", "cpu_s", "server_mb", "few_iterations")}, indent=1)
     )

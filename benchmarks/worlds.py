@@ -12,16 +12,15 @@ response to random play is computed. Writes results/worlds.json.
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nan
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from open_spiel.python.algorithms.best_response import BestResponsePolicy
 from open_spiel.python.policy import UniformRandomPolicy
+from reporting import RESULTS, format_command, write_result
 
 from arena.config.study import EVALUATED, evaluated_figure
 from arena.doctor import environment
@@ -33,7 +32,6 @@ from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
 from games.abilities import SpielRules
 
-RESULTS = Path(__file__).parent / "results"
 CONTENDERS = ("random", "oracle")
 MATCHES = 400
 SEED = 0
@@ -149,9 +147,9 @@ def main() -> None:
     kept = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("study-*.json"))]
     matches = 10 if quick else MATCHES
     found = {study["name"]: measure_world(study, matches) for study in kept}
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/worlds.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "matches": matches, "seed": SEED, "worlds": found}
-    (RESULTS / f"worlds{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("worlds", result, quick)
     print("\n".join(format_summary(found)))
 
 

@@ -2,14 +2,12 @@
 
 import importlib.util
 from functools import partial
-from statistics import median
 
 import torch
 from models import has_smollm2
-from rates import measure_peak_flops
+from rates import measure_copy_rate, measure_peak_flops
 from sheet import Sheet
 from size import Size
-from timing import time_call
 
 PACKAGES = ("deepspeed", "pydantic", "pettingzoo", "pyspiel", "openskill", "gymnasium", "pandas", "pyarrow", "gguf")
 
@@ -59,11 +57,7 @@ def _measure_product(sheet: Sheet, name: str, device: torch.device, width: int, 
 
 
 def _measure_copy(sheet: Sheet, device: torch.device, size: Size) -> None:
-    source = torch.zeros(size.matmul_width**2 * (16 if device.type == "cuda" else 1), device=device)
-    target = torch.empty_like(source)
-    target.copy_(source)
-    seconds = median(time_call(lambda: target.copy_(source))[0] for _ in range(5))
-    rate = 2 * source.numel() * source.element_size() / seconds / 1e9
+    rate = measure_copy_rate(device, size.matmul_width) / 1e9
     sheet.note("copy_gb_per_second", rate)
     sheet.claim("copy on the device, bytes read and written", f"{rate:.3g} GB/s")
 

@@ -20,7 +20,7 @@ import torch
 from large import make_adapter
 from learners import make_lessons, make_sample
 from models import build_model, make_request
-from rates import measure_peak_flops, prepare_model, read_peak_memory, reset_peak_memory
+from rates import measure_copy_rate, measure_peak_flops, prepare_model, read_peak_memory, reset_peak_memory
 from sheet import Sheet
 from size import Size
 from timing import time_call
@@ -191,7 +191,7 @@ async def _train_two_ranks(samples: Any, device: torch.device) -> dict[str, torc
 def measure_decoding(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
     """Measure a decoding step of one model in milliseconds, and the time to read weights and caches once."""
     with prepare_model(sheet, size, device, name) as (model, _):
-        rate = measure_copy_rate(device, size)
+        rate = measure_copy_rate(device, size.matmul_width)
         sheet.note("copied_bytes_per_second", rate)
         for rows in size.decoding_rows:
             sheet.attempt(f"decode, {rows} in flight", partial(_measure_rows, sheet, size, model, rows, rate))
@@ -228,15 +228,6 @@ def count_moved_bytes(model: Any, rows: int, context: int) -> float:
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     cache: int = 2 * config.num_hidden_layers * config.num_key_value_heads * width * context * rows
     return float(2 * (sum(p.numel() for p in model.parameters()) + cache))
-
-
-def measure_copy_rate(device: torch.device, size: Size) -> float:
-    """Return the bytes that the device reads and writes in a second, by a copy."""
-    source = torch.zeros(size.matmul_width**2 * (16 if device.type == "cuda" else 1), device=device)
-    target = torch.empty_like(source)
-    target.copy_(source)
-    took = median(time_call(lambda: target.copy_(source))[0] for _ in range(5))
-    return float(2.0 * source.numel() * source.element_size() / took)
 
 
 def measure_long_updates(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:

@@ -75,6 +75,15 @@ def measure_peak_flops(device: torch.device, width: int, dtype: torch.dtype = to
     return 2.0 * width**3 * repeats / min(times)
 
 
+def measure_copy_rate(device: torch.device, width: int) -> float:
+    """Return the bytes per second that the device reads and writes in a copy, sized after `width` squared numbers."""
+    source = torch.zeros(width**2 * (16 if device.type == "cuda" else 1), device=device)
+    target = torch.empty_like(source)
+    target.copy_(source)
+    seconds = median(time_call(lambda: target.copy_(source))[0] for _ in range(5))
+    return float(2.0 * source.numel() * source.element_size() / seconds)
+
+
 @contextmanager
 def _set_attributes(module: Any, **values: Any) -> Iterator[None]:
     before = {name: getattr(module, name) for name in values}
