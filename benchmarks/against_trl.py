@@ -29,7 +29,7 @@ from peer_process import ORIGINAL_ENVIRONMENT, PeerProcess, Stopwatch
 from reporting import format_command, write_result
 
 # isort: split
-import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
+import arena  # noqa: F401  before torch is loaded, because it sets how OpenMP waits
 
 # isort: split
 import torch

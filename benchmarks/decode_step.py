@@ -32,7 +32,7 @@ def serve() -> None:
     """Time decoding steps on request, with the code of the checkout that comes first on the path."""
     channel = PeerChannel()
 
-    import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
+    import arena  # noqa: F401  before torch is loaded, because it sets how OpenMP waits
 
     # isort: split
     import numpy as np
@@ -53,9 +53,9 @@ def serve() -> None:
     wait(engine.publish("base", 0, FolderWeights(folder)))
     one = OnBase(adapted(base, AdapterSpec(), 0), base, folder, DEFAULT)
     wait(engine.publish("adapter", 0, ModuleWeights(one)))
-    channel.hear()
-    channel.say(precision=precision.value)
-    while (request := channel.hear()) is not None:
+    channel.receive()
+    channel.send(precision=precision.value)
+    while (request := channel.receive()) is not None:
         rng = np.random.default_rng(request["round"])
         opening = rng.integers(10, 500, SHARED).tolist()
         contexts = [(*opening, *rng.integers(10, 500, OWN).tolist()) for _ in range(request["rows"])]
@@ -63,7 +63,7 @@ def serve() -> None:
         wait(engine.generate(first))
         watch = Stopwatch()
         wait(engine.generate(more))
-        channel.say(milliseconds=watch.read()["seconds"] / request["steps"] * 1e3)
+        channel.send(milliseconds=watch.read()["seconds"] / request["steps"] * 1e3)
         for row in more:
             engine.forget(row.key)
 

@@ -38,10 +38,10 @@ class PeerProcess:
             env=dict(environ),
         )
 
-    def ask(self, **question: Any) -> dict[str, Any]:
+    def ask(self, **request: Any) -> dict[str, Any]:
         """Send a request and return its answer. Raises SystemExit if the peer has ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
@@ -71,12 +71,12 @@ class PeerChannel:
         self._out = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
 
-    def hear(self) -> dict[str, Any] | None:
+    def receive(self) -> dict[str, Any] | None:
         """Wait for the next request. Returns None if the client has closed the connection."""
         line = sys.stdin.readline()
         return json.loads(line) if line else None
 
-    def say(self, **answer: Any) -> None:
+    def send(self, **answer: Any) -> None:
         """Send the answer."""
         print(json.dumps(answer), file=self._out, flush=True)
 

@@ -29,8 +29,8 @@ class Turn(NamedTuple):
     tool: float = 0.0
 
 
-Ended = tuple[list[Turn], list[int]]
-"""The turns of a match, and the versions that took them."""
+PlayedMatch = tuple[list[Turn], list[int]]
+"""Turns of a match, and the policy version of each."""
 
 
 @dataclass(frozen=True)
@@ -144,23 +144,23 @@ class Engine:
 class Round:
     """Matches of an iteration. Its update gets those that have ended at `enough`, the next update the rest."""
 
-    def __init__(self, env: simpy.Environment, matches: int, quorum: int) -> None:
+    def __init__(self, env: simpy.Environment, matches: int, enough_matches: int) -> None:
         self.handed, self.learned = env.event(), env.event()
         self.enough, self.over = env.event(), env.event()
-        self._open, self._least, self._finish = matches, matches - quorum, list[Ended]()
+        self._open, self._late, self._finished = matches, matches - enough_matches, list[PlayedMatch]()
 
-    def add(self, match: Ended) -> None:
+    def add(self, match: PlayedMatch) -> None:
         """Add a finished match."""
-        self._finish.append(match)
+        self._finished.append(match)
         self._open -= 1
-        if self._open == self._least:
+        if self._open == self._late:
             self.enough.succeed()
         if not self._open:
             self.over.succeed()
 
-    def take(self) -> list[Ended]:
+    def take(self) -> list[PlayedMatch]:
         """Return the finished matches since the last call."""
-        ended, self._finish = self._finish, []
+        ended, self._finished = self._finished, []
         return ended
 
 

@@ -153,7 +153,7 @@ def simulate_play(run: dict[str, Any], step: tuple[float, float], driver: float)
 
 
 def check_model(runs: dict[str, dict[str, Any]], calibrated: Sequence[str]) -> dict[str, Any]:
-    """Calibrate the model's times on the runs `calibrated`, and compare its predictions with all runs."""
+    """Calibrate the model's times on the `calibrated` runs, and compare its predictions with all runs."""
     calibration = [runs[name] for name in calibrated]
     outside = [sum(run["seconds"]["play"]) - sum(run["seconds"]["play_model"]) for run in calibration]
     driver = sum(outside) / sum(

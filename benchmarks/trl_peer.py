@@ -29,11 +29,11 @@ class StepOnRequest(transformers.TrainerCallback):  # type: ignore[misc]  # tran
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Answer with the step's time, which includes prompt, generation, rewards, reference and update."""
-        self.line.say(**self.watch.read())
+        self.line.send(**self.watch.read())
         self._await(control)
 
     def _await(self, control: Any) -> None:
-        if self.line.hear() is None:
+        if self.line.receive() is None:
             control.should_training_stop = True
         self.watch = Stopwatch()
 
@@ -76,7 +76,7 @@ def reward_by_characters(completions: list[str], **more: Any) -> list[float]:
 def main() -> None:
     """Build the trainer, then take a step per request."""
     channel = PeerChannel()
-    if (request := channel.hear()) is None:
+    if (request := channel.receive()) is None:
         return
     tokenizer = transformers.AutoTokenizer.from_pretrained(request["model"])
     prompt = tokenizer.decode(request["prompt"])
@@ -94,7 +94,7 @@ def main() -> None:
         )
         trainer.eos_token_ids = [-1]  # completions count to their last token, as in Arena
         versions = {name: version(name) for name in ("trl", "transformers", "accelerate", "torch")}
-        channel.say(settings=chosen, versions=versions, threads=torch.get_num_threads())
+        channel.send(settings=chosen, versions=versions, threads=torch.get_num_threads())
         trainer.train()
 
 

