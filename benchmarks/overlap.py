@@ -156,6 +156,13 @@ def is_long(plan: MatchPlan, share: float) -> bool:
     return bool(np.random.default_rng(plan.seed).random() < share)
 
 
+def make_plans(k: int, matches: int) -> list[MatchPlan]:
+    """Return the plans of iteration k."""
+    return [
+        MatchPlan(identity=MatchId(k, i), game="", options={}, seed=10**4 * k + i, seats=SEATS) for i in range(matches)
+    ]
+
+
 async def play_updates(rule: PlaySpec, share: float, iterations: int) -> list[list[MatchRecord]]:
     """Return the matches of each update. Long ones take many passes of the event loop and pay 1."""
 
@@ -187,11 +194,7 @@ async def play_updates(rule: PlaySpec, share: float, iterations: int) -> list[li
 
     stragglers, found = Stragglers(rule, iterations, play), []
     for k in range(1, iterations + 1):
-        plans = [
-            MatchPlan(identity=MatchId(k, i), game="", options={}, seed=10**4 * k + i, seats=SEATS)
-            for i in range(rule.matches)
-        ]
-        found.append((await stragglers.matches(k, plans))[0])
+        found.append((await stragglers.matches(k, make_plans(k, rule.matches)))[0])
     return found
 
 
@@ -200,18 +203,12 @@ def measure_bias(iterations: int) -> list[dict[str, float]]:
     rows = []
     for enough, share in ((0.95, 0.05), (0.95, 0.3), (0.8, 0.3)):
         rule = PlaySpec(matches=128, enough=enough)
-        taken = asyncio.run(play_updates(rule, share, iterations))
-        own = [[r.payoffs["one"] for r in update if r.identity.deal < rule.matches] for update in taken]
-        every = [[r.payoffs["one"] for r in update] for update in taken]
-        played = [
-            float(
-                is_long(MatchPlan(identity=MatchId(k, i), game="", options={}, seed=10**4 * k + i, seats=SEATS), share)
-            )
-            for k in range(1, iterations + 1)
-            for i in range(rule.matches)
-        ]
+        updates = asyncio.run(play_updates(rule, share, iterations))
+        own = [[r.payoffs["one"] for r in update if r.identity.deal < rule.matches] for update in updates]
+        every = [[r.payoffs["one"] for r in update] for update in updates]
+        plans = [plan for k in range(1, iterations + 1) for plan in make_plans(k, rule.matches)]
         means = {
-            "played": np.mean(played),
+            "played": np.mean([float(is_long(plan, share)) for plan in plans]),
             "learned": np.mean(np.concatenate(every)),
             "mean_of_updates": np.mean([np.mean(update) for update in every]),
             "without_stragglers": np.mean(np.concatenate(own)),

@@ -66,7 +66,6 @@ class Dialogue:
     """A finished match."""
 
     game: Game
-    opening: str
     acts: tuple[Utterance, ...]
     report: dict[str, Any]
     tokens: int
@@ -77,13 +76,13 @@ class RecordedPlayer:
 
     def __init__(self, player: SeatedPlayer) -> None:
         self.player = player
-        self.noted: list[tuple[str, str, str]] = []
+        self.texts: list[tuple[str, str, str]] = []
         self.streams, self.stream_keys, self.version = player.streams, player.stream_keys, player.version
 
     async def act(self, view: View) -> Act:
         """Return the player's act."""
         act = await self.player.act(view)
-        self.noted.append((str(view.private["say"]), str(view.private["template"]), act.action))
+        self.texts.append((str(view.private["say"]), str(view.private["template"]), act.action))
         return act
 
 
@@ -91,24 +90,24 @@ def play_dialogues(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue]
     """Play the dialogues. Returns them and their CPU seconds."""
     study = STUDIES[name]
     spec = GameSpec(name=name, options={**study["options"], "person": "render", "persona": "mixed"})
-    (voice,) = wait(specs.Contenders(study["role"]).load(MODEL))
-    voice.engine.precision = Precision.BF16  # type: ignore[attr-defined]  # a model's, which has an engine
+    (speaker,) = wait(specs.Contenders(study["role"]).load(MODEL))
+    speaker.engine.precision = Precision.BF16  # type: ignore[attr-defined]  # a model's, which has an engine
     others = [ScriptedContender(script) for script in study["others"]]
     seats = make_game(spec).possible_agents
     found: dict[int, Dialogue] = {}
 
     async def play_one(plan: MatchPlan) -> MatchRecord:
         number, game = plan.identity.deal, make_game(spec)
-        contenders: dict[str, Contender] = dict(zip(seats, (others[number % len(others)], voice), strict=True))
+        contenders: dict[str, Contender] = dict(zip(seats, (others[number % len(others)], speaker), strict=True))
         players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in seats}
-        watched = RecordedPlayer(players[seats[1]])
-        record = await play_match(plan, game, {seats[0]: players[seats[0]], seats[1]: watched}, LIMITS)
-        voice.leave(players[seats[1]])
+        recorded = RecordedPlayer(players[seats[1]])
+        record = await play_match(plan, game, {seats[0]: players[seats[0]], seats[1]: recorded}, LIMITS)
+        speaker.leave(players[seats[1]])
         assert record.status == "finished", record.reason
-        found[number] = make_dialogue(game, record, watched, seats)
+        found[number] = make_dialogue(game, record, recorded, seats)
         return record
 
-    seatings = {seat: player.seating(name, seat) for seat, player in zip(seats, (others[0], voice), strict=True)}
+    seatings = {seat: player.seating(name, seat) for seat, player in zip(seats, (others[0], speaker), strict=True)}
     plans = [
         MatchPlan(identity=MatchId(0, n), game=name, options=dict(spec.options), seed=seed * 10_000 + n, seats=seatings)
         for n in range(dialogues)
@@ -118,23 +117,21 @@ def play_dialogues(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue]
     return [found[n] for n in range(dialogues)], time.process_time() - began
 
 
-def make_dialogue(game: Game, record: MatchRecord, watched: RecordedPlayer, seats: list[str]) -> Dialogue:
+def make_dialogue(game: Game, record: MatchRecord, recorded: RecordedPlayer, seats: list[str]) -> Dialogue:
     """Return the dialogue of a recorded match, without last words that nobody heard because the talk ended."""
     _, person = seats
-    noted, pending, opening = iter(watched.noted), list[tuple[str, str, str]](), ""
+    texts, pending = iter(recorded.texts), list[tuple[str, str, str]]()
     acts: list[Utterance] = []
     for turn in record.turns:
         if turn.seat == person:
-            pending.append(next(noted))
+            pending.append(next(texts))
             continue
         heard = [message.text for message in turn.messages if message.sender == person]
         if pending:
             acts.append(Utterance(pending[0][0], pending[0][1], tuple(text for _, _, text in pending), heard[0]))
-        elif not acts and heard:
-            opening = heard[0]
         pending = []
     tokens = sum(turn.tokens for turn in record.turns if turn.seat == person)
-    return Dialogue(game, opening, tuple(acts), dict(record.report), tokens)
+    return Dialogue(game, tuple(acts), dict(record.report), tokens)
 
 
 # -- before: texts of the model ------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 
 Persons are scripted. `scripted`: agents are scripted too, and yield after every act, so that as many matches as
 reported really are in flight at once; records are kept and written to the log as in a run. The upper limit is a bare
-loop: same game, same seeds, same players, no orchestrator and no records. Arms alternate within a round. `held`:
+loop: same game, same seeds, same players, no orchestrator and no records. Arms alternate within a round. `seating`:
 memory, open files and processes with 1,000 in flight, after their end, and after Ctrl-C in the middle. `models`: the
 recipes' own matches with a model at the agent's seat; all time that is not spent in the engine's calls is outside the
 model.
@@ -96,7 +96,7 @@ def make_plans(world: str, matches: int) -> list[MatchPlan]:
 def make_table(plan: MatchPlan, kind: type[ScriptedPlayer]) -> tuple[Any, dict[str, ScriptedPlayer]]:
     """Return a match's game, before its reset, and its players."""
     game = games.make(plan.game, **plan.options)
-    return game, {s: kind(make_scripted(held.policy, plan.seed, game)) for s, held in plan.seats.items()}
+    return game, {s: kind(make_scripted(seating.policy, plan.seed, game)) for s, seating in plan.seats.items()}
 
 
 def play_bare(world: str, matches: int) -> None:

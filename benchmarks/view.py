@@ -96,11 +96,15 @@ def measure_paint(run: Path) -> dict[str, list[dict[str, float]]]:
 def _measure_page(browser: Any, server: Server, link: str, sign: str) -> dict[str, float]:
     view = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     view.set_default_timeout(120_000)
-    spent, drawn, begun = server.read_cpu(), read_browser_cpu(), time.perf_counter()
+    spent, browser_cpu, begun = server.read_cpu(), read_browser_cpu(), time.perf_counter()
     view.goto(link)
     view.wait_for_selector(sign)
     wall = time.perf_counter() - begun
-    times = {"wall_s": wall, "server_cpu_s": server.read_cpu() - spent, "browser_cpu_s": read_browser_cpu() - drawn}
+    times = {
+        "wall_s": wall,
+        "server_cpu_s": server.read_cpu() - spent,
+        "browser_cpu_s": read_browser_cpu() - browser_cpu,
+    }
     first = view.evaluate("performance.getEntriesByType('paint')[0].startTime / 1000")
     view.context.close()
     return {"first_paint_s": round(first, 3)} | {key: round(value, 3) for key, value in times.items()}
@@ -143,8 +147,8 @@ def measure_matches(server: Server, iterations: int, size: int) -> dict[str, tup
     places = rng.sample(range(iterations), min(MATCHES, iterations)) * (MATCHES // min(MATCHES, iterations))
     times = [server.ask(f"runs/run/matches/{k:04d}-{rng.randrange(size):04d}")[0] for k in places]
     return {
-        name: (of(wall for wall, _ in times), of(cpu for _, cpu in times))
-        for name, of in (("match_median", median), ("match_most", max))
+        name: (summarize(wall for wall, _ in times), summarize(cpu for _, cpu in times))
+        for name, summarize in (("match_median", median), ("match_most", max))
     }
 
 
@@ -163,7 +167,7 @@ def measure_follow(server: Server, run: Path, seconds: float = 20.0) -> dict[str
     folder, process = RunFolder.open(run), psutil.Process(server.child.pid)
     records = make_matches(ITERATIONS, 8_000)
     server.ask("runs/run/matches")
-    cpu, begun, added, known = process.cpu_times(), time.perf_counter(), 0, ""
+    cpu, begun, added, changes = process.cpu_times(), time.perf_counter(), 0, ""
     while time.perf_counter() - begun < seconds:
         batch = records[added : added + max(1, len(records) // 13)]
         if batch:
@@ -171,8 +175,8 @@ def measure_follow(server: Server, run: Path, seconds: float = 20.0) -> dict[str
             added += len(batch)
         time.sleep(1.5)
         print_now = json.dumps(server.ask("changes")[1])
-        if print_now != known:
-            known = print_now
+        if print_now != changes:
+            changes = print_now
             server.ask("runs/run/matches")
     folder.log.close()
     now = process.cpu_times()
