@@ -32,7 +32,7 @@ from arena.fits.shape import shape_of
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "what-fits.md"
 SEED, WITHIN, RANDOM = 0, 0.15, "random-0.5b"
-MADE = {
+RANDOM_CONFIG = {
     "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
     "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 4096,
     "tie_word_embeddings": True,
@@ -83,7 +83,7 @@ def save_random_model(folder: Path) -> None:
     from agents.weights import load_tokenizer, resolve
 
     torch.manual_seed(SEED)
-    config = AutoConfig.for_model(**MADE)
+    config = AutoConfig.for_model(**RANDOM_CONFIG)
     AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
     load_tokenizer(resolve("nano")).save_pretrained(folder)
 
