@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -120,7 +121,7 @@ def measure_cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[st
     def credit(spec: CreditSpec) -> list[Credited]:
         return assign(TurnBatch(found, rng=np.random.default_rng(SEED)), spec)
 
-    seconds = time_in_turns({name: lambda spec=spec: credit(spec) for name, spec in specs.items()}, rounds)  # type: ignore[misc]
+    seconds = time_in_turns({name: partial(credit, spec) for name, spec in specs.items()}, rounds)
     credited = credit(CreditSpec())
     heat = dict.fromkeys(ROLES, 1.0)
     sampling = time_in_turns({"samples": lambda: samples_of(credited, heat)}, rounds)["samples"]
@@ -162,9 +163,9 @@ def measure_packing(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rou
         one, other = compute_gradient(model, packed), compute_gradient(model, by_turn)
         seconds = time_in_turns(
             {
-                "packed": lambda w=packed: compute_gradient(model, w),
-                "per turn": lambda s=by_turn: compute_gradient(model, s),
-            },  # type: ignore[misc]
+                "packed": partial(compute_gradient, model, packed),
+                "per turn": partial(compute_gradient, model, by_turn),
+            },
             rounds,
         )
         arms[str(turns)] = {

@@ -277,13 +277,12 @@ KINDS = {
 def profile_step(workload: str = "8 streams of 70") -> dict[str, Any]:
     """Return the self CPU time of a warm step by kind of operation, and the twenty largest operations."""
     import torch
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile_step as profiled
+    from torch.profiler import ProfilerActivity, profile
 
     step = make_arena_step()
     for _ in range(2):
         step(workload)
-    with profiled(activities=[ProfilerActivity.CPU]) as seen:
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
         start = time.perf_counter()
         step(workload)
         wall = time.perf_counter() - start
