@@ -18,7 +18,7 @@ from parity import check_agreement
 from plan import check_two_ranks, compare_with_trl, measure_decoding, measure_long_updates, run_flagship, run_vision
 from rates import measure_speed, measure_training
 from recipes import run_negotiation, run_negotiation_nano
-from repeat import check_repeats, resume
+from repeat import check_repeats, check_resume
 from sheet import Sheet
 from size import SIZES
 from task import learn_task
@@ -27,7 +27,7 @@ PARTS: dict[str, Callable[..., Any]] = {
     "machine": measure_machine,
     "agreement": check_agreement,
     "repeat": check_repeats,
-    "resume": resume,
+    "resume": check_resume,
     "learning": learn_task,
     "negotiation-nano": run_negotiation_nano,
     "negotiation": run_negotiation,
