@@ -213,13 +213,13 @@ def list_units(outcomes: list[Outcome], paired: bool) -> list[Unit]:
 def make_critic(outcomes: list[Outcome], exact: bool) -> dict[str, Callable[[Outcome], np.ndarray]]:
     """Return a critic's functions of a trajectory: values of its states and of its acts, 0 unless `exact`."""
 
-    def expected_return(k: int, act: bool | None) -> float:
+    def compute_return(k: int, act: bool | None) -> float:
         there = [o for o in outcomes if len(o.rewards) > k and act in (None, o.acts[k])]
         return sum(o.chance * sum(o.rewards[k:]) for o in there) / sum(o.chance for o in there) if exact else 0.0
 
     return {
-        "values": lambda o: np.array([expected_return(k, None) for k in range(len(o.rewards))], np.float32),
-        "action_values": lambda o: np.array([expected_return(k, act) for k, act in enumerate(o.acts)], np.float32),
+        "values": lambda o: np.array([compute_return(k, None) for k in range(len(o.rewards))], np.float32),
+        "action_values": lambda o: np.array([compute_return(k, act) for k, act in enumerate(o.acts)], np.float32),
     }
 
 

@@ -150,6 +150,7 @@ def measure_memory(family: str, phase: str, name: str) -> float:
 
 
 def main() -> None:
+    """Measure all families and write the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     rounds = parser.parse_args().rounds

@@ -84,13 +84,13 @@ def measure_phases(settings: list[str], iterations: int) -> dict[str, Any]:
         def track_peak(name: str) -> None:
             original = getattr(lab, name)
 
-            async def tracked(*arguments: Any) -> Any:
+            async def run_phase(*arguments: Any) -> Any:
                 reset_peak()
                 result = await original(*arguments)
                 peaks[name] = max(peaks.get(name, 0.0), read_memory()["peak"])
                 return result
 
-            setattr(lab, name, tracked)
+            setattr(lab, name, run_phase)
 
         for name in PHASES:
             track_peak(name)
