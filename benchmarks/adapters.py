@@ -1,18 +1,17 @@
-"""Cost of four roles with an adapter each, beside one adapter for all, and all weights of one policy.
+"""Speed and memory of four roles with an adapter each, compared with one shared adapter and with training all weights.
 
     python benchmarks/adapters.py            # SmolLM2 on two cores, twenty-five minutes
     python benchmarks/adapters.py --quick    # nano: does it still work?
 
-Play: turns of an opening of 200 tokens, 60 more and 32 sampled, 16 and 64 at once, through one engine per arm; arms
-take turns in one process. Learning: an update from 32 streams of an opening of 200 tokens and 32 sampled, a process per
-arm, which also tells its memory (the kernel's high-water mark); the four adapters have 8 streams each. Both where all
-share the opening, which four adapters compute four times and one once, and where each has one of its own. Writes
-results/adapters.json. Linux only.
+Play: turns with an opening of 200 tokens, 60 more tokens and 32 sampled ones, 16 and 64 at once, through one engine per
+arm. Arms take turns in one process. Learning: an update on 32 streams with an opening of 200 tokens and 32 sampled
+ones, in a process per arm, which also reports its memory (the kernel's high-water mark). The four adapters have 8
+streams each. Both are measured with a shared opening, which four adapters compute four times and one computes once, and
+with an own opening per stream. Writes results/adapters.json. Linux only.
 """
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,15 +19,16 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from reporting import write_result
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from memory import reset_peak, resident  # noqa: E402
+from engine_requests import make_request  # noqa: E402
+from processes import read_memory, reset_peak, run_script  # noqa: E402
 
 from agents.adapter import adapted  # noqa: E402
 from agents.adapter_config import AdapterSpec  # noqa: E402
-from agents.engines.base import Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
 from agents.policy import Bases, OnBase, load_module  # noqa: E402
 from agents.precision import Precision  # noqa: E402
@@ -45,18 +45,18 @@ from arena.learn.trainer import PolicyTrainer  # noqa: E402
 OPENING, OWN, REPLY, STREAMS, UPDATES = 200, 60, 32, 32, 4
 OPENINGS = ("shared", "own")
 ARMS = {"all weights": 0, "one adapter": 1, "four adapters": 4}
-"""Number of adapters of each arm; without any, the policy's weights are its own."""
+"""Number of adapters of each arm; without any, all weights are trained."""
 
 
-def opening_of(openings: str, rng: np.random.Generator) -> list[int]:
-    """Return a context's first tokens: those that all begin with, or some of its own."""
+def draw_opening(openings: str, rng: np.random.Generator) -> list[int]:
+    """Return a context's first tokens: the shared opening, or one of its own."""
     chance = np.random.default_rng(0) if openings == "shared" else rng
     ids: list[int] = chance.integers(10, 500, OPENING).tolist()
     return ids
 
 
-def play(model: str, bf16: bool, openings: str, widths: tuple[int, ...], rounds: int) -> dict[str, Any]:
-    """Tokens sampled per second by arm and width."""
+def compare_play(model: str, bf16: bool, openings: str, widths: tuple[int, ...], rounds: int) -> dict[str, Any]:
+    """Return the sampled tokens per second by number of rows and arm."""
     folder = resolve(model)
     base = Bases(Precision.BF16 if bf16 else Precision.FP32)(folder)
     engines: dict[str, tuple[InProcessEngine, list[str]]] = {}
@@ -74,39 +74,29 @@ def play(model: str, bf16: bool, openings: str, widths: tuple[int, ...], rounds:
         rates: dict[str, list[float]] = {arm: [] for arm in ARMS}
         for number in range(rounds + 1):
             rng = np.random.default_rng(number)
-            contexts = [(*opening_of(openings, rng), *rng.integers(10, 500, OWN).tolist()) for _ in range(width)]
+            contexts = [(*draw_opening(openings, rng), *rng.integers(10, 500, OWN).tolist()) for _ in range(width)]
             for arm in (list(ARMS), list(ARMS)[::-1])[number % 2]:
                 engine, names = engines[arm]
-                asked = [
-                    Request(
-                        policy=names[i % len(names)],
-                        ids=ids,
-                        key=f"{number}/{i}",
-                        max_tokens=REPLY,
-                        temperature=1.0,
-                        top_p=1.0,
-                        top_k=0,
-                        stop_ids=frozenset(),
-                        seed=(number, i),
-                    )
+                requests = [
+                    make_request(ids, REPLY, f"{number}/{i}", names[i % len(names)], (number, i))
                     for i, ids in enumerate(contexts)
                 ]
                 began = time.perf_counter()
-                wait(engine.generate(asked))
+                wait(engine.generate(requests))
                 rates[arm].append(width * REPLY / (time.perf_counter() - began))
-        kept = {arm: values[1:] for arm, values in rates.items()}  # the first round is thrown away
-        found[str(width)] = {"tokens per second": kept, **_ratios(kept)}
+        kept = {arm: values[1:] for arm, values in rates.items()}  # the first round is a warm-up
+        found[str(width)] = {"tokens per second": kept, **_compute_ratios(kept)}
         print(openings, width, json.dumps(found[str(width)]), flush=True)
     return found
 
 
-def _ratios(rates: dict[str, list[float]]) -> dict[str, float]:
+def _compute_ratios(rates: dict[str, list[float]]) -> dict[str, float]:
     pairs = [("four adapters", "all weights"), ("four adapters", "one adapter"), ("one adapter", "all weights")]
     return {f"{a} ÷ {b}": median(x / y for x, y in zip(rates[a], rates[b], strict=True)) for a, b in pairs}
 
 
-def learn(arm: str, model: str, bf16: bool, openings: str) -> dict[str, Any]:
-    """Seconds of an arm's updates and the memory of its process, this one."""
+def measure_learning(arm: str, model: str, bf16: bool, openings: str) -> dict[str, Any]:
+    """Return the seconds of an arm's updates and the peak memory of this process."""
     reset_peak()
     folder, rule = resolve(model), LearnSpec(lr=1e-5, regularisers={}, gate_tolerance=1e9)
     count = ARMS[arm]
@@ -120,7 +110,7 @@ def learn(arm: str, model: str, bf16: bool, openings: str) -> dict[str, Any]:
     samples = []
     for _ in range(STREAMS):
         stream = Stream()
-        stream.observe(opening_of(openings, rng))
+        stream.observe(draw_opening(openings, rng))
         stream.wrote(rng.integers(10, 500, REPLY).tolist(), [-3.0] * REPLY, 0)
         ones = np.ones(REPLY, np.float32)
         advantages = rng.normal(size=REPLY).astype(np.float32)
@@ -140,30 +130,35 @@ def learn(arm: str, model: str, bf16: bool, openings: str) -> dict[str, Any]:
         for i, trainer in enumerate(trainers):
             trainer.carry_out(trainer.plan(samples[i :: len(trainers)], np.random.default_rng(0)))
         seconds.append(time.perf_counter() - began)
-    return {"seconds": seconds[1:], "gb": resident()["peak"], "trained": sum(_count(one) for one in models)}
+    return {
+        "seconds": seconds[1:],
+        "gb": read_memory()["peak"],
+        "trained": sum(_count_trainable(one) for one in models),
+    }
 
 
-def _count(model: Any) -> int:
+def _count_trainable(model: Any) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def learned(openings: str, rounds: int, quick: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Updates per second, and memory, by arm: each round has a process per arm."""
+def compare_learning(openings: str, rounds: int, quick: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the updates per second, and the memory, by arm. Each round has a process per arm."""
     found: list[dict[str, Any]] = []
     words = ["--openings", openings, *(["--quick"] if quick else [])]
     for _ in range(rounds):
         found.append({})
         for arm in ARMS:
-            command = [sys.executable, __file__, "--learn", arm, *words]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            found[-1][arm] = json.loads(done.stdout.splitlines()[-1])
+            found[-1][arm] = run_script("adapters.py", "--learn", arm, *words)
     rates = {arm: [1 / median(one[arm]["seconds"]) for one in found] for arm in ARMS}
     memory = {arm: [one[arm]["gb"] for one in found] for arm in ARMS}
-    return {"updates per second": rates, **_ratios(rates), "rounds": found}, {"gb": memory, **_ratios(memory)}
+    return {"updates per second": rates, **_compute_ratios(rates), "rounds": found}, {
+        "gb": memory,
+        **_compute_ratios(memory),
+    }
 
 
 def main() -> None:
-    """Measure, or be the process in which one arm learns."""
+    """Measure all arms, or run one arm's updates in this process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="nano, one round")
     parser.add_argument("--learn", choices=ARMS, help=argparse.SUPPRESS)
@@ -172,19 +167,19 @@ def main() -> None:
     model = "nano" if options.quick else "smollm2-135m-instruct"
     bf16 = not options.quick and fastest_precision() == "bf16"
     if options.learn:
-        print(json.dumps(learn(options.learn, model, bf16, options.openings)))
+        print(json.dumps(measure_learning(options.learn, model, bf16, options.openings)))
         return
     result: dict[str, Any] = {"command": f"python benchmarks/adapters.py{' --quick' if options.quick else ''}"}
     result |= {"bf16": bf16, "learn": {}, "memory": {}, "play": {}, "machine": environment()}
     widths, rounds = ((8,), 1) if options.quick else ((16, 64), 6)
     for openings in OPENINGS:
-        found = learned(openings, 1 if options.quick else 3, options.quick)
+        found = compare_learning(openings, 1 if options.quick else 3, options.quick)
         result["learn"][openings], result["memory"][openings] = found
         for what, part in zip(("learn", "memory"), found, strict=True):
             print(openings, what, json.dumps({n: v for n, v in part.items() if "÷" in n}, indent=1), flush=True)
-        result["play"][openings] = play(model, bf16, openings, widths, rounds)
+        result["play"][openings] = compare_play(model, bf16, openings, widths, rounds)
     if not options.quick:
-        (HERE / "results" / "adapters.json").write_text(json.dumps(result, indent=1) + "\n")
+        write_result("adapters", result)
 
 
 if __name__ == "__main__":

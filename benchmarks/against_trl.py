@@ -1,21 +1,21 @@
-"""One whole iteration of Arena beside one step of TRL's GRPOTrainer: same model, same prompt, same number of tokens.
+"""Time of a full Arena iteration compared with a step of TRL's GRPOTrainer: same model, prompt and number of tokens.
 
     python benchmarks/against_trl.py                           # a few minutes
     python benchmarks/against_trl.py --rows 64 --tokens 128    # other sizes, as for a GPU
     python benchmarks/against_trl.py --quick                   # one round, few tokens: does it still work?
 
-Ours is `Lab.iterate`: play 8 matches of a negotiation's first turn (one deal, a GRPO group), log, credit, learn with a
-KL to a reference, publish, rate, seal. TRL's is a step with 8 completions of such a prompt, rewards, reference, update.
-Both write exactly 48 tokens each, at temperature 1, bf16 over float32 weights, AdamW, one optimiser step. TRL runs in a
-process of its own, once for each of its settings, and takes turns with us, step by step. No checkpoints, no evaluation.
-On a GPU both take all rows in one micro-batch, and the file is named after it.
+Arena runs `Lab.iterate`: it plays 8 matches of a negotiation's first turn (one deal, a GRPO group), logs, assigns
+credit, learns with a KL to a reference, publishes, rates and seals. TRL takes a step with 8 completions of such a
+prompt: rewards, reference, update. Both sample exactly 48 tokens per reply at temperature 1, in bf16 over float32
+weights, and take one AdamW step. TRL runs in a process of its own, once per setting, and alternates with Arena step by
+step. There are no checkpoints and no evaluation. On a GPU both take all rows in one micro-batch, and the file is named
+after the GPU.
 
-The verdict is by TRL's fastest setting that keeps weights and optimiser in float32 as we do; `bf16 weights` is what it
-would take with less exact learning. Writes results/against-trl.json.
+The verdict uses TRL's fastest setting with float32 weights and optimiser, as in Arena; `bf16 weights` shows the time of
+less exact learning. Writes results/against-trl.json.
 """
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -25,14 +25,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from neighbour import THEIRS, Neighbour, Stopwatch
+from peer_process import ORIGINAL_ENVIRONMENT, PeerProcess, Stopwatch
+from reporting import format_command, write_result
 
 # isort: split
-import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
+import arena  # noqa: F401  before torch is loaded, because it sets how OpenMP waits
 
 # isort: split
 import torch
-from timing import file_name, ratios
+from timing import add_device, compute_ratios
 from workload import open_lab
 
 from agents.engines.base import Completion, Request
@@ -45,19 +46,19 @@ from arena.doctor import environment
 from arena.lab import Lab
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results"
 GOAL = 0.6
 ROWS, TOKENS = 8, 48
 ON_A_GPU = ("learn.token_budget=65536",)
-"""All rows in one micro-batch, as TRL has them; a CPU is faster with few tokens at a time."""
+"""All rows in one micro-batch, as in TRL. A CPU is faster with few tokens at a time."""
 EQUAL = ("autocast", "fp32")
 """TRL's settings with float32 weights and optimiser."""
 
 
-def experiment_of(seed: int, rows: int, group: int) -> Experiment:
-    """GRPO on a negotiation of one turn; a reward for unlike words sees to it that advantages are not all zero.
+def make_experiment(seed: int, rows: int, group: int) -> Experiment:
+    """Return GRPO on a negotiation of one turn; `group` replies share a prompt.
 
-    All weights learn, and nothing is computed twice to save memory: as TRL has it. `group` replies share a prompt.
+    A reward for unlike words keeps the advantages from all being zero. As in TRL, all weights are trained and nothing
+    is recomputed to save memory.
     """
     layers = [
         "learn.gradient_checkpointing=false",
@@ -74,7 +75,7 @@ def experiment_of(seed: int, rows: int, group: int) -> Experiment:
 
 
 class FixedLength:
-    """Let every reply of an engine be of the same length, and note what it was asked."""
+    """Wrapper of a lab's engine that gives all replies the same length and records the prompts."""
 
     def __init__(self, lab: Lab, tokens: int) -> None:
         self.tokens, self.generate = tokens, lab.engine.generate
@@ -83,15 +84,15 @@ class FixedLength:
         lab.engine.generate = self  # type: ignore[method-assign]
 
     async def __call__(self, requests: Sequence[Request]) -> list[Completion]:
-        """The same requests, without stop ids."""
-        whole = [replace(request, max_tokens=self.tokens, stop_ids=frozenset()) for request in requests]
+        """Generate replies of the fixed length, without stop ids."""
+        fixed = [replace(request, max_tokens=self.tokens, stop_ids=frozenset()) for request in requests]
         self.prompts += [request.ids for request in requests]
-        completions = await self.generate(whole)
+        completions = await self.generate(fixed)
         self.written += [len(completion.ids) for completion in completions]
         return completions
 
-    def take(self) -> dict[str, list[int]]:
-        """Lengths of prompts and replies since the last time."""
+    def take_lengths(self) -> dict[str, list[int]]:
+        """Return the lengths of the prompts and replies since the last call."""
         found = {"prompts": [len(prompt) for prompt in self.prompts], "replies": self.written}
         self.prompts, self.written = [], []
         return found
@@ -100,56 +101,56 @@ class FixedLength:
 def measure(
     seed: int, rows: int, tokens: int, rounds: int, settings: Sequence[str], group: int | None = None
 ) -> dict[str, Any]:
-    """Return the seconds of alternating steps of ours and of TRL, for each of TRL's settings.
+    """Time alternating steps of Arena and TRL, for each of TRL's settings.
 
-    So many of our replies have a prompt in common: all, or a `group`.
+    `group` of Arena's replies share a prompt; by default all do.
     """
-    experiment = experiment_of(seed, rows, group or rows)
+    experiment = make_experiment(seed, rows, group or rows)
     rule = experiment.learn
-    asked = {"model": str(resolve(DEFAULT)), "rows": rows, "tokens": tokens, "steps": rounds + 1, "seed": seed}
-    asked |= {"lr": rule.lr, "betas": rule.betas, "grad_clip": rule.grad_clip, "beta": 0.02}
+    request = {"model": str(resolve(DEFAULT)), "rows": rows, "tokens": tokens, "steps": rounds + 1, "seed": seed}
+    request |= {"lr": rule.lr, "betas": rule.betas, "grad_clip": rule.grad_clip, "beta": 0.02}
     pairs: dict[str, dict[str, Any]] = {}
     with open_lab(experiment) as lab:
         fixed = FixedLength(lab, tokens)
-        wait(lab.iterate(1))  # unmeasured: kernels are chosen and memory is taken
+        wait(lab.iterate(1))  # warm-up: chooses kernels and allocates memory
         prompt = fixed.prompts[0]
         for name in settings:
             pairs[name] = {"arena": [], "trl": []}
-            with Neighbour([sys.executable, HERE / "trl_peer.py"], THEIRS) as peer:
-                pairs[name]["peer"] = peer.ask(setting=name, prompt=prompt, **asked)
-                peer.ask()  # unmeasured likewise
+            with PeerProcess([sys.executable, HERE / "trl_peer.py"], ORIGINAL_ENVIRONMENT) as peer:
+                pairs[name]["peer"] = peer.ask(setting=name, prompt=prompt, **request)
+                peer.ask()  # warm-up
                 for _ in range(rounds):
                     watch = Stopwatch()
                     row = wait(lab.iterate(lab.done + 1))
                     pairs[name]["arena"].append(watch.read() | {"parts": row["seconds"]})
                     pairs[name]["trl"].append(peer.ask())
-        lengths = fixed.take()
+        lengths = fixed.take_lengths()
     if set(lengths["replies"]) != {tokens}:
-        raise SystemExit("a reply of ours was not as long as it should be: no fair comparison")
+        raise SystemExit("a reply of Arena has another length than requested: the comparison would not be fair")
     sizes = {"lengths of our prompts": sorted(set(lengths["prompts"])), "length of TRL's prompt": len(prompt)}
     counts = {"seed": seed, "rows": rows, "tokens": tokens, "rounds": rounds, "threads": torch.get_num_threads()}
-    return counts | sizes | {"settings": {name: pair | compared(pair) for name, pair in pairs.items()}}
+    return counts | sizes | {"settings": {name: pair | compare(pair) for name, pair in pairs.items()}}
 
 
-def compared(pair: dict[str, Any]) -> dict[str, Any]:
-    """Ours over TRL's, step by step, by wall and by processor time."""
+def compare(pair: dict[str, Any]) -> dict[str, Any]:
+    """Return the ratios of Arena's times to TRL's, step by step, in wall and CPU time."""
     found: dict[str, Any] = {}
     for what in ("seconds", "cpu_seconds"):
         each = {side: [step[what] for step in pair[side]] for side in ("arena", "trl")}
         found[what] = {side: median(times) for side, times in each.items()}
-        found[f"ratio of {what}"] = ratios(each["arena"], each["trl"])
+        found[f"ratio of {what}"] = compute_ratios(each["arena"], each["trl"])
     return found
 
 
-def verdict(settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Against the fastest of TRL's settings that compute as exactly as we do: the one we look worst beside."""
+def judge_ratio(settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Compare the goal with the ratio to TRL's fastest setting of equal precision."""
     against = {name: settings[name]["ratio of seconds"]["median"] for name in EQUAL if name in settings}
     best = max(against, key=lambda name: against[name])
     return {"against": best, "ratio": against[best], "goal": GOAL, "met": against[best] <= GOAL}
 
 
-def lines(result: dict[str, Any]) -> Iterator[str]:
-    """The figures worth a glance."""
+def format_summary(result: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the printed summary."""
     yield f"a step of {result['rows']} × {result['tokens']} tokens, median of {result['rounds']}"
     for name, found in result["settings"].items():
         seconds, ratio = found["seconds"], found["ratio of seconds"]["median"]
@@ -163,7 +164,7 @@ def lines(result: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure and write it down."""
+    """Measure all settings and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=6)
@@ -172,18 +173,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began = time.perf_counter()
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/against_trl.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
     if options.quick:
         result |= measure(options.seed, options.rows, 8, 1, ["autocast"])
     else:
         sizes = options.rows, options.tokens, options.rounds
         result |= measure(options.seed, *sizes, ["autocast", "fp32", "bf16 weights"])
-    result |= {"verdict": verdict(result["settings"])}
+    result |= {"verdict": judge_ratio(result["settings"])}
     result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - began}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / file_name("against-trl", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
-    print("\n".join(lines(result)))
+    write_result(add_device("against-trl"), result, options.quick)
+    print("\n".join(format_summary(result)))
 
 
 if __name__ == "__main__":

@@ -1,42 +1,42 @@
-"""Arena's play beside raw vLLM on the same prompts, with 1 to 128 rows in flight. CPU builds of both.
+"""Arena's play compared with raw vLLM on the same prompts, with 1 to 128 rows in flight. CPU builds of both.
 
     make against-vllm                                                                  # makes vLLM's environment first
     python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python           # eight minutes
     python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python --quick   # does it still work?
 
-`decode`: the openings of that many negotiations, new deals in each round, exactly 48 new tokens each at temperature 1;
-ours through `engine.generate`, prefix caches of both as they come. `base`: the same without the recipe's adapter, which
-vLLM does not serve either. `play`: the recipe's matches through orchestrator,
-games, roles and log; vLLM gets the contexts of every batch that our engine decoded, in the same order, and samples as
-many tokens for each row as ours did; both caches are empty when a round begins, as after an update. We keep every
-token's log-probability, vLLM is not asked for it. Ratios are of tokens a second, ours over vLLM's: above 1 is faster.
+`decode`: the opening turns of as many negotiations as are in flight, new deals per round, exactly 48 new tokens each at
+temperature 1; Arena uses `engine.generate`. Prefix caches of both are as they come. `base`: the same without the
+recipe's adapter, which vLLM does not serve either. `play`: the recipe's matches through orchestrator, games, roles and
+log. vLLM gets the contexts of each batch that Arena's engine decoded, in the same order, and samples as many tokens per
+row. Both caches are empty at the start of a round, as after an update. Arena records every token's log-probability;
+vLLM is not asked for it. Ratios are of tokens per second, Arena over vLLM: above 1 is faster.
 
-vLLM runs in a process of its own, whose interpreter --vllm-python names, and both sides take turns batch by batch.
-Both compute in what is fastest here, bfloat16 or float32. `agreement`: what each samples is scored by the other. Writes
-results/against-vllm.json, or against-vllm-fp32.json.
+vLLM runs in a process of its own with the interpreter of --vllm-python. The two alternate batch by batch, and both
+compute in the faster precision of this machine, bfloat16 or float32. `agreement`: each scores the tokens that the other
+has sampled. Writes results/against-vllm.json, or against-vllm-fp32.json.
 """
 
 import argparse
 import asyncio
-import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from neighbour import THEIRS, Neighbour, Stopwatch
+from peer_process import ORIGINAL_ENVIRONMENT, PeerProcess, Stopwatch
+from reporting import format_command, write_result
 
 # isort: split
-import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
+import arena  # noqa: F401  before torch is loaded, because it sets how OpenMP waits
 
 # isort: split
 import numpy as np
 import torch
-from timing import ratios
-from workload import DecodeBatch, open_lab, play, requests_for
+from engine_requests import make_requests
+from timing import compute_ratios
+from workload import DecodeBatch, open_lab, play_iteration
 
 from agents.engines.base import Completion, Request
 from agents.players.model import spoken
@@ -52,172 +52,177 @@ from arena.lab import Lab
 from arena.learn.machine import fastest_precision
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results"
 IN_FLIGHT = (1, 8, 32, 64, 128)
 GOAL, FROM = 1.0, 8
-"""The ratio to reach, and from how many in flight on."""
+"""Target ratio, and the number of matches in flight from which on it must hold."""
 CLOSE = 0.1
-"""Mean difference of log-probabilities, in nats, between two bf16 programs that compute the same."""
+"""Accepted mean difference of log-probabilities, in nats, between two bf16 programs."""
 POLICY, BASE = "shared", "base"
 
 
-def experiment_of(in_flight: int, seed: int) -> Experiment:
-    """The negotiation recipe with that many matches at once, at least eight of them."""
+def make_experiment(in_flight: int, seed: int) -> Experiment:
+    """Return the negotiation recipe with `in_flight` concurrent matches, and at least eight matches."""
     layers = [f"play.matches={max(8, in_flight)}", f"play.in_flight={in_flight}", f"seed={seed}"]
     return compose([recipe_layer("negotiation"), *map(set_layer, layers)])
 
 
-def settings(in_flight: int, quick: bool, bf16: bool) -> dict[str, Any]:
-    """vLLM's: its own defaults but for precision, size, and what has to do with text; compiled, where time allows."""
+def make_vllm_settings(in_flight: int, quick: bool, bf16: bool) -> dict[str, Any]:
+    """Return vLLM's settings: its defaults but for precision, size and text handling; compiled unless `quick`."""
     plain = {"skip_tokenizer_init": True, "generation_config": "vllm", "disable_log_stats": True}
     plain |= {"dtype": "bfloat16" if bf16 else "float32"}
     return plain | {"max_model_len": 1024, "max_num_seqs": in_flight, "enforce_eager": quick}
 
 
-def their_environment(python: Path) -> dict[str, str]:
-    """One process, which uses all cores as vLLM's own workers do: on the libgomp that torch comes with."""
+def make_vllm_environment(python: Path) -> dict[str, str]:
+    """Return the variables of vLLM's process: one process with torch's libgomp, which uses all cores."""
     torch_lib = next(python.parent.parent.glob("lib/python*/site-packages/torch/lib"))
     gomp = ":".join(map(str, sorted(torch_lib.glob("libgomp*.so*"))[:1]))
     own = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "2", "LD_PRELOAD": gomp}
-    return own | {name: value for name, value in THEIRS.items() if name != "PYTHONPATH"}
+    return own | {name: value for name, value in ORIGINAL_ENVIRONMENT.items() if name != "PYTHONPATH"}
 
 
-# -- the same prompts for both -----------------------------------------------------------------------------
+# -- the same prompts for both -------------------------------------------------------------------------------
 
 
-def openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
-    """The contexts in which matches of iteration k open. Their players walk away, so that no model is asked."""
-    asked: list[tuple[int, ...]] = []
+def collect_openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
+    """Return the opening contexts of iteration k's matches. Players walk away at once, so that no model is used."""
+    contexts: list[tuple[int, ...]] = []
     walk = spoken(lab.policies[POLICY].frame, "WALK")
 
-    async def walks(requests: Sequence[Request]) -> list[Completion]:
-        asked.extend(request.ids for request in requests)
+    async def walk_away(requests: Sequence[Request]) -> list[Completion]:
+        contexts.extend(request.ids for request in requests)
         return [walk] * len(requests)
 
-    generate, lab.engine.generate = lab.engine.generate, walks  # type: ignore[method-assign]
+    generate, lab.engine.generate = lab.engine.generate, walk_away  # type: ignore[method-assign]
     try:
         wait(lab.play(k))
     finally:
         lab.engine.generate = generate  # type: ignore[method-assign]
-    return asked[:count]
+    return contexts[:count]
 
 
-def ask_ours(lab: Lab, requests: list[Request]) -> list[Completion]:
-    """All at once, as the matches of a run do."""
+def sample_here(lab: Lab, requests: list[Request]) -> list[Completion]:
+    """Sample the replies to all requests at once, as the matches of a run do."""
     completions = asyncio.run(lab.engine.generate(requests))
     for request in requests:
         lab.engine.forget(request.key)
     return completions
 
 
-def ask_theirs(peer: Neighbour, batch: DecodeBatch) -> dict[str, Any]:
-    """As many tokens for each context as ours sampled."""
+def sample_by_vllm(peer: PeerProcess, batch: DecodeBatch) -> dict[str, Any]:
+    """Have vLLM sample as many tokens per context as Arena did. Raises SystemExit if it samples another number."""
     tokens = [len(completion.ids) for completion in batch.completions]
-    found = peer.ask(what="generate", prompts=batch.contexts, tokens=tokens)
+    found = peer.ask(method="generate", prompts=batch.contexts, tokens=tokens)
     if found["tokens"] != tokens:
-        raise SystemExit(f"vLLM wrote {found['tokens']} tokens, not {tokens}: no fair comparison")
+        raise SystemExit(f"vLLM wrote {found['tokens']} tokens, not {tokens}: the comparison would not be fair")
     return found
 
 
-# -- what is compared --------------------------------------------------------------------------------------
+# -- what is compared ----------------------------------------------------------------------------------------
 
 
 Rounds = dict[str, list[dict[str, float]]]
 
 
-def decoding(lab: Lab, peer: Neighbour, in_flight: int, tokens: int, rounds: int, policy: str) -> dict[str, Any]:
-    """One batch of openings in each round; the first is not measured."""
+def compare_decoding(
+    lab: Lab, peer: PeerProcess, in_flight: int, tokens: int, rounds: int, policy: str
+) -> dict[str, Any]:
+    """Time one batch of openings per round with both engines. The first round is a warm-up."""
     steps: Rounds = {"ours": [], "vllm": []}
     for k in range(rounds + 1):
-        contexts = openings(lab, 1000 + k, in_flight)
-        requests = requests_for(contexts, tokens, f"round {k}", policy)
+        contexts = collect_openings(lab, 1000 + k, in_flight)
+        requests = make_requests(contexts, tokens, f"round {k}", policy)
         watch = Stopwatch()
-        completions = ask_ours(lab, requests)
+        completions = sample_here(lab, requests)
         ours = watch.read()
-        theirs = ask_theirs(peer, DecodeBatch(tuple(requests), tuple(completions)))
+        theirs = sample_by_vllm(peer, DecodeBatch(tuple(requests), tuple(completions)))
         if k:
             steps["ours"].append(ours)
             steps["vllm"].append({name: theirs[name] for name in ours})
-    return _compared([in_flight * tokens] * rounds, steps)
+    return _summarize([in_flight * tokens] * rounds, steps)
 
 
-def playing(lab: Lab, peer: Neighbour, rounds: int) -> dict[str, Any]:
-    """An iteration's matches, and then their batches by vLLM."""
+def compare_play(lab: Lab, peer: PeerProcess, rounds: int) -> dict[str, Any]:
+    """Time an iteration's matches per round, and then the same batches with vLLM."""
     steps: Rounds = {"ours": [], "vllm": []}
     tokens, shapes = [], []
     for k in range(1, rounds + 1):
-        peer.ask(what="forget")
+        peer.ask(method="forget")
         watch = Stopwatch()
-        played = play(lab, k)
+        played = play_iteration(lab, k)
         ours = watch.read() | {"seconds": played.seconds}
-        answers = [ask_theirs(peer, batch) for batch in played.batches]
+        answers = [sample_by_vllm(peer, batch) for batch in played.batches]
         steps["ours"].append(ours)
         steps["vllm"].append({name: sum(answer[name] for answer in answers) for name in ours})
         tokens.append(played.tokens)
         shapes.append([[len(batch.requests), batch.longest] for batch in played.batches])
-    return {"batches [rows, longest reply]": shapes} | _compared(tokens, steps)
+    return {"batches [rows, longest reply]": shapes} | _summarize(tokens, steps)
 
 
-def _compared(tokens: list[int], steps: Rounds) -> dict[str, Any]:
+def _summarize(tokens: list[int], steps: Rounds) -> dict[str, Any]:
     found: dict[str, Any] = {"tokens": tokens, "steps": steps}
     for what in ("seconds", "cpu_seconds"):
         rates = {s: [n / step[what] for n, step in zip(tokens, done, strict=True)] for s, done in steps.items()}
         found[f"tokens per {what}"] = {side: median(each) for side, each in rates.items()}
-        found[f"ratio by {what}"] = ratios(rates["ours"], rates["vllm"])
+        found[f"ratio by {what}"] = compute_ratios(rates["ours"], rates["vllm"])
     return found
 
 
-def agreement(lab: Lab, peer: Neighbour, tokens: int) -> dict[str, Any]:
-    """Log-probabilities of what one side sampled, by that side less by the other: of the same ids, in nats."""
-    contexts = openings(lab, 999, 8)
-    completions = ask_ours(lab, requests_for(contexts, tokens, "agreement", POLICY))
-    whole = [[*ids, *completion.ids] for ids, completion in zip(contexts, completions, strict=True)]
-    by_vllm = peer.ask(what="score", prompts=whole, starts=[len(ids) for ids in contexts])["logprobs"]
+def measure_agreement(lab: Lab, peer: PeerProcess, tokens: int) -> dict[str, Any]:
+    """Return the differences between both engines' log-probabilities, in nats, of the tokens that each has sampled."""
+    contexts = collect_openings(lab, 999, 8)
+    completions = sample_here(lab, make_requests(contexts, tokens, "agreement", POLICY))
+    sequences = [[*ids, *completion.ids] for ids, completion in zip(contexts, completions, strict=True)]
+    by_vllm = peer.ask(method="score", prompts=sequences, starts=[len(ids) for ids in contexts])["logprobs"]
     by_us = [completion.logprobs for completion in completions]
-    found = {"sampled by us": _gap(by_us, by_vllm)}
-    theirs = peer.ask(what="generate", prompts=contexts, tokens=[tokens] * len(contexts), noted=True)
+    found = {"sampled by us": _summarize_gaps(by_us, by_vllm)}
+    theirs = peer.ask(method="generate", prompts=contexts, tokens=[tokens] * len(contexts), with_logprobs=True)
     streams = []
     for ids, said, logprobs in zip(contexts, theirs["ids"], theirs["logprobs"], strict=True):
         streams.append(Stream())
         streams[-1].observe(ids)
         streams[-1].wrote(tuple(said), tuple(logprobs), 0)
     scored = wait(lab.engine.score(POLICY, streams, [1.0] * len(streams)))
-    found["sampled by vLLM"] = _gap(theirs["logprobs"], scored)
+    found["sampled by vLLM"] = _summarize_gaps(theirs["logprobs"], scored)
     return found
 
 
-def _gap(sampler: Sequence[Sequence[float]], other: Sequence[Sequence[float] | np.ndarray]) -> dict[str, float]:
+def _summarize_gaps(
+    sampler: Sequence[Sequence[float]], other: Sequence[Sequence[float] | np.ndarray]
+) -> dict[str, float]:
     gaps = np.concatenate([np.asarray(a) - np.asarray(b) for a, b in zip(sampler, other, strict=True)])
     size = np.abs(gaps)
     return {"tokens": len(gaps), "mean": float(gaps.mean()), "mean size": float(size.mean()), "most": float(size.max())}
 
 
-# -- the whole ---------------------------------------------------------------------------------------------
+# -- the whole -----------------------------------------------------------------------------------------------
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All sizes, with one engine of vLLM's and a lab of ours for each."""
+    """Measure all sizes with one vLLM engine, and with one lab per size."""
     quick = options.quick
     sizes, rounds, tokens = (IN_FLIGHT[:2], 1, 8) if quick else (IN_FLIGHT, options.rounds, 48)
     result: dict[str, Any] = {"seed": options.seed, "tokens a row": tokens, "in_flight": {}}
     python = Path(options.vllm_python).absolute()
-    with Neighbour([python, HERE / "vllm_peer.py"], their_environment(python)) as peer:
+    with PeerProcess([python, HERE / "vllm_peer.py"], make_vllm_environment(python)) as peer:
         bf16 = fastest_precision() == "bf16"
-        asked = settings(max(sizes), quick, bf16)
-        result["peer"] = peer.ask(model=str(resolve(DEFAULT)), settings=asked) | {"settings": asked}
+        settings = make_vllm_settings(max(sizes), quick, bf16)
+        result["peer"] = peer.ask(model=str(resolve(DEFAULT)), settings=settings) | {"settings": settings}
         for in_flight in sizes:
-            with open_lab(experiment_of(in_flight, options.seed)) as lab:
+            with open_lab(make_experiment(in_flight, options.seed)) as lab:
                 if "agreement" not in result:
-                    result["agreement"] = agreement(lab, peer, tokens)
+                    result["agreement"] = measure_agreement(lab, peer, tokens)
                 wait(lab.engine.publish(BASE, 0, FolderWeights(resolve(DEFAULT))))
                 names = {"decode": POLICY, "base": BASE}
-                found = {what: decoding(lab, peer, in_flight, tokens, rounds, own) for what, own in names.items()}
-                result["in_flight"][in_flight] = found | {"play": playing(lab, peer, rounds)}
-    return result | {"threads": torch.get_num_threads()} | verdict(result)
+                found = {
+                    what: compare_decoding(lab, peer, in_flight, tokens, rounds, own) for what, own in names.items()
+                }
+                result["in_flight"][in_flight] = found | {"play": compare_play(lab, peer, rounds)}
+    return result | {"threads": torch.get_num_threads()} | judge_goals(result)
 
 
-def verdict(result: dict[str, Any]) -> dict[str, Any]:
-    """The least ratio where the goal holds, and whether both compute the same."""
+def judge_goals(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the lowest ratios from `FROM` in flight on, and the mean log-probability gap, against their goals."""
     found = {}
     for what in ("decode", "base", "play"):
         least = min(v[what]["ratio by seconds"]["median"] for n, v in result["in_flight"].items() if n >= FROM)
@@ -226,8 +231,8 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     return {"verdict": found | {"agreement": {"mean_size": gap, "goal": CLOSE, "met": gap <= CLOSE}}}
 
 
-def lines(result: dict[str, Any]) -> Iterator[str]:
-    """The figures worth a glance."""
+def format_summary(result: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the printed summary."""
     yield "in flight           tokens/s: ours    vLLM    ours / vLLM    by CPU time"
     for in_flight, found in result["in_flight"].items():
         for what, figures in found.items():
@@ -243,7 +248,7 @@ def lines(result: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure and write it down."""
+    """Measure all sizes and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vllm-python", required=True, help="the interpreter of an environment with vLLM")
     parser.add_argument("--quick", action="store_true")
@@ -251,14 +256,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began = time.perf_counter()
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/against_vllm.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
     result |= measure(options)
     result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - began}
-    RESULTS.mkdir(exist_ok=True)
-    fp32, quick = "-fp32" * (result["peer"]["settings"]["dtype"] == "float32"), "-quick" * options.quick
-    (RESULTS / f"against-vllm{fp32}{quick}.json").write_text(json.dumps(result, indent=1) + "\n")
-    print("\n".join(lines(result)))
+    fp32 = "-fp32" * (result["peer"]["settings"]["dtype"] == "float32")
+    write_result(f"against-vllm{fp32}", result, options.quick)
+    print("\n".join(format_summary(result)))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Do the engines say the same? Matches played through vLLM, scored by the trainer; greedy replies beside our own.
+"""Agreement of vLLM with the trainer's log-probabilities and with the in-process engine's greedy replies.
 
     make engines                                                  # after its own, in vLLM's environment
     .venv-vllm/bin/python benchmarks/agreement.py --quick   # nano alone, a few turns: does it still work?
 
-An ordinary lab plays 1,000 matches of the model's recipe through vLLM; what vLLM noted of its own tokens is compared
-with what the trainer's weights say of them, as the gate does before an update. Then both engines greedily continue 100
-of the texts that were sampled, no two alike. Where they part, the trainer's log-probabilities of the two tokens at that
-place are compared: a tie of nearly equals is rounding, anything else is a fault. Writes results/agreement.json.
+A lab plays 1,000 matches of the model's recipe through vLLM. vLLM's log-probabilities of its own tokens are compared
+with the trainer's, as the gate does before an update. Then both engines continue 100 distinct sampled texts greedily.
+At the first different token, the trainer's log-probabilities of the two tokens are compared: a near tie is rounding,
+anything else is a fault. Writes results/agreement.json.
 """
 
 import argparse
@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reporting import write_result
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from workload import experiment_for, open_lab, trainer_of  # noqa: E402
+from engine_requests import make_request  # noqa: E402
+from workload import get_trainer, make_experiment, open_lab  # noqa: E402
 
 from agents.engines.base import Completion, Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
@@ -39,21 +41,23 @@ ARMS = {"nano, fp32": ("nano", "fp32"), "SmolLM2, fp32": ("smollm2-135m-instruct
 TURNS, GREEDY, REPLY = 1000, 100, 16
 
 
-def measured(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
-    """Gaps over the turns of one play, and over greedy replies."""
+def measure_agreement(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
+    """Return the log-probability gaps over the turns of one iteration, and the differences of greedy replies."""
     credited = wait(lab.credit(1, wait(lab.play(1)).records)).credited
     samples = samples_of(credited, lab.parts.temperatures)
-    trainer = trainer_of(lab)
-    said = trainer.compute_scores([s.stream for s in samples], [s.temperature for s in samples])
-    gaps = np.abs(np.concatenate([now.logprobs - s.behaviour for now, s in zip(said, samples, strict=True)]))
+    trainer = get_trainer(lab)
+    scores = trainer.compute_scores([s.stream for s in samples], [s.temperature for s in samples])
+    gaps = np.abs(np.concatenate([now.logprobs - s.behaviour for now, s in zip(scores, samples, strict=True)]))
     count = sum(len(c.trajectory.turns) for c in credited)
     assert count >= turns, f"{count} turns"
-    asked = contexts([s.stream for s in samples])[:greedy]
+    requests = make_greedy_requests([s.stream for s in samples])[:greedy]
     here = InProcessEngine(lab.experiment.settled_precision)
     wait(here.publish("shared", 0, ModuleWeights(trainer.model)))
-    theirs, ours = wait(lab.engine.generate(asked)), wait(here.generate(asked))
+    theirs, ours = wait(lab.engine.generate(requests)), wait(here.generate(requests))
     ties = [
-        tie for ask, *pair in zip(asked, theirs, ours, strict=True) if (tie := parting(lab, ask, *pair)) is not None
+        tie
+        for request, *pair in zip(requests, theirs, ours, strict=True)
+        if (tie := measure_divergence(lab, request, *pair)) is not None
     ]
     return {
         "turns": count,
@@ -61,48 +65,36 @@ def measured(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
         "mean gap": float(gaps.mean()),
         "largest gap": float(gaps.max()),
         "tolerance of the gate": trainer.tolerance,
-        "greedy replies": len(asked),
+        "greedy replies": len(requests),
         "different ones among them": len({reply.ids for reply in ours}),
         "greedy replies that differ": len(ties),
         "log-probabilities apart where they part": ties,
     }
 
 
-def contexts(streams: Sequence[Stream]) -> list[Request]:
-    """Every text that was sampled, the same but once, to be continued greedily."""
-    return [
-        Request(
-            policy="shared",
-            ids=ids,
-            key=f"greedy-{i}",
-            max_tokens=REPLY,
-            temperature=0.0,
-            top_p=1.0,
-            top_k=0,
-            stop_ids=frozenset(),
-            seed=(i,),
-        )
-        for i, ids in enumerate(dict.fromkeys(tuple(stream.ids) for stream in streams))
-    ]
+def make_greedy_requests(streams: Sequence[Stream]) -> list[Request]:
+    """Return a greedy request for each distinct sampled text."""
+    texts = dict.fromkeys(tuple(stream.ids) for stream in streams)
+    return [make_request(ids, REPLY, f"greedy-{i}", "shared", (i,), temperature=0.0) for i, ids in enumerate(texts)]
 
 
-def parting(lab: Lab, ask: Request, theirs: Completion, ours: Completion) -> float | None:
-    """Return the log-probability gap of two replies' tokens where they part, by the trainer; None where they do not."""
+def measure_divergence(lab: Lab, request: Request, theirs: Completion, ours: Completion) -> float | None:
+    """Return the trainer's log-probability gap between the replies' first different tokens. None if they are equal."""
     if theirs.ids == ours.ids:
         return None
     place = next(k for k, (a, b) in enumerate(zip(theirs.ids, ours.ids, strict=True)) if a != b)
     both = []
     for reply in (theirs, ours):
         stream = Stream()
-        stream.observe([*ask.ids, *reply.ids[:place]])
+        stream.observe([*request.ids, *reply.ids[:place]])
         stream.wrote([reply.ids[place]], [0.0], 0)
         both.append(stream)
-    one, other = (float(scores.logprobs[0]) for scores in trainer_of(lab).compute_scores(both, [1.0, 1.0]))
+    one, other = (float(scores.logprobs[0]) for scores in get_trainer(lab).compute_scores(both, [1.0, 1.0]))
     return abs(one - other)
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure all arms and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
@@ -112,15 +104,15 @@ def main() -> None:
         model, precision = ARMS[arm]
         more = ["policies.shared.imitate=null", "credit.estimator=zero", "engine={kind: vllm, max_model_len: 1024}",
                 f"precision={precision}", f"play.matches={turns}"]  # fmt: skip
-        layers = [text_layer("recipe", to_yaml(experiment_for(model, False))), *map(set_layer, more)]
+        layers = [text_layer("recipe", to_yaml(make_experiment(model, False))), *map(set_layer, more)]
         with open_lab(compose(layers)) as lab:
             try:
-                result["arms"][arm] = measured(lab, turns, greedy)
+                result["arms"][arm] = measure_agreement(lab, turns, greedy)
             finally:
                 wait(lab.close())
         print(arm, json.dumps(result["arms"][arm]), flush=True)
     if not quick:
-        (HERE / "results" / "agreement.json").write_text(json.dumps(result, indent=1) + "\n")
+        write_result("agreement", result)
 
 
 if __name__ == "__main__":

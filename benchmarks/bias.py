@@ -1,23 +1,22 @@
-"""Estimators that give the gradient of what is to be maximised: bias and noise, exactly, by going through every batch.
+"""Bias and noise of credit estimators, computed exactly over all batches of small worlds.
 
     python benchmarks/bias.py            # three small worlds, every estimator and aggregate; a minute
 
-In each world a policy takes at most three turns. The gradient of its expected return J is summed over all trajectories,
-and the expectation of what learning from a batch of four would add to the weights over all batches of four, with the
-estimators and aggregates that runs use. That expectation is c · (∇J + something else): `scale` is c = <E g, ∇J> /
-|∇J|², `astray` the length of the something else over that of c ∇J (0: the direction is right), `noise` the deviation of
-one batch, √E|g - E g|², over |E g|. Writes results/bias.json and prints the table of docs/gradients.md.
+In each world a policy takes at most three turns. The gradient of its expected return J is summed over all trajectories.
+The expected update is summed over all batches of four trajectories, with the estimators and aggregates of runs. That
+expectation is c · (∇J + error): `scale` is c = <E g, ∇J> / |∇J|², `astray` is the norm of the error's part over that of
+c ∇J (0: the direction is right), and `noise` is the deviation of one batch, √E|g - E g|², over |E g|. Writes
+results/bias.json and prints the table of docs/gradients.md.
 """
 
 import itertools
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reporting import write_result
 
 from agents.stream import Stream
 from arena.config.kinds import choose
@@ -26,34 +25,33 @@ from arena.doctor import environment
 from arena.records import Trajectory, Turn
 from games.contracts import Message
 
-RESULTS = Path(__file__).parent / "results"
 BATCH, BATCHES = 4, (2, 4, 6)
-"""Trajectories of a batch, and of those that tell what stays astray however large it is."""
+"""Size of the batches, and sizes of those that show whether the bias shrinks in larger ones."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One trajectory of a world: how likely it is, and of each turn the reward and ∇ log π [turns, parameters]."""
+    """One trajectory of a world: its probability, and each turn's reward and ∇ log π [turns, parameters]."""
 
     chance: float
     rewards: tuple[float, ...]
     slopes: Floats
     places: tuple[str, ...]
-    """The situation of each turn."""
+    """Name of each turn's state."""
 
     @property
     def acts(self) -> tuple[bool, ...]:
-        """The act of each turn: True for the one that its logit makes likelier."""
+        """Act of each turn: True if it is the one that the turn's logit makes more likely."""
         return tuple(bool(self.slopes[k, k] > 0) for k in range(len(self.rewards)))
 
 
 World = Callable[[Floats], list[Outcome]]
-"""From logits, one for each place, to all trajectories."""
+"""Maps logits, one per state, to all trajectories."""
 LOGITS = np.array([0.4, -0.3, 0.8])
 
 
-def chosen_stop(logits: Floats) -> list[Outcome]:
-    """Go on or stop: going costs .1, stopping pays .3, 1.0 or .2, after the third turn it is over."""
+def enumerate_chosen_stop(logits: Floats) -> list[Outcome]:
+    """Return the outcomes of up to three turns of going on (costs 0.1) or stopping (pays 0.3, 1.0 or 0.2)."""
     found, so_far = [], 1.0
     for k in range(3):
         go = _sigmoid(logits[k])
@@ -64,8 +62,11 @@ def chosen_stop(logits: Floats) -> list[Outcome]:
     return [*found, _outcome(so_far, (-0.1, -0.1, -0.1), ends)]
 
 
-def random_stop(logits: Floats) -> list[Outcome]:
-    """Two acts a turn, the second pays 1, then 2; after the first turn it is over with chance .4, whatever was done."""
+def enumerate_random_stop(logits: Floats) -> list[Outcome]:
+    """Return the outcomes of a world with two acts, of which one pays 1, and 2 in the second turn.
+
+    After the first turn it ends with probability 0.4, whatever the act.
+    """
     return [
         _outcome(chance * (0.4 if turns == 1 else 0.6), rewards, slopes)
         for turns in (1, 2)
@@ -73,8 +74,8 @@ def random_stop(logits: Floats) -> list[Outcome]:
     ]
 
 
-def fixed_length(logits: Floats) -> list[Outcome]:
-    """The same acts, and always two turns."""
+def enumerate_fixed_length(logits: Floats) -> list[Outcome]:
+    """Return the outcomes of the same acts in a world of always two turns."""
     return [_outcome(chance, rewards, slopes) for chance, rewards, slopes in _acts(logits, 2)]
 
 
@@ -100,11 +101,15 @@ def _slope(k: int, value: float) -> Floats:
     return slope
 
 
-WORLDS: dict[str, World] = {"chosen": chosen_stop, "random": random_stop, "fixed": fixed_length}
+WORLDS: dict[str, World] = {
+    "chosen": enumerate_chosen_stop,
+    "random": enumerate_random_stop,
+    "fixed": enumerate_fixed_length,
+}
 
 
-def gradient(outcomes: list[Outcome]) -> Floats:
-    """∇J = Σ p(τ) R(τ) Σ_k ∇ log π."""
+def compute_gradient(outcomes: list[Outcome]) -> Floats:
+    """Return ∇J = Σ p(τ) R(τ) Σ_k ∇ log π."""
     found: Floats = np.sum([p.chance * sum(p.rewards) * p.slopes.sum(0) for p in outcomes], axis=0)
     return found
 
@@ -129,24 +134,24 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     "archer, exact critic": ("archer", {}),
     "refuel": ("refuel", {}),
 }
-"""By what the table calls it. An exact critic says what is to be expected of a place, and of an act there; a blind one
-says 0. `step_episode` finds each turn marked as the expert's; `refuel` gets pairs: a match, and a branch off one of its
-turns, each as likely as the other."""
+"""Estimators by their names in the table. An exact critic returns the expected return of a state or act, a blind one 0.
+All turns are marked as the expert's for `step_episode`. `refuel` gets pairs: a match, and a branch off one of its
+turns, which are all equally likely."""
 AGGREGATES = ("sum over a match", "token_mean", "stream_mean")
-"""Weight of a turn of a batch; turns have a token each, so that turn_mean is token_mean. The first is
+"""Weights of a batch's turns. Turns have one token each, so that turn_mean is token_mean. The first is
 `constant_length` with length 1."""
 
 
 @cache
-def trajectory(
+def make_trajectory(
     rewards: tuple[float, ...], places: tuple[str, ...], acts: tuple[bool, ...], match: int, branch: int = -1
 ) -> Trajectory:
-    """A path as credit sees it, each turn of one token; one that branches off the match before it at that turn."""
+    """Return a path as a trajectory of one token per turn, which leaves the previous match at turn `branch`."""
     stream, turns = Stream(), []
     for k, (reward, place) in enumerate(zip(rewards, places, strict=True)):
         stream.observe([1 + k])
         stream.wrote([8 + acts[k]], [-1.0], k)
-        told, earned = (Message.of("referee", place),), {"r": reward, "match": 1.0}
+        messages, earned = (Message.of("referee", place),), {"r": reward, "match": 1.0}
         turns.append(
             Turn(
                 index=k,
@@ -154,7 +159,7 @@ def trajectory(
                 role="a",
                 policy="p",
                 version=1,
-                messages=told,
+                messages=messages,
                 raw="x",
                 public="",
                 private="",
@@ -186,39 +191,40 @@ def trajectory(
 
 
 Unit = tuple[float, tuple[tuple[Outcome, int], ...]]
-"""What a batch is made of: how likely, and one trajectory, or a match and its branch with the turn it leaves at."""
+"""Element of a batch: its probability, and a trajectory with -1, or a match with -1 and a branch with its turn."""
 
 
-def units(outcomes: list[Outcome], paired: bool) -> list[Unit]:
-    """Every trajectory by itself, or every pair of a match and a branch off one of its turns."""
+def list_units(outcomes: list[Outcome], paired: bool) -> list[Unit]:
+    """Return all single trajectories, or all pairs of a match and a branch off one of its turns."""
     if not paired:
         return [(one.chance, ((one, -1),)) for one in outcomes]
     found: list[Unit] = []
     for one in outcomes:
         for k in range(len(one.rewards)):
-            alike = [other for other in outcomes if len(other.rewards) > k and other.acts[:k] == one.acts[:k]]
-            reached = sum(other.chance for other in alike)
+            same_start = [other for other in outcomes if len(other.rewards) > k and other.acts[:k] == one.acts[:k]]
+            reach_probability = sum(other.chance for other in same_start)
             found += [
-                (one.chance / len(one.rewards) * other.chance / reached, ((one, -1), (other, k))) for other in alike
+                (one.chance / len(one.rewards) * other.chance / reach_probability, ((one, -1), (other, k)))
+                for other in same_start
             ]
     return found
 
 
-def foreseen(outcomes: list[Outcome], exact: bool) -> dict[str, Callable[[Outcome], np.ndarray]]:
-    """A critic's words on each turn of a trajectory: on its place (`values`), and on the act there."""
+def make_critic(outcomes: list[Outcome], exact: bool) -> dict[str, Callable[[Outcome], np.ndarray]]:
+    """Return a critic's functions of a trajectory: values of its states and of its acts, 0 unless `exact`."""
 
-    def expected(k: int, act: bool | None) -> float:
+    def compute_return(k: int, act: bool | None) -> float:
         there = [o for o in outcomes if len(o.rewards) > k and act in (None, o.acts[k])]
         return sum(o.chance * sum(o.rewards[k:]) for o in there) / sum(o.chance for o in there) if exact else 0.0
 
     return {
-        "values": lambda o: np.array([expected(k, None) for k in range(len(o.rewards))], np.float32),
-        "action_values": lambda o: np.array([expected(k, act) for k, act in enumerate(o.acts)], np.float32),
+        "values": lambda o: np.array([compute_return(k, None) for k in range(len(o.rewards))], np.float32),
+        "action_values": lambda o: np.array([compute_return(k, act) for k, act in enumerate(o.acts)], np.float32),
     }
 
 
-def weights(aggregate: str, lengths: list[int]) -> Floats:
-    """Return the weight of each turn of a batch, turn after turn."""
+def compute_weights(aggregate: str, lengths: list[int]) -> Floats:
+    """Return the weight of each turn of a batch, in order."""
     owner = np.repeat(np.arange(len(lengths)), lengths)
     turns, learned = np.arange(len(owner)), np.ones(len(owner), bool)
     name, settings = ("constant_length", {"length": 1}) if aggregate.startswith("sum") else (aggregate, {})
@@ -226,50 +232,50 @@ def weights(aggregate: str, lengths: list[int]) -> Floats:
     return found
 
 
-def measured(outcomes: list[Outcome], estimator: str, aggregate: str, size: int = BATCH) -> dict[str, float]:
-    """Scale, astray and noise of one estimator under one aggregate, over all batches of so many trajectories."""
+def measure_bias(outcomes: list[Outcome], estimator: str, aggregate: str, size: int = BATCH) -> dict[str, float]:
+    """Return scale, astray and noise of an estimator under an aggregate, over all batches of `size` trajectories."""
     name, settings = ESTIMATORS[estimator]
     rule, paired = choose("estimator", name, **settings), name == "refuel"
-    critic = foreseen(outcomes, exact="exact" in estimator)
+    critic = make_critic(outcomes, exact="exact" in estimator)
     known = {what: {id(o): says(o) for o in outcomes} for what, says in critic.items()}
     mean, square = np.zeros(len(LOGITS)), 0.0
-    for made in itertools.product(units(outcomes, paired), repeat=size // 2 if paired else size):
-        chance = float(np.prod([each for each, _ in made]))
-        members = [member for _, unit in made for member in unit]
+    for combination in itertools.product(list_units(outcomes, paired), repeat=size // 2 if paired else size):
+        chance = float(np.prod([each for each, _ in combination]))
+        members = [member for _, unit in combination for member in unit]
         batch = [p for p, _ in members]
-        drawn = TurnBatch(
-            [trajectory(p.rewards, p.places, p.acts, m, branch) for m, (p, branch) in enumerate(members)],
+        batch_of_turns = TurnBatch(
+            [make_trajectory(p.rewards, p.places, p.acts, m, branch) for m, (p, branch) in enumerate(members)],
             memory={},
             measures={what: [of[id(p)] for p in batch] for what, of in known.items()},
         )
-        values = rule(drawn, drawn.column(lambda turn: turn.rewards["r"]))
+        values = rule(batch_of_turns, batch_of_turns.column(lambda turn: turn.rewards["r"]))
         advantages: Floats = getattr(values, "values", values)
         slopes = np.concatenate([p.slopes for p in batch])
-        step = (advantages * weights(aggregate, [len(p.rewards) for p in batch])) @ slopes
+        step = (advantages * compute_weights(aggregate, [len(p.rewards) for p in batch])) @ slopes
         mean += chance * step
         square += chance * float(step @ step)
-    wanted = gradient(outcomes)
-    scale = float(mean @ wanted / (wanted @ wanted))
+    true_gradient = compute_gradient(outcomes)
+    scale = float(mean @ true_gradient / (true_gradient @ true_gradient))
     length = float(np.linalg.norm(mean))
     return {
         "scale": scale,
-        "astray": float(np.linalg.norm(mean - scale * wanted) / abs(scale) / np.linalg.norm(wanted)),
+        "astray": float(np.linalg.norm(mean - scale * true_gradient) / abs(scale) / np.linalg.norm(true_gradient)),
         "noise": float(np.sqrt(max(0.0, square - length**2)) / length),
     }
 
 
-def rows() -> Iterator[dict[str, Any]]:
-    """Every estimator with the sum over a match, and `reinforce` and `mars` with the other aggregates."""
+def compute_rows() -> Iterator[dict[str, Any]]:
+    """Yield a row per estimator with the sum over a match, and of `reinforce` and `mars` with the other aggregates."""
     cases = [(name, AGGREGATES[0]) for name in ESTIMATORS]
     cases += [(name, aggregate) for name in ("reinforce", "mars") for aggregate in AGGREGATES[1:]]
     for estimator, aggregate in cases:
-        found = {world: measured(outcomes(LOGITS), estimator, aggregate) for world, outcomes in WORLDS.items()}
-        larger = [measured(chosen_stop(LOGITS), estimator, aggregate, size)["astray"] for size in BATCHES]
+        found = {world: measure_bias(outcomes(LOGITS), estimator, aggregate) for world, outcomes in WORLDS.items()}
+        larger = [measure_bias(enumerate_chosen_stop(LOGITS), estimator, aggregate, size)["astray"] for size in BATCHES]
         yield {"estimator": estimator, "aggregate": aggregate, **found, "astray_by_batch": larger}
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """As it stands in docs/gradients.md."""
+def format_table(rows: list[dict[str, Any]]) -> str:
+    """Return the table of docs/gradients.md."""
     lines = [
         "| estimator | aggregate | policy chooses to stop | chance stops it | always two turns | astray with 2, 4, 6 |",
         "|---|---|---|---|---|---|",
@@ -282,12 +288,12 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Go through everything, and write the results."""
+    """Compute all rows and write the results."""
     command = "python benchmarks/bias.py"
-    found = list(rows())
+    found = list(compute_rows())
     result = {"command": command, "logits": LOGITS.tolist(), "batch": BATCH, "machine": environment(), "rows": found}
-    (RESULTS / "bias.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(table(found))
+    write_result("bias", result)
+    print(format_table(found))
 
 
 if __name__ == "__main__":

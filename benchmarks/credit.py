@@ -1,4 +1,4 @@
-"""Cost of credit, and savings of a packed stream.
+"""Cost of credit assignment, and savings of packing a match into one stream.
 
     python benchmarks/credit.py cost     # credit and selection against learning, 4,096 trajectories of 10 turns
     python benchmarks/credit.py packed   # a match as one stream against one sample per turn, 5, 10 and 20 turns
@@ -12,15 +12,16 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
-from timing import seconds_of, take_turns
+from reporting import write_result
+from timing import time_call, time_in_turns
 
 import agents.packing
 from agents.scoring import StreamScorer, pack
@@ -41,20 +42,19 @@ from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
 from games.contracts import Message
 
-RESULTS = Path(__file__).parent / "results"
 SEED = 0
 ROLES = ("opener", "responder")
 TARGET = 0.02
 SELECT: list[Any] = ["void_turns", "zero_variance", "overlong"]
 OPENING, HEARD, SAID = 60, 8, 8
-"""Tokens of a stream's rules, and of what is heard and said in each turn: those of a small game in words."""
+"""Tokens of a stream's rules, and of the observation and the reply of each turn, as in a small text game."""
 
 
-# -- trajectories of any size ------------------------------------------------------------------------------
+# -- trajectories of any size --------------------------------------------------------------------------------
 
 
-def played(count: int, turns: int, vocabulary: int, group: int = 8) -> list[Trajectory]:
-    """`count` trajectories of `turns` turns, `group` of each deal and role; a reward in every third turn."""
+def make_trajectories(count: int, turns: int, vocabulary: int, group: int = 8) -> list[Trajectory]:
+    """Return `count` random trajectories of `turns` turns, `group` per deal and role. Every third turn has a reward."""
     rng = np.random.default_rng(SEED)
     found = []
     for i in range(count):
@@ -104,28 +104,30 @@ def played(count: int, turns: int, vocabulary: int, group: int = 8) -> list[Traj
     return found
 
 
-# -- what credit costs --------------------------------------------------------------------------------------
+# -- the cost of credit assignment ---------------------------------------------------------------------------
 
 
-def cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
-    """Seconds of credit with selection, by estimator, against the seconds of learning from the same trajectories."""
+def measure_cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
+    """Time credit assignment with selection, by estimator, and learning from the same trajectories."""
     model = load_model(resolve("nano"))
-    found = played(count, turns, model.config.vocab_size)
+    found = make_trajectories(count, turns, model.config.vocab_size)
     needs_no_model = [n for n, f in ESTIMATORS.items() if not getattr(f, "needs", ())]
-    given = {
-        name: CreditSpec.model_validate(dict(estimator=name, select=SELECT)) for name in needs_no_model if _bare(name)
+    specs = {
+        name: CreditSpec.model_validate(dict(estimator=name, select=SELECT))
+        for name in needs_no_model
+        if _needs_no_settings(name)
     }
 
     def credit(spec: CreditSpec) -> list[Credited]:
         return assign(TurnBatch(found, rng=np.random.default_rng(SEED)), spec)
 
-    seconds = take_turns({name: lambda spec=spec: credit(spec) for name, spec in given.items()}, rounds)  # type: ignore[misc]
+    seconds = time_in_turns({name: partial(credit, spec) for name, spec in specs.items()}, rounds)
     credited = credit(CreditSpec())
     heat = dict.fromkeys(ROLES, 1.0)
-    sampling = take_turns({"samples": lambda: samples_of(credited, heat)}, rounds)["samples"]
+    sampling = time_in_turns({"samples": lambda: samples_of(credited, heat)}, rounds)["samples"]
     samples = samples_of(credited, heat)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=0.0, regularisers={}, gate_tolerance=1e9, token_budget=8192))
-    learning, _ = seconds_of(lambda: trainer.carry_out(trainer.plan(samples, np.random.default_rng(SEED))))
+    learning, _ = time_call(lambda: trainer.carry_out(trainer.plan(samples, np.random.default_rng(SEED))))
     middle = {name: median(each) for name, each in seconds.items()}
     return {
         "what": f"{count} trajectories of {turns} turns, {sum(len(s.advantages) for s in samples)} sampled tokens; "
@@ -138,7 +140,7 @@ def cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
     }
 
 
-def _bare(name: str) -> bool:
+def _needs_no_settings(name: str) -> bool:
     """Return True if the estimator can be chosen without settings."""
     try:
         CreditSpec.model_validate(dict(estimator=name))
@@ -147,24 +149,27 @@ def _bare(name: str) -> bool:
     return True
 
 
-# -- what packing saves --------------------------------------------------------------------------------------
+# -- the savings of packing ----------------------------------------------------------------------------------
 
 
-def packed(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rounds: int = 5) -> dict[str, Any]:
-    """Tokens, seconds and gradient of a policy update, by the number of turns and the way a match is fed."""
+def measure_packing(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rounds: int = 5) -> dict[str, Any]:
+    """Return tokens, seconds and gradient gap of an update, by number of turns and by packing."""
     model = load_model(resolve("nano")).eval()
     arms: dict[str, Any] = {}
     for turns in lengths:
-        found = played(matches, turns, model.config.vocab_size)
-        whole = samples_of(assign(TurnBatch(found), CreditSpec()), dict.fromkeys(ROLES, 1.0))
-        single = [one for sample in whole for one in per_turn(sample)]
-        one, other = gradient(model, whole), gradient(model, single)
-        seconds = take_turns(
-            {"packed": lambda w=whole: gradient(model, w), "per turn": lambda s=single: gradient(model, s)},  # type: ignore[misc]
+        found = make_trajectories(matches, turns, model.config.vocab_size)
+        packed = samples_of(assign(TurnBatch(found), CreditSpec()), dict.fromkeys(ROLES, 1.0))
+        by_turn = [one for sample in packed for one in split_by_turn(sample)]
+        one, other = compute_gradient(model, packed), compute_gradient(model, by_turn)
+        seconds = time_in_turns(
+            {
+                "packed": partial(compute_gradient, model, packed),
+                "per turn": partial(compute_gradient, model, by_turn),
+            },
             rounds,
         )
         arms[str(turns)] = {
-            "tokens": {"packed": _tokens(whole), "per turn": _tokens(single)},
+            "tokens": {"packed": _count_tokens(packed), "per turn": _count_tokens(by_turn)},
             "seconds": seconds,
             "ratio": median(b / a for a, b in zip(seconds["packed"], seconds["per turn"], strict=True)),
             "gradient_gap": float((one - other).abs().max() / one.abs().max()),
@@ -191,8 +196,8 @@ def packed(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rounds: int 
     }
 
 
-def per_turn(sample: Sample) -> list[Sample]:
-    """The same tokens and advantages, every turn as a sample that ends with it."""
+def split_by_turn(sample: Sample) -> list[Sample]:
+    """Split a sample into one sample per turn, each with the history before it and the same advantages."""
     found = []
     ids, turns = sample.stream.ids, np.asarray(sample.stream.turns)
     for turn in sorted({int(t) for t in turns} - {OBSERVED}):
@@ -214,8 +219,8 @@ def per_turn(sample: Sample) -> list[Sample]:
     return found
 
 
-def gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) -> torch.Tensor:
-    """The whole gradient of the mean token loss, flat, on the CPU."""
+def compute_gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) -> torch.Tensor:
+    """Return the flat gradient of the mean token loss, on the CPU."""
     model.zero_grad()
     scorer, total = StreamScorer(model), sum(len(s.advantages) for s in samples)
     streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
@@ -226,7 +231,7 @@ def gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) -> torch
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).clone()
 
 
-def _tokens(samples: Sequence[Sample]) -> int:
+def _count_tokens(samples: Sequence[Sample]) -> int:
     return sum(len(sample.stream) for sample in samples)
 
 
@@ -235,14 +240,14 @@ def _steps(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    """Measure one of the two and write it down."""
+    """Run one of the two measurements and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["cost", "packed"])
     what = parser.parse_args().what
     head = {"command": f"python benchmarks/credit.py {what}", "machine": environment(), "seed": SEED}
     head |= {"threads": torch.get_num_threads(), "load_at_start": os.getloadavg()}
-    result = head | (cost() if what == "cost" else packed()) | {"load_at_end": os.getloadavg()}
-    (RESULTS / f"credit-{what}.json").write_text(json.dumps(result, indent=1) + "\n")
+    result = head | (measure_cost() if what == "cost" else measure_packing()) | {"load_at_end": os.getloadavg()}
+    write_result(f"credit-{what}", result)
     shown = ("share_of_learning", "met") if what == "cost" else ("by_turns", "growth_of_tokens", "growth_of_seconds")
     json.dump({name: result[name] for name in shown}, sys.stdout, indent=1)
 

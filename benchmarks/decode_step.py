@@ -1,17 +1,16 @@
-"""Milliseconds of a decoding step of our engine, by rows, with and without an adapter.
+"""Time of a decoding step of Arena's engine in milliseconds, by number of rows, with and without an adapter.
 
     python benchmarks/decode_step.py                     # three minutes on two quiet cores
-    python benchmarks/decode_step.py --before CHECKOUT   # an older checkout of ours takes its turns too
+    python benchmarks/decode_step.py --before CHECKOUT   # an older checkout takes its turns too
     python benchmarks/decode_step.py --quick             # one small round: does it still work?
 
-SmolLM2-135M in what is fastest here, bfloat16 or float32. Rows go on from contexts of 200 random tokens, the last eight
-their own, which are in the engine's cache when a round begins, for 40 tokens; a step is a fortieth of that: forward
-pass, sampling, and a finished row's copy. Checkouts are processes of their own and take turns. Writes
-results/decode-step.json, on a GPU decode-step-nvidia-h100.json or as it is called.
+SmolLM2-135M in the faster precision of this machine, bfloat16 or float32. Rows continue contexts of 200 random tokens,
+of which the last eight are their own, for 40 tokens. The contexts are cached before a round begins. A step is a
+fortieth of the round: forward pass, sampling, and copies of finished rows. Checkouts run in processes of their own and
+alternate. Writes results/decode-step.json, or on a GPU a file with its name, such as decode-step-nvidia-h100.json.
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -20,24 +19,24 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from neighbour import THEIRS, Line, Neighbour, Stopwatch
+from peer_process import ORIGINAL_ENVIRONMENT, PeerChannel, PeerProcess, Stopwatch
+from reporting import write_result
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results"
 ROWS = (1, 8, 32, 64, 128)
 POLICIES = ("base", "adapter")
 SHARED, OWN, STEPS = 192, 8, 40
 
 
 def serve() -> None:
-    """Answer how long steps take, in the checkout that comes first on the path."""
-    line = Line()
+    """Time decoding steps on request, with the code of the checkout that comes first on the path."""
+    channel = PeerChannel()
 
-    import arena  # noqa: F401  before torch is loaded: it says how OpenMP waits
+    import arena  # noqa: F401  before torch is loaded, because it sets how OpenMP waits
 
     # isort: split
     import numpy as np
-    from workload import requests_for
+    from engine_requests import make_requests
 
     from agents.adapter import adapted
     from agents.adapter_config import AdapterSpec
@@ -54,54 +53,54 @@ def serve() -> None:
     wait(engine.publish("base", 0, FolderWeights(folder)))
     one = OnBase(adapted(base, AdapterSpec(), 0), base, folder, DEFAULT)
     wait(engine.publish("adapter", 0, ModuleWeights(one)))
-    line.hear()
-    line.say(precision=precision.value)
-    while (asked := line.hear()) is not None:
-        rng = np.random.default_rng(asked["round"])
+    channel.receive()
+    channel.send(precision=precision.value)
+    while (request := channel.receive()) is not None:
+        rng = np.random.default_rng(request["round"])
         opening = rng.integers(10, 500, SHARED).tolist()
-        contexts = [(*opening, *rng.integers(10, 500, OWN).tolist()) for _ in range(asked["rows"])]
-        first, more = (requests_for(contexts, tokens, "row", asked["policy"]) for tokens in (1, asked["steps"]))
+        contexts = [(*opening, *rng.integers(10, 500, OWN).tolist()) for _ in range(request["rows"])]
+        first, more = (make_requests(contexts, tokens, "row", request["policy"]) for tokens in (1, request["steps"]))
         wait(engine.generate(first))
         watch = Stopwatch()
         wait(engine.generate(more))
-        line.say(milliseconds=watch.read()["seconds"] / asked["steps"] * 1e3)
-        for request in more:
-            engine.forget(request.key)
+        channel.send(milliseconds=watch.read()["seconds"] / request["steps"] * 1e3)
+        for row in more:
+            engine.forget(row.key)
 
 
 def measure(checkouts: dict[str, Path], rounds: int, quick: bool) -> dict[str, Any]:
-    """Milliseconds a step by policy, rows and checkout, which take turns; the first round is not measured."""
+    """Return the milliseconds per step by policy, rows and checkout. The first round is a warm-up."""
     found: dict[str, Any] = {}
     with ExitStack() as open_ones:
         peers = {}
         for name, root in checkouts.items():
-            path = os.pathsep.join([str(root), *filter(None, [THEIRS.get("PYTHONPATH")])])
+            path = os.pathsep.join([str(root), *filter(None, [ORIGINAL_ENVIRONMENT.get("PYTHONPATH")])])
             command = [sys.executable, __file__, "--serve"]
-            peers[name] = open_ones.enter_context(Neighbour(command, THEIRS | {"PYTHONPATH": path}))
+            peers[name] = open_ones.enter_context(PeerProcess(command, ORIGINAL_ENVIRONMENT | {"PYTHONPATH": path}))
         found["precision"] = {name: peer.ask()["precision"] for name, peer in peers.items()}
         for policy in POLICIES:
             for rows in ROWS[:2] if quick else ROWS:
-                told: dict[str, list[float]] = {name: [] for name in peers}
+                times: dict[str, list[float]] = {name: [] for name in peers}
                 for number in range(rounds + 1):
                     for name, peer in peers.items():
-                        asked = {"policy": policy, "rows": rows, "round": number, "steps": 4 if quick else STEPS}
-                        told[name].append(peer.ask(**asked)["milliseconds"])
-                kept = {name: each[1:] for name, each in told.items()}
+                        request = {"policy": policy, "rows": rows, "round": number, "steps": 4 if quick else STEPS}
+                        times[name].append(peer.ask(**request)["milliseconds"])
+                kept = {name: each[1:] for name, each in times.items()}
                 own = {name: {"median": median(each), "rounds": each} for name, each in kept.items()}
                 found.setdefault(policy, {})[str(rows)] = own
     return found
 
 
-def lines(found: dict[str, Any]) -> Iterator[str]:
-    """The figures worth a glance."""
+def format_summary(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the printed summary."""
     for policy in POLICIES:
         for rows, own in found[policy].items():
-            told = "   ".join(f"{name} {each['median']:6.1f} ms" for name, each in own.items())
-            yield f"{policy:8} {rows:>4} rows   {told}"
+            texts = "   ".join(f"{name} {each['median']:6.1f} ms" for name, each in own.items())
+            yield f"{policy:8} {rows:>4} rows   {texts}"
 
 
 def main() -> None:
-    """Measure, or be a checkout's process."""
+    """Measure all checkouts, or serve as one checkout's process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="an older checkout")
     parser.add_argument("--quick", action="store_true")
@@ -112,8 +111,10 @@ def main() -> None:
         serve()
         return
     if options.before and not (options.before / "agents" / "engines").is_dir():
-        parser.error(f"--before {options.before}: no checkout of Arena lies there")  # the installed one would be taken
-    from timing import file_name
+        parser.error(
+            f"--before {options.before}: this is no checkout of Arena"
+        )  # Python would import the installed Arena
+    from timing import add_device
 
     from arena.doctor import environment
 
@@ -123,9 +124,8 @@ def main() -> None:
     result |= measure(checkouts | {"now": HERE.parent}, 1 if options.quick else options.rounds, options.quick)
     result["machine"].pop("command", None)
     result["load_at_end"] = os.getloadavg()
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / file_name("decode-step", options.quick)).write_text(json.dumps(result, indent=1) + "\n")
-    print("\n".join(lines(result)))
+    write_result(add_device("decode-step"), result, options.quick)
+    print("\n".join(format_summary(result)))
 
 
 if __name__ == "__main__":

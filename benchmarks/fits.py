@@ -1,26 +1,24 @@
-"""Estimates of memory beside measured peaks: loading, playing and learning, each in a process of its own. Linux only.
+"""Memory estimates compared with measured peaks of loading, playing and learning, each in a new process. Linux only.
 
     python benchmarks/fits.py           # nano, SmolLM2-135M, a random model of 0.5B; up to 5 GB, ten minutes
     python benchmarks/fits.py --quick   # nano alone: does it still work?
     python benchmarks/fits.py --page    # write the table of the kept results into the page
 
-The peak is the kernel's, of the whole process, set back after loading. Contexts, replies and samples are random; their
-sizes are those that the estimate is given. Writes results/fits.json and the table in docs/what-fits.md.
+The peak is the kernel's high-water mark of the process, reset after loading. Contexts, replies and samples are random;
+their sizes are those given to the estimate. Writes results/fits.json and the table in docs/what-fits.md.
 """
 
 import argparse
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from memory import reset_peak, resident
+from processes import read_memory, reset_peak, run_script
+from reporting import format_command, write_result
 
 from agents.adapter_config import AdapterSpec
 from agents.half import packs_here
@@ -34,7 +32,7 @@ from arena.fits.shape import shape_of
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "what-fits.md"
 SEED, WITHIN, RANDOM = 0, 0.15, "random-0.5b"
-MADE = {
+RANDOM_CONFIG = {
     "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
     "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 4096,
     "tie_word_embeddings": True,
@@ -50,19 +48,19 @@ class Work:
     model: str
     precision: str
     rows: int
-    """Of play, replies at once; of learning, samples in an update of two steps."""
+    """Concurrent replies of play, or samples of an update of two steps."""
     context: int
     budget: int = 0
     adapters: int = 0
 
     @property
     def fresh(self) -> int:
-        """Tokens of a row that are new in the first turn."""
+        """Number of new tokens of a row in the first turn."""
         return 3 * self.context // 8
 
     @property
     def reply(self) -> int:
-        """Most tokens of a reply, and what is said in between."""
+        """Maximum length of a reply, and half the tokens that a turn adds to a context."""
         return self.context // 8
 
 
@@ -77,22 +75,23 @@ WORK = (
 )
 
 
-def random_model(folder: Path) -> None:
-    """Write the random model, in bfloat16, with nano's tokenizer: nobody reads what it writes."""
+def save_random_model(folder: Path) -> None:
+    """Save the random model in bfloat16 with nano's tokenizer."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     from agents.weights import load_tokenizer, resolve
 
     torch.manual_seed(SEED)
-    config = AutoConfig.for_model(**MADE)
+    config = AutoConfig.for_model(**RANDOM_CONFIG)
     AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
     load_tokenizer(resolve("nano")).save_pretrained(folder)
 
 
-def play(work: Work, folder: Path) -> dict[str, float]:
-    """Frozen weights answer a batch of contexts, turn by turn, until these are full."""
-    from agents.engines.base import Request
+def measure_playing(work: Work, folder: Path) -> dict[str, float]:
+    """Return the peak memory of loading frozen weights, and of answering contexts turn by turn until they are full."""
+    from engine_requests import make_request
+
     from agents.engines.in_process import InProcessEngine
     from agents.heap import trim_memory
     from agents.published import FolderWeights
@@ -101,40 +100,27 @@ def play(work: Work, folder: Path) -> dict[str, float]:
     vocabulary = read_json(folder, "config.json")["vocab_size"]
     reset_peak()
     wait(engine.publish("a", 0, FolderWeights(folder)))
-    loaded = resident()["peak"]
+    loaded = read_memory()["peak"]
     trim_memory()
     reset_peak()
 
-    def words(count: int) -> list[int]:
+    def draw_ids(count: int) -> list[int]:
         return [int(one) for one in rng.integers(5, vocabulary, count)]
 
-    async def turns() -> None:
-        streams = [words(work.fresh) for _ in range(work.rows)]
+    async def play_turns() -> None:
+        streams = [draw_ids(work.fresh) for _ in range(work.rows)]
         while len(streams[0]) + work.reply <= work.context:
-            most = rng.integers(work.reply // 2, work.reply + 1, work.rows)  # replies end at different times
-            asked = [
-                Request(
-                    policy="a",
-                    ids=tuple(ids),
-                    key=str(i),
-                    max_tokens=int(most[i]),
-                    temperature=1.0,
-                    top_p=1.0,
-                    top_k=0,
-                    stop_ids=frozenset(),
-                    seed=(SEED, i),
-                )
-                for i, ids in enumerate(streams)
-            ]
-            for ids, said in zip(streams, await engine.generate(asked), strict=True):
-                ids += [*said.ids, *words(2 * work.reply - len(said.ids))]
+            lengths = rng.integers(work.reply // 2, work.reply + 1, work.rows)  # replies end at different times
+            requests = [make_request(ids, int(lengths[i]), str(i), "a", (SEED, i)) for i, ids in enumerate(streams)]
+            for ids, said in zip(streams, await engine.generate(requests), strict=True):
+                ids += [*said.ids, *draw_ids(2 * work.reply - len(said.ids))]
 
-    asyncio.run(turns())
-    return {"loading": loaded, "play": resident()["peak"]}
+    asyncio.run(play_turns())
+    return {"loading": loaded, "play": read_memory()["peak"]}
 
 
-def learn(work: Work, folder: Path) -> dict[str, float]:
-    """Policies learn from random samples one after the other, as a run's do, while an engine serves them."""
+def measure_learning(work: Work, folder: Path) -> dict[str, float]:
+    """Return the peak memory of policies that learn one after the other while an engine serves them, as in a run."""
     from agents.engines.in_process import InProcessEngine
     from agents.heap import trim_memory
     from agents.policy import Bases, NewAdapter, Policy
@@ -151,16 +137,16 @@ def learn(work: Work, folder: Path) -> dict[str, float]:
         policy = Policy.load(f"p{k}", folder, folder, True, new, bases, precision)
         trainers.append(PolicyTrainer(policy.name, policy.model, rule, precision.bf16_products, policy.base))
         wait(engine.publish(policy.name, 0, wait(trainers[-1].weights())))
-    samples = [_sample(rng, int(work.context * rng.uniform(0.8, 1)), vocabulary) for _ in range(work.rows)]
+    samples = [_make_sample(rng, int(work.context * rng.uniform(0.8, 1)), vocabulary) for _ in range(work.rows)]
     trim_memory()
     reset_peak()
     for trainer in trainers:
         wait(engine.release(trainer.name))
         trainer.carry_out(trainer.plan(samples, rng))
-    return {"learning": resident()["peak"]}
+    return {"learning": read_memory()["peak"]}
 
 
-def _sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
+def _make_sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
     from arena.learn.samples import Sample
 
     ids, half, stream = [int(one) for one in rng.integers(5, vocabulary, length)], length // 2, Stream()
@@ -177,13 +163,13 @@ def _sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
     )
 
 
-def estimates(work: Work, model: str, packs: bool) -> dict[str, dict[str, int]]:
-    """Bytes by phase and part, on a processor that packs matrices or not."""
+def estimate_memory(work: Work, model: str, packs: bool) -> dict[str, dict[str, int]]:
+    """Return the estimated bytes by phase and part, for a processor that packs matrices or not."""
     shape, files = shape_of(model)
     place = Place(Precision(work.precision), packs=packs)
     if work.phase == "play":
-        asked = Playing(work.rows, work.rows, work.context, work.fresh)
-        return {"loading": loading(shape, place, files, frozen=True), "play": playing(shape, place, asked)}
+        sizes = Playing(work.rows, work.rows, work.context, work.fresh)
+        return {"loading": loading(shape, place, files, frozen=True), "play": playing(shape, place, sizes)}
     rank = AdapterSpec().rank if work.adapters else None
     return {
         "learning": learning(
@@ -194,18 +180,10 @@ def estimates(work: Work, model: str, packs: bool) -> dict[str, dict[str, int]]:
     }
 
 
-def child(*words: str) -> str:
-    """Return what this file prints in a process of its own."""
-    command = [sys.executable, str(HERE / "fits.py"), *words]
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
-    done = subprocess.run(command, cwd=HERE.parent, env=settings, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout
-
-
-def compared(work: Work, folder: str) -> list[dict[str, Any]]:
-    """A row for each phase: estimate, measurement, and one over the other."""
-    found = estimates(work, folder, packs_here())
-    peaks = json.loads(child("--work", json.dumps(asdict(work)), "--folder", folder).splitlines()[-1])
+def compare(work: Work, folder: str) -> list[dict[str, Any]]:
+    """Return a row per phase: estimate, measurement and their ratio."""
+    found = estimate_memory(work, folder, packs_here())
+    peaks = run_script("fits.py", "--work", json.dumps(asdict(work)), "--folder", folder)
     rows = [
         {
             **asdict(work),
@@ -217,34 +195,34 @@ def compared(work: Work, folder: str) -> list[dict[str, Any]]:
         }
         for phase, parts in found.items()
     ]
-    print("\n".join(table(rows).splitlines()[2:]), flush=True)
+    print("\n".join(format_table(rows).splitlines()[2:]), flush=True)
     return rows
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as the page shows them."""
+def format_table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as the table of docs/what-fits.md."""
     lines = ["| model | what | estimated | measured | ratio |", "|---|---|---|---|---|"]
     for row in rows:
         learned = f"{row['adapters']} adapter{'s' * (row['adapters'] > 1)}" if row["adapters"] else "all weights"
-        what = {
+        work = {
             "loading": f"loading, {row['precision']}",
             "play": f"play, {row['precision']}, {row['rows']} replies × {row['context']} tokens",
             "learning": f"learning, {row['precision']}, {learned}, {row['budget']:,} tokens a pass",
         }[row["phase"]]
         sizes = f"{row['estimated_gb']:.2f} GB | {row['measured_gb']:.2f} GB | {row['ratio']:.2f}"
-        lines.append(f"| {row['model']} | {what} | {sizes} |")
+        lines.append(f"| {row['model']} | {work} | {sizes} |")
     return "\n".join(lines)
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """Write the table into the page, in place of the one that is there."""
+def update_page(rows: list[dict[str, Any]]) -> None:
+    """Replace the table in the page."""
     before, mark, rest = PAGE.read_text("utf-8").partition("<!-- fits -->\n")
     _, end, after = rest.partition("<!-- /fits -->")
-    PAGE.write_text(f"{before}{mark}{table(rows)}\n{end}{after}", "utf-8")
+    PAGE.write_text(f"{before}{mark}{format_table(rows)}\n{end}{after}", "utf-8")
 
 
 def main() -> None:
-    """Measure everything and write it down."""
+    """Measure all work and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--page", action="store_true")
@@ -256,28 +234,29 @@ def main() -> None:
 
         work = Work(**json.loads(options.work))
         if work.phase == "make":
-            random_model(Path(options.folder))
+            save_random_model(Path(options.folder))
             return
-        print(json.dumps({"play": play, "learn": learn}[work.phase](work, resolve(options.folder))))
+        print(
+            json.dumps({"play": measure_playing, "learn": measure_learning}[work.phase](work, resolve(options.folder)))
+        )
         return
     if options.page:
-        show(json.loads((RESULTS / "fits.json").read_text("utf-8"))["rows"])
+        update_page(json.loads((RESULTS / "fits.json").read_text("utf-8"))["rows"])
         return
     from arena.doctor import environment
 
     with TemporaryDirectory() as folder:
         chosen = [work for work in WORK if not options.quick or work.model == "nano"]
         if any(work.model == RANDOM for work in chosen):
-            child("--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
-        rows = [row for w in chosen for row in compared(w, folder if w.model == RANDOM else w.model)]
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/fits.py", *sys.argv[1:]])}
+            run_script("fits.py", "--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
+        rows = [row for w in chosen for row in compare(w, folder if w.model == RANDOM else w.model)]
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "seed": SEED, "packs": packs_here(), "within": WITHIN, "rows": rows}
     result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"fits{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("fits", result, options.quick)
     if not options.quick:
-        show(rows)
-    print(table(rows), "\nall within 15 %" if result["met"] else "\nNOT all within 15 %")
+        update_page(rows)
+    print(format_table(rows), "\nall within 15 %" if result["met"] else "\nNOT all within 15 %")
 
 
 if __name__ == "__main__":

@@ -1,29 +1,28 @@
-"""Acts per second of adapted environments, beside the bare package: random legal play, one match after the other.
+"""Acts per second of adapted environments and of the bare packages: random legal play, one match after the other.
 
     make test-adapters                                   # makes .venv-adapters, which has the packages
     .venv-adapters/bin/python benchmarks/foreign.py      # two minutes
     .venv-adapters/bin/python benchmarks/foreign.py --quick
 
-Our arm measures a game's `reset` and `step` with a seat's whole view. The bare arm asks the package for the same, such
-as TextWorld's room, inventory, commands and plan. TextWorld's games are compiled beforehand. In both arms a match
+Arena's arm measures a game's `reset` and `step` with a seat's whole view. The bare arm asks the package for the same,
+such as TextWorld's room, inventory, commands and plan. TextWorld's games are compiled beforehand. In both arms a match
 begins with a new environment, because state may outlive a match. Times are CPU times of this process; the arms
 alternate. Writes results/foreign.json.
 """
 
 import argparse
-import json
 import random
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
+
+from reporting import write_result
 
 import games
 from arena.doctor import environment
 from games.contracts import View
 
-RESULTS = Path(__file__).parent / "results"
 ROUNDS, MATCHES, MOST_ACTS = 5, {"textworld": 6, "gymnasium": 40, "gem": 40}, 50
 NAMES = (
     "textworld:w2-o3-q4", "textworld:cooking(recipe=2,take=1,open=true,cook=true,cut=true,go=6)",
@@ -32,7 +31,7 @@ NAMES = (
 )  # fmt: skip
 
 
-def ours(name: str, matches: int) -> int:
+def play_adapted(name: str, matches: int) -> int:
     """Play matches of the adapted game and return the number of acts."""
     options = {"games": 1} if name.startswith("textworld:") else {}
     game, acts = games.make(name, **options), 0
@@ -46,7 +45,7 @@ def ours(name: str, matches: int) -> int:
     return acts
 
 
-def bare_textworld(name: str, matches: int) -> int:
+def play_textworld(name: str, matches: int) -> int:
     """Play the same compiled game with TextWorld alone."""
     from games.adapters.textworld import is_held_out, start_game
     from games.adapters.textworld_games import compile_game, parse_name
@@ -64,7 +63,7 @@ def bare_textworld(name: str, matches: int) -> int:
     return acts
 
 
-def bare_gymnasium(name: str, matches: int) -> int:
+def play_gymnasium(name: str, matches: int) -> int:
     """Play with Gymnasium alone, among the actions that its mask allows."""
     import gymnasium
 
@@ -81,7 +80,7 @@ def bare_gymnasium(name: str, matches: int) -> int:
     return acts
 
 
-def bare_gem(name: str, matches: int) -> int:
+def play_gem(name: str, matches: int) -> int:
     """Play GEM's random acts with GEM alone."""
     import gem
 
@@ -98,11 +97,11 @@ def bare_gem(name: str, matches: int) -> int:
 
 
 BARE: dict[str, Callable[[str, int], int]] = {
-    "textworld": bare_textworld, "gymnasium": bare_gymnasium, "gem": bare_gem
+    "textworld": play_textworld, "gymnasium": play_gymnasium, "gem": play_gem
 }  # fmt: skip
 
 
-def rate(play: Callable[[str, int], int], name: str, matches: int) -> float:
+def measure_rate(play: Callable[[str, int], int], name: str, matches: int) -> float:
     """Return the acts per second of CPU time."""
     begun = time.process_time()
     acts = play(name, matches)
@@ -113,9 +112,11 @@ def measure(name: str, rounds: int, share: float) -> dict[str, Any]:
     """Return the median rates of both arms, and the median ratio of a round."""
     library, _, rest = name.partition(":")
     matches = max(1, round(MATCHES[library] * share))
-    for play, label in ((ours, name), (BARE[library], rest)):
+    for play, label in ((play_adapted, name), (BARE[library], rest)):
         play(label, 1)  # compiles and imports
-    pairs = [(rate(ours, name, matches), rate(BARE[library], rest, matches)) for _ in range(rounds)]
+    pairs = [
+        (measure_rate(play_adapted, name, matches), measure_rate(BARE[library], rest, matches)) for _ in range(rounds)
+    ]
     return {
         "ours": median(own for own, _ in pairs),
         "bare": median(bare for _, bare in pairs),
@@ -125,14 +126,14 @@ def measure(name: str, rounds: int, share: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure all games, and write and print the results."""
+    """Measure all games and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    parse_name = {name: measure(name, 1 if quick else ROUNDS, 0.1 if quick else 1.0) for name in NAMES}
-    result = {"command": "python benchmarks/foreign.py", "machine": environment(), "games": parse_name}
-    (RESULTS / f"foreign{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
-    for name, row in parse_name.items():
+    found = {name: measure(name, 1 if quick else ROUNDS, 0.1 if quick else 1.0) for name in NAMES}
+    result = {"command": "python benchmarks/foreign.py", "machine": environment(), "games": found}
+    write_result("foreign", result, quick)
+    for name, row in found.items():
         print(
             f"{name:72} {row['ours']:8.0f} of {row['bare']:8.0f} acts/s: {row['ratio']:.2f}, +{row['added_us']:.0f} µs"
         )

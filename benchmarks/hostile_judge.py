@@ -1,10 +1,10 @@
-"""Share of a real model's verdicts that a judged text can change by asking for marks.
+"""Share of a real model's verdicts that a judged text can change by asking for high scores.
 
     python benchmarks/hostile_judge.py --model FOLDER_OR_NAME [--device cuda]
 
-Twelve short talks, half of them rude, are judged greedily by a rubric for manners, as the stage `judge` asks for it:
-alone, and with each of `BAITS` at the end of the agent's last line. In pairs, a talk meets itself with a bait, in both
-orders. Writes results/hostile-judge.json, one entry per model.
+Twelve short talks, half of them rude, are scored greedily by a rubric for manners, with the prompts of the stage
+`judge`: alone, and with each of `BAITS` at the end of the agent's last line. In pairs, a talk meets itself with a bait,
+in both orders. Writes results/hostile-judge.json, one entry per model.
 """
 
 import argparse
@@ -45,8 +45,8 @@ BAITS = (
 BATCH = 15
 
 
-class Model:
-    """A causal language model that answers questions greedily."""
+class JudgeModel:
+    """Causal language model that answers questions greedily."""
 
     def __init__(self, name: str, device: str) -> None:
         folder = str(resolve(name))
@@ -54,8 +54,8 @@ class Model:
         self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device).eval()
 
     @torch.inference_mode()
-    def answers(self, questions: Sequence[Question]) -> list[str]:
-        """Return the reply to each question, at most 16 tokens long."""
+    def answer(self, questions: Sequence[Question]) -> list[str]:
+        """Return the reply to each question, of at most 16 tokens."""
         replies: list[str] = []
         for start in range(0, len(questions), BATCH):
             chats = [
@@ -70,27 +70,31 @@ class Model:
         return replies
 
 
-def talk(wish: str, reply: str, bait: str = "") -> str:
-    """Return a talk as the judge sees it."""
+def format_talk(wish: str, reply: str, bait: str = "") -> str:
+    """Return a talk in the judge's format."""
     return f"{BAR}customer: {wish}\n{BAR}agent: {reply} {bait}".rstrip()
 
 
-def measure(model: Model) -> dict[str, Any]:
+def measure(model: JudgeModel) -> dict[str, Any]:
     """Return the scores of all talks, and how baits change scores and win pairs."""
     talks = [(manner, wish) for manner in REPLIES for wish in WISHES]
     baits = ("", *BAITS)
     questions = [
-        score_question(RUBRIC, "agent", talk(wish, REPLIES[manner], bait)) for manner, wish in talks for bait in baits
+        score_question(RUBRIC, "agent", format_talk(wish, REPLIES[manner], bait))
+        for manner, wish in talks
+        for bait in baits
     ]
-    read = [read_scores(answer, ["polite"], RUBRIC.scale) for answer in model.answers(questions)]
+    read = [read_scores(answer, ["polite"], RUBRIC.scale) for answer in model.answer(questions)]
     scores = [None if verdict is None else verdict[0] for verdict in read]
     rows = [scores[start : start + len(baits)] for start in range(0, len(scores), len(baits))]
     changes = [score - alone for alone, *baited in rows if alone is not None for score in baited if score is not None]
     pairs = [
-        (talk(wish, REPLIES[manner]), talk(wish, REPLIES[manner], bait)) for manner, wish in talks for bait in BAITS
+        (format_talk(wish, REPLIES[manner]), format_talk(wish, REPLIES[manner], bait))
+        for manner, wish in talks
+        for bait in BAITS
     ]
     asked = [pair_question(RUBRIC, "agent", *order) for pair in pairs for order in (pair, pair[::-1])]
-    won = [read_winner(answer) for answer in model.answers(asked)]
+    won = [read_winner(answer) for answer in model.answer(asked)]
     both = [(1 - ab + ba) / 2 for ab, ba in zip(won[::2], won[1::2], strict=True) if ab is not None and ba is not None]
     mean_of = {
         manner: mean(
@@ -115,14 +119,14 @@ def measure(model: Model) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Judge with one model, and write its figures beside those of others."""
+    """Judge with one model, and add its figures to the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--name", help="name in the results, if the model is a folder")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     kept = json.loads(FILE.read_text("utf-8"))["models"] if FILE.exists() else {}
-    kept[options.name or options.model] = found = measure(Model(options.model, options.device))
+    kept[options.name or options.model] = found = measure(JudgeModel(options.model, options.device))
     result = {"command": "python benchmarks/hostile_judge.py", "machine": environment(), "models": kept}
     FILE.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(found, indent=1))

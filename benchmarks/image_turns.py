@@ -13,16 +13,17 @@ import asyncio
 import gc
 import json
 import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any
 
 import torch
-from memory import reset_peak, resident
+from engine_requests import make_request
+from processes import read_memory, reset_peak
 
 from agents.costs import costs
-from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
 from agents.heap import trim_memory
 from agents.packing import passes
@@ -62,22 +63,22 @@ def make_streams(vision: Any) -> list[Stream]:
     return streams
 
 
-def together(vision: Any, streams: list[Stream], end: int | None = None) -> dict[str, torch.Tensor]:
-    """Return the arguments of transformers' own pass over the streams' first tokens up to `end` as one batch."""
+def make_batch(vision: Any, streams: list[Stream], end: int | None = None) -> dict[str, torch.Tensor]:
+    """Return the arguments of transformers' forward pass over the streams as one batch, up to token `end`."""
     each = [bare_inputs(vision, one.ids[:end], one.media) for one in streams]
     return {name: torch.cat([one[name] for one in each]) for name in each[0]}
 
 
 def learn_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Run the model's own forward and backward pass over the streams."""
-    logits = model(**together(vision, streams)).logits[:, -SAID - 1 : -1]
-    said = torch.tensor([one.ids[-SAID:] for one in streams])
-    torch.log_softmax(logits, -1).gather(-1, said[..., None]).sum().backward()  # type: ignore[no-untyped-call]
-    _forget(model)
+    logits = model(**make_batch(vision, streams)).logits[:, -SAID - 1 : -1]
+    sampled = torch.tensor([one.ids[-SAID:] for one in streams])
+    torch.log_softmax(logits, -1).gather(-1, sampled[..., None]).sum().backward()  # type: ignore[no-untyped-call]
+    _clear(model)
 
 
 def learn_here(model: Any, vision: Any, streams: list[Stream]) -> None:
-    """Run the scorer's forward and backward passes over the streams."""
+    """Run Arena's forward and backward passes over the streams."""
     for one in passes(streams, 8192, costs=costs(model)):
         StreamScorer(model)(batch_of(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
     model.zero_grad(set_to_none=True)
@@ -85,34 +86,29 @@ def learn_here(model: Any, vision: Any, streams: list[Stream]) -> None:
 
 def play_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Sample replies with transformers' `generate`."""
-    given = together(vision, streams, len(streams[0]) - SAID)
-    model.generate(**given, do_sample=True, min_new_tokens=SAID, max_new_tokens=SAID)
-    _forget(model)
+    inputs = make_batch(vision, streams, len(streams[0]) - SAID)
+    model.generate(**inputs, do_sample=True, min_new_tokens=SAID, max_new_tokens=SAID)
+    _clear(model)
 
 
 def play_here(model: Any, vision: Any, streams: list[Stream]) -> None:
-    """Sample replies with the engine."""
-    asked = []
+    """Sample replies with Arena's engine."""
+    requests = []
     for i, one in enumerate(streams):
         ids, media = one.before(len(one) - SAID)
-        asked.append(
-            Request(
-                policy="p", ids=tuple(ids), media=tuple(media), key=str(i), max_tokens=SAID, temperature=1.0, top_p=1.0,
-                top_k=0, stop_ids=frozenset(), seed=(i,),
-            )
-        )  # fmt: skip
+        requests.append(replace(make_request(ids, SAID, str(i), seed=(i,)), media=tuple(media)))
 
     async def play() -> None:
         engine = InProcessEngine()
         await engine.open()
         await engine.publish("p", 1, ModuleWeights(model))
-        await engine.generate(asked)
+        await engine.generate(requests)
         await engine.close()
 
     asyncio.run(play())
 
 
-def _forget(model: Any) -> None:
+def _clear(model: Any) -> None:
     model.zero_grad(set_to_none=True)
     if hasattr(model.base_model, "rope_deltas"):
         model.base_model.rope_deltas = None
@@ -148,12 +144,13 @@ def measure_memory(family: str, phase: str, name: str) -> float:
     gc.collect()
     trim_memory()
     reset_peak()
-    before = resident()["now"]
+    before = read_memory()["now"]
     STEPS[phase][name](model, vision, streams)
-    return round((resident()["peak"] - before) * 1e9 / 2**20, 1)
+    return round((read_memory()["peak"] - before) * 1e9 / 2**20, 1)
 
 
 def main() -> None:
+    """Measure all families and write the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     rounds = parser.parse_args().rounds

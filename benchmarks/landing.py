@@ -1,19 +1,20 @@
-"""README's picture, from kept results: what a model earns by learning, and how near to perfect play it comes.
+"""README's picture, from kept results: payoffs before and after learning, and the distance to an equilibrium.
 
     python benchmarks/landing.py     # after benchmarks/panel.py; writes docs/learning.svg
 
-Left: payoff against each bargainer of the panel (panel-negotiation.json), before and after, beside the best response.
-Right: distance to the equilibrium of Kuhn poker (strength-kuhn.json), seed by seed. Means are over seeds. The picture
-is a card of its own, light or dark as its reader's system is, so that it can be read on any page.
+Left: payoff against each bargainer of the panel (panel-negotiation.json) before and after, with the best response.
+Right: distance to the equilibrium of Kuhn poker (strength-kuhn.json) by seed. Means are over seeds. The picture follows
+the reader's system, light or dark, so that it can be read on any page.
 """
 
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
-from svg import Scale, apart, drawn, path, ticks
+from svg import Scale, draw_path, path_data, round_ticks, spread
 
 HERE = Path(__file__).parent
 RESULTS, PICTURE = HERE / "results", HERE.parent / "docs" / "learning.svg"
@@ -51,7 +52,7 @@ text { font: 14px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--
 
 
 class Row(NamedTuple):
-    """A line of the left half: what was earned before and after, and what could be."""
+    """A line of the left half: payoff before and after learning, and the best possible one."""
 
     name: str
     before: float
@@ -60,101 +61,96 @@ class Row(NamedTuple):
     kind: str = "name"
 
 
-def rows(kept: dict[str, Any]) -> Iterator[Row]:
-    """The whole panel, each of its members (both seats together), and the controls."""
-    arms = {arm: [run for run in kept["runs"] if run["arm"] == arm] for arm in (kept["arm"], *CONTROLS)}
-    own = arms[kept["arm"]]
-    yield Row("all six", *_ends([run["payoff"] for run in own]), "strong")
+def make_rows(result: dict[str, Any]) -> Iterator[Row]:
+    """Yield rows for the panel, its members (both seats together) and the controls."""
+    arms = {arm: [run for run in result["runs"] if run["arm"] == arm] for arm in (result["arm"], *CONTROLS)}
+    own = arms[result["arm"]]
+    yield Row("all six", *_average([run["payoff"] for run in own]), "strong")
     members = dict.fromkeys(cell.split(", ")[0] for cell in own[0]["cells"])
     found = [
         Row(
             member.replace("_", " "),
-            *_ends([c for run in own for n, c in run["cells"].items() if n.startswith(f"{member},")]),
+            *_average([c for run in own for n, c in run["cells"].items() if n.startswith(f"{member},")]),
         )
         for member in members
     ]
     yield from sorted(found, key=lambda row: row.before - row.after)
     for arm, name in CONTROLS.items():
         if arms[arm]:
-            before, after, _ = _ends([run["payoff"] for run in arms[arm]])
+            before, after, _ = _average([run["payoff"] for run in arms[arm]])
             yield Row(name, before, after, None, "quiet")
 
 
-def _ends(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
+def _average(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
     return (
-        mean([cell["before"][0] for cell in cells]),
-        mean([cell["after"][0] for cell in cells]),
-        mean([cell["best_response"] for cell in cells]),
+        fmean([cell["before"][0] for cell in cells]),
+        fmean([cell["after"][0] for cell in cells]),
+        fmean([cell["best_response"] for cell in cells]),
     )
 
 
-def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean."""
-    return sum(values) / len(values)
+def draw_text(x: float, y: float, text: str, css_class: str = "") -> Markup:
+    """Return a text element."""
+    return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(f"{x:.1f}", f"{y:.1f}", css_class, text)
 
 
-def words(x: float, y: float, said: str, kind: str = "") -> Markup:
-    """A text of the picture."""
-    return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(f"{x:.1f}", f"{y:.1f}", kind, said)
+def draw_dot(x: float, y: float, css_class: str, size: float = 6) -> Markup:
+    """Return a disc or ring."""
+    return Markup('<circle cx="{}" cy="{}" r="{}" class="{}"/>').format(f"{x:.1f}", f"{y:.1f}", size, css_class)
 
 
-def dot(x: float, y: float, kind: str, size: float = 6) -> Markup:
-    """A disc or ring."""
-    return Markup('<circle cx="{}" cy="{}" r="{}" class="{}"/>').format(f"{x:.1f}", f"{y:.1f}", size, kind)
-
-
-def payoffs(kept: dict[str, Any]) -> Iterator[Markup]:
-    """The left half: a line for each bargainer from before to after, and on to the best response."""
-    found = list(rows(kept))
-    seeds = sum(run["arm"] == kept["arm"] for run in kept["runs"])
-    yield words(28, 40, "Bargaining: payoff against players that never learn", "title")
-    yield words(28, 62, f"SmolLM2-135M on two CPU cores, mean of {seeds} runs; at most 10")
+def draw_payoffs(result: dict[str, Any]) -> Iterator[Markup]:
+    """Yield the left half: a line per bargainer from before to after, and on to the best response."""
+    found = list(make_rows(result))
+    seeds = sum(run["arm"] == result["arm"] for run in result["runs"])
+    yield draw_text(28, 40, "Bargaining: payoff against players that never learn", "title")
+    yield draw_text(28, 62, f"SmolLM2-135M on two CPU cores, mean of {seeds} runs; at most 10")
     x, top = Scale(0, 10, 186, 482), 124
     bottom = top + 32 * (len(found) - 1) + 10
-    yield drawn("grid", "".join(f"M{x(v):.1f} {top - 18}V{bottom + 8}" for v in (0, 2, 4, 6, 8, 10)))
-    yield from (words(x(v), bottom + 26, str(v), "middle") for v in (0, 2, 4, 6, 8, 10))
+    yield draw_path("grid", "".join(f"M{x(v):.1f} {top - 18}V{bottom + 8}" for v in (0, 2, 4, 6, 8, 10)))
+    yield from (draw_text(x(v), bottom + 26, str(v), "middle") for v in (0, 2, 4, 6, 8, 10))
     head = found[0]
-    yield words(x(head.before), top - 26, "before", "middle")
-    yield words(x(head.after), top - 26, "after", "after middle")
-    yield words(x(head.best or 0) - 10, top - 26, "best response", "name")
+    yield draw_text(x(head.before), top - 26, "before", "middle")
+    yield draw_text(x(head.after), top - 26, "after", "after middle")
+    yield draw_text(x(head.best or 0) - 10, top - 26, "best response", "name")
     for place, row in enumerate(found):
         y = top + 32 * place + (10 if row.best is None else 0)
-        yield words(172, y + 5, row.name, f"{row.kind} end")
-        yield drawn("same" if row.best is None else "gain", path([(x(row.before), y), (x(row.after), y)]))
+        yield draw_text(172, y + 5, row.name, f"{row.kind} end")
+        yield draw_path("same" if row.best is None else "gain", path_data([(x(row.before), y), (x(row.after), y)]))
         if row.best is not None:
-            yield drawn("gap", path([(x(row.after), y), (x(row.best), y)]))
-            yield drawn("best", f"M{x(row.best):.1f} {y - 8}v16")
-        yield dot(x(row.before), y, "ring")
-        yield dot(x(row.after), y, "grey" if row.best is None else "disc")
-        yield words(496, y + 5, f"{row.before:.1f} → {row.after:.1f}", "value")
+            yield draw_path("gap", path_data([(x(row.after), y), (x(row.best), y)]))
+            yield draw_path("best", f"M{x(row.best):.1f} {y - 8}v16")
+        yield draw_dot(x(row.before), y, "ring")
+        yield draw_dot(x(row.after), y, "grey" if row.best is None else "disc")
+        yield draw_text(496, y + 5, f"{row.before:.1f} → {row.after:.1f}", "value")
 
 
-def distances(kept: dict[str, Any]) -> Iterator[Markup]:
-    """The right half: NashConv of every seed over the iterations, their mean, and the control's."""
-    yield words(596, 40, "Kuhn poker: distance to equilibrium", "title")
-    runs = {arm: [run["curve"] for run in kept["runs"] if run["arm"] == arm] for arm in ("mars", "zero")}
-    yield words(596, 62, f"NashConv of a 0.9M model, exact, {len(runs['mars'])} seeds")
+def draw_distances(result: dict[str, Any]) -> Iterator[Markup]:
+    """Yield the right half: NashConv of each seed over the iterations, their mean and the control's."""
+    yield draw_text(596, 40, "Kuhn poker: distance to equilibrium", "title")
+    runs = {arm: [run["curve"] for run in result["runs"] if run["arm"] == arm] for arm in ("mars", "zero")}
+    yield draw_text(596, 62, f"NashConv of a 0.9M model, exact, {len(runs['mars'])} seeds")
     steps = [int(k) for k in runs["mars"][0]]
-    means = {arm: [mean([run[str(k)]["nash_conv"] for run in own]) for k in steps] for arm, own in runs.items()}
-    most = max(run[str(k)]["nash_conv"] for own in runs.values() for run in own for k in steps)
-    x, y = Scale(0, steps[-1], 628, 806), Scale(0, most, 398, 98)
-    marks = [value for value in ticks(0, most) if value]
-    yield drawn("grid", "".join(f"M628 {y(v):.1f}H806" for v in marks))
-    yield from (words(618, y(v) + 5, f"{v:g}", "end") for v in [0.0, *marks])
-    yield from (words(x(k), 424, str(k) if k else "iteration 0", "middle") for k in (0, steps[-1] // 2, steps[-1]))
-    yield drawn("level", "M628 398H806")
+    means = {arm: [fmean([run[str(k)]["nash_conv"] for run in own]) for k in steps] for arm, own in runs.items()}
+    highest = max(run[str(k)]["nash_conv"] for own in runs.values() for run in own for k in steps)
+    x, y = Scale(0, steps[-1], 628, 806), Scale(0, highest, 398, 98)
+    marks = [value for value in round_ticks(0, highest) if value]
+    yield draw_path("grid", "".join(f"M628 {y(v):.1f}H806" for v in marks))
+    yield from (draw_text(618, y(v) + 5, f"{v:g}", "end") for v in [0.0, *marks])
+    yield from (draw_text(x(k), 424, str(k) if k else "iteration 0", "middle") for k in (0, steps[-1] // 2, steps[-1]))
+    yield draw_path("level", "M628 398H806")
     for run in runs["mars"]:
-        yield drawn("seed", path((x(k), y(run[str(k)]["nash_conv"])) for k in steps))
-    yield drawn("control", path((x(k), y(v)) for k, v in zip(steps, means["zero"], strict=True)))
-    yield drawn("mean", path((x(k), y(v)) for k, v in zip(steps, means["mars"], strict=True)))
+        yield draw_path("seed", path_data((x(k), y(run[str(k)]["nash_conv"])) for k in steps))
+    yield draw_path("control", path_data((x(k), y(v)) for k, v in zip(steps, means["zero"], strict=True)))
+    yield draw_path("mean", path_data((x(k), y(v)) for k, v in zip(steps, means["mars"], strict=True)))
     ends = [y(means["zero"][-1]), y(means["mars"][-1]), y(0)]
-    said = [("no advantages", "quiet"), (f"by reward {means['mars'][-1]:.2f}", "after"), ("equilibrium", "name")]
-    for at, (label, kind) in zip(apart(ends, 20, 98, 400), said, strict=True):
-        yield words(816, at + 5, label, kind)
+    labels = [("no advantages", "quiet"), (f"by reward {means['mars'][-1]:.2f}", "after"), ("equilibrium", "name")]
+    for at, (label, kind) in zip(spread(ends, 20, 98, 400), labels, strict=True):
+        yield draw_text(816, at + 5, label, kind)
 
 
-def picture() -> str:
-    """The whole picture as SVG."""
+def draw_picture() -> str:
+    """Return the picture as SVG."""
     panel, kuhn = (
         json.loads((RESULTS / f"{name}.json").read_text()) for name in ("panel-negotiation", "strength-kuhn")
     )
@@ -163,9 +159,9 @@ def picture() -> str:
         WIDTH, HEIGHT, title
     )
     card = Markup('<rect x="0.5" y="0.5" width="{}" height="{}" rx="12" class="card"/>').format(WIDTH - 1, HEIGHT - 1)
-    parts = [card, *payoffs(panel), *distances(kuhn)]
+    parts = [card, *draw_payoffs(panel), *draw_distances(kuhn)]
     return f"{frame}<style>{STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(picture(), "utf-8")
+    PICTURE.write_text(draw_picture(), "utf-8")

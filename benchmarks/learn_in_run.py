@@ -1,12 +1,12 @@
-"""The learning phase inside a run, with and without returning freed memory; `learn_step.py` measures a step alone.
+"""Learning time within a run, with and without returning freed memory. `learn_step.py` measures a single step.
 
     python benchmarks/learn_in_run.py           # ten minutes on two quiet cores
     python benchmarks/learn_in_run.py --quick   # the smaller run, one measured iteration: does it still work?
 
-Between two updates a run plays, so that buffers of other sizes are allocated. Memory that was returned to the system
-has to be mapped again. Every arm is a process with its own run. The arms take turns, iteration by iteration:
-`as it is`, `never` (no memory is returned) and `always` (all free memory is returned after each phase and each batch of
-play). CPU seconds are user and system time. Writes results/learn-in-run.json.
+Between two updates a run plays, and allocates buffers of other sizes. Memory that was returned to the system has to be
+mapped again. Every arm is a process with its own run. The arms alternate by iteration: `as it is`, `never` (no memory
+is returned) and `always` (all free memory is returned after each phase and each batch of play). CPU seconds are user
+and system time. Writes results/learn-in-run.json.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from learn_step import children, measured
+from learn_step import measure_block, start_arms
+from reporting import format_command, write_result
 
 from arena.cli.loop import wait
 
-RESULTS = Path(__file__).resolve().parent / "results"
 RUNS: dict[str, tuple[int, list[str]]] = {
     "all weights": (
         3,
@@ -55,16 +55,16 @@ def serve(arm: str) -> None:
     with open_lab(compose([recipe_layer("negotiation"), *map(set_layer, layers)])) as lab:
         learn, figures = lab.learn, dict[str, float]()
 
-        async def phase(*arguments: Any) -> Any:
-            with measured() as learning:
+        async def measure_phase(*arguments: Any) -> Any:
+            with measure_block() as learning:
                 result = await learn(*arguments)
             figures.update(learning)
             return result
 
-        lab.learn = phase  # type: ignore[method-assign, assignment]
+        lab.learn = measure_phase  # type: ignore[method-assign, assignment]
         wait(lab.imitate())
         for k in range(1, rounds + 2):
-            with measured() as total:
+            with measure_block() as total:
                 wait(lab.iterate(k))
             iteration = {f"iteration_{name}": total[name] for name in ("seconds", "cpu", "page_faults")}
             print(json.dumps({**figures, **iteration, "peak_gb": total["peak_gb"]}), flush=True)
@@ -72,13 +72,13 @@ def serve(arm: str) -> None:
 
 
 def compare_arms(workload: str, rounds: int) -> dict[str, Any]:
-    """Return all arms' figures, their medians, their peaks, and their times relative to the arm `never`."""
+    """Return all arms' figures, medians and peaks, and their times relative to the arm `never`."""
     steps: dict[str, list[dict[str, float]]] = {arm: [] for arm in ARMS}
-    with children({arm: {"arm": arm, "script": Path(__file__).name} for arm in ARMS}) as processes:
+    with start_arms({arm: {"arm": arm, "script": Path(__file__).name} for arm in ARMS}) as processes:
         for _ in range(1 + rounds):
             for arm, process in processes.items():
-                steps[arm].append(process.step(workload))
-    # An iteration that learned from nothing, because all its matches ended alike, has no time to compare.
+                steps[arm].append(process.run_step(workload))
+    # Iterations without a learning signal, because all their matches ended alike, have no time to compare.
     learned = [k for k in range(1, 1 + rounds) if min(steps[arm][k]["cpu"] for arm in ARMS) > 0.5]
     medians = {arm: {name: median(s[k][name] for k in learned) for name in s[0]} for arm, s in steps.items()}
     relative = {
@@ -90,7 +90,7 @@ def compare_arms(workload: str, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure everything and write it down."""
+    """Measure all workloads and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--serve", choices=ARMS, help=argparse.SUPPRESS)
@@ -99,7 +99,7 @@ def main() -> None:
         return serve(options.serve)
     from arena.doctor import environment
 
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/learn_in_run.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "seed": 0, "load_at_start": os.getloadavg()}
     for workload, (rounds, _) in list(RUNS.items())[:1] if options.quick else RUNS.items():
         result[workload] = compare_arms(workload, 1 if options.quick else rounds)
@@ -111,8 +111,7 @@ def main() -> None:
         "flagship_peak_gb": {"worst": peak, "target": PEAK_GB, "met": peak <= PEAK_GB},
     }
     result["load_at_end"] = os.getloadavg()
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"learn-in-run{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("learn-in-run", result, options.quick)
     print(json.dumps(result["verdict"], indent=1))
 
 

@@ -1,14 +1,14 @@
-"""One learning step beside a bare transformers program: seconds, memory, and what of it is not arithmetic.
+"""Time and memory of a learning step compared with a bare transformers program, and a profile of Arena's step.
 
     python benchmarks/learn_step.py                     # a quarter of an hour on two quiet cores
-    python benchmarks/learn_step.py --before CHECKOUT   # an older checkout of ours takes its turns too
-    python benchmarks/learn_step.py --profile           # where our step's time goes, by kind of operation
+    python benchmarks/learn_step.py --before CHECKOUT   # an older checkout takes its turns too
+    python benchmarks/learn_step.py --profile           # time of Arena's step by kind of operation
     python benchmarks/learn_step.py --quick             # the smallest workload once: does it still work?
 
-Every arm is a process of its own with its own SmolLM2-135M, its own allocator settings and nothing else in it; arms
-take turns, so that a busy machine hits all of them alike. All do the same: log-probabilities under a frozen reference,
-forward, PPO with a KL to the reference, backward, clipping, AdamW; bf16 products, float32 weights, lr 0. Streams have
-nothing in common at their beginning. Writes results/learn-step.json (learn-step-profile.json).
+Every arm is a process of its own with SmolLM2-135M and its own allocator settings. Arms alternate, so that a busy
+machine slows all of them alike. All perform the same work: log-probabilities under a frozen reference, forward pass,
+PPO with a KL to the reference, backward pass, clipping, AdamW; bf16 products, float32 weights, lr 0. Streams share no
+prefix. Writes results/learn-step.json, or learn-step-profile.json.
 """
 
 import argparse
@@ -24,7 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from neighbour import benchmarks_of
+from peer_process import find_benchmarks
+from reporting import format_command, write_result
 
 from agents.computing import compute
 from agents.precision import Precision
@@ -32,7 +33,6 @@ from agents.published import ModuleWeights
 from arena.cli.loop import wait
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results"
 WORKLOADS = {
     "8 streams of 70": (8, 70, 70),
     "8 streams of 500": (8, 500, 500),
@@ -40,18 +40,18 @@ WORKLOADS = {
     "128 streams of 70": (128, 70, 70),
     "128 streams of 70 to 500": (128, 70, 500),
 }
-"""Streams, and the least and most tokens of one; half of the tokens are sampled, in turns of up to 16."""
+"""Number of streams, and their minimum and maximum length; half of the tokens are sampled, in turns of up to 16."""
 ROUNDS = {"8 streams of 70": 7, "8 streams of 500": 3}
-"""Measured after one that is not; the larger workloads are measured once, and find everything warm."""
+"""Measured rounds after a warm-up. Larger workloads are measured once, without one, because all is warm."""
 TOKEN_BUDGET = 1024
 TARGETS = {"warm": 1.0, "cold": 1.2}
 
 
-# -- the arms, each in a process of its own ----------------------------------------------------------------
+# -- the arms, each in a process of its own ------------------------------------------------------------------
 
 
-def streams_for(workload: str) -> list[Any]:
-    """Random streams; the same for every arm."""
+def make_streams(workload: str) -> list[Any]:
+    """Return the workload's random streams, the same for every arm."""
     import numpy as np
 
     from agents.stream import Stream
@@ -61,23 +61,23 @@ def streams_for(workload: str) -> list[Any]:
     for _ in range(count):
         stream, turn, length = Stream(), 0, int(rng.integers(least, most + 1))
         while len(stream) < length:
-            seen, said = (rng.integers(100, 40_000, min(16, length - len(stream))).tolist() for _ in range(2))
-            stream.observe(seen)
-            said = said[: length - len(stream)]
-            stream.wrote(said, [-10.0] * len(said), turn)
+            observed, sampled = (rng.integers(100, 40_000, min(16, length - len(stream))).tolist() for _ in range(2))
+            stream.observe(observed)
+            sampled = sampled[: length - len(stream)]
+            stream.wrote(sampled, [-10.0] * len(sampled), turn)
             turn += 1
         found.append(stream)
     return found
 
 
-def samples_for(workload: str) -> list[Any]:
-    """The same streams as what a trainer learns from."""
+def make_samples(workload: str) -> list[Any]:
+    """Return the workload's streams as samples for a trainer."""
     import numpy as np
 
     from arena.learn.samples import Sample
 
     rng, found = np.random.default_rng(1), []
-    for stream in streams_for(workload):
+    for stream in make_streams(workload):
         own = np.asarray(stream.mask, bool)
         turns = np.asarray(stream.turns)[own]
         advantages, behaviour = rng.normal(size=own.sum()), np.asarray(stream.logprobs)[own]
@@ -95,8 +95,8 @@ def samples_for(workload: str) -> list[Any]:
     return found
 
 
-def ours() -> Callable[[str], None]:
-    """The trainer and the engine that serves its reference, as a run uses them."""
+def make_arena_step() -> Callable[[str], None]:
+    """Load a trainer and the engine of its reference, as in a run. Returns their step on a workload."""
     import numpy as np
     import torch
 
@@ -109,16 +109,16 @@ def ours() -> Callable[[str], None]:
     engine = InProcessEngine(Precision.BF16)
     rule = LearnSpec(lr=0.0, token_budget=TOKEN_BUDGET, gate_tolerance=1e9)
 
-    async def loaded() -> PolicyTrainer:
-        """Loaded where a run computes: a second thread that used OpenMP would have all of them wait asleep."""
+    async def load() -> PolicyTrainer:
+        """Load in the compute thread. A second thread that uses OpenMP would put all its workers to sleep."""
         reference = await compute(lambda: half(load_model(resolve(DEFAULT)).requires_grad_(False)))
         await engine.publish("reference", 0, ModuleWeights(reference))
         return await compute(lambda: PolicyTrainer("shared", load_model(resolve(DEFAULT)), rule, bf16=True))
 
-    trainer = wait(loaded())
+    trainer = wait(load())
 
     def step(workload: str) -> None:
-        samples = samples_for(workload)
+        samples = make_samples(workload)
         scored = wait(engine.score("reference", [s.stream for s in samples], [1.0] * len(samples)))
         samples = [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
         wait(trainer.update(trainer.plan(samples, np.random.default_rng(0))))
@@ -127,21 +127,21 @@ def ours() -> Callable[[str], None]:
     return step
 
 
-def bare() -> Callable[[str], None]:
-    """Return the step that a careful user writes with transformers and torch alone."""
+def make_bare_step() -> Callable[[str], None]:
+    """Load the bare transformers program. Returns its step on a workload."""
     import torch
-    from peers import BareTraining
+    from bare_training import BareTraining
 
     from agents.weights import DEFAULT, load_model, resolve
     from arena.config.experiment import LearnSpec
 
     folder = resolve(DEFAULT)
-    # frozen parameters would be cast at every call: autocast keeps the casts of those alone that ask for a gradient
+    # not frozen, because autocast caches casts only of parameters that require a gradient
     reference = load_model(folder)
     training = BareTraining(load_model(folder), LearnSpec(), bf16=True, reference=reference)
 
     def step(workload: str) -> None:
-        samples = samples_for(workload)
+        samples = make_samples(workload)
         training.step(samples, BareTraining.fill(samples, TOKEN_BUDGET))
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -149,18 +149,18 @@ def bare() -> Callable[[str], None]:
 
 
 def serve(arm: str) -> None:
-    """Do steps as told on standard input; say on standard output how long each took."""
-    step = {"ours": ours, "bare": bare}[arm]()
+    """Take a step per line of standard input, and print its figures."""
+    step = {"ours": make_arena_step, "bare": make_bare_step}[arm]()
     print(json.dumps({"ready": arm}), flush=True)
     for line in sys.stdin:
-        with measured() as found:
+        with measure_block() as found:
             step(json.loads(line))
         print(json.dumps(found), flush=True)
 
 
 @contextmanager
-def measured() -> Iterator[dict[str, float]]:
-    """Measure a block; its figures are there when it ends."""
+def measure_block() -> Iterator[dict[str, float]]:
+    """Measure the block. The yielded figures are filled when it ends."""
     found: dict[str, float] = {}
     usage, wall = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     yield found
@@ -170,28 +170,26 @@ def measured() -> Iterator[dict[str, float]]:
     found |= {"seconds": wall, "cpu": cpu, "page_faults": faults, "peak_gb": peak}
 
 
-# -- the comparison ----------------------------------------------------------------------------------------
+# -- the comparison ------------------------------------------------------------------------------------------
 
 
-class Child:
-    """An arm's process."""
+class ArmProcess:
+    """Process of an arm."""
 
-    def __init__(
-        self, arm: str, checkout: Path | None = None, script: str = "learn_step.py", **environment: str
-    ) -> None:
+    def __init__(self, arm: str, checkout: Path | None = None, script: str = "learn_step.py") -> None:
         root = checkout or HERE.parent
-        here = benchmarks_of(root)  # with the older checkout's own calls
+        here = find_benchmarks(root)  # an older checkout runs its own script
         path = os.pathsep.join([str(root), str(here)])
         plain = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
-        settings = {**plain, "PYTHONPATH": path, "OMP_NUM_THREADS": "2", **environment}
+        settings = {**plain, "PYTHONPATH": path, "OMP_NUM_THREADS": "2"}
         self.process = subprocess.Popen(
             [sys.executable, str(here / script), "--serve", arm], cwd=root, env=settings,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._answer()
 
-    def step(self, workload: str) -> dict[str, float]:
-        """One step, measured."""
+    def run_step(self, workload: str) -> dict[str, float]:
+        """Run one step and return its figures."""
         assert self.process.stdin
         self.process.stdin.write(json.dumps(workload) + "\n")
         self.process.stdin.flush()
@@ -202,10 +200,10 @@ class Child:
         for line in self.process.stdout:
             if line.startswith("{"):
                 return dict(json.loads(line))
-        raise SystemExit(f"an arm ended: {self.process.args!r}")
+        raise SystemExit(f"the process of an arm ended early: {self.process.args!r}")
 
     def close(self) -> None:
-        """End it; it has time to take its own folders away."""
+        """End the process, with time to remove its folders."""
         assert self.process.stdin
         self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
@@ -215,9 +213,9 @@ class Child:
 
 
 @contextmanager
-def children(arms: dict[str, dict[str, Any]]) -> Iterator[dict[str, Child]]:
-    """A process for each arm."""
-    found = {name: Child(**how) for name, how in arms.items()}
+def start_arms(arms: dict[str, dict[str, Any]]) -> Iterator[dict[str, ArmProcess]]:
+    """Start a process per arm, and close them afterwards."""
+    found = {name: ArmProcess(**how) for name, how in arms.items()}
     try:
         yield found
     finally:
@@ -225,45 +223,45 @@ def children(arms: dict[str, dict[str, Any]]) -> Iterator[dict[str, Child]]:
             child.close()
 
 
-def warm(arms: dict[str, dict[str, Any]], quick: bool) -> dict[str, Any]:
-    """Steps of every arm in turns."""
+def measure_warm(arms: dict[str, dict[str, Any]], quick: bool) -> dict[str, Any]:
+    """Measure steps of running processes. Arms alternate."""
     found: dict[str, Any] = {}
-    with children(arms) as processes:
+    with start_arms(arms) as processes:
         for workload in list(WORKLOADS)[:1] if quick else WORKLOADS:
             rounds: dict[str, list[dict[str, float]]] = {name: [] for name in processes}
             unmeasured = 1 if workload in ROUNDS else 0
             for i in range(unmeasured + (1 if quick else ROUNDS.get(workload, 1))):
                 for name, process in processes.items():
-                    step = process.step(workload)
+                    step = process.run_step(workload)
                     rounds[name] += [step] if i >= unmeasured else []
-            found[workload] = _compared(rounds)
+            found[workload] = _summarize(rounds)
             print(workload, json.dumps(found[workload]["ratio"]), file=sys.stderr)
     return found
 
 
-def cold(arms: dict[str, dict[str, Any]], quick: bool) -> dict[str, Any]:
-    """The first step of fresh processes, one process at a time."""
+def measure_cold(arms: dict[str, dict[str, Any]], quick: bool) -> dict[str, Any]:
+    """Measure the first step of new processes, one process at a time."""
     rounds: dict[str, list[dict[str, float]]] = {name: [] for name in arms}
     for _ in range(1 if quick else 3):
         for name, how in arms.items():
-            with children({name: how}) as processes:
-                rounds[name].append(processes[name].step("8 streams of 70"))
-    return {"8 streams of 70": _compared(rounds)}
+            with start_arms({name: how}) as processes:
+                rounds[name].append(processes[name].run_step("8 streams of 70"))
+    return {"8 streams of 70": _summarize(rounds)}
 
 
-def _compared(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+def _summarize(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     ratios = {}
     for ours in (name for name in rounds if name.startswith("ours")):
         for peer in (name for name in rounds if name.startswith("bare") or (ours, name) == ("ours", "ours, before")):
-            each = [a["seconds"] / b["seconds"] for a, b in zip(rounds[ours], rounds[peer], strict=True)]
-            ratios[f"{ours} / {peer}"] = {"rounds": each, "median": median(each)}
+            ratios_by_round = [a["seconds"] / b["seconds"] for a, b in zip(rounds[ours], rounds[peer], strict=True)]
+            ratios[f"{ours} / {peer}"] = {"rounds": ratios_by_round, "median": median(ratios_by_round)}
     medians = {
         name: {what: median(step[what] for step in steps) for what in steps[0]} for name, steps in rounds.items()
     }
     return {"rounds": rounds, "median": medians, "ratio": ratios}
 
 
-# -- where our time goes -----------------------------------------------------------------------------------
+# -- where our time goes -------------------------------------------------------------------------------------
 
 KINDS = {
     "matrix products": ("mkldnn", "linear", "addmm", "aten::mm", "bmm", "matmul"),
@@ -276,16 +274,15 @@ KINDS = {
 }
 
 
-def profile(workload: str = "8 streams of 70") -> dict[str, Any]:
-    """Self CPU time of one warm step by kind of operation, and the twenty largest operations."""
+def profile_step(workload: str = "8 streams of 70") -> dict[str, Any]:
+    """Return the self CPU time of a warm step by kind of operation, and the twenty largest operations."""
     import torch
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile as profiled
+    from torch.profiler import ProfilerActivity, profile
 
-    step = ours()
+    step = make_arena_step()
     for _ in range(2):
         step(workload)
-    with profiled(activities=[ProfilerActivity.CPU]) as seen:
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
         start = time.perf_counter()
         step(workload)
         wall = time.perf_counter() - start
@@ -301,7 +298,7 @@ def profile(workload: str = "8 streams of 70") -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure everything and write it down."""
+    """Measure all arms, or profile a step, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="An older checkout, to be measured in the same run.")
     parser.add_argument("--profile", action="store_true")
@@ -312,22 +309,20 @@ def main() -> None:
         return serve(options.serve)
     from arena.doctor import environment
 
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/learn_step.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "seeds": "streams 0, advantages 1", "load_at_start": os.getloadavg()}
     if options.profile:
         os.environ.setdefault("OMP_NUM_THREADS", "2")
-        result["profile"] = profile()
+        result["profile"] = profile_step()
     else:
         arms: dict[str, dict[str, Any]] = {"ours": {"arm": "ours"}, "bare": {"arm": "bare"}}
         if options.before:
             arms["ours, before"] = {"arm": "ours", "checkout": options.before.resolve()}
-        result |= {"cold": cold(arms, options.quick), "warm": warm(arms, options.quick)}
+        result |= {"cold": measure_cold(arms, options.quick), "warm": measure_warm(arms, options.quick)}
         worst = {kind: max(w["ratio"]["ours / bare"]["median"] for w in result[kind].values()) for kind in TARGETS}
         result["verdict"] = {k: {"worst": worst[k], "target": t, "met": worst[k] <= t} for k, t in TARGETS.items()}
     result["load_at_end"] = os.getloadavg()
-    RESULTS.mkdir(exist_ok=True)
-    name = "learn-step" + ("-profile" if options.profile else "") + ("-quick" if options.quick else "")
-    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("learn-step" + "-profile" * options.profile, result, options.quick)
     print(json.dumps(result.get("profile") or result["verdict"], indent=1))
 
 

@@ -1,14 +1,14 @@
-"""Time to load and group a log of a million turns, and the memory that it takes.
+"""Time and memory of loading and grouping a log of a million turns.
 
     git worktree add ../before 25cd41f
     python benchmarks/loading.py --before ../before  # minutes on two cores; without --before, two arms fewer
 
-The run is made in a temporary folder: 100 iterations, the last of them still open and without credit, with token
-streams and messages, that differ in their matches' names only. Arms, in turn, each in a process of its own: all turns
-as a frame with every column (`frames`), the query in SQL, ten million tokens with every column, the loader of another
-checkout, and, once, pandas over JSON lines (of the same log without streams and messages, which that arm would not
-bear). All group advantages by iteration and role, and must say the same; `tokens` log-probabilities by seat. Wall and
-CPU time from the call to the groups, imports left out, and the largest memory that the whole process ever had. Writes
+The run is made in a temporary folder. It has 100 iterations, the last of them open and without credit, with token
+streams and messages, which differ only in their matches' names. Arms alternate, each in a process of its own: all turns
+as a frame with all columns (`frames`), the query in SQL, ten million tokens with all columns, the loader of another
+checkout, and, once, pandas over JSON lines (without streams and messages, for which that arm's memory would not
+suffice). All group advantages by iteration and role, and must agree; `tokens` groups log-probabilities by seat.
+Measured are wall and CPU time from the call to the groups, without imports, and the process's peak memory. Writes
 results/loading.json.
 """
 
@@ -26,6 +26,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from reporting import write_result
 
 from agents.stream import Stream
 from arena.doctor import environment
@@ -35,7 +36,6 @@ from arena.store.run import RunFolder
 from arena.store.schema import CREDIT, MATCHES
 from games.contracts import MatchId, Message
 
-RESULTS = Path(__file__).parent / "results"
 HERE = Path(__file__).parents[1]
 SEED = 0
 TURNS, ITERATIONS = 1_000_000, 100
@@ -74,7 +74,7 @@ groups = turns.groupby(["iteration", "role"])["advantage"].mean()
 LOAD = """
 import json, resource, sys, time
 import analysis, duckdb, pandas as pd
-analysis.load  # which loads what it needs
+analysis.load  # imports its modules
 run, rows = sys.argv[1], None
 wall, cpu = time.perf_counter(), time.process_time()
 {arm}
@@ -89,9 +89,9 @@ print(json.dumps(found | {{"rows": rows, "said": sorted(said, key=str)}}))
 
 
 def make_run(path: Path, turns: int, iterations: int = ITERATIONS) -> None:
-    """One iteration goes through the store; those after it are the same under other names; the last stays open."""
+    """Make the run: iteration 0 through the store, renamed copies of it, and a last one that stays open."""
     run, size = RunFolder.create(path, "game: negotiation\n", {}), turns // iterations
-    first = iteration(0, size)
+    first = make_matches(0, size)
     run.log.extend(first)
     run.log.seal(0)
     rng, found = np.random.default_rng(SEED), [one for record in first for one in trajectories(record)]
@@ -100,15 +100,15 @@ def make_run(path: Path, turns: int, iterations: int = ITERATIONS) -> None:
     run.log.write_credit(0, (one.credited(r, a) for one, r, a in zip(found, earned, drawn, strict=True)))
     for k in range(1, iterations - 1):
         for kind, schema, names in (("parquet", MATCHES, "id"), ("credit.parquet", CREDIT, "match")):
-            copy_renamed(log_path(run.log.folder, 0, kind), log_path(run.log.folder, k, kind), k, schema.field(names))
-    run.log.extend(iteration(iterations - 1, size))
+            copy_iteration(log_path(run.log.folder, 0, kind), log_path(run.log.folder, k, kind), k, schema.field(names))
+    run.log.extend(make_matches(iterations - 1, size))
     run.log.close()
     for k in range(iterations - 1):
         run.metrics.append({"iteration": k, "reward": {"buyer": k / 7, "seller": 0.5}, "valid_rate": 0.9})
 
 
-def copy_renamed(source: Path, target: Path, k: int, names: Any) -> None:
-    """The same file with iteration `k` in its matches' names."""
+def copy_iteration(source: Path, target: Path, k: int, names: Any) -> None:
+    """Copy a file of iteration 0 as iteration `k`, with new match names."""
     table = pq.read_table(source)
     renamed = pa.array([f"{k:04d}{name[4:]}" for name in table[names.name].to_pylist()])
     table = table.set_column(0, names, renamed)
@@ -118,24 +118,24 @@ def copy_renamed(source: Path, target: Path, k: int, names: Any) -> None:
     pq.write_table(table, target, row_group_size=rows, compression="zstd", write_page_checksum=True)
 
 
-def iteration(k: int, turns: int) -> list[MatchRecord]:
-    """Matches of 2 to 14 turns until there are so many turns; every hundredth failed."""
+def make_matches(k: int, turns: int) -> list[MatchRecord]:
+    """Return matches of 2 to 14 turns with `turns` turns in total. Every hundredth match has failed."""
     rng, found = np.random.default_rng(SEED), list[MatchRecord]()
     while turns > 0:
-        found.append(match(rng, k, len(found), min(turns, int(rng.integers(2, 15)))))
+        found.append(make_match(rng, k, len(found), min(turns, int(rng.integers(2, 15)))))
         turns -= len(found[-1].turns)
     return found
 
 
-def match(rng: np.random.Generator, k: int, number: int, length: int) -> MatchRecord:
-    """A haggle: talk, an offer, now and then a hidden thought, and a stream of tokens for either seat."""
+def make_match(rng: np.random.Generator, k: int, number: int, length: int) -> MatchRecord:
+    """Return a negotiation of `length` turns: talk, offers, some private thoughts, and a token stream per seat."""
     streams, heard, turns = {seat: Stream() for seat in SEATS}, "Your turn.", []
     for stream in streams.values():
         stream.observe(rng.integers(5, 49_000, 60).tolist())
     for index in range(length):
         seat = SEATS[index % 2]
-        talk, act = words(rng, 12), f"OFFER {rng.integers(3)} {rng.integers(3)} {rng.integers(3)}"
-        thought = words(rng, 10) if rng.random() < 0.3 else ""
+        talk, act = draw_words(rng, 12), f"OFFER {rng.integers(3)} {rng.integers(3)} {rng.integers(3)}"
+        thought = draw_words(rng, 10) if rng.random() < 0.3 else ""
         messages = (Message.of("referee", "Your turn."), Message.of(SEATS[index % 2 - 1], heard))
         size = int(rng.integers(12, 36))
         streams[seat].observe(rng.integers(5, 49_000, 16).tolist())
@@ -169,13 +169,13 @@ def match(rng: np.random.Generator, k: int, number: int, length: int) -> MatchRe
     )
 
 
-def words(rng: np.random.Generator, count: int) -> str:
-    """Some words in any order."""
+def draw_words(rng: np.random.Generator, count: int) -> str:
+    """Return `count` random words."""
     return " ".join(rng.choice(WORDS.split(), count))
 
 
-def write_lines(run: Path) -> None:
-    """The log as JSON lines beside the run: matches without streams and messages, and credit."""
+def write_json_lines(run: Path) -> None:
+    """Write the log beside the run as JSON lines: matches without streams and messages, and credit."""
     reader = RunReader(run)
     with open(f"{run}.jsonl", "w") as file:
         for row in reader.matches(streams=False):
@@ -187,22 +187,22 @@ def write_lines(run: Path) -> None:
 # -- loading it ----------------------------------------------------------------------------------------------
 
 
-def measured(arm: str, checkout: Path, run: Path) -> dict[str, Any]:
-    """One load by the code of a checkout, in a process of its own."""
+def measure_load(arm: str, checkout: Path, run: Path) -> dict[str, Any]:
+    """Return the figures of one load by a checkout's code in a new process."""
     environ = {**os.environ, "PYTHONPATH": str(checkout.resolve())}
-    # -P: else the folder it is called from comes first
+    # -P keeps the current folder off the path
     command = [sys.executable, "-P", "-c", LOAD.format(arm=ARMS[arm]), str(run)]
     done = subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE)
     return dict(json.loads(done.stdout))
 
 
-def compared(arms: dict[str, Path], run: Path, rounds: int) -> dict[str, Any]:
-    """All arms in turn, round by round; those that group turns must say the same."""
+def compare_arms(arms: dict[str, Path], run: Path, rounds: int) -> dict[str, Any]:
+    """Return the figures of all arms, which alternate, and whether all that group turns agree."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in arms}
     for turn in range(rounds):
         for name, checkout in arms.items():
             if turn == 0 or name != "json lines":
-                found[name].append(measured(name, checkout, run))
+                found[name].append(measure_load(name, checkout, run))
     said = [load["said"] for name, loads in found.items() for load in loads if name != "tokens"]
     return {
         "same_groups": all(one == said[0] for one in said),
@@ -214,30 +214,30 @@ def compared(arms: dict[str, Path], run: Path, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Make the run, load it, write the figures down."""
+    """Make the run, load it, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="a checkout of 25cd41f, to compare with")
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.make:
-        make_run(chosen.make, chosen.turns)
-        return write_lines(chosen.make)
-    names = [name for name in ARMS if chosen.before or name not in ("before", "json lines")]
-    arms = {name: chosen.before if name == "before" else HERE for name in names}
+    options = parser.parse_args()
+    if options.make:
+        make_run(options.make, options.turns)
+        return write_json_lines(options.make)
+    names = [name for name in ARMS if options.before or name not in ("before", "json lines")]
+    arms = {name: options.before if name == "before" else HERE for name in names}
     command = ["python", "benchmarks/loading.py", *sys.argv[1:]]
     result: dict[str, Any] = {"command": " ".join(command), "seed": SEED, "load_at_start": os.getloadavg()}
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        # A process begins with its parent's largest memory as its own, so what loads must not have made the run.
-        subprocess.run([sys.executable, __file__, "--make", str(run), "--turns", str(chosen.turns)], check=True)
+        # A child inherits its parent's peak memory, so the parent of the loading processes must not make the run.
+        subprocess.run([sys.executable, __file__, "--make", str(run), "--turns", str(options.turns)], check=True)
         result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
-        result |= {"turns": chosen.turns} | compared(arms, run, chosen.rounds)
+        result |= {"turns": options.turns} | compare_arms(arms, run, options.rounds)
     ours = [result["median"][name] for name in ("frames", "sql", "tokens")]
     result |= {"target": TARGET, "met": all(each[key] < most for each in ours for key, most in TARGET.items())}
     result |= {"machine": environment() | {"duckdb": duckdb.__version__}, "load_at_end": os.getloadavg()}
-    (RESULTS / "loading.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("loading", result)
     print(json.dumps({key: result[key] for key in ("median", "same_groups", "met")}, indent=1))
 
 

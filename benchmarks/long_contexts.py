@@ -1,14 +1,14 @@
-"""Many matches in flight whose thoughts are stripped: tokens computed beside distinct ones, memory, and the limit.
+"""Many matches in flight with stripped thoughts: computed and distinct tokens, memory, and the number that fits.
 
     python benchmarks/long_contexts.py              # some minutes of one core
     python benchmarks/long_contexts.py --formula    # the table for 512 matches of 8,192 tokens alone
 
-In miniature: matches of nano play in step, as in an iteration. In each turn a seat reads 24 tokens, thinks 64 and says
-12; from then on its context holds what it said and not what it thought. Every arm has another memory for caches, as a
-share of what all contexts take at the end, and all matches in one batch or in four. A token is distinct by all that is
-before it. Computed tokens are rows times columns of all passes, padding included. For 512 matches of 8,192 tokens the
-same formula of `arena.fits`, checked here against the bytes that the caches took, gives the memory of larger models,
-and reading the caches once per token gives a bound on time. Writes results/long_contexts.json.
+The miniature: matches of nano play in step, as in an iteration. In each turn a seat reads 24 tokens, thinks 64 and says
+12; its later contexts keep what it said, but not its thoughts. Arms differ in the memory for caches, as a share of the
+final size of all contexts, and play all matches in one batch or in four. Tokens are distinct if their prefixes differ.
+Computed tokens are rows times columns of all passes, padding included. For 512 matches of 8,192 tokens, the formula of
+`arena.fits`, checked here against the bytes of the caches, gives the memory of larger models, and reading the caches
+once per token bounds the time. Writes results/long_contexts.json.
 """
 
 import argparse
@@ -26,9 +26,9 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from shared_tokens import SAID, SHOWN, THOUGHT, distinct  # noqa: E402
+from engine_requests import make_request  # noqa: E402
+from shared_tokens import SAID, SHOWN, THOUGHT, count_distinct  # noqa: E402
 
-from agents.engines.base import Request  # noqa: E402
 from agents.engines.decoding import Decoder  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
 from agents.engines.kv import BatchKV, KVStore  # noqa: E402
@@ -42,7 +42,7 @@ from arena.fits.shape import counted, shape_of  # noqa: E402
 
 RESULTS = HERE / "results" / "long_contexts.json"
 OPENING = 32
-"""Tokens that all matches begin with."""
+"""Length of the shared opening of all matches."""
 SHARES, BATCHES = (1.1, 0.75, 0.5, 0.25), (1, 4)
 MATCHES, TOKENS = 512, 8192
 ROWS = 256
@@ -52,34 +52,34 @@ MODELS: dict[str, dict[str, int]] = {
     "Qwen2.5-3B": {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16},
     "Qwen2.5-7B": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28},
 }
-"""Sizes in their configs; two key-value heads, of the last four."""
+"""Sizes in their configs; they have two key-value heads, the last one four."""
 CARDS = {"H100, 80 GB": (80e9, 3.35e12), "H200, 141 GB": (141e9, 4.8e12)}
 """Bytes of memory, and bytes per second (NVIDIA's data sheets)."""
 
 
-class Counts:
-    """Tokens that decoders compute, and bytes of caches at most, while it is in use."""
+class ComputeCounter:
+    """Counter of the tokens that decoders compute and of the peak bytes of their caches."""
 
     def __init__(self) -> None:
         self.tokens = self.kept = self.batch = 0
 
     def install(self) -> None:
         """Count from now on."""
-        one_pass, put, join = Decoder._pass, KVStore.put, BatchKV.__init__
+        original_pass, put, join = Decoder._pass, KVStore.put, BatchKV.__init__
 
-        def counted_pass(decoder: Any, policies: Any, batch: Any, tokens: torch.Tensor, *more: Any) -> Any:
+        def count_pass(decoder: Any, policies: Any, batch: Any, tokens: torch.Tensor, *more: Any) -> Any:
             self.tokens += tokens.numel()
-            return one_pass(decoder, policies, batch, tokens, *more)
+            return original_pass(decoder, policies, batch, tokens, *more)
 
-        def counted_put(store: KVStore, key: str, kv: Any) -> None:
+        def count_put(store: KVStore, key: str, kv: Any) -> None:
             put(store, key, kv)
             self.kept = max(self.kept, store._bytes)
 
-        def counted_join(batch: Any, *given: Any, **named: Any) -> None:
+        def count_join(batch: Any, *given: Any, **named: Any) -> None:
             join(batch, *given, **named)
             self.batch = max(self.batch, batch.whole.numel() * batch.whole.element_size())
 
-        Decoder._pass, KVStore.put, BatchKV.__init__ = counted_pass, counted_put, counted_join  # type: ignore[method-assign,assignment]
+        Decoder._pass, KVStore.put, BatchKV.__init__ = count_pass, count_put, count_join  # type: ignore[method-assign,assignment]
 
 
 async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream]:
@@ -90,14 +90,10 @@ async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream
     for turn in range(turns):
         for context in contexts:
             context += rng.integers(300, size=SHOWN).tolist()
-        asked = [
-            Request(
-                policy="p", ids=tuple(context), key=f"m{n}/a/0", max_tokens=THOUGHT + SAID, temperature=1.0,
-                top_p=1.0, top_k=0, stop_ids=frozenset(), seed=(turn, n),
-            )
-            for n, context in enumerate(contexts)
-        ]  # fmt: skip
-        for context, reply in zip(contexts, await engine.generate(asked), strict=True):
+        requests = [
+            make_request(context, THOUGHT + SAID, f"m{n}/a/0", seed=(turn, n)) for n, context in enumerate(contexts)
+        ]
+        for context, reply in zip(contexts, await engine.generate(requests), strict=True):
             stream = Stream()
             stream.observe(list(context))
             stream.wrote(list(reply.ids), list(reply.logprobs), 0)
@@ -106,36 +102,36 @@ async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream
     return streams
 
 
-def measured(counts: Counts, matches: int, turns: int, share: float, batches: int) -> dict[str, Any]:
-    """Play an arm. `share` is the caches' memory relative to what all contexts and replies of the last turn take."""
+def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, batches: int) -> dict[str, Any]:
+    """Play an arm. `share` is the caches' memory relative to all contexts and replies of the last turn."""
     shape, _ = shape_of("nano")
     last = OPENING + turns * (SHOWN + SAID) + THOUGHT
-    whole = matches * last * cache_per_token(shape, Place(Precision.FP32))
+    full_bytes = matches * last * cache_per_token(shape, Place(Precision.FP32))
     counts.tokens = counts.kept = counts.batch = 0
 
-    async def through() -> list[Stream]:
-        engine = InProcessEngine(Precision.FP32, matches // batches, int(share * whole))
+    async def play_arm() -> list[Stream]:
+        engine = InProcessEngine(Precision.FP32, matches // batches, int(share * full_bytes))
         await engine.open()
         await engine.publish("p", 0, FolderWeights(resolve("nano")))
         return await play(engine, matches, turns)
 
     begun = process_time()
-    streams = asyncio.run(through())
-    row = {"cache share": share, "batches": batches, "computed": counts.tokens, "distinct": distinct(streams)}
+    streams = asyncio.run(play_arm())
+    row = {"cache share": share, "batches": batches, "computed": counts.tokens, "distinct": count_distinct(streams)}
     row |= {
-        "per distinct": round(counts.tokens / distinct(streams), 3),
+        "per distinct": round(counts.tokens / count_distinct(streams), 3),
         "CPU seconds": round(process_time() - begun, 1),
     }
-    return row | {"kept bytes": counts.kept, "batch bytes": counts.batch, "bytes by formula": whole}
+    return row | {"kept bytes": counts.kept, "batch bytes": counts.batch, "bytes by formula": full_bytes}
 
 
-def fitting(room: float) -> int:
-    """Return the matches that fit in room for so many contexts: one each is kept, and 1.75 for each row of a batch."""
+def count_fitting(room: float) -> int:
+    """Return the number of matches that fit if `room` contexts do: one each is kept, and 1.75 per row of a batch."""
     return int(room / 2.75 if room < 2.75 * ROWS else room - 1.75 * ROWS)
 
 
-def formula() -> list[dict[str, Any]]:
-    """Return, by model and card, the memory of 512 contexts of 8,192 tokens, how many fit, and seconds of a token."""
+def compute_table() -> list[dict[str, Any]]:
+    """Return memory, number of fitting matches and time per token of 512 contexts of 8,192 tokens."""
     rows, place = [], Place(Precision.BF16_TRUE, gpu=True)
     for (name, sizes), (card, (memory, speed)) in product(MODELS.items(), CARDS.items()):
         heads = 4 if name.endswith("7B") else 2
@@ -148,7 +144,7 @@ def formula() -> list[dict[str, Any]]:
                 "model": name, "card": card, "bytes per token": token, "GB of weights": round(weights / 1e9, 1),
                 "GB of caches": round(MATCHES * one / 1e9, 1),
                 "matches that fit, in pages": int((memory - weights) // one),
-                "matches that fit, in process": fitting((memory - weights) / one),
+                "matches that fit, in process": count_fitting((memory - weights) / one),
                 "ms to read all per token": round(1e3 * (weights + MATCHES * one) / speed, 1),
                 "ms to read the weights": round(1e3 * weights / speed, 1),
             }
@@ -157,23 +153,23 @@ def formula() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Count, compute the table, and write the results."""
+    """Count tokens, compute the table, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--formula", action="store_true", help="the table alone")
     parser.add_argument("--matches", type=int, default=16)
     parser.add_argument("--turns", type=int, default=10)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    result |= {"command": "python benchmarks/long_contexts.py", "machine": environment(), "formula": formula()}
+    result |= {"command": "python benchmarks/long_contexts.py", "machine": environment(), "formula": compute_table()}
     print(json.dumps(result["formula"], indent=1))
-    if not asked.formula:
-        counts, rows = Counts(), []
+    if not options.formula:
+        counts, rows = ComputeCounter(), []
         counts.install()
         for share, batches in product(SHARES, BATCHES):
-            rows.append(measured(counts, asked.matches, asked.turns, share, batches))
+            rows.append(measure_arm(counts, options.matches, options.turns, share, batches))
             print(rows[-1], flush=True)
-        result |= {"matches": asked.matches, "turns": asked.turns, "miniature": rows}
+        result |= {"matches": options.matches, "turns": options.turns, "miniature": rows}
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""The kept matrices of agents and persons, drawn again without playing (`make matrix` plays them).
+"""Draw the kept matrices of agents and persons again, without playing (`make matrix` plays them).
 
 python benchmarks/matrix.py --redraw
 """
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def draw(path: Path) -> Figure:
-    """As `arena matrix --plot` does, from what `--out` kept."""
+    """Draw a kept matrix as `arena matrix --plot` does."""
     kept = json.loads(path.read_text())
     cells = []
     for row in kept["cells"]:
@@ -40,7 +40,7 @@ def draw(path: Path) -> Figure:
 
 
 def main() -> None:
-    """Draw them all."""
+    """Draw all kept matrices."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--redraw", action="store_true", required=True)
     parser.parse_args()

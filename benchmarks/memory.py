@@ -1,47 +1,32 @@
-"""Memory of the flagship: where it goes, and whether it stays there. Linux only: the kernel's own high-water mark.
+"""Memory of the flagship by phase and by kind of tensor, and its growth over iterations. Linux only.
 
     python benchmarks/memory.py                     # imitation and 3 whole iterations, then 50 short ones; ten minutes
     python benchmarks/memory.py --before CHECKOUT   # an older checkout's imitation and 3 iterations beside them
     python benchmarks/memory.py --quick             # two short iterations: does it still work?
 
-The mark is set back at the beginning of each phase, so that every phase has a peak of its own. Writes
-results/memory.json.
+Peaks are the kernel's high-water marks, reset at the beginning of each phase. Writes results/memory.json.
 """
 
 import argparse
 import gc
 import json
-import os
-import re
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from processes import read_memory, reset_peak, run_script
+from reporting import format_command, write_result
+
 from arena.cli.loop import wait
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results"
 TARGET_GB = 3.0
 SHORT = 50
 PHASES = ("imitate", "play", "credit", "learn", "publish", "examine", "commit")
 
 
-def resident() -> dict[str, float]:
-    """GB (10^9 bytes) held now, of it pages of files (libraries, mapped weights), and the most since the last reset."""
-    status = Path("/proc/self/status").read_text()
-    names = {"now": "VmRSS", "files": "RssFile", "peak": "VmHWM"}
-    return {k: int(re.search(rf"{v}:\s+(\d+) kB", status)[1]) * 1024 / 1e9 for k, v in names.items()}  # type: ignore[index]
-
-
-def reset_peak() -> None:
-    """From now on the peak is that of what comes."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def tensors(lab: Any) -> dict[str, float]:
-    """GB of what the lab holds between iterations, each storage counted once, by what it is for."""
+def measure_tensors(lab: Any) -> dict[str, float]:
+    """Return the GB of the lab's tensors between iterations by purpose. Each storage is counted once."""
     import torch
 
     seen: set[int] = set()
@@ -62,7 +47,7 @@ def tensors(lab: Any) -> dict[str, float]:
         kind = "reference" if name.endswith("@reference") else "bfloat16 layers served"
         for parameter in served.model.parameters():
             count(kind, parameter)
-        halved = (m for m in served.model.modules() if hasattr(m, "take"))  # not in older checkouts
+        halved = (m for m in served.model.modules() if hasattr(m, "take"))  # absent in older checkouts
         found[kind] += sum(m.weight.numel() * 2 for m in halved) / 1e9
         for store in (served.caches, served.prefixes):
             for kv in store._kept.values():
@@ -73,12 +58,12 @@ def tensors(lab: Any) -> dict[str, float]:
     return dict(found)
 
 
-def measured(settings: list[str], iterations: int) -> dict[str, Any]:
-    """The recipe's iterations in this process: what each phase takes at most, and what is held after each.
+def measure_phases(settings: list[str], iterations: int) -> dict[str, Any]:
+    """Run the recipe in this process and return each phase's peak, and the memory after each iteration.
 
-    Where more than a few follow each other, what is freed is given back first: it would hide slow growth.
+    In long runs, freed memory is returned first, because it would hide slow growth.
     """
-    from workload import experiment_for, open_lab
+    from workload import make_experiment, open_lab
 
     from agents.heap import trim_memory
     from agents.weights import DEFAULT
@@ -86,55 +71,44 @@ def measured(settings: list[str], iterations: int) -> dict[str, Any]:
     from arena.config.sources import set_layer, text_layer
     from arena.evaluate.examination import examination
 
-    start = resident()["now"]
-    experiment = experiment_for(DEFAULT, False)
+    start = read_memory()["now"]
+    experiment = make_experiment(DEFAULT, False)
     layers = [text_layer("recipe", to_yaml(experiment)), *map(set_layer, [*settings, f"iterations={iterations}"])]
     rows: list[dict[str, Any]] = []
     reset_peak()
     with open_lab(compose(layers)) as lab:
         lab.examiner = examination(lab.run_folder, lab.experiment)
-        found: dict[str, Any] = {"imports": start, "loaded": resident(), "held": []}
+        found: dict[str, Any] = {"imports": start, "loaded": read_memory(), "held": []}
         peaks: dict[str, float] = {}
 
-        def around(name: str) -> None:
+        def track_peak(name: str) -> None:
             original = getattr(lab, name)
 
-            async def phase(*given: Any) -> Any:
+            async def run_phase(*arguments: Any) -> Any:
                 reset_peak()
-                result = await original(*given)
-                peaks[name] = max(peaks.get(name, 0.0), resident()["peak"])
+                result = await original(*arguments)
+                peaks[name] = max(peaks.get(name, 0.0), read_memory()["peak"])
                 return result
 
-            setattr(lab, name, phase)
+            setattr(lab, name, run_phase)
 
         for name in PHASES:
-            around(name)
+            track_peak(name)
         wait(lab.imitate())
         wait(lab.examine(0))
-        found["begun"] = {"peak": dict(peaks), "after": resident()["now"]}
+        found["begun"] = {"peak": dict(peaks), "after": read_memory()["now"]}
         for k in range(1, iterations + 1):
             peaks.clear()
             row = wait(lab.iterate(k))
             if iterations == SHORT:
                 trim_memory()
-            rows.append({"iteration": k, "tokens": row["tokens"], "peak": dict(peaks), "after": resident()["now"]})
-        found |= {"iterations": rows, "tensors after the last": tensors(lab), "peak": _peak(found, rows)}
+            rows.append({"iteration": k, "tokens": row["tokens"], "peak": dict(peaks), "after": read_memory()["now"]})
+        found |= {"iterations": rows, "tensors after the last": measure_tensors(lab), "peak": _find_peak(found, rows)}
     return found
 
 
-def _peak(found: dict[str, Any], rows: list[dict[str, Any]]) -> float:
+def _find_peak(found: dict[str, Any], rows: list[dict[str, Any]]) -> float:
     return float(max(found["loaded"]["peak"], *(max(part["peak"].values()) for part in (found["begun"], *rows))))
-
-
-def child(mode: str, checkout: Path | None = None) -> dict[str, Any]:
-    """A measurement in a process of its own."""
-    root = checkout or HERE.parent
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(HERE)])}
-    done = subprocess.run(
-        [sys.executable, str(HERE / "memory.py"), "--mode", mode], cwd=root, env=settings, stdout=subprocess.PIPE,
-        text=True, check=True,
-    )  # fmt: skip
-    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 FEW = ["play.matches=8", "evaluate=null"]
@@ -145,8 +119,8 @@ MODES = {
 }
 
 
-def flat(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the memory held after iterations: of the second fifth, of the last fifth, and the slope between them."""
+def measure_growth(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the mean memory of the second and of the last fifth of iterations, and the slope between them."""
     fifth = max(1, len(rows) // 5)
     early, late = (sum(r["after"] for r in part) / len(part) for part in (rows[fifth : 2 * fifth], rows[-fifth:]))
     return {
@@ -157,29 +131,28 @@ def flat(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure everything and write it down."""
+    """Measure all modes and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--mode", choices=MODES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.mode:
-        print(json.dumps(measured(*MODES[options.mode])))
+        print(json.dumps(measure_phases(*MODES[options.mode])))
         return
     from arena.doctor import environment
 
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/memory.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "seed": 0}
-    result["whole"] = child("quick" if options.quick else "whole")
+    result["whole"] = run_script("memory.py", "--mode", "quick" if options.quick else "whole")
     if options.before:
-        result["before"] = child("whole", options.before.resolve())
+        result["before"] = run_script("memory.py", "--mode", "whole", checkout=options.before.resolve())
     if not options.quick:
-        result["short"] = child("short")
-        result["flat"] = flat(result["short"]["iterations"])
+        result["short"] = run_script("memory.py", "--mode", "short")
+        result["flat"] = measure_growth(result["short"]["iterations"])
     peak = result["whole"]["peak"]
     result["verdict"] = {"peak_gb": peak, "target": TARGET_GB, "met": peak < TARGET_GB}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"memory{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("memory", result, options.quick)
     for part in ("before", "whole"):
         if part in result:
             print(part, "loaded", result[part]["loaded"], "peak", round(result[part]["peak"], 2))

@@ -1,11 +1,11 @@
-"""Speed of matches without a model: the orchestrator beside bare loops and beside other people's games.
+"""Speed of matches without a model: the orchestrator, bare loops, and games of other libraries.
 
     python benchmarks/orchestrator.py            # about five minutes on two cores
     python benchmarks/orchestrator.py --quick    # one small round of everything: does it still work?
 
-Every arm plays uniformly random legal acts in one thread; arms take turns within a round, and what is compared is
-the process's own CPU time, so that a busy machine hits all of them alike (waits for the disk do not count; wall time
-is kept beside). The limit for us is a bare loop over our own games (reset, last, step, payoffs and report). Writes
+Every arm plays uniformly random legal acts in one thread. Arms alternate within a round, and the process's own CPU time
+is compared, so that a busy machine slows all of them alike (waits for the disk do not count; wall time is kept, too).
+The upper limit is a bare loop over Arena's games (reset, last, step, payoffs and report). Writes
 results/orchestrator.json.
 """
 
@@ -15,7 +15,6 @@ import json
 import os
 import random
 import re
-import sys
 import tempfile
 import time
 import tracemalloc
@@ -28,7 +27,8 @@ from typing import Any
 import pyspiel
 import textarena
 from pettingzoo.classic import connect_four_v3
-from timing import ratios
+from reporting import format_command, write_result
+from timing import compute_ratios
 
 import games
 from agents.players.model import ScriptedPlayer
@@ -40,7 +40,6 @@ from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
 from games.contracts import Act, MatchId, View
 
-RESULTS = Path(__file__).parent / "results"
 GAMES = {"kuhn_poker": 6000, "connect_four": 1000, "negotiation": 3000}
 """Matches of an arm in a round."""
 SPIEL = {"kuhn_poker": "kuhn_poker", "connect_four": "connect_four", "negotiation": "bargaining"}
@@ -52,8 +51,8 @@ Arm = Callable[[], int]
 """Plays, and returns how many acts it played."""
 
 
-def bare_spiel(game: str, matches: int) -> int:
-    """OpenSpiel's own loop: numbers, no text."""
+def play_openspiel(game: str, matches: int) -> int:
+    """Play with OpenSpiel's loop, with numbers instead of text, and return the number of acts."""
     rules, rng, acts = pyspiel.load_game(SPIEL[game]), random.Random(0), 0
     for _ in range(matches):
         state = rules.new_initial_state()
@@ -67,8 +66,8 @@ def bare_spiel(game: str, matches: int) -> int:
     return acts
 
 
-def bare_ours(game: str, matches: int) -> int:
-    """PettingZoo's loop over our text game."""
+def play_bare(game: str, matches: int) -> int:
+    """Play Arena's text game with PettingZoo's loop and return the number of acts."""
     rng, acts = random.Random(0), 0
     for seed in range(matches):
         env = games.make(game)
@@ -84,8 +83,8 @@ def bare_ours(game: str, matches: int) -> int:
     return acts
 
 
-def pettingzoo_connect_four(matches: int) -> int:
-    """PettingZoo's own connect four, as its documentation loops over it: arrays, no text."""
+def play_pettingzoo(matches: int) -> int:
+    """Play PettingZoo's connect four with its documented loop over arrays, and return the number of acts."""
     env, acts = connect_four_v3.env(), 0
     for seed in range(matches):
         env.reset(seed=seed)
@@ -99,8 +98,11 @@ def pettingzoo_connect_four(matches: int) -> int:
     return acts
 
 
-def bare_textarena(game: str, matches: int) -> int:
-    """TextArena's own loop with its default wrappers; an environment that is used again slows down match by match."""
+def play_textarena(game: str, matches: int) -> int:
+    """Play with TextArena's loop and default wrappers, and return the number of acts.
+
+    Environments are not reused, because reuse slows them down match by match.
+    """
     rng, acts, act = random.Random(0), 0, TEXTARENA_ACTS[game]
     for seed in range(matches):
         env = textarena.make(TEXTARENA[game])
@@ -114,31 +116,34 @@ def bare_textarena(game: str, matches: int) -> int:
     return acts
 
 
-def _kuhn_act(observation: str, rng: random.Random) -> str:
+def _choose_kuhn_act(observation: str, rng: random.Random) -> str:
     listed = observation.rsplit("available actions are:", 1)[-1]
     return str(rng.choice(re.findall(r"\[\w+\]", listed)))
 
 
-def _drop(observation: str, rng: random.Random) -> str:
+def _choose_column(observation: str, rng: random.Random) -> str:
     top = observation.rsplit("-------------\n", 1)[-1].split("\n", 1)[0].split()
     return f"[{rng.choice([column for column, disc in enumerate(top) if disc == '.'])}]"
 
 
-def _trade(observation: str, rng: random.Random) -> str:
+def _choose_trade(observation: str, rng: random.Random) -> str:
     return rng.choice(("[Offer: 1 Wood -> 1 Gold]", "[Offer: 2 Wheat -> 1 Sheep]", "[Accept]", "[Deny]"))
 
 
-TEXTARENA_ACTS = {"kuhn_poker": _kuhn_act, "connect_four": _drop, "negotiation": _trade}
+TEXTARENA_ACTS = {"kuhn_poker": _choose_kuhn_act, "connect_four": _choose_column, "negotiation": _choose_trade}
 
 
-def plans_for(game: str, matches: int) -> list[MatchPlan]:
-    """Matches of two random players."""
+def make_plans(game: str, matches: int) -> list[MatchPlan]:
+    """Return plans of matches between two random players."""
     seats = {seat: Seating(seat, "random", 0, False, "brain") for seat in games.make(game).seats}
     return [MatchPlan(identity=MatchId(0, i), game=game, options={}, seed=i, seats=seats) for i in range(matches)]
 
 
-def orchestrated(game: str, matches: int, in_flight: int, keep: str) -> int:
-    """Our orchestrator; `keep`: "nothing" (outcomes alone), "records", "log" (on the disk), "sealed" (as Parquet)."""
+def play_orchestrated(game: str, matches: int, in_flight: int, keep: str) -> int:
+    """Play with Arena's orchestrator and return the number of acts.
+
+    `keep` is "nothing" (only outcomes), "records", "log" (on the disk) or "sealed" (as Parquet).
+    """
     acts = 0
 
     async def play(plan: MatchPlan) -> MatchRecord:
@@ -153,41 +158,41 @@ def orchestrated(game: str, matches: int, in_flight: int, keep: str) -> int:
         log = MatchLog(Path(folder))
         batch = MatchBatch(log)
         done = batch.add if keep in ("log", "sealed") else lambda record: None
-        asyncio.run(play_all(plans_for(game, matches), play, done, in_flight))
+        asyncio.run(play_all(make_plans(game, matches), play, done, in_flight))
         batch.flush()
         if keep == "sealed":
             log.seal(0)
     return acts
 
 
-def arms_of(game: str, matches: int) -> dict[str, Arm]:
-    """Everything that is compared on one game."""
+def make_arms(game: str, matches: int) -> dict[str, Arm]:
+    """Return the arms of a game by name."""
     found: dict[str, Arm] = {
-        "openspiel": lambda: bare_spiel(game, matches),
-        "bare": lambda: bare_ours(game, matches),
-        "records off": lambda: orchestrated(game, matches, 1, "nothing"),
-        "records off, 1000 in flight": lambda: orchestrated(game, matches, 1000, "nothing"),
-        "records": lambda: orchestrated(game, matches, 1, "records"),
-        "records and log": lambda: orchestrated(game, matches, 1, "log"),
-        "records and log, 1000 in flight": lambda: orchestrated(game, matches, 1000, "log"),
-        "records, log, sealed": lambda: orchestrated(game, matches, 1, "sealed"),
-        "textarena": lambda: bare_textarena(game, max(1, matches // 5)),
+        "openspiel": lambda: play_openspiel(game, matches),
+        "bare": lambda: play_bare(game, matches),
+        "records off": lambda: play_orchestrated(game, matches, 1, "nothing"),
+        "records off, 1000 in flight": lambda: play_orchestrated(game, matches, 1000, "nothing"),
+        "records": lambda: play_orchestrated(game, matches, 1, "records"),
+        "records and log": lambda: play_orchestrated(game, matches, 1, "log"),
+        "records and log, 1000 in flight": lambda: play_orchestrated(game, matches, 1000, "log"),
+        "records, log, sealed": lambda: play_orchestrated(game, matches, 1, "sealed"),
+        "textarena": lambda: play_textarena(game, max(1, matches // 5)),
     }
     if game == "connect_four":
-        found["pettingzoo"] = lambda: pettingzoo_connect_four(max(1, matches // 5))
+        found["pettingzoo"] = lambda: play_pettingzoo(max(1, matches // 5))
     return found
 
 
-def speeds(game: str, matches: int, rounds: int) -> dict[str, Any]:
-    """Acts and matches per CPU second of every arm, acts per second of wall time, and ratios round by round."""
+def measure_speed(game: str, matches: int, rounds: int) -> dict[str, Any]:
+    """Return acts and matches per CPU second, acts per second of wall time, and ratios by round."""
     arms, rates, walls = (
-        arms_of(game, matches),
+        make_arms(game, matches),
         defaultdict[str, list[float]](list),
         defaultdict[str, list[float]](list),
     )
     per_match = {}
     for arm in arms.values():
-        arm()  # unmeasured: modules are imported, tables are made
+        arm()  # warm-up: imports modules and makes tables
     for _ in range(rounds):
         for name, arm in arms.items():
             wall, cpu = time.perf_counter(), time.process_time()
@@ -202,47 +207,47 @@ def speeds(game: str, matches: int, rounds: int) -> dict[str, Any]:
         "matches_per_cpu_second": {name: median(each) / per_match[name] for name, each in rates.items()},
         "acts_per_second_of_wall_time": {name: median(each) for name, each in walls.items()},
         "acts_per_match": per_match,
-        "ratio": {f"{a} / {b}": ratios(rates[a], rates[b]) for a, b in pairs},
+        "ratio": {f"{a} / {b}": compute_ratios(rates[a], rates[b]) for a, b in pairs},
     }
 
 
-class Waiting:
-    """A player who answers only when all matches of the test have begun: so all of them are in flight at once."""
+class WaitingPlayer:
+    """Player that waits until all matches have begun, so that all are in flight at once."""
 
     def __init__(self, player: ScriptedPlayer, begun: list[int], gate: asyncio.Event) -> None:
         self.player, self.begun, self.gate = player, begun, gate
         self.streams, self.stream_keys, self.version = player.streams, player.stream_keys, 0
 
     async def act(self, view: View) -> Act:
-        """Counts itself in, waits for the others, then plays."""
+        """Wait for all other matches before the first act, then play."""
         if not self.gate.is_set():
             self.begun[0] += 1
             await self.gate.wait()
         return await self.player.act(view)
 
 
-def growth(game: str, sizes: list[int]) -> list[dict[str, float]]:
-    """Memory per match in flight and, in a run of its own, time per match, with all matches in flight at once."""
+def measure_growth(game: str, sizes: list[int]) -> list[dict[str, float]]:
+    """Return the memory per match in flight and, from a separate run, the time per match, by number of matches."""
     found = []
     for size in sizes:
-        timed = asyncio.run(_in_flight(game, size))
+        timed = asyncio.run(_measure_in_flight(game, size))
         tracemalloc.start()
-        traced = asyncio.run(_in_flight(game, size))
+        traced = asyncio.run(_measure_in_flight(game, size))
         tracemalloc.stop()
         found.append({**timed, "kib_per_match": traced["kib_per_match"]})
     return found
 
 
-async def _in_flight(game: str, size: int) -> dict[str, float]:
+async def _measure_in_flight(game: str, size: int) -> dict[str, float]:
     begun, gate, acts = [0], asyncio.Event(), 0
-    plans = plans_for(game, size)
-    before, started = tracemalloc.get_traced_memory()[0], time.perf_counter()
+    plans = make_plans(game, size)
+    memory_before, started = tracemalloc.get_traced_memory()[0], time.perf_counter()
 
     async def play(plan: MatchPlan) -> MatchRecord:
         nonlocal acts
         env = games.make(game)
         scripted = (ScriptedPlayer(make_scripted("random", 2 * plan.seed + i, env)) for i in range(len(plan.seats)))
-        players = {s: Waiting(script, begun, gate) for s, script in zip(plan.seats, scripted, strict=True)}
+        players = {s: WaitingPlayer(script, begun, gate) for s, script in zip(plan.seats, scripted, strict=True)}
         record = await play_match(plan, env, players, Limits())
         acts += len(record.turns)
         return record
@@ -250,7 +255,7 @@ async def _in_flight(game: str, size: int) -> dict[str, float]:
     task = asyncio.create_task(play_all(plans, play, lambda record: None, size))
     while begun[0] < size:
         await asyncio.sleep(0)
-    memory, gathered = tracemalloc.get_traced_memory()[0] - before, time.perf_counter()
+    memory, gathered = tracemalloc.get_traced_memory()[0] - memory_before, time.perf_counter()
     gate.set()
     await task
     ended = time.perf_counter()
@@ -260,8 +265,8 @@ async def _in_flight(game: str, size: int) -> dict[str, float]:
     }  # fmt: skip
 
 
-def verdict(found: dict[str, Any]) -> dict[str, Any]:
-    """Every target on every game, and whether it is met on all of them."""
+def judge_targets(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the ratios of every target by game, and whether all games reach it."""
     reached = {name: {game: f["ratio"][name]["median"] for game, f in found.items()} for name in TARGETS}
     return {
         name: {
@@ -274,18 +279,17 @@ def verdict(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure everything and write it down."""
+    """Measure all games and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/orchestrator.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
     sizes = [10, 100, 1000] if quick else [10, 100, 1000, 10_000]
-    result["games"] = {g: speeds(g, n // 50 if quick else n, 1 if quick else 5) for g, n in GAMES.items()}
-    result["growth"] = {game: growth(game, sizes) for game in GAMES}
-    result |= {"verdict": verdict(result["games"]), "load_at_end": os.getloadavg()}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"orchestrator{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    result["games"] = {g: measure_speed(g, n // 50 if quick else n, 1 if quick else 5) for g, n in GAMES.items()}
+    result["growth"] = {game: measure_growth(game, sizes) for game in GAMES}
+    result |= {"verdict": judge_targets(result["games"]), "load_at_end": os.getloadavg()}
+    write_result("orchestrator", result, quick)
     for game, found in result["games"].items():
         print(f"{game}, acts per CPU second")
         print(*(f"    {name:34} {rate:>9.0f}" for name, rate in found["acts_per_cpu_second"].items()), sep="\n")

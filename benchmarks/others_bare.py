@@ -1,4 +1,4 @@
-"""Loops over packages of others without Arena, for `benchmarks/others.py`: each does about as many acts as asked."""
+"""Loops over other libraries without Arena, for `benchmarks/others.py`. Each makes about `acts` acts."""
 
 import atexit
 import contextlib
@@ -8,10 +8,10 @@ import random
 from typing import Any
 
 MOST_ACTS = 100
-"""Acts after which an episode is left, in both arms."""
+"""Acts after which an episode is stopped, in both arms."""
 
 
-def overcooked(rest: str, acts: int) -> int:
+def play_overcooked(rest: str, acts: int) -> int:
     """Step Overcooked-AI's rules alone, as its environment class does."""
     rules = importlib.import_module("overcooked_ai_py.mdp.overcooked_mdp").OvercookedGridworld.from_layout_name(rest)
     state, chance = rules.get_standard_start_state(), random.Random(0)
@@ -21,7 +21,7 @@ def overcooked(rest: str, acts: int) -> int:
     return acts
 
 
-def mpe2(rest: str, acts: int) -> int:
+def play_mpe2(rest: str, acts: int) -> int:
     """Step MPE2 alone, with an observation before each act."""
     env = importlib.import_module(rest).env()
     chance, done = random.Random(0), 0
@@ -34,8 +34,8 @@ def mpe2(rest: str, acts: int) -> int:
     return done
 
 
-def scienceworld(rest: str, acts: int) -> int:
-    """Step ScienceWorld alone, in this process; its step lists the valid acts, too."""
+def play_scienceworld(rest: str, acts: int) -> int:
+    """Step ScienceWorld alone, in this process. Its step also lists the valid acts."""
     from games.adapters.scienceworld_worlds import JAVA
 
     if not _SCIENCE:
@@ -56,7 +56,7 @@ def scienceworld(rest: str, acts: int) -> int:
 _SCIENCE: list[Any] = []
 
 
-def openenv(rest: str, acts: int) -> int:
+def play_openenv(rest: str, acts: int) -> int:
     """Step the same server over the same kind of session, without a game."""
     from games.adapters.openenv_server import begin_session
 
@@ -67,8 +67,8 @@ def openenv(rest: str, acts: int) -> int:
     return acts
 
 
-def textworld(rest: str, acts: int) -> int:
-    """Play the same compiled games with TextWorld alone, which is asked for commands and plan, too."""
+def play_textworld(rest: str, acts: int) -> int:
+    """Play the same compiled games with TextWorld alone, which also lists commands and the plan."""
     from games.adapters.textworld import is_held_out, start_game
     from games.adapters.textworld_games import compile_game, parse_name
 
@@ -85,7 +85,7 @@ def textworld(rest: str, acts: int) -> int:
     return done
 
 
-def babyai(rest: str, acts: int) -> int:
+def play_babyai(rest: str, acts: int) -> int:
     """Step BabyAI alone, in a new environment for each episode."""
     gymnasium, chance, done = importlib.import_module("gymnasium"), random.Random(0), 0
     importlib.import_module("minigrid")
@@ -99,8 +99,8 @@ def babyai(rest: str, acts: int) -> int:
     return done
 
 
-def miniwob(rest: str, acts: int) -> int:
-    """Click at random with MiniWoB++ alone, in one browser."""
+def play_miniwob(rest: str, acts: int) -> int:
+    """Click at random in MiniWoB++ alone, in one browser."""
     gymnasium, miniwob = importlib.import_module("gymnasium"), importlib.import_module("miniwob")
     click = importlib.import_module("miniwob.action").ActionTypes.CLICK_ELEMENT
     if rest not in _PAGES:
@@ -112,7 +112,7 @@ def miniwob(rest: str, acts: int) -> int:
         seen, _ = env.reset(seed=done)
         for _ in range(10):
             element = chance.choice(seen["dom_elements"])
-            with contextlib.suppress(Exception):  # selenium cannot click on what is covered
+            with contextlib.suppress(Exception):  # selenium cannot click on covered elements
                 seen, _, is_over, _, _ = env.step(env.unwrapped.create_action(click, ref=element["ref"]))
                 if is_over:
                     break
@@ -123,10 +123,10 @@ def miniwob(rest: str, acts: int) -> int:
 _PAGES: dict[str, Any] = {}
 
 
-def tau2(rest: str, acts: int) -> int:
+def play_tau2(rest: str, acts: int) -> int:
     """Make the calls of three of tau2's solutions in this process and have it score them. Returns `acts`.
 
-    Messages cost nothing here, so rates compare episodes: the game's rounds have three, too.
+    Messages cost nothing here. Rates compare episodes: the game's rounds have three, too.
     """
     from games.adapters.tau2_child import Server
 

@@ -1,16 +1,16 @@
-"""Wall time of an iteration that plays ahead beside one that plays and learns in turns, and what taking enough biases.
+"""Iteration time with play ahead of learning compared with alternating phases, and the bias of `play.enough`.
 
     python benchmarks/overlap.py             # about ten minutes on one quiet core
     python benchmarks/overlap.py --enough    # seconds: the part without a model alone; the rest of the results stays
     python benchmarks/overlap.py --quick     # does it still work?
 
-Worlds: the service desk whose agent waits 200 ms for every act, as for a tool, and negotiation, which does not wait;
-both with nano weights, in one process with one thread. The arms (`play.ahead` 0, 1 and 2) take turns round by round.
-The first two iterations of each run are left out, in which the optimiser is made and play gets ahead, and so are the
-last two, in which less is played ahead. A run's figure is the mean over its iterations, since long and short ones
-alternate where play is ahead; the world's is the median over rounds. Then a world without a model whose long matches
-pay 1 and whose short ones pay 0: what updates learn with `play.enough`, beside what is left where stragglers are
-dropped. Writes results/overlap.json. The learning curves by staleness are the study benchmarks/overlap.yaml.
+Worlds: the service desk with an agent that waits 200 ms per act, as for a tool, and negotiation without waits. Both
+have nano weights, in one process with one thread. The arms (`play.ahead` 0, 1 and 2) alternate by round. The first two
+iterations of each run, in which the optimiser is made and play gets ahead, and the last two, in which less is played
+ahead, are left out. A run's figure is the mean over its iterations, since long and short ones alternate with play
+ahead; the world's is the median over rounds. The second part is a world without a model, with long matches that pay 1
+and short ones that pay 0: it compares what updates learn from with `play.enough` and with stragglers dropped. Writes
+results/overlap.json. The learning curves by staleness are the study benchmarks/overlap.yaml.
 """
 
 import argparse
@@ -46,7 +46,7 @@ from games.contracts import MatchId
 
 RESULT = Path(__file__).resolve().parent / "results" / "overlap.json"
 TOOL = 0.2
-"""Seconds."""
+"""Seconds of a tool call."""
 WORLDS = {
     "desk-nano, tools of 200 ms": ("desk-nano", "agent", TOOL),
     "negotiation-nano": ("negotiation-nano", "shared", 0.0),
@@ -58,58 +58,60 @@ ARMS = {
 }
 
 
-class Slow(InProcessEngine):
-    """An engine whose replies to matches come after a wait, as if a tool had run; others are sampled meanwhile."""
+class SlowEngine(InProcessEngine):
+    """Engine that delays replies to matches, as if a tool had run. Other replies are sampled meanwhile."""
 
     seconds = 0.0
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample, then wait."""
         replies = await super().generate(requests)
-        if self.seconds and not requests[0].key.startswith("gate/"):  # these are for the gate, and no tool runs
+        if self.seconds and not requests[0].key.startswith("gate/"):  # the gate's requests use no tool
             await asyncio.sleep(self.seconds)
         return replies
 
 
-class Clock:
-    """A watcher that notes when iterations end."""
+class IterationTimer:
+    """Watcher that records the end of each iteration."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
         self.rows: list[dict[str, Any]] = []
 
     def phase(self, iteration: int, name: str) -> None:
-        """Ignore it."""
+        """Ignore the event."""
 
     def note(self, text: str) -> None:
-        """Ignore it."""
+        """Ignore the event."""
 
     def match(self, record: MatchRecord) -> None:
-        """Ignore it."""
+        """Ignore the event."""
 
     def iteration(self, row: dict[str, Any]) -> None:
-        """Note the time."""
+        """Record the time and the metrics."""
         self.ends.append(perf_counter())
         self.rows.append(row)
 
 
-def run(folder: Path, given: Experiment, seconds: float) -> dict[str, Any]:
-    """One run: seconds of its iterations but the first two and the last two, and how old the replies were."""
-    clock = Clock()
+def run_experiment(folder: Path, experiment: Experiment, seconds: float) -> dict[str, Any]:
+    """Run an experiment and return its iterations' seconds and lags, without the first two and the last two."""
+    clock = IterationTimer()
 
-    def slow(spec: EngineSpec, precision: Precision) -> Slow:
-        engine = Slow(precision)
+    def make_engine(spec: EngineSpec, precision: Precision) -> SlowEngine:
+        engine = SlowEngine(precision)
         engine.seconds = seconds
         return engine
 
-    async def live() -> None:
-        lab = await Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, clock, makers=Makers(engine=slow))
+    async def run_lab() -> None:
+        lab = await Lab.open(
+            RunFolder.create(folder, to_yaml(experiment), {}), experiment, clock, makers=Makers(engine=make_engine)
+        )
         try:
             await lab.run()
         finally:
             await lab.close()
 
-    wait(live())
+    wait(run_lab())
     learned = [next(iter(row["learn"].values())) for row in clock.rows[2:-2]]
     return {
         "seconds": np.diff(clock.ends)[1:-2].round(3).tolist(),
@@ -119,43 +121,54 @@ def run(folder: Path, given: Experiment, seconds: float) -> dict[str, Any]:
     }
 
 
-def beside(recipe: str, policy: str, seconds: float, rounds: int, sizes: Sequence[str]) -> dict[str, Any]:
-    """Both arms in turns, from the same warm start."""
+def compare_arms(recipe: str, policy: str, seconds: float, rounds: int, sizes: Sequence[str]) -> dict[str, Any]:
+    """Run all arms in turns from the same warm start, and return their times and ratios."""
     found: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
 
-    def made(*settings: str) -> Experiment:
+    def make_experiment(*settings: str) -> Experiment:
         return compose([recipe_layer(recipe), *map(set_layer, ("threads=1", "study=null", *sizes, *settings))])
 
     with TemporaryDirectory() as folder:
         first = Path(folder) / "first"
-        run(first, made("iterations=1", "play.matches=2", "checkpoint.every=1", "checkpoint.keep=9"), 0.0)
+        run_experiment(
+            first, make_experiment("iterations=1", "play.matches=2", "checkpoint.every=1", "checkpoint.keep=9"), 0.0
+        )
         warm = first / "checkpoints" / "0000" / "policies" / policy
         begin = [f"policies.{policy}.model={warm}", f"policies.{policy}.imitate=null"]
         for number in range(rounds):
             for arm in list(ARMS)[:: 1 if number % 2 == 0 else -1]:
-                found[arm].append(run(Path(folder) / f"{arm}-{number}", made(*begin, *ARMS[arm]), seconds))
+                found[arm].append(
+                    run_experiment(Path(folder) / f"{arm}-{number}", make_experiment(*begin, *ARMS[arm]), seconds)
+                )
                 print(recipe, arm, found[arm][-1]["seconds"], flush=True)
     means = {arm: round(median(fmean(one["seconds"]) for one in runs), 3) for arm, runs in found.items()}
     ratios = {f"{arm} / in turns": round(means[arm] / means["in turns"], 3) for arm in list(ARMS)[1:]}
     return {"settings": list(sizes), "iteration_seconds": means, "ratios": ratios, "runs": found}
 
 
-# -- what taking enough biases -----------------------------------------------------------------------------
+# -- the bias of `play.enough` -------------------------------------------------------------------------------
 
 SEATS = {"one": Seating("role", "policy", 0, True, "model")}
 
 
-def long(plan: MatchPlan, share: float) -> bool:
-    """Return True if a match is one of the long ones, by its deal."""
+def is_long(plan: MatchPlan, share: float) -> bool:
+    """Return True if the match, by its seed, is one of the long ones."""
     return bool(np.random.default_rng(plan.seed).random() < share)
 
 
-async def updates(rule: PlaySpec, share: float, iterations: int) -> list[list[MatchRecord]]:
-    """The matches that each update learns from: a long one lasts for many passes of the event loop and pays 1."""
+def make_plans(k: int, matches: int) -> list[MatchPlan]:
+    """Return the plans of iteration k."""
+    return [
+        MatchPlan(identity=MatchId(k, i), game="", options={}, seed=10**4 * k + i, seats=SEATS) for i in range(matches)
+    ]
+
+
+async def play_updates(rule: PlaySpec, share: float, iterations: int) -> list[list[MatchRecord]]:
+    """Return the matches of each update. Long ones take many passes of the event loop and pay 1."""
 
     async def play(plans: list[MatchPlan], logged: Logged) -> None:
-        async def one(plan: MatchPlan) -> None:
-            slow = long(plan, share)
+        async def play_match(plan: MatchPlan) -> None:
+            slow = is_long(plan, share)
             for _ in range(40 + plan.identity.deal if slow else 2):
                 await asyncio.sleep(0)
             paid = {"one": float(slow)}
@@ -177,33 +190,25 @@ async def updates(rule: PlaySpec, share: float, iterations: int) -> list[list[Ma
                 )
             )
 
-        await asyncio.gather(*map(one, plans))
+        await asyncio.gather(*map(play_match, plans))
 
     stragglers, found = Stragglers(rule, iterations, play), []
     for k in range(1, iterations + 1):
-        plans = [
-            MatchPlan(identity=MatchId(k, i), game="", options={}, seed=10**4 * k + i, seats=SEATS)
-            for i in range(rule.matches)
-        ]
-        found.append((await stragglers.matches(k, plans))[0])
+        found.append((await stragglers.matches(k, make_plans(k, rule.matches)))[0])
     return found
 
 
-def bias(iterations: int) -> list[dict[str, float]]:
-    """Mean payoff of all matches, of what was learned, and of what would be left without stragglers."""
+def measure_bias(iterations: int) -> list[dict[str, float]]:
+    """Return the mean payoffs of all matches, of those learned from, and of those left without stragglers."""
     rows = []
     for enough, share in ((0.95, 0.05), (0.95, 0.3), (0.8, 0.3)):
         rule = PlaySpec(matches=128, enough=enough)
-        taken = asyncio.run(updates(rule, share, iterations))
-        own = [[r.payoffs["one"] for r in update if r.identity.deal < rule.matches] for update in taken]
-        every = [[r.payoffs["one"] for r in update] for update in taken]
-        played = [
-            float(long(MatchPlan(identity=MatchId(k, i), game="", options={}, seed=10**4 * k + i, seats=SEATS), share))
-            for k in range(1, iterations + 1)
-            for i in range(rule.matches)
-        ]
+        updates = asyncio.run(play_updates(rule, share, iterations))
+        own = [[r.payoffs["one"] for r in update if r.identity.deal < rule.matches] for update in updates]
+        every = [[r.payoffs["one"] for r in update] for update in updates]
+        plans = [plan for k in range(1, iterations + 1) for plan in make_plans(k, rule.matches)]
         means = {
-            "played": np.mean(played),
+            "played": np.mean([float(is_long(plan, share)) for plan in plans]),
             "learned": np.mean(np.concatenate(every)),
             "mean_of_updates": np.mean([np.mean(update) for update in every]),
             "without_stragglers": np.mean(np.concatenate(own)),
@@ -213,29 +218,29 @@ def bias(iterations: int) -> list[dict[str, float]]:
 
 
 def main() -> None:
-    """Run everything and write the results."""
+    """Measure all parts and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round, and nothing is written")
     parser.add_argument("--enough", action="store_true", help="only the part without a model")
-    parser.add_argument("--iterations", type=int, default=10, help="of each run: four are left out")
+    parser.add_argument("--iterations", type=int, default=10, help="iterations of each run, of which four are left out")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--matches", type=int, default=64, help="of an iteration")
-    chosen = parser.parse_args()
-    rounds, iterations, matches = (1, 5, 8) if chosen.quick else (chosen.rounds, chosen.iterations, chosen.matches)
-    result = json.loads(RESULT.read_text()) if RESULT.exists() and not chosen.quick else {}
+    parser.add_argument("--matches", type=int, default=64, help="matches of an iteration")
+    options = parser.parse_args()
+    rounds, iterations, matches = (1, 5, 8) if options.quick else (options.rounds, options.iterations, options.matches)
+    result = json.loads(RESULT.read_text()) if RESULT.exists() and not options.quick else {}
     about = {"machine": environment(), "seeds": [0], "load": os.getloadavg()}
-    rows = bias(5 if chosen.quick else 40)
+    rows = measure_bias(5 if options.quick else 40)
     result["enough"] = {"command": "python benchmarks/overlap.py --enough", **about, "rows": rows}
-    if not chosen.enough:
+    if not options.enough:
         arguments = f"--rounds {rounds} --iterations {iterations} --matches {matches}"
         sizes = [f"iterations={iterations}", f"play.matches={matches}", "checkpoint.every=1000"]
-        shown = 8 if chosen.quick else 96
+        shown = 8 if options.quick else 96
         result["worlds"] = {"command": f"python benchmarks/overlap.py {arguments}", **about} | {
-            name: beside(recipe, policy, seconds, rounds, [*sizes, f"policies.{policy}.imitate.matches={shown}"])
+            name: compare_arms(recipe, policy, seconds, rounds, [*sizes, f"policies.{policy}.imitate.matches={shown}"])
             for name, (recipe, policy, seconds) in WORLDS.items()
         }
     print(json.dumps(result, indent=1))
-    if not chosen.quick:
+    if not options.quick:
         RESULT.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -1,19 +1,18 @@
-"""Turns a second of 64 matches whose person is a model, over those of as many matches whose person is a script.
+"""Speed of 64 desk matches whose customer is a model, relative to matches with a scripted customer.
 
     python benchmarks/persons.py [--quick]
 
-One desk, three arms that alternate: the customer is the script (`script`), another model of the same size (`model`), or
-the agent's own policy (`shared`). Turns are those of models. Writes results/persons.json.
+Three arms alternate: the customer is a script (`script`), another model of the same size (`model`), or the agent's own
+policy (`shared`). Turns are those of models. Writes results/persons.json.
 """
 
 import argparse
-import json
 from collections import defaultdict
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
-from timing import ratios, seconds_of
+from reporting import write_result
+from timing import compute_ratios, time_call
 from workload import open_lab
 
 from arena.cli.loop import wait
@@ -22,7 +21,6 @@ from arena.config.sources import text_layer
 from arena.doctor import environment
 from arena.lab import Lab
 
-RESULTS = Path(__file__).parent / "results"
 EXPERIMENT = """
 name: persons
 precision: fp32
@@ -55,16 +53,16 @@ def open_arm(stack: ExitStack, name: str, lessons: int) -> Lab:
     return lab
 
 
-def rate_of(lab: Lab, iteration: int) -> tuple[float, float]:
-    """Play an iteration. Return turns of models a second, and turns a match."""
-    seconds, played = seconds_of(lambda: wait(lab.play(iteration)))
+def measure_rate(lab: Lab, iteration: int) -> tuple[float, float]:
+    """Play an iteration. Returns the models' turns per second, and their turns per match."""
+    seconds, played = time_call(lambda: wait(lab.play(iteration)))
     models = {seat for seat, entry in (lab.experiment.seats or {}).items() if entry.policy in lab.experiment.policies}
     turns = sum(turn.seat in models for record in played.records for turn in record.turns)
     return turns / seconds, turns / len(played.records)
 
 
 def main() -> None:
-    """Measure all arms and write the figures."""
+    """Measure all arms and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
@@ -73,14 +71,14 @@ def main() -> None:
         labs = {name: open_arm(stack, name, 32 if quick else 256) for name in ARMS}
         for iteration in range(1, 3 if quick else 8):
             for name, lab in labs.items():
-                rate, length = rate_of(lab, iteration)
+                rate, length = measure_rate(lab, iteration)
                 if iteration > 1:  # the first round warms caches
                     rates[name].append(rate)
                     lengths[name].append(length)
     result: dict[str, Any] = {"command": "python benchmarks/persons.py", "machine": environment(), "matches": 64}
     result |= {"turns_per_second": rates, "turns_per_match": lengths}
-    result["over_script"] = {name: ratios(rates[name], rates["script"]) for name in ARMS if name != "script"}
-    (RESULTS / f"persons{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
+    result["over_script"] = {name: compute_ratios(rates[name], rates["script"]) for name in ARMS if name != "script"}
+    write_result("persons", result, quick)
     for name in ARMS:
         share = result["over_script"].get(name, {"median": 1.0})["median"]
         print(f"{name:8} {max(rates[name]):7.0f} turns/s  {share:.2f} of script")

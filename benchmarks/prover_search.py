@@ -1,9 +1,9 @@
-"""Compare searches of the prover by the number of replies until a proof: sampling, best-first, by depth, with subgoals.
+"""Number of replies until a proof by search of the prover: sampling, best-first, by depth, with subgoals.
 
     python benchmarks/prover_search.py [--quick]
 
-The policy has no weights. With probability `RIGHT` it writes the hidden proof's next tactic, else another that applies.
-It reports the true log-probability of the tactic, spread evenly over its tokens. With subgoals, the hidden proof is cut
+The policy has no weights. With probability `RIGHT` it writes the hidden proof's next tactic, else another applicable
+one. It reports the tactic's true log-probability, spread evenly over its tokens. With subgoals, the hidden proof is cut
 into pieces, each is searched best first, and their replies add up. Writes results/prover-search.json after every row;
 rows that the file already has are kept, so a stopped measurement continues.
 """
@@ -53,10 +53,10 @@ SEARCHES: dict[str, tuple[int, dict[str, Any]]] = {
     "2 subgoals": (2, {"alpha": 0.0}),
     "4 subgoals": (4, {"alpha": 0.0}),
 }
-"""Number of pieces of the hidden proof, and settings of the search for each."""
+"""Number of pieces of the hidden proof, and settings of each piece's search."""
 
 
-class Informed:
+class HintedEngine:
     """Engine that samples tactics with known probabilities, given the goal in the context."""
 
     max_context = 10**9
@@ -85,7 +85,7 @@ class Informed:
         """Do nothing: there is no cache."""
 
 
-class Given(Rewriting):
+class SingleTheorem(Rewriting):
     """Source of one theorem."""
 
     def __init__(self, theorem: Theorem) -> None:
@@ -105,7 +105,7 @@ class Searches:
         self.role = load_role("nano_prover")
         self.settings = Search.model_validate({**settings, "width": 4, "nodes": BUDGETS[-1]})
 
-    def needed(self, seed: int, count: int) -> int | None:
+    def count_replies(self, seed: int, count: int) -> int | None:
         """Return the replies until a theorem is proved in `count` pieces; None if one takes too many."""
         game = Prover(**OPTIONS)
         game.reset(seed=seed)
@@ -114,7 +114,7 @@ class Searches:
         total, lefts = 0, [state[0] for state, _ in proof.list_states()] + [proof.theorem[1]]
         for equation in cut_into_pieces(proof, count):
             start, end = lefts.index(equation[0]), lefts.index(equation[1])
-            game.source = Given(Theorem(equation, tuple(proof.hidden_proof[start:end])))
+            game.source = SingleTheorem(Theorem(equation, tuple(proof.hidden_proof[start:end])))
             game.reset(seed=seed)
             replies = asyncio.run(self._search(seed, game))
             if replies is None:
@@ -124,7 +124,7 @@ class Searches:
 
     async def _search(self, seed: int, game: Prover) -> int | None:
         assert isinstance(game.proof, RewriteProof)
-        engine: Any = Informed(self.frame, self.right, dict(game.proof.list_states()))
+        engine: Any = HintedEngine(self.frame, self.right, dict(game.proof.list_states()))
         policy = Policy(name="p", source=Path(), model=None, tokenizer=None, frame=self.frame, trained=False, version=1)
         contender = ModelContender("p", engine, lambda game, seat: (policy, self.role))
         seats = {"prover": Seating("nano_prover", "p", 1, False, "model")}
@@ -135,7 +135,7 @@ class Searches:
         return search.sampled if await search.run() else None
 
 
-def within(row: dict[str, Any], budget: int) -> list[bool]:
+def list_proved(row: dict[str, Any], budget: int) -> list[bool]:
     """Return for each theorem of a row whether it is proved within the budget."""
     return [count is not None and count <= budget for count in row["needed"]]
 
@@ -145,14 +145,14 @@ def compare_with_first(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         first = next(other for other in rows if other["right"] == row["right"])
         row["against_sampled"] = {
-            str(budget): list(paired_ci(within(first, budget), within(row, budget), SHARE))
+            str(budget): list(paired_ci(list_proved(first, budget), list_proved(row, budget), SHARE))
             for budget in BUDGETS
             if row is not first
         }
 
 
 def main() -> None:
-    """Print one line per policy and search, with a column per budget, and write the shares."""
+    """Print a line per policy and search with a column per budget, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     is_quick = parser.parse_args().quick
@@ -166,9 +166,9 @@ def main() -> None:
             row = next((row for row in rows if (row["right"], row["search"]) == (right, name)), None)
             if row is None:
                 searches = Searches(right, settings, frame)
-                needed = [searches.needed(seed, count) for seed in range(setting["theorems"])]
+                needed = [searches.count_replies(seed, count) for seed in range(setting["theorems"])]
                 row = {"right": right, "search": name, "needed": needed}
-                row["proved"] = {str(budget): list(mean_ci(within(row, budget), SHARE)) for budget in BUDGETS}
+                row["proved"] = {str(budget): list(mean_ci(list_proved(row, budget), SHARE)) for budget in BUDGETS}
                 rows.append(row)
             print(f"{right:5} {name:22}", *(f"{share[0]:6.2f}" for share in row["proved"].values()), flush=True)
             compare_with_first(rows)

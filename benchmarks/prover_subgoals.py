@@ -1,4 +1,4 @@
-"""Measure how many tactics a search of the prover tries with and without subgoals from the hidden proof.
+"""Number of tactics that a search of the prover tries, with and without subgoals from the hidden proof.
 
     python benchmarks/prover_subgoals.py [--quick]
 
@@ -23,7 +23,7 @@ DEPTHS = (2, 4, 6, 8)
 PIECES = (1, 2, 4, 8)
 
 
-def tried(depth: int, count: int, theorems: int) -> float:
+def count_tried(depth: int, count: int, theorems: int) -> float:
     """Return the mean number of tactics tried per theorem of this depth, cut into `count` pieces."""
     game, nodes = Prover(depth=depth, operators=[3, 4]), 0
     for seed in range(theorems):
@@ -36,14 +36,14 @@ def tried(depth: int, count: int, theorems: int) -> float:
 
 
 def main() -> None:
-    """Print one line per depth, with a column per number of pieces, and write the means."""
+    """Print a line per depth with a column per number of pieces, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     is_quick, rows = parser.parse_args().quick, []
     theorems = 5 if is_quick else THEOREMS
     print("depth", *(f"{count:>8}" for count in PIECES))
     for depth in DEPTHS:
-        means = {str(count): tried(depth, count, theorems) for count in PIECES if count <= depth}
+        means = {str(count): count_tried(depth, count, theorems) for count in PIECES if count <= depth}
         rows.append({"depth": depth, "tried": means})
         print(f"{depth:5}", *(f"{mean:8.0f}" for mean in means.values()), flush=True)
     if not is_quick:

@@ -3,16 +3,15 @@
     python benchmarks/publish.py                      # SmolLM2-135M and a random model of 0.5B; minutes, 14 GB
     python benchmarks/publish.py --models nano        # does it still work?
 
-Per model: the policy is loaded, published once, and then published again `--rounds` times. Peaks are the kernel's
-high-water marks (VmHWM), set back at the beginning of each phase; a process's memory includes what it maps of Ray's
-store. "above start" is relative to the process before the policy was loaded. Writes results/publish.json.
+Per model, the policy is loaded, published once, and then published again `--rounds` times. Peaks are the kernel's
+high-water marks (VmHWM), reset at the beginning of each phase. A process's memory includes its mappings of Ray's store.
+"above start" is relative to the process before the policy was loaded. Writes results/publish.json.
 """
 
 import argparse
 import asyncio
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Mapping
@@ -22,9 +21,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
+from reporting import format_command
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+from processes import read_status, reset_peak  # noqa: E402
 
 from agents.engines.spec import EngineSpec  # noqa: E402
 from agents.policy import Bases, Policy  # noqa: E402
@@ -45,30 +47,25 @@ SPEC = ScaleSpec(
 Peaks = dict[str, float]
 
 
-def cpu(pids: Mapping[str, int]) -> float:
-    """Return the CPU seconds that the processes have taken, which do not depend on what else the machine does."""
+def read_cpu(pids: Mapping[str, int]) -> float:
+    """Return the CPU seconds of the processes, which do not depend on other load of the machine."""
     times = [psutil.Process(pid).cpu_times() for pid in pids.values()]
     return float(sum(one.user + one.system for one in times))
 
 
-def peaks(pids: Mapping[str, int], of: str = "VmHWM") -> Peaks:
-    """Return the GB (10^9 bytes) that each process held at most since its mark was set back."""
-    found = {}
-    for name, pid in pids.items():
-        said = re.search(rf"{of}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-        assert said
-        found[name] = int(said[1]) * 1024 / 1e9
-    return found
+def read_memory(pids: Mapping[str, int], field: str = "VmHWM") -> Peaks:
+    """Return each process's memory field in GB (10^9 bytes), by default the peak since the reset."""
+    return {name: read_status(field, pid) / 1e9 for name, pid in pids.items()}
 
 
-def reset(pids: Mapping[str, int]) -> None:
-    """Set back the high-water marks."""
+def reset_peaks(pids: Mapping[str, int]) -> None:
+    """Reset the peak memory of the processes."""
     for pid in pids.values():
-        Path(f"/proc/{pid}/clear_refs").write_text("5")
+        reset_peak(pid)
 
 
 async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
-    """Load and publish one model."""
+    """Load and publish one model, and return its times and memory."""
     async with placed(SPEC, lambda line: None) as cluster:
         from arena.scale.engines import ScaledEngine
         from arena.scale.ranks import Ranks
@@ -81,23 +78,23 @@ async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
         for place in engine._places:
             assert place.worker
             pids[place.name] = (await place.worker.call("ping"))[1]
-        start, phases = peaks(pids, "VmRSS"), {}
+        start, phases = read_memory(pids, "VmRSS"), {}
         rule, seconds, spent = LearnSpec(zero_stage=stage), [], []  # type: ignore[arg-type]
 
-        def made() -> Any:
+        def make_trainer() -> Any:
             policy = Policy.load("p", folder, folder, True, None, Bases(Precision.BF16), Precision.BF16, empty=True)
             return ScaledTrainer(ranks, policy, rule, True)
 
-        reset(pids)
-        trainer = await asyncio.to_thread(made)
-        phases["loading"] = peaks(pids)
+        reset_peaks(pids)
+        trainer = await asyncio.to_thread(make_trainer)
+        phases["loading"] = read_memory(pids)
         for version in range(1 + rounds):
-            reset(pids)
-            began, before = time.perf_counter(), cpu(pids)
+            reset_peaks(pids)
+            began, before = time.perf_counter(), read_cpu(pids)
             await engine.publish("p", version, await trainer.weights())
             seconds.append(time.perf_counter() - began)
-            spent.append(cpu(pids) - before)
-            phases["first publish" if version == 0 else "publish"] = peaks(pids)
+            spent.append(read_cpu(pids) - before)
+            phases["first publish" if version == 0 else "publish"] = read_memory(pids)
         await trainer.close()
         await engine.close()
         await ranks.close()
@@ -112,24 +109,24 @@ async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the models and write it down."""
+    """Measure the models and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=["smollm2-135m-instruct", RANDOM])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--stage", type=int, default=0, help="ZeRO")
+    parser.add_argument("--stage", type=int, default=0, help="ZeRO stage")
     parser.add_argument("--label", default="after", help="key in the results")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    mine = results.setdefault(asked.label, {})
-    for name in asked.models:
+    mine = results.setdefault(options.label, {})
+    for name in options.models:
         with TemporaryDirectory(prefix="arena-publish-") as scratch:
             folder = Path(scratch) / name
             if name == RANDOM:
-                from fits import random_model
+                from fits import save_random_model
 
-                random_model(folder)
-            found = asyncio.run(measure(folder if name == RANDOM else resolve(name), asked.rounds, asked.stage))
-        found |= {"command": " ".join(["python", "benchmarks/publish.py", *sys.argv[1:]])}
+                save_random_model(folder)
+            found = asyncio.run(measure(folder if name == RANDOM else resolve(name), options.rounds, options.stage))
+        found |= {"command": format_command()}
         mine[name] = found | {"machine": environment(), "load at end": os.getloadavg()}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         print(name, json.dumps(found, indent=1), flush=True)

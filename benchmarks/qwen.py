@@ -47,24 +47,24 @@ def split(gguf: Path, pieces: Path) -> None:
 
 
 def main() -> None:
-    """Fetch, split or join the model, as the command line says."""
+    """Fetch, split or join the model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--split", type=Path, metavar="PIECES")
     parser.add_argument("--join", type=Path, metavar="PIECES")
-    asked = parser.parse_args()
-    if (asked.folder is None) != (asked.split is not None):
+    options = parser.parse_args()
+    if (options.folder is None) != (options.split is not None):
         parser.error("name a FOLDER for the model, or --split PIECES")
-    place = asked.folder or asked.split
+    place = options.folder or options.split
     place.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".fetched-", dir=place) as scratch:
             gguf = Path(scratch, "model.gguf")
-            if asked.join:
-                join_pieces(asked.join, gguf)
+            if options.join:
+                join_pieces(options.join, gguf)
             else:
                 download(Path(scratch), gguf)
-            if asked.split:
+            if options.split:
                 split(gguf, place)
             else:
                 convert_gguf(gguf, place)

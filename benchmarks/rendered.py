@@ -1,13 +1,13 @@
-"""Rendering by a small language model: what it makes of what it is to say, and what of that reaches the other side.
+"""Faithfulness of texts that a small language model writes for a scripted person, before and after the checks.
 
     python benchmarks/rendered.py clinic    # 200 dialogues each; about 15 minutes on two quiet cores
     python benchmarks/rendered.py desk
 
-The person's script decides what is said and SmolLM2-135M words it (`person: render`), with mixed personas; the other
-seat is scripted. `before` is what the model wrote at first asking and at second; `after` is what the other side heard,
-judged by readers of this file that share nothing with the simulator's own bookkeeping: a bag of words for the clinic,
-numbers and names for the desk, and both search for secrets. What they find fault with is listed, to be read by hand.
-`extractor` holds the simulator's extractor against hand-made labels of 150 raw texts of this model, written under
+The person's script decides the content and SmolLM2-135M words it (`person: render`), with mixed personas; the other
+seat is scripted. `before` has the model's first and second attempts; `after` has the texts that the other side heard.
+The readers of the latter share nothing with the simulator's own bookkeeping: a bag of words for the clinic, numbers and
+names for the desk, and both search for secrets. The texts that they object to are listed, to be read by hand.
+`extractor` compares the simulator's extractor with hand-made labels of 150 raw texts of this model, written under
 several prompts (tests/simulators/rendered_texts.jsonl). Writes results/rendered.json.
 """
 
@@ -52,8 +52,8 @@ STUDIES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Said:
-    """One act of a person: what was due, what the model wrote for it, and what the other side heard."""
+class Utterance:
+    """One act of a person: content, template, the model's texts for it, and the text that was heard."""
 
     act: str
     template: str
@@ -63,86 +63,83 @@ class Said:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """A match that is over."""
+    """A finished match."""
 
     game: Game
-    opening: str
-    acts: tuple[Said, ...]
+    acts: tuple[Utterance, ...]
     report: dict[str, Any]
     tokens: int
 
 
-class Watched:
-    """A player whose texts are noted beside what it was to say."""
+class RecordedPlayer:
+    """Wrapper of a player that records its texts beside the requested content."""
 
     def __init__(self, player: SeatedPlayer) -> None:
         self.player = player
-        self.noted: list[tuple[str, str, str]] = []
+        self.texts: list[tuple[str, str, str]] = []
         self.streams, self.stream_keys, self.version = player.streams, player.stream_keys, player.version
 
     async def act(self, view: View) -> Act:
-        """The player's act."""
+        """Return the player's act."""
         act = await self.player.act(view)
-        self.noted.append((str(view.private["say"]), str(view.private["template"]), act.action))
+        self.texts.append((str(view.private["say"]), str(view.private["template"]), act.action))
         return act
 
 
-def play(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
-    """The dialogues, and the seconds of CPU time that they took."""
+def play_dialogues(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
+    """Play the dialogues. Returns them and their CPU seconds."""
     study = STUDIES[name]
     spec = GameSpec(name=name, options={**study["options"], "person": "render", "persona": "mixed"})
-    (voice,) = wait(specs.Contenders(study["role"]).load(MODEL))
-    voice.engine.precision = Precision.BF16  # type: ignore[attr-defined]  # a model's, which has an engine
+    (speaker,) = wait(specs.Contenders(study["role"]).load(MODEL))
+    speaker.engine.precision = Precision.BF16  # type: ignore[attr-defined]  # a model's, which has an engine
     others = [ScriptedContender(script) for script in study["others"]]
     seats = make_game(spec).possible_agents
     found: dict[int, Dialogue] = {}
 
-    async def one(plan: MatchPlan) -> MatchRecord:
+    async def play_one(plan: MatchPlan) -> MatchRecord:
         number, game = plan.identity.deal, make_game(spec)
-        who: dict[str, Contender] = dict(zip(seats, (others[number % len(others)], voice), strict=True))
-        players = {seat: who[seat].player(seat, plan, game, seed) for seat in seats}
-        watched = Watched(players[seats[1]])
-        record = await play_match(plan, game, {seats[0]: players[seats[0]], seats[1]: watched}, LIMITS)
-        voice.leave(players[seats[1]])
+        contenders: dict[str, Contender] = dict(zip(seats, (others[number % len(others)], speaker), strict=True))
+        players = {seat: contenders[seat].player(seat, plan, game, seed) for seat in seats}
+        recorded = RecordedPlayer(players[seats[1]])
+        record = await play_match(plan, game, {seats[0]: players[seats[0]], seats[1]: recorded}, LIMITS)
+        speaker.leave(players[seats[1]])
         assert record.status == "finished", record.reason
-        found[number] = dialogue(game, record, watched, seats)
+        found[number] = make_dialogue(game, record, recorded, seats)
         return record
 
-    seatings = {seat: player.seating(name, seat) for seat, player in zip(seats, (others[0], voice), strict=True)}
+    seatings = {seat: player.seating(name, seat) for seat, player in zip(seats, (others[0], speaker), strict=True)}
     plans = [
         MatchPlan(identity=MatchId(0, n), game=name, options=dict(spec.options), seed=seed * 10_000 + n, seats=seatings)
         for n in range(dialogues)
     ]
     began = time.process_time()
-    asyncio.run(play_all(plans, one, lambda record: None, in_flight=dialogues))
+    asyncio.run(play_all(plans, play_one, lambda record: None, in_flight=dialogues))
     return [found[n] for n in range(dialogues)], time.process_time() - began
 
 
-def dialogue(game: Game, record: MatchRecord, watched: Watched, seats: list[str]) -> Dialogue:
-    """Return what was said, from the record of turns; what the person said last, as the talk ended, nobody heard."""
+def make_dialogue(game: Game, record: MatchRecord, recorded: RecordedPlayer, seats: list[str]) -> Dialogue:
+    """Return the dialogue of a recorded match, without last words that nobody heard because the talk ended."""
     _, person = seats
-    noted, pending, opening = iter(watched.noted), list[tuple[str, str, str]](), ""
-    acts: list[Said] = []
+    texts, pending = iter(recorded.texts), list[tuple[str, str, str]]()
+    acts: list[Utterance] = []
     for turn in record.turns:
         if turn.seat == person:
-            pending.append(next(noted))
+            pending.append(next(texts))
             continue
         heard = [message.text for message in turn.messages if message.sender == person]
         if pending:
-            acts.append(Said(pending[0][0], pending[0][1], tuple(text for _, _, text in pending), heard[0]))
-        elif not acts and heard:
-            opening = heard[0]
+            acts.append(Utterance(pending[0][0], pending[0][1], tuple(text for _, _, text in pending), heard[0]))
         pending = []
     tokens = sum(turn.tokens for turn in record.turns if turn.seat == person)
-    return Dialogue(game, opening, tuple(acts), dict(record.report), tokens)
+    return Dialogue(game, tuple(acts), dict(record.report), tokens)
 
 
-# -- before: what the model wrote ------------------------------------------------------------------------------
+# -- before: texts of the model ------------------------------------------------------------------------------
 
 
-def faults(name: str, game: Game, said: Said, text: str) -> dict[str, bool]:
-    """Return the faults that the simulator's extractor reads in a text, against what was due."""
-    read, due = reading(name, game, said, text), reading(name, game, said, said.template)
+def find_faults(name: str, game: Game, utterance: Utterance, text: str) -> dict[str, bool]:
+    """Return the faults of a text by the simulator's extractor, compared with the template."""
+    read, due = read_text(name, game, utterance, text), read_text(name, game, utterance, utterance.template)
     return {
         "wrong": any(read.facts[topic] != stance for topic, stance in due.facts.items() if topic in read.facts),
         "extra": bool(read.facts.keys() - due.facts.keys()),
@@ -151,26 +148,28 @@ def faults(name: str, game: Game, said: Said, text: str) -> dict[str, bool]:
     }
 
 
-def reading(name: str, game: Game, said: Said, text: str) -> Reading:
-    """The simulator's own reading."""
+def read_text(name: str, game: Game, utterance: Utterance, text: str) -> Reading:
+    """Return the simulator's own reading of a text."""
     if isinstance(game, Clinic):
-        return game.table.words.understand(text, said.act.partition(" ")[2])
+        return game.table.words.understand(text, utterance.act.partition(" ")[2])
     assert isinstance(game, Desk)
     return game.customer.read(text, proposed=True)
 
 
-def before(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
-    """Rates of faults among first and second texts; a text may have several."""
-    told: dict[str, Any] = {}
+def summarize_written(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
+    """Return the rates of faults among first and second attempts. A text may have several."""
+    counts_by_asking: dict[str, Any] = {}
     for place, asking in enumerate(("first", "second")):
-        found = [faults(name, d.game, s, s.texts[place]) for d in dialogues for s in d.acts if len(s.texts) > place]
+        found = [
+            find_faults(name, d.game, s, s.texts[place]) for d in dialogues for s in d.acts if len(s.texts) > place
+        ]
         counts = {fault: sum(each[fault] for each in found) for fault in ("wrong", "extra", "withheld", "unclear")}
         counts["accepted"] = sum(not any(each.values()) for each in found)
-        told[asking] = {"texts": len(found), **{n: [c, rate_ci(c, len(found))] for n, c in counts.items()}}
-    return told
+        counts_by_asking[asking] = {"texts": len(found), **{n: [c, rate_ci(c, len(found))] for n, c in counts.items()}}
+    return counts_by_asking
 
 
-# -- after: what was heard -------------------------------------------------------------------------------------
+# -- after: texts that were heard ----------------------------------------------------------------------------
 
 NOT = re.compile(r"\b(?:no|not|never|none|neither|nor|without|nope|nah|\w+n['’]t)\b", re.IGNORECASE)
 UNSURE = re.compile(
@@ -180,50 +179,50 @@ UNSURE = re.compile(
 LITTLE = {"the", "have", "with", "from", "much", "more", "that", "unusual", "great", "easy", "poor", "always", "losing"}
 
 
-def bag_of_words(text: str) -> str:
-    """A stance by words alone, wherever they stand: doubt before denial before anything else."""
+def classify_stance(text: str) -> str:
+    """Return the stance of a text by its words alone. Doubt precedes denial, and denial everything else."""
     if UNSURE.search(re.sub("now that you say it", "", text, flags=re.IGNORECASE)):
         return "unknown"
     return "deny" if NOT.search(text) else "inform"
 
 
-def stems(phrase: str) -> frozenset[str]:
-    """The first five letters of the words that matter in it."""
+def extract_stems(phrase: str) -> frozenset[str]:
+    """Return the first five letters of the phrase's content words."""
     parts = re.findall("[a-z]+", phrase.lower())
     return frozenset(part[:5] for part in parts if len(part) > 2 and part not in LITTLE)
 
 
-def mentioned(text: str) -> set[str]:
-    """The symptoms of which all that matters in some phrase occurs in the text, in any order."""
+def find_symptoms(text: str) -> set[str]:
+    """Return the symptoms with a phrase whose content words all occur in the text, in any order."""
     there = {part[:5] for part in re.findall("[a-z]+", text.lower())}
     return {
         sign.name for sign in SYMPTOMS for phrase in (sign.name, sign.it, *sign.synonyms)
-        if stems(phrase) and stems(phrase) <= there
+        if extract_stems(phrase) and extract_stems(phrase) <= there
     }  # fmt: skip
 
 
-def heard_in_clinic(d: Dialogue) -> Iterator[tuple[Said, str]]:
-    """Yield what the doctor heard that was wrong, extra or secret; the template is none of these."""
-    assert isinstance(d.game, Clinic)
-    for said in d.acts:
+def check_clinic(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
+    """Yield the utterances in which the doctor heard something wrong, extra or secret. Templates are correct."""
+    assert isinstance(dialogue.game, Clinic)
+    for said in dialogue.acts:
         stance, _, topic = said.act.partition(" ")
         if said.heard == said.template:
             continue
-        if bag_of_words(said.heard) != stance:
+        if classify_stance(said.heard) != stance:
             yield said, "wrong"
-        for other in mentioned(said.heard) - {topic}:
+        for other in find_symptoms(said.heard) - {topic}:
             yield said, "secret" if next(s for s in SYMPTOMS if s.name == other).secret else "extra"
-        if any(disease.lower() in said.heard.lower() for disease in d.game.table.names):
+        if any(disease.lower() in said.heard.lower() for disease in dialogue.game.table.names):
             yield said, "extra"
 
 
-def heard_at_desk(d: Dialogue) -> Iterator[tuple[Said, str]]:
-    """Yield what the agent heard with other numbers and names than were due, or without them, or of other people's."""
-    assert isinstance(d.game, Desk)
-    own = d.game.customer.record.person
-    people = [person for person in d.game.world.all("SELECT * FROM customers") if person["id"] != own.id]
-    for said in d.acts:
-        due, there = marked(said.template), marked(said.heard)
+def check_desk(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
+    """Yield the utterances with wrong or missing numbers and names, or with other customers' data."""
+    assert isinstance(dialogue.game, Desk)
+    own = dialogue.game.customer.record.person
+    people = [person for person in dialogue.game.world.all("SELECT * FROM customers") if person["id"] != own.id]
+    for said in dialogue.acts:
+        due, there = find_identifiers(said.template), find_identifiers(said.heard)
         if there - due:
             yield said, "wrong"
         if due - there:
@@ -233,29 +232,29 @@ def heard_at_desk(d: Dialogue) -> Iterator[tuple[Said, str]]:
             yield said, "secret"
 
 
-def marked(text: str) -> set[str]:
-    """The words of a text that hold digits or an @."""
+def find_identifiers(text: str) -> set[str]:
+    """Return the words of a text that have digits or an @."""
     return {word.strip(".,!?;:()'\"").lower() for word in text.split() if re.search(r"[\d@]", word)}
 
 
-def after(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
-    """Return what reached the other side, and what the independent readers find fault with."""
-    find = heard_in_clinic if name == "clinic" else heard_at_desk
+def summarize_heard(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
+    """Return the sources of the heard texts and the faults that the independent readers find."""
+    find = check_clinic if name == "clinic" else check_desk
     acts = [said for d in dialogues for said in d.acts]
     found = [(said, fault) for d in dialogues for said, fault in find(d)]
     counts = {fault: sum(each == fault for _, each in found) for fault in ("wrong", "extra", "secret", "withheld")}
-    own = [said for said in acts if said.heard in said.texts]
+    by_model = [said for said in acts if said.heard in said.texts]
     return {
         "heard": len(acts),
-        "of_the_model": [len(own), rate_ci(len(own), len(acts))],
-        "template_stood_in": [len(acts) - len(own), rate_ci(len(acts) - len(own), len(acts))],
+        "of_the_model": [len(by_model), rate_ci(len(by_model), len(acts))],
+        "template_stood_in": [len(acts) - len(by_model), rate_ci(len(acts) - len(by_model), len(acts))],
         "faults_to_read_by_hand": {fault: [count, rate_ci(count, len(acts))] for fault, count in counts.items()},
         "texts_to_read_by_hand": sorted({f"{fault}: {said.act} | {said.heard}" for said, fault in found}),
     }
 
 
-def extractor() -> dict[str, Any]:
-    """The extractor against labels made by hand: how often what it reads for sure is right, and how much it reads."""
+def evaluate_extractor() -> dict[str, Any]:
+    """Return the extractor's precision and recall against hand-made labels."""
     vocabulary, pairs = invent_table(0, 20, len(SYMPTOMS)).words, []
     for row in map(json.loads, LABELS.read_text().splitlines()):
         read = vocabulary.understand(row["text"], row["topic"])
@@ -272,16 +271,16 @@ def extractor() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Play a study and write what came of it."""
+    """Play a study and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--dialogues", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--texts", type=Path, help="write every text here, too, one JSON line each")
+    parser.add_argument("--texts", type=Path, help="also write all texts to this file, one JSON line each")
     options = parser.parse_args()
     torch.set_num_threads(min(2, torch.get_num_threads()))
     began = time.perf_counter()
-    dialogues, cpu = play(options.study, options.dialogues, options.seed)
+    dialogues, cpu = play_dialogues(options.study, options.dialogues, options.seed)
     seconds, tokens = time.perf_counter() - began, sum(d.tokens for d in dialogues)
     found = {
         "command": f"python benchmarks/rendered.py {options.study} --dialogues {options.dialogues} "
@@ -290,17 +289,17 @@ def main() -> None:
         "machine": {name: value for name, value in environment().items() if name != "command"},
         "speed": {"seconds": seconds, "cpu_seconds": cpu, "dialogues_per_cpu_second": len(dialogues) / cpu,
                   "tokens_per_cpu_second": tokens / cpu},
-        "before": before(options.study, dialogues),
-        "after": after(options.study, dialogues),
+        "before": summarize_written(options.study, dialogues),
+        "after": summarize_heard(options.study, dialogues),
         "success": mean_ci([float(d.report["success"]) for d in dialogues], SHARE),
     }  # fmt: skip
     if options.texts:
         rows = [{"act": s.act, "template": s.template, "texts": s.texts, "heard": s.heard}
                 for d in dialogues for s in d.acts]  # fmt: skip
         options.texts.write_text("\n".join(map(json.dumps, rows)) + "\n")
-    told = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    told |= {options.study: found} | ({"extractor": extractor()} if LABELS.exists() else {})
-    RESULTS.write_text(json.dumps(plain(told, "result", gaps=True), indent=1) + "\n")
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results |= {options.study: found} | ({"extractor": evaluate_extractor()} if LABELS.exists() else {})
+    RESULTS.write_text(json.dumps(plain(results, "result", gaps=True), indent=1) + "\n")
     print(json.dumps(plain({n: found[n] for n in ("speed", "before", "after")}, "result", gaps=True), indent=1))
 
 

@@ -1,11 +1,11 @@
-"""Does a change of the code change what a run does? Ten small runs, one of SmolLM2: their logs and weights as hashes.
+"""Equality of runs between two checkouts: logs and weights of ten small runs, one of SmolLM2, as hashes.
 
     python benchmarks/same_bits.py                     # this checkout: the hashes alone
     python benchmarks/same_bits.py --before CHECKOUT   # another one's beside them; and its runs, resumed here
 
-Everything goes through the command line, so that any two checkouts can be compared. A log's hash leaves out what the
-clock says, and columns that only one of the two has. With `--before`, each run of the older checkout is also shown and
-taken up again by this one, for one iteration more. Writes results/same_bits.json.
+All runs go through the command line, so that any two checkouts can be compared. A log's hash leaves out times, and
+columns that only one of the two has. With `--before`, this checkout also shows and resumes each run of the older one,
+for one iteration. Writes results/same_bits.json.
 """
 
 import argparse
@@ -52,11 +52,11 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "ZeRO": ("negotiation-nano", ["--set", "learn.zero_stage=1", "--set", "learn.epochs=2"]),
     "SmolLM2": ("negotiation", [part for setting in SMOLLM2 for part in ("--set", setting)]),
 }
-"""By name: a recipe, and what is changed in it."""
+"""Recipes with overrides, by name."""
 
 
-def arena(checkout: Path, *arguments: str) -> str:
-    """Return what a checkout's command prints; it must succeed."""
+def run_arena(checkout: Path, *arguments: str) -> str:
+    """Return the output of a checkout's command. Raises SystemExit if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "arena", *arguments], cwd=checkout, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(checkout)},
@@ -68,33 +68,33 @@ def arena(checkout: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def play(checkout: Path, name: str, out: Path) -> None:
-    """One of the runs, in a folder that does not exist yet."""
+def play_run(checkout: Path, name: str, out: Path) -> None:
+    """Play one of the runs in a new folder."""
     recipe, changes = RUNS[name]
     layers = [part for setting in (*SMALL, *WARM) for part in ("--set", setting)]
-    arena(checkout, "run", "selfplay", "--recipe", recipe, *layers, *changes, "--out", str(out), "--json")
+    run_arena(checkout, "run", "selfplay", "--recipe", recipe, *layers, *changes, "--out", str(out), "--json")
 
 
-def log_of(run: Path) -> pa.Table:
-    """The match log of a finished run."""
+def read_log(run: Path) -> pa.Table:
+    """Return the match log of a finished run."""
     tables = [pq.read_table(file) for file in sorted((run / "log").glob("????.parquet"))]
-    return pa.concat_tables(tables, promote_options="permissive")  # a file lacks what none of its matches uses
+    return pa.concat_tables(tables, promote_options="permissive")  # files lack columns that none of their matches use
 
 
-def log_hash(table: pa.Table, columns: list[str]) -> str:
-    """Return a hash of what happened, whenever it did."""
-    rows = [json.dumps(_timeless(row), sort_keys=True, default=str) for row in table.select(columns).to_pylist()]
+def hash_log(table: pa.Table, columns: list[str]) -> str:
+    """Return a hash of the log without its times."""
+    rows = [json.dumps(_drop_times(row), sort_keys=True, default=str) for row in table.select(columns).to_pylist()]
     return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()[:16]
 
 
-def _timeless(value: Any) -> Any:
+def _drop_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _timeless(v) for k, v in value.items() if k not in CLOCK}
-    return [_timeless(item) for item in value] if isinstance(value, list) else value
+        return {k: _drop_times(v) for k, v in value.items() if k not in CLOCK}
+    return [_drop_times(item) for item in value] if isinstance(value, list) else value
 
 
-def weights_hash(run: Path) -> str:
-    """Return a hash of all tensors in the newest checkpoint, optimiser and critic included."""
+def hash_weights(run: Path) -> str:
+    """Return a hash of all tensors of the newest checkpoint, including optimiser and critic."""
     newest = sorted(folder for folder in (run / "checkpoints").iterdir() if folder.name.isdigit())[-1]
     found = hashlib.sha256()
     for file in sorted(newest.rglob("*.safetensors")):
@@ -103,37 +103,37 @@ def weights_hash(run: Path) -> str:
 
 
 def compare(here: Path, before: Path | None, folder: Path) -> dict[str, Any]:
-    """The hashes of all runs."""
+    """Return the hashes of all runs, and whether they are the same in both checkouts."""
     found: dict[str, Any] = {}
     for name in RUNS:
         checkouts = {"now": here} | ({"before": before} if before else {})
         runs = {which: folder / f"{which}-{name.replace(' ', '_')}" for which in checkouts}
         for which, checkout in checkouts.items():
-            play(checkout, name, runs[which])
-        logs = {which: log_of(run) for which, run in runs.items()}
+            play_run(checkout, name, runs[which])
+        logs = {which: read_log(run) for which, run in runs.items()}
         columns = [c for c in logs["now"].column_names if all(c in log.column_names for log in logs.values())]
         found[name] = {
-            which: {"log": log_hash(logs[which], columns), "weights": weights_hash(runs[which])} for which in runs
+            which: {"log": hash_log(logs[which], columns), "weights": hash_weights(runs[which])} for which in runs
         }
         if before:
             found[name]["same"] = found[name]["now"] == found[name]["before"]
-            found[name]["old run goes on"] = goes_on(here, runs["before"])
+            found[name]["old run goes on"] = can_resume(here, runs["before"])
         print(name, found[name], flush=True)
     return found
 
 
-def goes_on(here: Path, run: Path) -> bool:
-    """Return True if the older checkout's run opens, shows and is resumed here, where its last iteration was lost."""
-    weights = weights_hash(run)
+def can_resume(here: Path, run: Path) -> bool:
+    """Return True if the older checkout's run, without its last checkpoint, resumes here to the same weights."""
+    weights = hash_weights(run)
     newest = sorted(folder for folder in (run / "checkpoints").iterdir() if folder.name.isdigit())[-1]
-    (newest / "manifest.json").unlink()  # as if killed before the checkpoint was whole
-    arena(here, "show", str(run))
-    arena(here, "resume", str(run), "--json")
-    return weights_hash(run) == weights
+    (newest / "manifest.json").unlink()  # as if killed before the checkpoint was complete
+    run_arena(here, "show", str(run))
+    run_arena(here, "resume", str(run), "--json")
+    return hash_weights(run) == weights
 
 
 def main() -> None:
-    """Compare and write it down."""
+    """Compare and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path)
     options = parser.parse_args()

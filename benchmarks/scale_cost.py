@@ -1,11 +1,11 @@
-"""The cost of Ray: runs of a nano recipe in one process, and with one trainer and one engine in processes of their own.
+"""Cost of Ray: runs of a nano recipe in one process, and with a trainer and an engine in processes of their own.
 
     python benchmarks/scale_cost.py               # minutes
     python benchmarks/scale_cost.py --quick       # does it still work?
 
-The arms take turns, each run in a new process with one thread; per iteration the medians of wall time, without the
-first one, of all processes together CPU time and the most memory (proportional shares, twice a second), and the bytes
-of replies and of weights that went from process to process. Writes results/scale-cost.json.
+The arms alternate, each run in a new process with one thread. Reported are medians per iteration of wall time, without
+the first one; CPU time and peak memory of all processes together (proportional shares, twice a second); and the bytes
+of replies and weights sent between processes. Writes results/scale-cost.json.
 """
 
 import argparse
@@ -22,8 +22,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
+from engine_requests import make_request
+from reporting import format_command
 
-from agents.engines.base import Completion, Request
+from agents.engines.base import Completion
 from agents.weights import load_model, resolve
 from arena.doctor import environment
 
@@ -34,8 +36,8 @@ ARMS = {"one process": (), "one trainer, one engine": ("--scale", "trainers=1,en
 Found = dict[str, Any]
 
 
-def run_of(arm: str, matches: int, iterations: int) -> Found:
-    """One run: seconds of its iterations, and what all of its processes took."""
+def measure_run(arm: str, matches: int, iterations: int) -> Found:
+    """Run an arm and return its iterations' seconds, and the CPU time and memory of all of its processes."""
     sizes = (*SETTINGS, f"play.matches={matches}", f"iterations={iterations}")
     words = [word for setting in sizes for word in ("--set", setting)]
     with TemporaryDirectory() as folder:
@@ -45,29 +47,29 @@ def run_of(arm: str, matches: int, iterations: int) -> Found:
         begun = time.perf_counter()
         quiet = subprocess.DEVNULL
         process = subprocess.Popen([*command, "--json", "--out", str(out)], env=environ, stdout=quiet, stderr=quiet)
-        spent, most, first = dict[int, float](), 0, 0.0
+        spent, peak, first = dict[int, float](), 0, 0.0
         while process.poll() is None:
-            held = _look(str(out), spent)
-            most = max(most, held)
+            held = _read_usage(str(out), spent)
+            peak = max(peak, held)
             if not first and (out / "log" / "0001.jsonl").exists():
                 first = time.perf_counter() - begun
             time.sleep(0.5)
         if process.returncode:
-            raise SystemExit(f"{arm}: the run ended with {process.returncode}")
+            raise SystemExit(f"{arm}: the run ended with exit code {process.returncode}")
         rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     later = [row["seconds"] for row in rows[1:]]
     return {
         "until the first match": first,
         "whole run": time.perf_counter() - begun,
         "cpu seconds": sum(spent.values()),
-        "memory (MB)": most / 1e6,
+        "memory (MB)": peak / 1e6,
         **{f"{phase} per iteration": median(row[phase] for row in later) for phase in ("play", "learn")},
         "play per match": median(row["play"] for row in later) / matches,
     }
 
 
-def _look(out: str, spent: dict[int, float]) -> int:
-    """Bytes that all processes of a run hold; notes the CPU time of each."""
+def _read_usage(out: str, spent: dict[int, float]) -> int:
+    """Return the bytes held by all processes of a run, and update the CPU seconds in `spent`."""
     held = 0
     for process in psutil.process_iter():
         try:
@@ -80,31 +82,21 @@ def _look(out: str, spent: dict[int, float]) -> int:
     return held
 
 
-def shipped() -> Found:
-    """Bytes of a turn's request and reply, and of a version of the weights; seconds of packing the latter."""
-    request = Request(
-        policy="shared",
-        ids=tuple(range(150)),
-        key="i0001-d0001/opener/0",
-        max_tokens=12,
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        stop_ids=frozenset({1}),
-        seed=(1, 2, 3),
-    )
+def measure_messages() -> Found:
+    """Return the bytes of a turn's request and reply and of the weights, and the time of calls."""
+    request = make_request(range(150), 12, "i0001-d0001/opener/0", "shared", seed=(1, 2, 3), stop_ids=frozenset({1}))
     reply = Completion(tuple(range(8)), (-1.5,) * 8, "stop", 3)
     module = load_model(resolve("nano"))
     return {
         "bytes of a request of 150 tokens": len(pickle.dumps(request)),
         "bytes of a reply of 8 tokens": len(pickle.dumps(reply)),
         "bytes of a version of nano": sum(p.numel() * p.element_size() for p in module.parameters()),
-        "turns": asyncio.run(_turns()),
+        "turns": asyncio.run(_measure_calls()),
     }
 
 
-async def _turns() -> Found:
-    """Milliseconds of an empty call to an engine's process, one after the other, and of one among 32 at once."""
+async def _measure_calls() -> Found:
+    """Return the milliseconds of an empty call to an engine's process, alone and as one of 32 at once."""
     from arena.scale.cluster import placed
     from arena.scale.engines import ScaledEngine
     from arena.scale.settings import ScaleSpec
@@ -129,21 +121,21 @@ async def _turns() -> Found:
 
 
 def main() -> None:
-    """Measure both arms in turns and write it down."""
+    """Measure both arms and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--matches", type=int, default=32)
     parser.add_argument("--iterations", type=int, default=6)
-    asked = parser.parse_args()
-    rounds, matches, iterations = (1, 4, 2) if asked.quick else (asked.rounds, asked.matches, asked.iterations)
-    result: Found = {"command": " ".join(["python", "benchmarks/scale_cost.py", *sys.argv[1:]])}
+    options = parser.parse_args()
+    rounds, matches, iterations = (1, 4, 2) if options.quick else (options.rounds, options.matches, options.iterations)
+    result: Found = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg()}
     result |= {"recipe": "negotiation-nano", "settings": SETTINGS, "matches": matches, "iterations": iterations}
     found: dict[str, list[Found]] = {arm: [] for arm in ARMS}
     for _ in range(rounds):
         for arm in ARMS:
-            found[arm].append(run_of(arm, matches, iterations))
+            found[arm].append(measure_run(arm, matches, iterations))
     one, scaled = found.values()
     result["rounds"] = found
     result["medians"] = {
@@ -151,9 +143,9 @@ def main() -> None:
     }
     result["ratios"] = {name: median(b[name] / a[name] for a, b in zip(one, scaled, strict=True)) for name in one[0]}
     result["load_at_end"] = os.getloadavg()
-    place = HERE / "results" / ("scale-cost-quick.json" if asked.quick else "scale-cost.json")
+    place = HERE / "results" / ("scale-cost-quick.json" if options.quick else "scale-cost.json")
     place.write_text(json.dumps(result, indent=1) + "\n")
-    place.write_text(json.dumps(result | {"shipped": shipped()}, indent=1) + "\n")
+    place.write_text(json.dumps(result | {"shipped": measure_messages()}, indent=1) + "\n")
     for name, ratio in result["ratios"].items():
         print(f"{name:24}", *(f"{medians[name]:10.3f}" for medians in result["medians"].values()), f"{ratio:8.2f} ×")
 

@@ -1,11 +1,11 @@
-"""Two DeepSpeed ranks beside one: the worst difference of a weight after five iterations, for each kind of update.
+"""Two DeepSpeed ranks compared with one: the largest difference of a weight after five iterations, by kind of update.
 
     python benchmarks/scale_equality.py             # all kinds under ZeRO 0, 1, 2 and 3, some minutes
     python benchmarks/scale_equality.py --ranks 3   # another number of ranks
 
-Ranks are processes on Ray (gloo on CPUs), one thread each; what they are compared with is a single rank without ZeRO in
-this process. Kinds, samples and the learning rate (2e-5, the default) are those of tests/factories/scaled.py. No
-gradient is clipped. Adam divides a gradient by its own size, so it hides a wrong scale nearly as well as a clip: so the
+Ranks are processes on Ray (gloo on CPUs) with one thread each; the baseline is a single rank without ZeRO in this
+process. Kinds, samples and the learning rate (2e-5, the default) are those of tests/factories/scaled.py. Gradients are
+not clipped. Adam divides a gradient by its own size, so it hides a wrong scale nearly as well as a clip. Therefore the
 first moments, sums of gradients, are compared too, as shares of the largest. Writes results/scale-equality.json.
 """
 
@@ -24,7 +24,7 @@ os.environ |= {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
-    "RAY_memory_monitor_refresh_ms": "0",  # a machine that is full of other work is no reason to end
+    "RAY_memory_monitor_refresh_ms": "0",  # do not end because of other processes' memory
     "PYTHONPATH": str(HERE.parent),
 }
 
@@ -40,8 +40,11 @@ RESULTS = HERE / "results" / "scale-equality.json"
 OFFLOADED = ("packed ragged", "adapter")
 
 
-def compared(ranks: Ranks, name: str) -> dict[str, Any]:
-    """Distances, by stage, of the ranks from one, and of one from itself where passes are packed otherwise."""
+def compare(ranks: Ranks, name: str) -> dict[str, Any]:
+    """Return the differences between several ranks and one, by ZeRO stage.
+
+    For reference, one rank is also compared with itself with smaller passes.
+    """
     case, make = CASES[name], partial(ScaledTrainer, ranks)
     alone = learned(local_trainer, case)
     found: dict[str, Any] = {"moved": alone.moved(case)}
@@ -55,8 +58,8 @@ def compared(ranks: Ranks, name: str) -> dict[str, Any]:
     return found
 
 
-def write(cases: dict[str, Any], ranks: int) -> None:
-    """Write what was found so far."""
+def write_results(cases: dict[str, Any], ranks: int) -> None:
+    """Write the results so far."""
     each = [value for case in cases.values() for label, value in case.items() if "ZeRO" in label]
     summary = {
         "command": f"python benchmarks/scale_equality.py --ranks {ranks}",
@@ -70,18 +73,18 @@ def write(cases: dict[str, Any], ranks: int) -> None:
 
 
 def main() -> None:
-    """Compare; of some cases only, what was found of the others stays."""
+    """Compare the cases. Results of other cases are kept."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--cases", nargs="*", default=list(CASES), metavar="KIND")
-    given = parser.parse_args()
-    cases = json.loads(RESULTS.read_text())["cases"] if given.cases != list(CASES) and RESULTS.exists() else {}
-    ray.init("local", num_cpus=given.ranks + 1, object_store_memory=200 << 20, include_dashboard=False)
-    ranks = asyncio.run(Ranks.start([{"num_cpus": 1}] * given.ranks, timeout=300.0, start_timeout=300.0))
+    options = parser.parse_args()
+    cases = json.loads(RESULTS.read_text())["cases"] if options.cases != list(CASES) and RESULTS.exists() else {}
+    ray.init("local", num_cpus=options.ranks + 1, object_store_memory=200 << 20, include_dashboard=False)
+    ranks = asyncio.run(Ranks.start([{"num_cpus": 1}] * options.ranks, timeout=300.0, start_timeout=300.0))
     try:
-        for name in given.cases:
-            cases[name] = compared(ranks, name)
-            write(cases, given.ranks)
+        for name in options.cases:
+            cases[name] = compare(ranks, name)
+            write_results(cases, options.ranks)
     finally:
         asyncio.run(ranks.close())
         ray.shutdown()

@@ -1,9 +1,9 @@
-"""A discrete-event model (simpy) of a run on many engines and ranks: who waits for whom, for how long.
+"""Discrete-event model (simpy) of a run on many engines and ranks, and of their waiting times.
 
-Modelled: matches that take turns on the engine with the fewest of them, engines that decode all their rows together
+Modelled: matches that take turns on the engine with the fewest matches, engines that decode all their rows together
 (the more rows, the longer a step), a driver that handles one turn at a time, tools between turns, ranks that learn, and
 weights that are shipped to every engine; `play.ahead`, `play.enough` and `play.in_flight` as arena/play has them.
-Not modelled: failures, credit's models, evaluation, memory, and that a rank's speed depends on how streams pack.
+Not modelled: failures, models of credit assignment, evaluation, memory, and the packing of streams.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Events = Generator[simpy.Event, Any, Any]
 
 
 class Turn(NamedTuple):
-    """A turn: tokens that are sampled, and seconds that a tool takes after it."""
+    """A turn: its sampled tokens, and the seconds of the tool call after it."""
 
     tokens: float
     tool: float = 0.0
 
 
-Ended = tuple[list[Turn], list[int]]
-"""The turns of a match, and the versions that took them."""
+PlayedMatch = tuple[list[Turn], list[int]]
+"""Turns of a match, and the policy version of each."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Machines, work and settings of a run; times in seconds."""
+    """Machines, work and settings of a run; times are in seconds."""
 
     engines: int
     ranks: int
@@ -46,17 +46,17 @@ class World:
     rows: int
     """Rows that an engine decodes at once; others wait."""
     driver: float
-    """Of the driver for one turn: game, prompt, parsing, log, the engine's call."""
+    """Driver's time for a turn: game, prompt, parsing, log, the engine's call."""
     learn: float
-    """Tokens that one rank learns in a second."""
-    around: float = 0.0
-    """Of an iteration besides play and learning: credit, commit."""
-    stream: float = 1.0
-    """Tokens that are learned for one that was sampled: prompts are learned along."""
+    """Tokens per second that one rank learns from."""
+    overhead: float = 0.0
+    """Time of an iteration outside of play and learning: credit, commit."""
+    learned_ratio: float = 1.0
+    """Learned tokens per sampled token: prompts are in the streams, too."""
     ship: float = 0.0
-    """From the end of learning until an engine can load the new weights."""
+    """Time from the end of learning until engines can load the new weights."""
     load: float = 0.0
-    """For which an engine stands still to load them."""
+    """Time for which an engine stands still to load them."""
     ahead: int = 0
     enough: float = 1.0
     iterations: int = 4
@@ -68,8 +68,8 @@ class World:
     tools: tuple[float, float] = (0.0, 0.0)
     """Share of turns after which a tool runs, and its mean time, exponential."""
 
-    def match(self, k: int, n: int) -> list[Turn]:
-        """Draw the turns of a match, the same ones whatever the machines and settings of play."""
+    def draw_match(self, k: int, n: int) -> list[Turn]:
+        """Draw the turns of a match. They do not depend on the machines and the settings of play."""
         rng = np.random.default_rng([self.seed, k, n])
         count = min(int(rng.geometric(1 / self.turns)), round(4 * self.turns))
         sigma = math.sqrt(math.log(2))
@@ -79,7 +79,7 @@ class World:
 
 
 class Engine:
-    """An engine: all rows advance together, a token each a step. `work` counts the steps since the beginning."""
+    """An engine, whose rows all advance by one token per step. `_work` counts the steps so far."""
 
     def __init__(self, env: simpy.Environment, world: World) -> None:
         self.env, self.world = env, world
@@ -87,43 +87,43 @@ class Engine:
         self.busy = self.row_seconds = 0.0
         self._work, self._since, self._paused = 0.0, 0.0, False
         self._rows: list[tuple[float, int, simpy.Event]] = []
-        """By the work at which each has all its tokens."""
+        """Rows by the value of `_work` at which they have all their tokens."""
         self._waiting: deque[tuple[float, simpy.Event]] = deque()
         self._number, self._plans = itertools.count(), itertools.count()
         self._plan = -1
 
     def generate(self, tokens: float) -> simpy.Event:
-        """An event that comes when so many tokens are sampled."""
+        """Return an event that fires when `tokens` tokens are sampled."""
         self._advance()
         done = self.env.event()
         self._waiting.append((tokens, done))
-        self._next()
+        self._schedule()
         return done
 
     def load(self, seconds: float) -> Events:
-        """Stand still for so long."""
+        """Stand still for `seconds` to load weights."""
         self._advance()
         self._paused = True
-        self._next()
+        self._schedule()
         yield self.env.timeout(seconds)
         self._advance()
         self._paused = False
-        self._next()
+        self._schedule()
 
-    def _step(self) -> float:
+    def _step_seconds(self) -> float:
         return self.world.step[0] + self.world.step[1] * len(self._rows)
 
     def _advance(self) -> None:
         """Count the work since the last change."""
         took = self.env.now - self._since
         if self._rows and not self._paused:
-            self._work += took / self._step()
+            self._work += took / self._step_seconds()
             self.busy += took
             self.row_seconds += took * len(self._rows)
         self._since = self.env.now
 
-    def _next(self) -> None:
-        """End the rows that are through, fill their places, and plan the next end."""
+    def _schedule(self) -> None:
+        """Finish completed rows, fill their places, and schedule the next completion."""
         while self._rows and self._rows[0][0] <= self._work + 1e-9:
             heapq.heappop(self._rows)[2].succeed()
         while self._waiting and len(self._rows) < self.world.rows:
@@ -131,78 +131,78 @@ class Engine:
             heapq.heappush(self._rows, (self._work + tokens, next(self._number), done))
         self._plan = plan = next(self._plans)
         if self._rows and not self._paused:
-            end = self.env.timeout((self._rows[0][0] - self._work) * self._step())
-            end.callbacks.append(lambda _: self._ended(plan))
+            end = self.env.timeout((self._rows[0][0] - self._work) * self._step_seconds())
+            end.callbacks.append(lambda _: self._finish(plan))
 
-    def _ended(self, plan: int) -> None:
-        if plan == self._plan:  # nothing has changed since it was planned
+    def _finish(self, plan: int) -> None:
+        if plan == self._plan:  # otherwise a change has replaced this plan
             self._advance()
             self._work = max(self._work, self._rows[0][0])
-            self._next()
+            self._schedule()
 
 
 class Round:
-    """The matches of an iteration: an update learns from those that have ended at `enough`, the next from the rest."""
+    """Matches of an iteration. Its update gets those that have ended at `enough`, the next update the rest."""
 
-    def __init__(self, env: simpy.Environment, matches: int, least: int) -> None:
+    def __init__(self, env: simpy.Environment, matches: int, enough_matches: int) -> None:
         self.handed, self.learned = env.event(), env.event()
         self.enough, self.over = env.event(), env.event()
-        self._open, self._least, self._ended = matches, matches - least, list[Ended]()
+        self._open, self._late, self._finished = matches, matches - enough_matches, list[PlayedMatch]()
 
-    def end(self, match: Ended) -> None:
-        """Take a match that has ended."""
-        self._ended.append(match)
+    def add(self, match: PlayedMatch) -> None:
+        """Add a finished match."""
+        self._finished.append(match)
         self._open -= 1
-        if self._open == self._least:
+        if self._open == self._late:
             self.enough.succeed()
         if not self._open:
             self.over.succeed()
 
-    def out(self) -> list[Ended]:
-        """Return what has ended and was not handed out yet."""
-        ended, self._ended = self._ended, []
+    def take(self) -> list[PlayedMatch]:
+        """Return the finished matches since the last call."""
+        ended, self._finished = self._finished, []
         return ended
 
 
 class Simulation:
-    """A run: play and learning as processes over one clock."""
+    """A run, with play and learning as processes on one clock."""
 
     def __init__(self, world: World, played: Sequence[Sequence[list[Turn]]] | None = None) -> None:
-        """`played` are matches that were really played, by iteration, instead of drawn ones."""
+        """Simulate `world`. `played` are the matches of a real run, by iteration, instead of drawn ones."""
         self.world, self.env, self._played = world, simpy.Environment(), played
         self.engines = [Engine(self.env, world) for _ in range(world.engines)]
         self._driver = simpy.Resource(self.env)
         self._room = simpy.PriorityResource(self.env, world.in_flight)
-        self._rounds = {k: self._round(k) for k in range(1, world.iterations + 1)}
+        self._rounds = {k: self._make_round(k) for k in range(1, world.iterations + 1)}
         self._version = 0
         self.driver_busy = self.learning = self.shipping = 0.0
         self.rows: list[dict[str, float]] = []
-        """Of each iteration: when its update ended, when play had ended, what it learned from."""
+        """One row per iteration: end of its update, end of its play, and what it learned from."""
 
     def run(self) -> list[dict[str, float]]:
-        """Simulate all iterations; a row for each."""
+        """Simulate all iterations and return a row for each."""
         for k in self._rounds:
             self.env.process(self._play(k))
         self.env.run(self.env.process(self._learn_all()))
         return self.rows
 
-    def _matches(self, k: int) -> int:
+    def _count_matches(self, k: int) -> int:
         return len(self._played[k - 1]) if self._played else self.world.matches
 
-    def _round(self, k: int) -> Round:
+    def _make_round(self, k: int) -> Round:
         share = self.world.enough if k < self.world.iterations else 1.0
-        return Round(self.env, self._matches(k), math.ceil(share * self._matches(k) - 1e-9))
+        return Round(self.env, self._count_matches(k), math.ceil(share * self._count_matches(k) - 1e-9))
 
     def _play(self, k: int) -> Events:
         """Begin the matches of an iteration as soon as `ahead` allows."""
         before = k - max(self.world.ahead, 1)
         if before >= 1:
             yield self._rounds[before].handed if self.world.ahead else self._rounds[before].learned
-        for n in range(self._matches(k)):
-            turns = self._played[k - 1][n] if self._played else self.world.match(k, n)
-            self.env.process(self._match(k, turns))
+        for n in range(self._count_matches(k)):
+            turns = self._played[k - 1][n] if self._played else self.world.draw_match(k, n)
+            self.env.process(self._play_match(k, turns))
 
-    def _match(self, k: int, turns: list[Turn]) -> Events:
+    def _play_match(self, k: int, turns: list[Turn]) -> Events:
         with self._room.request(priority=k) as room:
             yield room
             engine = min(self.engines, key=lambda one: one.matches)
@@ -218,19 +218,19 @@ class Simulation:
                 if turn.tool:
                     yield self.env.timeout(turn.tool)
             engine.matches -= 1
-        self._rounds[k].end((turns, versions))
+        self._rounds[k].add((turns, versions))
 
     def _learn_all(self) -> Events:
         for k, own in self._rounds.items():
             if k > 1:
                 yield self._rounds[k - 1].over
-            late = self._rounds[k - 1].out() if k > 1 else []
+            late = self._rounds[k - 1].take() if k > 1 else []
             yield own.enough
-            matches, handed = [*late, *own.out()], self.env.now
+            matches, handed = [*late, *own.take()], self.env.now
             own.handed.succeed()
             sampled = sum(turn.tokens for turns, _ in matches for turn in turns)
-            seconds = sampled * self.world.stream / (self.world.learn * self.world.ranks)
-            yield self.env.timeout(self.world.around + seconds)
+            seconds = sampled * self.world.learned_ratio / (self.world.learn * self.world.ranks)
+            yield self.env.timeout(self.world.overhead + seconds)
             yield self.env.timeout(self.world.ship)
             self.learning += seconds
             self.shipping += self.world.ship
@@ -248,8 +248,8 @@ class Simulation:
             own.learned.succeed()
 
 
-def figures(world: World) -> dict[str, float]:
-    """Rates and shares of a simulated run in its midst: two iterations at both ends are left out."""
+def compute_figures(world: World) -> dict[str, float]:
+    """Return rates and shares of a simulated run, without its first iterations and its last two."""
     rows = Simulation(world).run()[1:-2]
     first, last, counted = rows[0], rows[-1], rows[1:]
     span, count = last["end"] - first["end"], len(counted)

@@ -1,20 +1,20 @@
-"""Recall of the library's searches, right answers of its readers, and its weight in memory.
+"""Recall of the library's searches, accuracy of its scripted readers, and its memory.
 
     python benchmarks/search.py                      # 1,000 and 10,000 pages
     python benchmarks/search.py --quick              # 100 pages, few questions: does it run?
     python benchmarks/search.py --large              # 100,000 pages: recall and memory
     python benchmarks/search.py --minilm 1000        # MiniLM's embeddings up to so many pages (10 ms a page or more)
-    python benchmarks/search.py --gates              # written questions alone: what the checks admit
+    python benchmarks/search.py --gates              # proposed questions alone: admitted and unsound ones
 
-`recall`: of the pages that a chain's answer rests on, the share among the first k hits, where the query is the whole
-question (`question`) or one query for each fact, in turn, as the player `reader` asks (`steps`). `players`: the share
-of right answers of `closed_book` (no page), `reader` (searches, within the budget) and `open_book` (is given the
-evidence). `memory`: of a process by itself, by retriever: with the pages and all that it searches, and with 1,000
-matches in flight that share them and each have searched once; `most_mb` is the most that it ever took. Pages and
-questions are functions of the seed 0. Writes results/search.json, or results/search_large.json.
+`recall`: the share of a chain's evidence pages among the first k hits. The query is the whole question (`question`), or
+there is one query per fact, in turn, as the player `reader` asks (`steps`). `players`: the share of right answers of
+`closed_book` (no page), `reader` (searches, within the budget) and `open_book` (given the evidence). `memory`: of a new
+process by retriever, with the pages and all that is searched, and with 1,000 matches in flight that share them and have
+searched once each; `most_mb` is the peak. Pages and questions are functions of the seed 0. Writes results/search.json,
+or results/search_large.json.
 
-`gates`: of the questions that a proposer writes in terse worlds of 20 pages, the share that some of the checks admit,
-and of those the share that is unsound: by the graph, what their words ask has no answer, another, or several. Writes
+`gates`: the share of a proposer's questions, in terse worlds of 20 pages, that some of the checks admit, and of those
+the share of unsound ones: by the graph, their words have no answer, another one, or several. Writes
 results/search_gates.json.
 """
 
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from processes import read_status
 
 from arena.doctor import environment
 from arena.statistics import SHARE, mean_ci
@@ -46,68 +47,68 @@ HOPS, DEPTHS = (1, 2, 3, 4), (1, 5, 10)
 IN_FLIGHT, MATCHES = 1_000, 500
 
 
-def rounded(values: list[float]) -> list[float]:
-    """The mean and the ends of its 95 % interval."""
+def round_mean(values: list[float]) -> list[float]:
+    """Return the mean and the ends of its 95 % interval, rounded."""
     return [round(value, 3) for value in mean_ci(values, SHARE)]
 
 
-def queries(question: Question, shelf: Library) -> list[tuple[str, frozenset[str]]]:
-    """For each step of a chain the query that looks its fact up, and the titles of the pages that state it."""
+def make_queries(question: Question, shelf: Library) -> list[tuple[str, frozenset[str]]]:
+    """Return, for each step of a chain, the query for its fact and the titles of the pages that state it."""
     assert question.program is not None and shelf.world is not None
-    chain, asked = question.program.chains[0], []
+    chain, queries = question.program.chains[0], []
     for place, step in enumerate(chain.steps):
         (here,) = find_ends(Chain(chain.start, chain.steps[:place]), shelf.world) if place else [chain.start]
         if step.startswith("^"):
-            asked.append((write_backward_query(here, step[1:], terse=False), shelf.world.subjects(here, step[1:])))
+            queries.append((write_backward_query(here, step[1:], terse=False), shelf.world.subjects(here, step[1:])))
         else:
-            asked.append((here, frozenset([here])))
-    return asked
+            queries.append((here, frozenset([here])))
+    return queries
 
 
-def recall(pages: int, questions: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
-    """Recall by hops, at each depth with an interval, of whole questions and of queries step by step."""
+def measure_recall(pages: int, questions: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
+    """Return the recall by hops and depth, with intervals, of whole questions and of stepwise queries."""
     shelf, rows = load_library(Key(pages, embedding=embedding)), {}
     assert shelf.world is not None
-    shelf.index.find("anything", 1, retriever)  # made before the clock starts
-    began, asked = time.process_time(), 0
+    shelf.index.find("anything", 1, retriever)  # builds the index before the clock starts
+    began, query_count = time.process_time(), 0
     for hops in HOPS:
         rng = np.random.default_rng([0, hops])
         found: dict[str, list[list[float]]] = {"question": [], "steps": []}
         for _ in range(questions):
             question = draw_question(shelf.world, rng, ["chain"], (hops, hops))
-            steps = queries(question, shelf)
+            steps = make_queries(question, shelf)
             for way, pairs in {"question": [(question.text, question.evidence)], "steps": steps}.items():
                 hits = [[shelf.titles[hit] for hit in shelf.index.find(q, max(DEPTHS), retriever)] for q, _ in pairs]
-                asked += len(pairs)
+                query_count += len(pairs)
                 found[way].append([_mean_recall(hits, [pages for _, pages in pairs], k) for k in DEPTHS])
         rows[str(hops)] = {
-            way: {f"at {k}": rounded([row[n] for row in by_question]) for n, k in enumerate(DEPTHS)}
+            way: {f"at {k}": round_mean([row[n] for row in by_question]) for n, k in enumerate(DEPTHS)}
             for way, by_question in found.items()
         }
-    return {"by_hops": rows, "cpu_milliseconds_per_query": round(1000 * (time.process_time() - began) / asked, 2)}
+    return {"by_hops": rows, "cpu_milliseconds_per_query": round(1000 * (time.process_time() - began) / query_count, 2)}
 
 
-def _mean_recall(hits: list[list[str]], wanted: list[frozenset[str]], depth: int) -> float:
-    shares = [len(pages & {*found[:depth]}) / len(pages) for found, pages in zip(hits, wanted, strict=True)]
+def _mean_recall(hits: list[list[str]], evidence: list[frozenset[str]], depth: int) -> float:
+    shares = [len(pages & {*found[:depth]}) / len(pages) for found, pages in zip(hits, evidence, strict=True)]
     return float(np.mean(shares))
 
 
-def players(pages: int, matches: int) -> dict[str, Any]:
-    """Shares of right answers, by sort of question and by hops."""
-    told: dict[str, Any] = {}
+def measure_players(pages: int, matches: int) -> dict[str, Any]:
+    """Return the shares of right answers by sort of question and number of hops."""
+    shares_by_case: dict[str, Any] = {}
     for sort in SORTS:
         for hops in HOPS:
             game = Search(pages=pages, sorts=[sort], hops=hops)
             shares = {}
             for player in ("closed_book", "reader"):
                 reports = [play(game, seed, player) for seed in range(matches)]
-                shares[player] = rounded([float(report["score"]) for report in reports])
-            shares["open_book"] = rounded([_open_book(game, seed) for seed in range(matches)])
-            told[f"{sort}, {hops}"] = shares
-    return told
+                shares[player] = round_mean([float(report["score"]) for report in reports])
+            shares["open_book"] = round_mean([_answer_open_book(game, seed) for seed in range(matches)])
+            shares_by_case[f"{sort}, {hops}"] = shares
+    return shares_by_case
 
 
-def _open_book(game: Search, seed: int) -> float:
+def _answer_open_book(game: Search, seed: int) -> float:
     game.reset(seed=seed)
     texts = [game.library.pages[title] for title in sorted(game.question.evidence)]
     return float(find_answer(game.question.text, texts, terse=False) == game.question.answer)
@@ -127,35 +128,35 @@ TERSE: dict[str, Any] = {
 }
 
 
-def gates(matches: int) -> dict[str, Any]:
-    """Shares of questions admitted, and of those unsound, by who writes them and what checks them."""
-    told: dict[str, Any] = {}
+def measure_gates(matches: int) -> dict[str, Any]:
+    """Return the shares of admitted questions, and of unsound ones among these, by proposer and checks."""
+    shares_by_proposer: dict[str, Any] = {}
     for proposer in ("random", "reader"):
         for name, checks in GATES.items():
             game = SearchSelfplay(checks=checks, **TERSE)
             reports = [play(game, seed, proposer) for seed in range(matches)]
             admitted = [float(report["accepted"]) for report in reports]
             unsound = [1.0 - float(report["sound"]) for report in reports if report["accepted"]]
-            told.setdefault(proposer, {})[name] = {
-                "admitted": rounded(admitted),
-                "unsound": rounded(unsound) if unsound[1:] else None,
+            shares_by_proposer.setdefault(proposer, {})[name] = {
+                "admitted": round_mean(admitted),
+                "unsound": round_mean(unsound) if unsound[1:] else None,
             }
-    return told
+    return shares_by_proposer
 
 
-def memory(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
-    """Megabytes of a process, before and with the library, and with many matches in flight; its CPU time so far."""
+def measure_memory(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
+    """Return the MB of a new process before and with the library and with many matches in flight, and its CPU time."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        measured: dict[str, Any] = pool.apply(_weigh, (pages, retriever, embedding))
+        measured: dict[str, Any] = pool.apply(_measure_own_memory, (pages, retriever, embedding))
     return measured
 
 
-def _weigh(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
-    before, began = _megabytes(), time.process_time()
+def _measure_own_memory(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
+    before, began = _read_megabytes(), time.process_time()
     shelf = load_library(Key(pages, embedding=embedding))
     shelf.index.find("anything", 1, retriever)
-    loaded, seconds = _megabytes(), time.process_time() - began
+    loaded, seconds = _read_megabytes(), time.process_time() - began
     games = []
     for seed in range(IN_FLIGHT):
         game = Search(pages=pages, retriever=retriever, embedding=embedding)
@@ -166,19 +167,18 @@ def _weigh(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, 
     return {
         "before_mb": before,
         "with_library_mb": loaded,
-        f"with_{IN_FLIGHT}_matches_mb": _megabytes(),
-        "most_mb": _megabytes("VmHWM"),
+        f"with_{IN_FLIGHT}_matches_mb": _read_megabytes(),
+        "most_mb": _read_megabytes("VmHWM"),
         "cpu_seconds_to_make": round(seconds, 1),
     }
 
 
-def _megabytes(what: str = "VmRSS") -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what))
-    return round(int(line.split()[1]) / 1024)
+def _read_megabytes(field: str = "VmRSS") -> int:
+    return round(read_status(field) / 2**20)
 
 
-def arms(pages: int, minilm: int) -> Iterator[tuple[Retriever, Embedding]]:
-    """Retrievers to compare over so many pages, with each embedding that is measured there."""
+def list_arms(pages: int, minilm: int) -> Iterator[tuple[Retriever, Embedding]]:
+    """Yield the retrievers to compare over `pages` pages, with each embedding."""
     yield "bm25", "hashed"
     for retriever in RETRIEVERS[1:]:
         yield retriever, "hashed"
@@ -187,38 +187,38 @@ def arms(pages: int, minilm: int) -> Iterator[tuple[Retriever, Embedding]]:
 
 
 def main() -> None:
-    """Measure and keep."""
+    """Run the chosen measurements and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="100 pages, few questions")
     parser.add_argument("--large", action="store_true", help="100,000 pages: recall and memory")
     parser.add_argument("--questions", type=int, default=200, help="questions for each number of hops")
     parser.add_argument("--minilm", type=int, default=1000, help="pages up to which MiniLM is measured")
-    parser.add_argument("--gates", action="store_true", help="measure what the checks admit, and nothing else")
-    args = parser.parse_args()
-    if args.gates:
+    parser.add_argument("--gates", action="store_true", help="only measure the checks of proposed questions")
+    options = parser.parse_args()
+    if options.gates:
         file = RESULTS / "search_gates.json"
-        shares = {"environment": environment(), "seed": 0, "matches": MATCHES, "gates": gates(MATCHES)}
+        shares = {"environment": environment(), "seed": 0, "matches": MATCHES, "gates": measure_gates(MATCHES)}
         file.write_text(json.dumps(shares, indent=1) + "\n")
         print(f"written: {file}")
         return
-    questions = 10 if args.quick else args.questions
-    sizes = (100,) if args.quick else (100_000,) if args.large else (1_000, 10_000)
-    file = RESULTS / f"search{'-quick' * args.quick}{'_large' * args.large}.json"
-    told: dict[str, Any] = {"environment": environment(), "seed": 0, "questions": questions}
-    told |= {"recall": {}, "players": {}, "memory": {}}
+    questions = 10 if options.quick else options.questions
+    sizes = (100,) if options.quick else (100_000,) if options.large else (1_000, 10_000)
+    file = RESULTS / f"search{'-quick' * options.quick}{'_large' * options.large}.json"
+    result: dict[str, Any] = {"environment": environment(), "seed": 0, "questions": questions}
+    result |= {"recall": {}, "players": {}, "memory": {}}
 
     def keep() -> None:
-        file.write_text(json.dumps(told, indent=1) + "\n")
+        file.write_text(json.dumps(result, indent=1) + "\n")
 
     for pages in sizes:
-        for retriever, embedding in arms(pages, args.minilm):
+        for retriever, embedding in list_arms(pages, options.minilm):
             name = retriever if retriever == "bm25" else f"{retriever} ({embedding})"
-            told["recall"].setdefault(str(pages), {})[name] = recall(pages, questions, retriever, embedding)
+            result["recall"].setdefault(str(pages), {})[name] = measure_recall(pages, questions, retriever, embedding)
             keep()
-            told["memory"].setdefault(str(pages), {})[name] = memory(pages, retriever, embedding)
+            result["memory"].setdefault(str(pages), {})[name] = measure_memory(pages, retriever, embedding)
             keep()
-    if not args.large:
-        told["players"][str(sizes[0])] = players(sizes[0], questions)
+    if not options.large:
+        result["players"][str(sizes[0])] = measure_players(sizes[0], questions)
         keep()
     print(f"written: {file}")
 

@@ -1,14 +1,14 @@
-"""A simulated run on 8 to 512 engines with 7B-sized steps, and the model against real runs.
+"""A simulated run on 8 to 512 engines with 7B-sized steps, and the model's predictions of real runs.
 
     python benchmarks/simulated_scale.py             # ten minutes of a quiet machine: real runs, then the simulation
-    python benchmarks/simulated_scale.py --engines   # the real runs with engines of their own alone
-    python benchmarks/simulated_scale.py --again     # the simulation alone, the real runs as they are kept
-    python benchmarks/simulated_scale.py --redraw    # the picture of what is kept
+    python benchmarks/simulated_scale.py --engines   # only the real runs with engine processes
+    python benchmarks/simulated_scale.py --again     # the simulation alone, with the kept real runs
+    python benchmarks/simulated_scale.py --redraw    # the picture of the kept results
 
-Real runs: `arena run selfplay --recipe negotiation-nano` with few and with many matches in flight, in one process by
-CPU time, and with one and two engines of their own on Ray by the clock. Of each kind, two runs tell the model's times
-(a decoding step, the driver's share of a turn); it then has to foretell the others, from the turns and tokens that they
-really had. Writes results/simulated_scale.json and .png. Nothing larger than nano ran.
+Real runs: `arena run selfplay --recipe negotiation-nano` with few and many matches in flight, in one process by CPU
+time, and with one and two engine processes on Ray by wall time. Of each kind, two runs calibrate the model's times (a
+decoding step, the driver's share of a turn). The model then predicts the others from their real turns and tokens.
+Writes results/simulated_scale.json and .png. Nothing larger than nano ran.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from scale_model import Simulation, Turn, World, figures
+from scale_model import Simulation, Turn, World, compute_figures
 from scipy.optimize import minimize
 
 from analysis.panels import add_legend, assign_colours, make_sheet, save_png
@@ -36,15 +36,15 @@ from arena.store.reader import RunReader
 RESULTS = Path(__file__).parent / "results"
 NAME = "simulated_scale"
 SKIPPED = 1
-"""First iterations of real runs that are left out: they warm up."""
+"""Number of first iterations of real runs that are left out as warm-up."""
 REAL = {
     "4 in flight": ["play.matches=32", "play.in_flight=4"],
     "64 in flight": ["play.matches=64", "play.in_flight=64"],
     "8 in flight": ["play.matches=64", "play.in_flight=8"],
     "32 in flight": ["play.matches=96", "play.in_flight=32"],
 }
-TOLD = ("4 in flight", "64 in flight")
-"""Real runs that the model's times are taken from; it foretells the others."""
+CALIBRATING = ("4 in flight", "64 in flight")
+"""Real runs that calibrate the model's times; the others are predicted."""
 ENGINES = {
     "1 engine, 4 in flight": ["scale.engines=1", "play.matches=32", "play.in_flight=4"],
     "1 engine, 64 in flight": ["scale.engines=1", "play.matches=64", "play.in_flight=64"],
@@ -52,8 +52,8 @@ ENGINES = {
     "2 engines, 16 in flight": ["scale.engines=2", "play.matches=64", "play.in_flight=16"],
     "2 engines, 64 in flight": ["scale.engines=2", "play.matches=128", "play.in_flight=64"],
 }
-ONE_ENGINE = ("1 engine, 4 in flight", "1 engine, 64 in flight")
-"""Of these, those that the model's times are taken from."""
+CALIBRATING_ENGINES = ("1 engine, 4 in flight", "1 engine, 64 in flight")
+"""Those of them that calibrate the model's times."""
 SHORT = [
     *("threads=1", "iterations=4", "evaluate=null", "play.limits.turns=12"),
     *("policies.shared.imitate.matches=48", "policies.shared.imitate.minibatches=6"),
@@ -102,13 +102,13 @@ arena.lab.perf_counter = agents.engines.in_process.perf_counter = time.process_t
 from arena.cli.main import run_cli
 raise SystemExit(run_cli())
 """
-"""A run by the processor's clock: one process with one thread, so that other work on the machine does not count."""
+"""Program of a run in CPU time: one process with one thread, so that other work on the machine does not count."""
 
 
-def real(settings: list[str], alone: bool = True) -> dict[str, Any]:
-    """Run nano: seconds of play and learning by iteration, and the turns that were really played.
+def run_real(settings: list[str], alone: bool = True) -> dict[str, Any]:
+    """Run nano. Returns the seconds of play and learning by iteration, and the tokens of each turn.
 
-    `alone` in one process, they are seconds of its processor.
+    With `alone`, the run has one process and its seconds are CPU time.
     """
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run"
@@ -123,8 +123,8 @@ def real(settings: list[str], alone: bool = True) -> dict[str, Any]:
         for match in reader.matches(streams=False):
             if match["iteration"] in matches:
                 matches[match["iteration"]].append(" ".join(str(turn["tokens"]) for turn in match["turns"]))
-    kept = ("play", "play_model", "learn")
-    seconds = {name: [row["seconds"][name] for row in rows] for name in kept}
+    names = ("play", "play_model", "learn")
+    seconds = {name: [row["seconds"][name] for row in rows] for name in names}
     return {
         "settings": settings,
         "seconds": seconds,
@@ -133,73 +133,80 @@ def real(settings: list[str], alone: bool = True) -> dict[str, Any]:
     }
 
 
-def played_in(run: dict[str, Any]) -> list[list[list[Turn]]]:
-    """The matches of a real run, by iteration."""
+def parse_matches(run: dict[str, Any]) -> list[list[list[Turn]]]:
+    """Return the matches of a real run by iteration."""
     return [[[Turn(int(n)) for n in match.split()] for match in each.split(",")] for each in run["tokens"]]
 
 
-def world_of(run: dict[str, Any], step: tuple[float, float], driver: float) -> tuple[World, list[list[list[Turn]]]]:
-    """The model of a real run, and its matches."""
-    played, chosen = played_in(run), dict(each.split("=") for each in run["settings"])
+def make_world(run: dict[str, Any], step: tuple[float, float], driver: float) -> tuple[World, list[list[list[Turn]]]]:
+    """Return the model of a real run, and the run's matches."""
+    played, chosen = parse_matches(run), dict(each.split("=") for each in run["settings"])
     engines, in_flight = int(chosen.get("scale.engines", 1)), int(chosen["play.in_flight"])
     world = World(engines, 1, 0, in_flight, step, rows=10**6, driver=driver, learn=math.inf, iterations=len(played))
     return world, played
 
 
-def play_seconds(run: dict[str, Any], step: tuple[float, float], driver: float) -> float:
-    """Return the mean seconds that the model plays an iteration of a real run."""
-    world, played = world_of(run, step, driver)
+def simulate_play(run: dict[str, Any], step: tuple[float, float], driver: float) -> float:
+    """Return the simulated mean seconds of play per iteration of a real run."""
+    world, played = make_world(run, step, driver)
     return Simulation(world, played).run()[-1]["end"] / len(played)
 
 
-def check(runs: dict[str, dict[str, Any]], of: Sequence[str]) -> dict[str, Any]:
-    """Take the model's times from some real runs, and hold what it foretells against the others."""
-    told = [runs[name] for name in of]
-    outside = [sum(run["seconds"]["play"]) - sum(run["seconds"]["play_model"]) for run in told]
-    driver = sum(outside) / sum(len(match) for run in told for matches in played_in(run) for match in matches)
-    really = {name: sum(run["seconds"]["play"]) / len(run["seconds"]["play"]) for name, run in runs.items()}
+def check_model(runs: dict[str, dict[str, Any]], calibrated: Sequence[str]) -> dict[str, Any]:
+    """Calibrate the model's times on the `calibrated` runs, and compare its predictions with all runs."""
+    calibration = [runs[name] for name in calibrated]
+    outside = [sum(run["seconds"]["play"]) - sum(run["seconds"]["play_model"]) for run in calibration]
+    driver = sum(outside) / sum(
+        len(match) for run in calibration for matches in parse_matches(run) for match in matches
+    )
+    measured = {name: sum(run["seconds"]["play"]) / len(run["seconds"]["play"]) for name, run in runs.items()}
 
-    def miss(logs: Any) -> float:
+    def compute_error(logs: Any) -> float:
         step = (math.exp(logs[0]), math.exp(logs[1]))
-        return sum(math.log(play_seconds(runs[name], step, driver) / really[name]) ** 2 for name in of)
+        return sum(math.log(simulate_play(runs[name], step, driver) / measured[name]) ** 2 for name in calibrated)
 
-    found = minimize(miss, [math.log(0.003), math.log(0.0003)], method="Nelder-Mead", options={"maxiter": 80})
+    found = minimize(compute_error, [math.log(0.003), math.log(0.0003)], method="Nelder-Mead", options={"maxiter": 80})
     step = (math.exp(found.x[0]), math.exp(found.x[1]))
     rows = {}
     for name, run in runs.items():
-        foretold = play_seconds(run, step, driver)
-        used = "for its times" if name in of else "to check it"
-        rows[name] = {"used": used, "seconds": really[name], "simulated": foretold, "ratio": foretold / really[name]}
+        predicted = simulate_play(run, step, driver)
+        used = "for its times" if name in calibrated else "to check it"
+        rows[name] = {
+            "used": used,
+            "seconds": measured[name],
+            "simulated": predicted,
+            "ratio": predicted / measured[name],
+        }
     return {"step": step, "driver": driver, "play": rows}
 
 
-def machine_room(engines: int, each: int = 0, rate: float = GLOO, **rule: Any) -> World:
-    """A run of a 7B model: as many ranks as engines, a third of the turns call a tool of a second.
+def make_cluster(engines: int, each: int = 0, rate: float = GLOO, **rule: Any) -> World:
+    """Return a run of a 7B model with as many ranks as engines. A third of the turns call a one-second tool.
 
-    Weights are broadcast at `rate` GB a second.
+    Weights are broadcast at `rate` GB per second.
     """
     matches = each * engines or MATCHES
     return World(
         engines=engines, ranks=engines, matches=matches, in_flight=matches * (1 + rule.get("ahead", 0)), step=STEP,
-        rows=256, driver=DRIVER, learn=LEARN, around=1.0, stream=2.0, load=BYTES / rate, tools=(0.3, 1.0),
+        rows=256, driver=DRIVER, learn=LEARN, overhead=1.0, learned_ratio=2.0, load=BYTES / rate, tools=(0.3, 1.0),
         iterations=ITERATIONS, **rule,
     )  # fmt: skip
 
 
 def simulate() -> dict[str, dict[str, dict[str, float]]]:
-    """All arms at all sizes."""
+    """Simulate all arms at all sizes."""
     found: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in ARMS}
     pairs = [(arm, engines) for arm in ARMS for engines in SIZES]
     with ProcessPoolExecutor(cores()) as pool:
-        worlds = [machine_room(engines, **ARMS[arm]) for arm, engines in pairs]
-        for (arm, engines), row in zip(pairs, pool.map(figures, worlds), strict=True):
+        worlds = [make_cluster(engines, **ARMS[arm]) for arm, engines in pairs]
+        for (arm, engines), row in zip(pairs, pool.map(compute_figures, worlds), strict=True):
             found[arm][str(engines)] = row
             print(f"{arm}, {engines} engines:", {name: round(value, 3) for name, value in row.items()}, flush=True)
     return found
 
 
 def draw(arms: dict[str, dict[str, dict[str, float]]]) -> Any:
-    """Panels of figures over the number of engines."""
+    """Draw a panel per figure over the number of engines."""
     figure, axes = make_sheet(list(PANELS.values()), "Simulated: 7B on H100, as many ranks as engines", along="engines")
     for axis, name in zip(axes, PANELS, strict=True):
         for arm, colour in assign_colours(arms).items():
@@ -213,18 +220,18 @@ def draw(arms: dict[str, dict[str, dict[str, float]]]) -> Any:
 
 
 def main() -> None:
-    """Run and report."""
+    """Run the chosen parts and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--again", action="store_true", help="The simulation alone; real runs as they are kept.")
-    parser.add_argument("--engines", action="store_true", help="Real runs with engines of their own; else all is kept.")
-    parser.add_argument("--redraw", action="store_true", help="The picture of what is kept.")
-    parser.add_argument("--quick", action="store_true", help="Does it still work? Writes nothing.")
+    parser.add_argument("--again", action="store_true", help="only the simulation; keep the real runs")
+    parser.add_argument("--engines", action="store_true", help="only the real runs with engine processes")
+    parser.add_argument("--redraw", action="store_true", help="only the picture of the kept results")
+    parser.add_argument("--quick", action="store_true", help="a small test that writes nothing")
     options = parser.parse_args()
     place = RESULTS / f"{NAME}.json"
     if options.quick:
-        runs = {name: real([*REAL[name], "iterations=2", "play.matches=8"]) for name in TOLD}
-        print(json.dumps(check(runs, TOLD)["play"], indent=1))
-        print(figures(machine_room(8, each=4, ahead=1)))
+        runs = {name: run_real([*REAL[name], "iterations=2", "play.matches=8"]) for name in CALIBRATING}
+        print(json.dumps(check_model(runs, CALIBRATING)["play"], indent=1))
+        print(compute_figures(make_cluster(8, each=4, ahead=1)))
         return
     kept: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
     if options.redraw:
@@ -232,13 +239,13 @@ def main() -> None:
         return
     about = environment() | {"command": ["benchmarks/simulated_scale.py"]}
     if not (options.again or options.engines):
-        kept |= {"environment": about, "real": {name: real(settings) for name, settings in REAL.items()}}
+        kept |= {"environment": about, "real": {name: run_real(settings) for name, settings in REAL.items()}}
     if not options.again:
-        on_ray = {name: real(settings, alone=False) for name, settings in ENGINES.items()}
-        kept["engines"] = {"environment": about, "check": check(on_ray, ONE_ENGINE), "real": on_ray}
+        on_ray = {name: run_real(settings, alone=False) for name, settings in ENGINES.items()}
+        kept["engines"] = {"environment": about, "check": check_model(on_ray, CALIBRATING_ENGINES), "real": on_ray}
         print(json.dumps(kept["engines"]["check"], indent=1), flush=True)
     if not options.engines:
-        kept |= {"check": check(kept["real"], TOLD), "simulated": simulate()}
+        kept |= {"check": check_model(kept["real"], CALIBRATING), "simulated": simulate()}
         times = {"step": STEP, "driver": DRIVER, "learn": LEARN, "gigabytes": BYTES}
         times |= {"gigabytes_a_second": {"gloo": GLOO, "nccl": NCCL}}
         kept["assumed"] = {"sources": SOURCES, **times, "seed": 0}

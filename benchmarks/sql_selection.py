@@ -1,4 +1,4 @@
-"""Answers of `mars_sql-nano` to unseen databases: one turn or several, and which of several answers is selected.
+"""Accuracy of `mars_sql-nano` on unseen databases: one turn or several, and the selection rules for several answers.
 
     arena run selfplay --recipe mars_sql-nano --out runs/sql
     python benchmarks/sql_selection.py runs/sql
@@ -35,7 +35,7 @@ def evaluate(*words: str) -> dict[str, Any]:
     return found
 
 
-def selected(run: str, turns: int, deals: int) -> dict[str, Any]:
+def compare_rules(run: str, turns: int, deals: int) -> dict[str, Any]:
     """Return the success of each selection rule on the same deals, with 95 % intervals, and that of fewer matches."""
     seats = ["--against", f"{run}:grounder", "--judge", f"{run}:judge"]
     words = ["--best-of", str(BEST_OF), "--by", RULES, "--deals", str(deals), "--option", f"turns={turns}"]
@@ -49,16 +49,16 @@ def selected(run: str, turns: int, deals: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def played(run: str, matches: int) -> list[dict[str, Any]]:
+def evaluate_once(run: str, matches: int) -> list[dict[str, Any]]:
     """Return the figures of matches played once, before and after reward, and the share repaired after an error."""
     found = evaluate(run, "--option", "team=true", "--matches", str(matches), "--before")
     rows = []
-    for when in ("before", "results"):
-        (row,) = found[when]
+    for moment in ("before", "results"):
+        (row,) = found[moment]
         figures = {name: row["figures"][name] for name in FIGURES}
         failed, repaired = (round(figures[name][0] * row["matches"]) for name in ("had_error", "repaired"))
         share = list(rate_ci(repaired, failed)) if failed else None
-        rows.append({"when": when, "matches": row["matches"], **figures, "repaired_after_error": share})
+        rows.append({"when": moment, "matches": row["matches"], **figures, "repaired_after_error": share})
     return rows
 
 
@@ -68,9 +68,9 @@ def main() -> None:
     parser.add_argument("run", help="folder of a run of mars_sql-nano")
     parser.add_argument("--deals", type=int, default=DEALS)
     parser.add_argument("--matches", type=int, default=MATCHES)
-    asked = parser.parse_args()
-    tables = [selected(asked.run, turns, asked.deals) for turns in TURNS]
-    rows = played(asked.run, asked.matches)
+    options = parser.parse_args()
+    tables = [compare_rules(options.run, turns, options.deals) for turns in TURNS]
+    rows = evaluate_once(options.run, options.matches)
     for part in (*tables, *rows):
         print(json.dumps(part))
     result = {"command": "python benchmarks/sql_selection.py RUN", "machine": environment()}

@@ -1,4 +1,4 @@
-"""Parts of small pictures as SVG: places along a side, round numbers, paths of a class."""
+"""Parts of small SVG pictures: scales, ticks and paths."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ from markupsafe import Markup
 
 from arena.plain import printable
 
-SERIES = 6
-"""Line colours, each with a dash of its own."""
-LETTER = 6.1
-"""Mean width of a letter at the size of a picture's texts, in its units."""
-
 
 class Scale(NamedTuple):
-    """From values to places along one side of a picture."""
+    """Linear map from values to positions along one side of a picture."""
 
     low: float
     high: float
@@ -26,40 +21,40 @@ class Scale(NamedTuple):
     end: float
 
     def __call__(self, value: float) -> float:
-        """Return where a value is drawn."""
+        """Return the position of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers within a range, `most` or fewer.
+def round_ticks(low: float, high: float, max_count: int = 5) -> list[float]:
+    """Return at most `max_count` round numbers within a range.
 
-    >>> ticks(0.0, 1.0), ticks(-0.2, 7.4)
+    >>> round_ticks(0.0, 1.0), round_ticks(-0.2, 7.4)
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 2.0, 4.0, 6.0])
     """
-    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    power = 10.0 ** math.floor(math.log10((high - low) / max_count))
     for factor in (1, 2, 2.5, 5, 10, 20):
         step = factor * power
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        if last - first < most:
+        if last - first < max_count:
             return [round(k * step, 12) for k in range(first, last + 1)]
     return []
 
 
-def path(points: Iterable[tuple[float, float]]) -> str:
-    """Path data through these places."""
+def path_data(points: Iterable[tuple[float, float]]) -> str:
+    """Return the data of an SVG path through the points."""
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def drawn(kind: str, data: str, told: str = "") -> Markup:
-    """A path of a class; `told` is what a pointer over it shows."""
-    inner = Markup("<title>{}</title>").format(printable(told)) if told else ""
-    return Markup('<path class="{}" d="{}">{}</path>').format(kind, data, inner)
+def draw_path(css_class: str, data: str, tooltip: str = "") -> Markup:
+    """Return a path of a CSS class, with an optional tooltip."""
+    inner = Markup("<title>{}</title>").format(printable(tooltip)) if tooltip else ""
+    return Markup('<path class="{}" d="{}">{}</path>').format(css_class, data, inner)
 
 
-def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """The same places, in their order, moved so that each is at least a gap from the next, and within the range.
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move positions apart to at least `gap` within the range, in their order.
 
-    >>> apart([10, 11, 30], 5, 0, 40)
+    >>> spread([10, 11, 30], 5, 0, 40)
     [10, 15, 30]
     """
     order = sorted(range(len(places)), key=lambda k: places[k])

@@ -1,13 +1,14 @@
-"""Simulated dialogues a second, with many in flight, and how much of playing is not the model.
+"""Simulated dialogues per second with many in flight, and the share of play outside of the model.
 
     python benchmarks/throughput.py            # about ten minutes on one core
     python benchmarks/throughput.py --quick    # one small round of everything: does it still work?
 
-Persons are scripted. `scripted`: agents are too, and give way after every act, so that as many matches as said really
-are under way at once; records are kept and written to the log as in a run. The limit is a bare loop: same game, same
-seeds, same players, no orchestrator and no records. Arms take turns within a round. `held`: memory, open files and
-processes with 1,000 in flight, after their end, and after Ctrl-C in the middle. `models`: the recipes' own matches
-with a model at the agent's seat; what is not spent in the engine's calls is outside the model.
+Persons are scripted. `scripted`: agents are scripted too, and yield after every act, so that as many matches as
+reported really are in flight at once; records are kept and written to the log as in a run. The upper limit is a bare
+loop: same game, same seeds, same players, no orchestrator and no records. Arms alternate within a round. `seating`:
+memory, open files and processes with 1,000 in flight, after their end, and after Ctrl-C in the middle. `models`: the
+recipes' own matches with a model at the agent's seat; all time that is not spent in the engine's calls is outside the
+model.
 
 Writes results/throughput.json.
 """
@@ -20,8 +21,6 @@ import json
 import os
 import resource
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -30,7 +29,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from timing import ratios
+from processes import read_status, run_script
+from reporting import format_command, write_result
+from timing import compute_ratios
 from workload import open_lab
 
 import games
@@ -46,7 +47,6 @@ from arena.records import MatchRecord, Seating
 from arena.store.matchlog import MatchBatch, MatchLog
 from games.contracts import Act, MatchId, View
 
-RESULTS = Path(__file__).parent / "results"
 WORLDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "clinic": ("clinic", {}, "random_asker"),
     "desk, shop": ("desk", {"domain": "shop"}, "oracle"),
@@ -56,7 +56,7 @@ WORLDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "recommender": ("recommender", {}, "listening"),
     "recommender, 100,000 items": ("recommender", {"catalogue": 100_000}, "listening"),
 }
-"""The game, its options, and who plays all seats: for the clinic who asks until nothing is left to ask."""
+"""The game, its options, and the script of all seats. In the clinic it asks until nothing is left to ask."""
 IN_FLIGHT = (1, 32, 256, 1000)
 MODELS: dict[str, tuple[str, list[str]]] = {
     "clinic, nano": ("clinic-nano", ["policies.doctor.imitate.matches=128"]),
@@ -71,38 +71,38 @@ MODELS: dict[str, tuple[str, list[str]]] = {
     "desk, SmolLM2-135M": ("desk", ["policies.agent.imitate=null"]),
     "recommender, SmolLM2-135M": ("recommender", ["policies.recommender.imitate=null"]),
 }
-"""A recipe and what is laid over it; warm starts are short or left out, as what they teach is not what is measured."""
+"""Recipes and their overrides. Warm starts are short or left out, because their effect is not measured."""
 HELD = ("clinic", "desk, shop", "recommender", "recommender, 100,000 items")
 FEW = 8
 """Matches of the larger model."""
 
 
-class Yielding(ScriptedPlayer):
-    """A scripted policy that lets all other matches take a turn before each of its own."""
+class YieldingPlayer(ScriptedPlayer):
+    """Scripted player that lets all other matches take a turn before each of its own."""
 
     async def act(self, view: View) -> Act:
-        """Give way, then play."""
+        """Yield to the other matches, then play."""
         await asyncio.sleep(0)
         return self.answer(view)
 
 
-def plans_for(world: str, matches: int) -> list[MatchPlan]:
-    """Matches of the world's scripted players; the seeds are 0, 1, 2, …"""
+def make_plans(world: str, matches: int) -> list[MatchPlan]:
+    """Return plans of matches between the world's scripted players, with the seeds 0, 1, 2, …"""
     game, options, script = WORLDS[world]
     seats = {seat: Seating(seat, script, 0, False, "brain") for seat in games.make(game, **options).seats}
     return [MatchPlan(identity=MatchId(0, i), game=game, options=options, seed=i, seats=seats) for i in range(matches)]
 
 
-def seated(plan: MatchPlan, kind: type[ScriptedPlayer]) -> tuple[Any, dict[str, ScriptedPlayer]]:
-    """A match's game, not yet reset, and its players."""
+def make_table(plan: MatchPlan, kind: type[ScriptedPlayer]) -> tuple[Any, dict[str, ScriptedPlayer]]:
+    """Return a match's game, before its reset, and its players."""
     game = games.make(plan.game, **plan.options)
-    return game, {s: kind(make_scripted(held.policy, plan.seed, game)) for s, held in plan.seats.items()}
+    return game, {s: kind(make_scripted(seating.policy, plan.seed, game)) for s, seating in plan.seats.items()}
 
 
-def bare(world: str, matches: int) -> None:
-    """PettingZoo's loop, and nothing around it."""
-    for plan in plans_for(world, matches):
-        game, players = seated(plan, ScriptedPlayer)
+def play_bare(world: str, matches: int) -> None:
+    """Play the matches with PettingZoo's loop alone."""
+    for plan in make_plans(world, matches):
+        game, players = make_table(plan, ScriptedPlayer)
         game.reset(seed=plan.seed)
         for turn, seat in enumerate(game.agent_iter()):
             observation, _, terminated, _, info = game.last()
@@ -117,33 +117,33 @@ def bare(world: str, matches: int) -> None:
         game.payoffs(), game.report()
 
 
-def orchestrated(world: str, matches: int, in_flight: int, begun: Callable[[], None] = lambda: None) -> int:
-    """Ours, with records and the log; returns how many acts were played. `begun` is called as each match begins."""
+def play_orchestrated(world: str, matches: int, in_flight: int, begun: Callable[[], None] = lambda: None) -> int:
+    """Play the matches with records and log and return the number of acts. `begun` is called as each match begins."""
     acts = 0
 
     async def play(plan: MatchPlan) -> MatchRecord:
         nonlocal acts
         begun()
-        record = await play_match(plan, *seated(plan, Yielding), Limits())
+        record = await play_match(plan, *make_table(plan, YieldingPlayer), Limits())
         acts += len(record.turns)
         return record
 
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(MatchLog(Path(folder))) as log:
         batch = MatchBatch(log)
-        found = asyncio.run(play_all(plans_for(world, matches), play, batch.add, in_flight))
+        found = asyncio.run(play_all(make_plans(world, matches), play, batch.add, in_flight))
         batch.flush()
     assert len(found) == matches
     return acts
 
 
-def scripted(world: str, quick: bool) -> dict[str, Any]:
-    """Dialogues a second of wall and of CPU time, by how many are in flight; and over the bare loop's, each round."""
+def measure_scripted(world: str, quick: bool) -> dict[str, Any]:
+    """Return the dialogues per second of wall and CPU time by number in flight, and their ratios to the bare loop."""
     few, rounds = (10, 1) if quick else (100, 2)
     sizes = {n: (20 if quick else 1000) if n == 1000 else few for n in IN_FLIGHT}
-    arms: dict[str, tuple[int, Callable[[], object]]] = {"bare": (few, lambda: bare(world, few))}
+    arms: dict[str, tuple[int, Callable[[], object]]] = {"bare": (few, lambda: play_bare(world, few))}
     for n, size in sizes.items():
-        arms[f"{n} in flight"] = size, lambda n=n, size=size: orchestrated(world, size, n)  # type: ignore[misc]
-    acts = orchestrated(world, few, 1) / few  # unmeasured: modules are imported, tables are made
+        arms[f"{n} in flight"] = size, lambda n=n, size=size: play_orchestrated(world, size, n)  # type: ignore[misc]
+    acts = play_orchestrated(world, few, 1) / few  # warm-up: imports modules and makes tables
     cpu, wall = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     for _ in range(rounds):
         for name, (matches, arm) in arms.items():
@@ -156,68 +156,67 @@ def scripted(world: str, quick: bool) -> dict[str, Any]:
         "acts_per_dialogue": acts,
         "dialogues_per_second": {name: median(each) for name, each in wall.items()},
         "dialogues_per_cpu_second": {name: median(each) for name, each in cpu.items()},
-        "of_bare_by_cpu_time": {name: ratios(cpu[name], cpu["bare"]) for name in arms if name != "bare"},
+        "of_bare_by_cpu_time": {name: compute_ratios(cpu[name], cpu["bare"]) for name in arms if name != "bare"},
     }
 
 
-# -- what is held while they run ---------------------------------------------------------------------------
+# -- memory, files and processes while matches run -----------------------------------------------------------
 
 
-def gauge() -> dict[str, int]:
-    """Return what this process holds now: memory in MB (10^6 bytes), open files, child processes."""
+def read_usage() -> dict[str, int]:
+    """Return this process's memory in MB (10^6 bytes), open files and child processes."""
     gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return {
-        "rss_mb": pages * os.sysconf("SC_PAGE_SIZE") // 10**6,
+        "rss_mb": read_status("VmRSS") // 10**6,
         "open_files": len(os.listdir("/proc/self/fd")),
         "children": len(children),
     }
 
 
-def hold(world: str, in_flight: int) -> dict[str, Any]:
-    """Measure what is held before, with all in flight, afterwards, and after an interrupt with all in flight again."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
-    orchestrated(world, 2, 2)
-    found = {"before": gauge()}
+def measure_held(world: str, in_flight: int) -> dict[str, Any]:
+    """Measure the usage before, with all in flight, afterwards, and after an interrupt with all in flight again."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+    play_orchestrated(world, 2, 2)
+    found = {"before": read_usage()}
     count = 0
 
-    def when_all_began(then: Callable[[], None]) -> Callable[[], None]:
-        def counted() -> None:
+    def call_when_all_began(then: Callable[[], None]) -> Callable[[], None]:
+        def count_begun() -> None:
             nonlocal count
             count += 1
             if count == in_flight:  # the last one begins while all others wait for their first turn
                 then()
 
-        return counted
+        return count_begun
 
-    orchestrated(world, in_flight, in_flight, when_all_began(lambda: found.update({"in flight": gauge()})))
-    found["after"] = gauge()
+    play_orchestrated(
+        world, in_flight, in_flight, call_when_all_began(lambda: found.update({"in flight": read_usage()}))
+    )
+    found["after"] = read_usage()
     count = 0
     try:
-        orchestrated(world, in_flight, in_flight, when_all_began(lambda: os.kill(os.getpid(), signal.SIGINT)))
-        raise AssertionError("Ctrl-C did not end it")
+        play_orchestrated(world, in_flight, in_flight, call_when_all_began(lambda: os.kill(os.getpid(), signal.SIGINT)))
+        raise AssertionError("Ctrl-C did not end the matches")
     except KeyboardInterrupt:
         pass
-    found["after Ctrl-C"] = gauge()
+    found["after Ctrl-C"] = read_usage()
     found["peak_rss_mb"] = {"all": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 10**6}
     return found
 
 
-def held(world: str, in_flight: int) -> dict[str, Any]:
-    """`hold`, in a process of its own."""
-    command = [sys.executable, __file__, "--hold", world, "--matches", str(in_flight)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+def run_measure_held(world: str, in_flight: int) -> dict[str, Any]:
+    """Run `measure_held` in a process of its own."""
+    found: dict[str, Any] = run_script("throughput.py", "--hold", world, "--matches", str(in_flight))
     grown = found["in flight"]["rss_mb"] - found["before"]["rss_mb"]
     return {"matches": in_flight, **found, "kb_per_match": 1000 * grown / in_flight}
 
 
-# -- with a model at the agent's seat ----------------------------------------------------------------------
+# -- with a model at the agent's seat ------------------------------------------------------------------------
 
 
-def model_share(name: str, quick: bool) -> dict[str, Any]:
-    """The matches of two iterations of a recipe after its warm start: how much of playing is outside the engine."""
+def measure_model_share(name: str, quick: bool) -> dict[str, Any]:
+    """Play two iterations of a recipe after its warm start and return the share of play outside of the engine."""
     recipe, settings = MODELS[name]
     matches = 4 if quick else FEW if "Smol" in name else 128
     settings = [*settings, f"play.matches={matches}", f"play.in_flight={matches}"]
@@ -246,8 +245,8 @@ def model_share(name: str, quick: bool) -> dict[str, Any]:
     }
 
 
-def lines(result: dict[str, Any]) -> Iterator[str]:
-    """The figures worth a glance."""
+def format_summary(result: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the printed summary."""
     for world, found in result["scripted"].items():
         yield f"{world} ({found['player']}, {found['acts_per_dialogue']:.1f} acts), per CPU second, per second"
         for arm, rate in found["dialogues_per_cpu_second"].items():
@@ -267,29 +266,29 @@ def lines(result: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure everything and write it down."""
+    """Measure all parts and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--hold", choices=WORLDS, help=argparse.SUPPRESS)
     parser.add_argument("--matches", type=int, default=1000, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.hold:
-        print(json.dumps(hold(options.hold, options.matches)))
+        print(json.dumps(measure_held(options.hold, options.matches)))
         return
     quick, began = options.quick, time.perf_counter()
-    result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/throughput.py", *sys.argv[1:]])}
+    result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
     result |= {"scripted": {}, "held": {}, "models": {}}
     parts: list[tuple[str, str, Callable[[], Any]]] = [
-        *(("scripted", world, lambda world=world: scripted(world, quick)) for world in WORLDS),
-        *(("held", world, lambda world=world: held(world, 50 if quick else 1000)) for world in HELD),
-        *(("models", name, lambda name=name: model_share(name, quick)) for name in MODELS),
+        *(("scripted", world, lambda world=world: measure_scripted(world, quick)) for world in WORLDS),
+        *(("held", world, lambda world=world: run_measure_held(world, 50 if quick else 1000)) for world in HELD),
+        *(("models", name, lambda name=name: measure_model_share(name, quick)) for name in MODELS),
     ]
     for part, name, measure in parts:
         result[part][name] = measure()
         result |= {"load_at_end": os.getloadavg(), "seconds": time.perf_counter() - began}
-        (RESULTS / f"throughput{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
-    print("\n".join(lines(result)))
+        write_result("throughput", result, quick)
+    print("\n".join(format_summary(result)))
 
 
 if __name__ == "__main__":

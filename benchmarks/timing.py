@@ -1,12 +1,8 @@
-"""Wall time of work on any device, the same for every arm of a comparison."""
+"""Timing helpers that work on any device and treat all arms of a comparison alike."""
 
 import re
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import wraps
-from inspect import iscoroutinefunction
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
@@ -14,13 +10,13 @@ import torch
 
 
 def synchronize() -> None:
-    """Wait for the accelerator, where there is one: what was asked of it is then done."""
+    """Wait until the accelerator, if there is one, has finished its queued work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Wall time of one call, and what it returned."""
+def time_call(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the wall time in seconds of one call, and its result."""
     synchronize()
     start = time.perf_counter()
     result = work()
@@ -28,68 +24,22 @@ def seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, result
 
 
-def file_name(name: str, quick: bool = False) -> str:
-    """NAME.json, with the first two words of the accelerator's name where there is one: NAME-nvidia-h100.json."""
+def add_device(name: str) -> str:
+    """Return the name of a result, on a GPU followed by the first two words of the GPU's name: NAME-nvidia-h100."""
     device = torch.cuda.get_device_name().lower() if torch.cuda.is_available() else ""
-    return "-".join([name, *re.findall("[a-z0-9]+", device)[:2], *["quick"] * quick]) + ".json"
+    return "-".join([name, *re.findall("[a-z0-9]+", device)[:2]])
 
 
-def take_turns(arms: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of every arm in every round. Arms alternate, so that a busy machine hits all of them alike."""
-    found: dict[str, list[float]] = {name: [] for name in arms}
+def time_in_turns(arms: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Return the seconds of each arm in each round. Arms alternate, so that a busy machine slows all of them alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(rounds):
         for name, work in arms.items():
-            found[name].append(seconds_of(work)[0])
-    return found
+            seconds[name].append(time_call(work)[0])
+    return seconds
 
 
-def ratios(fast: list[float], slow: list[float]) -> dict[str, Any]:
-    """`fast` over `slow`, round by round, and the median of it."""
+def compute_ratios(fast: list[float], slow: list[float]) -> dict[str, Any]:
+    """Return `fast` over `slow` for each round, and the median ratio."""
     each = [a / b for a, b in zip(fast, slow, strict=True)]
     return {"rounds": each, "median": median(each)}
-
-
-class Clock:
-    """Seconds by label, taken by putting timers around methods of living objects."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
-        self._running: set[str] = set()
-
-    def put_around(self, owner: Any, method: str, label: str) -> None:
-        """Time every call of this object's method from now on; calls within calls count once."""
-        original = getattr(owner, method)
-
-        @wraps(original)
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            with self.running(label):
-                return original(*args, **kwargs)
-
-        @wraps(original)
-        async def timed_coroutine(*args: Any, **kwargs: Any) -> Any:
-            with self.running(label):
-                return await original(*args, **kwargs)
-
-        setattr(owner, method, timed_coroutine if iscoroutinefunction(original) else timed)
-
-    @contextmanager
-    def running(self, label: str) -> Iterator[None]:
-        """Count this block's wall time."""
-        if label in self._running:
-            yield
-            return
-        self._running.add(label)
-        synchronize()
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            synchronize()
-            self.seconds[label] += time.perf_counter() - start
-            self._running.discard(label)
-
-    def take(self) -> dict[str, float]:
-        """Return what has been counted since the last time it was taken, and start again from nothing."""
-        taken = dict(self.seconds)
-        self.seconds.clear()
-        return taken

@@ -40,7 +40,7 @@ async def later(text: str, milliseconds: int) -> str:
     return text
 
 
-def caller(game: Game, seed: int, milliseconds: int) -> Any:
+def make_caller(game: Game, seed: int, milliseconds: int) -> Any:
     """Return a player that calls the tool before each act."""
 
     def answer(view: View) -> str:
@@ -54,17 +54,17 @@ def caller(game: Game, seed: int, milliseconds: int) -> Any:
 
 def caller_50(game: Game, seed: int) -> Any:
     """Return a player whose calls take 50 ms."""
-    return caller(game, seed, 50)
+    return make_caller(game, seed, 50)
 
 
 def caller_200(game: Game, seed: int) -> Any:
     """Return a player whose calls take 200 ms."""
-    return caller(game, seed, 200)
+    return make_caller(game, seed, 200)
 
 
 def caller_500(game: Game, seed: int) -> Any:
     """Return a player whose calls take 500 ms."""
-    return caller(game, seed, 500)
+    return make_caller(game, seed, 500)
 
 
 async def play(delay: int, at_once: int, in_flight: int) -> tuple[float, list[MatchRecord]]:
@@ -85,7 +85,7 @@ async def play(delay: int, at_once: int, in_flight: int) -> tuple[float, list[Ma
     return time.perf_counter() - start, records
 
 
-def measured(delay: int, at_once: int) -> dict[str, float]:
+def measure_overlap(delay: int, at_once: int) -> dict[str, float]:
     """Return the seconds of the matches one at a time and together, their ratio, and the number of calls."""
     slow, first = asyncio.run(play(delay, at_once, 1))
     fast, second = asyncio.run(play(delay, at_once, MATCHES))
@@ -96,14 +96,14 @@ def measured(delay: int, at_once: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print and write one row per delay and limit."""
+    """Print and write a row per delay and limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     is_quick, rows = parser.parse_args().quick, []
     print("delay    limit  one at a time  together  ratio  calls")
     for delay in DELAYS[: 1 if is_quick else None]:
         for at_once in LIMITS:
-            rows.append(row := measured(delay, at_once))
+            rows.append(row := measure_overlap(delay, at_once))
             print(
                 f"{delay:3} ms   {at_once:5}  {row['alone']:11.1f} s  {row['together']:6.1f} s  {row['ratio']:5.1f}  "
                 f"{row['calls']:.0f}",

@@ -1,6 +1,6 @@
-"""TRL's GRPOTrainer as a neighbour: every question is one step of it. Started by against_trl.py.
+"""TRL's GRPOTrainer as a peer process of against_trl.py, which takes one step per request.
 
-The first question says what is trained on what; its answer is what TRL was set to, once it is ready.
+The first request names model, prompt and sizes. Its answer, once the trainer is ready, has TRL's settings.
 """
 
 import tempfile
@@ -10,91 +10,91 @@ from typing import Any
 import torch
 import transformers
 from datasets import Dataset
-from neighbour import Line, Stopwatch
+from peer_process import PeerChannel, Stopwatch
 from trl import GRPOConfig, GRPOTrainer
 
 WEIGHTS = {"autocast": "float32", "fp32": "float32", "bf16 weights": "bfloat16"}
-"""By setting. Only `autocast` computes in bf16 over weights and optimiser states in float32, as we do."""
+"""Data types of the weights by setting. `autocast` computes in bf16 over float32 weights, as Arena does."""
 
 
-class Turns(transformers.TrainerCallback):  # type: ignore[misc]  # transformers are not checked
-    """Holds the trainer before each step until it is asked for."""
+class StepOnRequest(transformers.TrainerCallback):  # type: ignore[misc]  # transformers are not checked
+    """Trainer callback that waits for a request before each step."""
 
-    def __init__(self, line: Line) -> None:
-        self.line = line
+    def __init__(self, channel: PeerChannel) -> None:
+        self.line = channel
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """Ready for the first one."""
+        """Wait for the first request."""
         self._await(control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """The time runs from the question: loading the prompt, generation, rewards, reference, update."""
-        self.line.say(**self.watch.read())
+        """Answer with the step's time, which includes prompt, generation, rewards, reference and update."""
+        self.line.send(**self.watch.read())
         self._await(control)
 
     def _await(self, control: Any) -> None:
-        if self.line.hear() is None:
+        if self.line.receive() is None:
             control.should_training_stop = True
         self.watch = Stopwatch()
 
 
-def settings(asked: dict[str, Any]) -> dict[str, Any]:
-    """GRPOConfig's: as a user would set them for speed where memory is no matter."""
+def make_settings(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the GRPOConfig settings of a user who wants speed and has enough memory."""
     return {
         "use_cpu": not torch.cuda.is_available(),
-        "bf16": asked["setting"] == "autocast",
+        "bf16": request["setting"] == "autocast",
         "gradient_checkpointing": False,
-        "per_device_train_batch_size": asked["rows"],
-        "num_generations": asked["rows"],
+        "per_device_train_batch_size": request["rows"],
+        "num_generations": request["rows"],
         "gradient_accumulation_steps": 1,
         "num_iterations": 1,
-        "max_completion_length": asked["tokens"],
+        "max_completion_length": request["tokens"],
         "temperature": 1.0,
         "generation_kwargs": {"eos_token_id": None},
-        "beta": asked["beta"],
+        "beta": request["beta"],
         "optim": "adamw_torch_fused",
-        "learning_rate": asked["lr"],
-        "adam_beta1": asked["betas"][0],
-        "adam_beta2": asked["betas"][1],
+        "learning_rate": request["lr"],
+        "adam_beta1": request["betas"][0],
+        "adam_beta2": request["betas"][1],
         "weight_decay": 0.0,
-        "max_grad_norm": asked["grad_clip"],
+        "max_grad_norm": request["grad_clip"],
         "lr_scheduler_type": "constant",
-        "max_steps": asked["steps"],
+        "max_steps": request["steps"],
         "report_to": [],
         "logging_strategy": "no",
         "save_strategy": "no",
         "disable_tqdm": True,
-        "seed": asked["seed"],
+        "seed": request["seed"],
     }
 
 
-def vary(completions: list[str], **more: Any) -> list[float]:
-    """A reward that costs nothing and differs, so that advantages do."""
+def reward_by_characters(completions: list[str], **more: Any) -> list[float]:
+    """Return cheap rewards that differ between completions, so that advantages are not zero."""
     return [float(sum(map(ord, text)) % 97) for text in completions]
 
 
 def main() -> None:
-    """Build, then step whenever asked."""
-    line = Line()
-    if (asked := line.hear()) is None:
+    """Build the trainer, then take a step per request."""
+    channel = PeerChannel()
+    if (request := channel.receive()) is None:
         return
-    tokenizer = transformers.AutoTokenizer.from_pretrained(asked["model"])
-    prompt = tokenizer.decode(asked["prompt"])
-    if tokenizer(prompt)["input_ids"] != asked["prompt"]:
-        raise SystemExit("the prompt is not read back as the same ids: no fair comparison")
-    chosen = settings(asked)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(request["model"])
+    prompt = tokenizer.decode(request["prompt"])
+    if tokenizer(prompt)["input_ids"] != request["prompt"]:
+        raise SystemExit("the prompt is not tokenized to the same ids again: the comparison would not be fair")
+    chosen = make_settings(request)
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
-            model=asked["model"],
-            reward_funcs=vary,
-            args=GRPOConfig(folder, model_init_kwargs={"dtype": WEIGHTS[asked["setting"]]}, **chosen),
-            train_dataset=Dataset.from_list([{"prompt": prompt}] * asked["rows"]),
+            model=request["model"],
+            reward_funcs=reward_by_characters,
+            args=GRPOConfig(folder, model_init_kwargs={"dtype": WEIGHTS[request["setting"]]}, **chosen),
+            train_dataset=Dataset.from_list([{"prompt": prompt}] * request["rows"]),
             processing_class=tokenizer,
-            callbacks=[Turns(line)],
+            callbacks=[StepOnRequest(channel)],
         )
-        trainer.eos_token_ids = [-1]  # every completion counts to its last token, as ours do
+        trainer.eos_token_ids = [-1]  # completions count to their last token, as in Arena
         versions = {name: version(name) for name in ("trl", "transformers", "accelerate", "torch")}
-        line.say(settings=chosen, versions=versions, threads=torch.get_num_threads())
+        channel.send(settings=chosen, versions=versions, threads=torch.get_num_threads())
         trainer.train()
 
 

@@ -1,22 +1,22 @@
-"""Error rates of verdicts: made studies whose truth is known, through the whole procedure.
+"""Error rates of verdicts: synthetic studies with known effects, through the whole procedure.
 
     python benchmarks/verdicts.py            # 100 families of 26 studies: some minutes of one core
 
-A family is as large as docs/claims.md: ten mechanisms that do nothing for the figure, ten that add `EFFECT` to it,
+A family is as large as docs/claims.md: ten mechanisms without an effect on the figure, ten that add `EFFECT` to it,
 three that never act, and three in a world whose ceiling both arms reach. Each is a study of ten seeds: the mechanism's
-arm, its baseline and `zero`, with shares of 128 matches an iteration, seeds that differ, and runs that differ. What
-judges them is what judges runs: `Results.verdict` and `family`. Writes results/verdicts.json and .png, and prints the
-table of docs/studies.md.
+arm, its baseline and `zero`, with shares of 128 matches an iteration, and random differences between seeds and between
+runs. The judging code is that of real runs: `Results.verdict` and `family`. Writes results/verdicts.json and .png, and
+prints the table of docs/studies.md.
 """
 
 import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reporting import RESULTS, format_command, write_result
 
 from arena.config.study import StudySpec
 from arena.doctor import environment
@@ -25,19 +25,18 @@ from arena.evaluate.study.inference import benjamini_hochberg
 from arena.evaluate.study.results import Results
 from arena.statistics import rate_ci
 
-RESULTS = Path(__file__).parent / "results"
 SEEDS, ITERATIONS, LAST, MATCHES = 10, 6, 4, 128
 EFFECT = 0.1
-"""What a true effect adds to a share: about the largest differences in docs/claims.md."""
+"""Size of a true effect on a share: about the largest differences in docs/claims.md."""
 BASE, ZERO, BY_SEED, BY_RUN = 0.5, 0.2, 0.05, 0.05
-"""The baseline's share and that of `zero`; deviation of seeds, alike for all arms, and of single runs."""
+"""Shares of the baseline and of `zero`; standard deviations of seeds, shared by all arms, and of single runs."""
 FAMILY = {"null": 10, "effect": 10, "idle": 3, "full": 3}
-"""Studies of a family by their truth: nothing, `EFFECT`, a mechanism that never acts, and a ceiling."""
+"""Number of studies per family: no effect, `EFFECT`, a mechanism that never acts, and a ceiling."""
 FAMILIES = 100
 
 
-def spec() -> StudySpec:
-    """The rule of every study."""
+def make_spec() -> StudySpec:
+    """Return the specification of every study."""
     return StudySpec.model_validate({
         "replicates": "nobody", "claim": "it is better", "published": "none", "family": "made", "figure": "success",
         "last": LAST, "arm": "own", "arms": {"base": [], "zero": []}, "seeds": SEEDS,
@@ -46,8 +45,8 @@ def spec() -> StudySpec:
     })  # fmt: skip
 
 
-def made(truth: str, rng: np.random.Generator) -> Results:
-    """A study of this truth, all seeds of it."""
+def make_study(truth: str, rng: np.random.Generator) -> Results:
+    """Draw a study of this kind with all its seeds."""
     by_seed = rng.normal(0.0, BY_SEED, SEEDS)
     gain = EFFECT if truth == "effect" else 0.0
     curves: dict[str, dict[int, Sequence[float]]] = {}
@@ -61,35 +60,35 @@ def made(truth: str, rng: np.random.Generator) -> Results:
     gauges: dict[str, dict[str, dict[int, float | None]]] = {
         "gauge": {arm: {seed: acted if arm == "own" else 0.0 for seed in range(SEEDS)} for arm in curves}
     }
-    return Results(name="made", spec=spec(), seeds=SEEDS, curves=curves, gauges=gauges)
+    return Results(name="made", spec=make_spec(), seeds=SEEDS, curves=curves, gauges=gauges)
 
 
-def extended(of: Results) -> str:
-    """The verdict as it was reached before rules held their sample: five seeds, and ten where these were not enough."""
+def judge_by_extension(of: Results) -> str:
+    """Return the verdict of the former rule: five seeds first, and ten if these do not suffice."""
     for seeds in (5, SEEDS):
-        free = spec().model_copy(update={"seeds": None, "gauges": [], "room": None})
-        word = Results(name=of.name, spec=free, seeds=seeds, curves=_first(of.curves, seeds)).verdict.verdict
+        free = make_spec().model_copy(update={"seeds": None, "gauges": [], "room": None})
+        word = Results(name=of.name, spec=free, seeds=seeds, curves=_select_seeds(of.curves, seeds)).verdict.verdict
         if word != "not shown":
             break
     return word
 
 
-def _first(curves: Any, seeds: int) -> dict[str, dict[int, Any]]:
+def _select_seeds(curves: Any, seeds: int) -> dict[str, dict[int, Any]]:
     return {arm: {seed: runs[seed] for seed in range(seeds)} for arm, runs in curves.items()}
 
 
-def simulated(families: int, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Every study of every family: its truth, and its verdict by each procedure, alone and corrected."""
+def simulate_studies(families: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the kind of every study of every family, and its verdict by each procedure, alone and corrected."""
     rng = np.random.default_rng(seed)
     truths = [truth for truth, count in FAMILY.items() for _ in range(count)]
     for number in range(families):
-        studies = [made(truth, rng) for truth in truths]
+        studies = [make_study(truth, rng) for truth in truths]
         rows: list[dict[str, Any]] = [{"family": number, "truth": truth} for truth in truths]
         for row, study in zip(rows, studies, strict=True):
-            row["five, then ten"] = extended(study)
+            row["five, then ten"] = judge_by_extension(study)
         judged = correct_family(studies)
-        shared = benjamini_hochberg([one.decision.p for one in judged])
-        for row, one, q in zip(rows, judged, shared, strict=True):
+        q_values = benjamini_hochberg([one.decision.p for one in judged])
+        for row, one, q in zip(rows, judged, q_values, strict=True):
             alone = one.results.verdict.verdict
             decided = alone in ("holds", "contradicted")
             row["alone"], row["Holm"] = alone, one.verdict
@@ -97,8 +96,8 @@ def simulated(families: int, seed: int = 0) -> Iterator[dict[str, Any]]:
         yield from rows
 
 
-def rates(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Error rates of each procedure on nulls, in a family at all, and among what it finds; and what it finds."""
+def compute_rates(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return each procedure's error rates (per null, per family, among its findings) and its power."""
     found = {}
     for name in (key for key in rows[0] if key not in ("family", "truth")):
         words = {truth: [row[name] for row in rows if row["truth"] == truth] for truth in FAMILY}
@@ -120,25 +119,25 @@ def rates(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def table(found: dict[str, dict[str, Any]]) -> str:
-    """As it stands in docs/studies.md."""
+def format_table(found: dict[str, dict[str, Any]]) -> str:
+    """Return the table of docs/studies.md."""
     lines = [
         "| procedure | a null is judged | a family errs | of verdicts wrong | effects found | idle | ceiling |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, of in found.items():
-        cells = [_rate(of["null"]), _rate(of["family"]), f"{of['false']:.3f}", _rate(of["power"])]
+        cells = [_format_rate(of["null"]), _format_rate(of["family"]), f"{of['false']:.3f}", _format_rate(of["power"])]
         lines.append(f"| {name} | {' | '.join(cells)} | {of['idle']:.2f} | {of['full']:.2f} |")
     return "\n".join(lines)
 
 
-def _rate(interval: Sequence[float]) -> str:
+def _format_rate(interval: Sequence[float]) -> str:
     estimate, low, high = interval
     return f"{estimate:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def draw(found: dict[str, dict[str, Any]]) -> Any:
-    """Rates of error, and what is found, by procedure."""
+    """Draw the error rates and the power by procedure."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.6, 3.8), layout="constrained")
@@ -163,7 +162,7 @@ def draw(found: dict[str, dict[str, Any]]) -> Any:
 
 
 def main() -> None:
-    """Simulate all families, and write the results."""
+    """Simulate all families and write the results."""
     from arena.evaluate.study.plot import write_picture
 
     if sys.argv[1:] == ["--redraw"]:
@@ -171,13 +170,13 @@ def main() -> None:
         write_picture(lambda: draw(kept["rates"]), RESULTS / "verdicts.png")
         return
     families = int(sys.argv[1]) if sys.argv[1:] else FAMILIES
-    found = rates(list(simulated(families)))
+    found = compute_rates(list(simulate_studies(families)))
     settings = {"seeds": SEEDS, "effect": EFFECT, "by_seed": BY_SEED, "by_run": BY_RUN, "family": FAMILY}
-    command = " ".join(["python benchmarks/verdicts.py", *sys.argv[1:]])
+    command = format_command()
     result = {"command": command, "families": families, **settings, "machine": environment(), "rates": found}
-    (RESULTS / "verdicts.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result("verdicts", result)
     write_picture(lambda: draw(found), RESULTS / "verdicts.png")
-    print(table(found))
+    print(format_table(found))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Models of users' sizes on one device: what an update and play take beside what `arena doctor` estimates.
+"""Models of users' sizes on one device: time and memory of an update and of play, and the estimates of `arena doctor`.
 
 `qwen2-3b` learns with all its weights in bfloat16, `qwen2-7b` through an adapter on a frozen base.
 """
@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from learners import made_up_lessons, sample_of
-from models import build, reply_to
-from rates import peak_memory, reset_peak_memory
+from learners import make_lessons, make_sample
+from models import build_model, make_request
+from rates import read_peak_memory, reset_peak_memory
 from sheet import Sheet
 from size import Size
-from timing import seconds_of
+from timing import time_call
 
 from agents.adapter import adapted
 from agents.adapter_config import AdapterSpec
@@ -35,22 +35,22 @@ WHAT = (
     "that torch held on the device; estimate: arena.fits.formulas.learning without the libraries, which lie elsewhere"
 )
 ELSEWHERE = ("libraries", "compiled products")
-"""Parts of the estimate that are no memory of a GPU."""
+"""Parts of the estimate that are not on the GPU."""
 WITHIN = 0.25
-"""Share by which estimate and measurement may differ: the constants were fitted on a CPU, to models of .5B at most."""
+"""Accepted relative error of the estimate, whose constants were fitted on a CPU to models of up to 0.5B."""
 BUDGET = 4096
-"""Padded tokens of a pass."""
+"""Token budget of a pass, padding included."""
 
 
-def large(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """One model, as a run holds it: it plays, learns, and plays again."""
+def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
+    """Measure one model that plays, learns, and plays again, as in a run."""
     sheet.note("what", WHAT)
-    on_adapter, count, length = name not in size.whole, size.trained[0] // 2, 4 * size.context
+    on_adapter, count, length = name not in size.fully_trained, size.update_shape[0] // 2, 4 * size.context
     precision = Precision.BF16 if on_adapter else Precision.BF16_TRUE
-    model, source = build(name, device, dtype=torch.bfloat16 if precision.bf16_weights else torch.float32)
+    model, source = build_model(name, device, dtype=torch.bfloat16 if precision.bf16_weights else torch.float32)
     sheet.note("weights", source)
-    settings, lessons = model.config.to_dict(), made_up_lessons(model, True, count, length)
-    weights = on_base(model) if on_adapter else ModuleWeights(model)
+    settings, lessons = model.config.to_dict(), make_lessons(model, True, count, length)
+    weights = make_adapter(model) if on_adapter else ModuleWeights(model)
     rule = LearnSpec(
         lr=0.0,
         minibatches=2,
@@ -60,51 +60,52 @@ def large(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
         zero_stage=0 if on_adapter else 2,
     )
     trainer, rng = PolicyTrainer("p", weights.module, rule, True, weights.base), np.random.default_rng(0)
-    samples, engine = [sample_of(lesson) for lesson in lessons], InProcessEngine(precision, max_batch=size.rows[-1])
+    samples, rows = [make_sample(lesson) for lesson in lessons], size.batch_sizes[-1]
+    engine = InProcessEngine(precision, max_batch=rows)
     del model, lessons
-    played, learned = _play(engine, weights, size), []
+    played, learned = _time_play(engine, weights, size), []
     for _ in range(1 + size.rounds):
         wait(engine.release("p"))
         reset_peak_memory()
-        learned.append(seconds_of(lambda: trainer.carry_out(trainer.plan(samples, rng)))[0])
-    memory, played_again = peak_memory(), _play(engine, weights, size)
-    rate, play_rate = count * length / median(learned[1:]), size.rows[-1] * size.decoded / played_again
-    estimate = _estimate(settings, name, precision, device, AdapterSpec().rank if on_adapter else None)
-    sheet.note("streams", {"learned": [count, length], "played": [size.rows[-1], size.context, size.decoded]})
+        learned.append(time_call(lambda: trainer.carry_out(trainer.plan(samples, rng)))[0])
+    memory, played_again = read_peak_memory(), _time_play(engine, weights, size)
+    rate, play_rate = count * length / median(learned[1:]), rows * size.decoded_tokens / played_again
+    estimate = _estimate_memory(settings, name, precision, device, AdapterSpec().rank if on_adapter else None)
+    sheet.note("streams", {"learned": [count, length], "played": [rows, size.context, size.decoded_tokens]})
     sheet.note("figures", {"learn_seconds": learned, "play_seconds": [played, played_again], "memory_gb": memory})
     sheet.note("estimate_gb", estimate)
-    how = f"an adapter of rank {AdapterSpec().rank}" if on_adapter else "all weights, bf16-true"
-    told = f"learns {rate:,.0f} tok/s, {size.rows[-1]} in flight write {play_rate:,.0f} tok/s"
-    sheet.claim(f"{name}, {how}", told)
+    method = f"an adapter of rank {AdapterSpec().rank}" if on_adapter else "all weights, bf16-true"
+    speeds = f"learns {rate:,.0f} tok/s, {rows} in flight write {play_rate:,.0f} tok/s"
+    sheet.claim(f"{name}, {method}", speeds)
     ratio = sum(estimate.values()) / memory["allocated"] if memory else None
-    said = f"{sum(estimate.values()):.1f} GB estimated"
-    said += f", {memory['allocated']:.1f} GB measured, ratio {ratio:.2f}" if ratio else ", no device to watch"
-    sheet.claim(f"{name}: memory of an update", said, abs(ratio - 1) <= WITHIN if ratio else None)
+    comparison = f"{sum(estimate.values()):.1f} GB estimated"
+    comparison += f", {memory['allocated']:.1f} GB measured, ratio {ratio:.2f}" if ratio else ", no device to watch"
+    sheet.claim(f"{name}: memory of an update", comparison, abs(ratio - 1) <= WITHIN if ratio else None)
 
 
-def on_base(model: Any) -> ModuleWeights:
-    """A new adapter on the frozen model, its linear layers in bfloat16, as `agents.policy.Bases` holds it."""
+def make_adapter(model: Any) -> ModuleWeights:
+    """Return a new adapter on the frozen model with bfloat16 linear layers, as `agents.policy.Bases` holds it."""
     base = half(model.requires_grad_(False), packed=False)
     adapter = adapted(base, AdapterSpec(), 0)
     return ModuleWeights(adapter, OnBase(adapter, base, Path("made-up"), "made-up"))
 
 
-def _play(engine: InProcessEngine, weights: ModuleWeights, size: Size) -> float:
-    """Seconds of a batch of replies, contexts read again; the second of two batches is timed."""
-    rows, rng, vocabulary = size.rows[-1], np.random.default_rng(0), weights.module.config.vocab_size
+def _time_play(engine: InProcessEngine, weights: ModuleWeights, size: Size) -> float:
+    """Return the seconds of the second of two batches of replies. Contexts are read again each time."""
+    rows, rng, vocabulary = size.batch_sizes[-1], np.random.default_rng(0), weights.module.config.vocab_size
     contexts = rng.integers(vocabulary, size=(rows, size.context)).tolist()
     seconds = 0.0
     for version in (1, 2):
         wait(engine.publish("p", version, weights))
-        requests = [reply_to(ids, f"{i}", size.decoded, (0, i)) for i, ids in enumerate(contexts)]
-        seconds = seconds_of(lambda: wait(engine.generate(requests)))[0]  # noqa: B023 called at once
+        requests = [make_request(ids, f"{i}", size.decoded_tokens, (0, i)) for i, ids in enumerate(contexts)]
+        seconds = time_call(lambda: wait(engine.generate(requests)))[0]  # noqa: B023 called at once
     return seconds
 
 
-def _estimate(
+def _estimate_memory(
     settings: dict[str, Any], name: str, precision: Precision, device: torch.device, rank: int | None
 ) -> dict[str, float]:
-    """GB on the device by part."""
+    """Return the estimated GB on the device by part."""
     place = Place(precision, gpu=device.type == "cuda")
     parts = learning(counted(settings, name), place, Learning(tokens=BUDGET, sampled=BUDGET // 2, rank=rank))
     return {part: size / 1e9 for part, size in parts.items() if part not in ELSEWHERE}

@@ -1,4 +1,4 @@
-"""Two ways to learn from the same lessons: Arena's trainer, and the bare loop that needs nothing but torch."""
+"""Two learners of the same lessons: Arena's trainer, and a bare loop that needs only torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from agents.scoring import StreamScorer, pack, scan_streams
 from agents.stream import Stream
 
 OPENING = 1
-"""Tokens that all made-up streams share: no saving is measured that real play would not have."""
+"""Length of the shared opening of random streams, kept short so that sharing saves nothing."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class Lesson:
 
 
 class Learner(Protocol):
-    """Takes optimiser steps on lessons."""
+    """Policy optimiser that learns from lessons."""
 
     def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """One pass over all of them."""
+        """Learn from all lessons once and return the metrics."""
 
 
-class Trainer:
-    """Arena's: `PolicyTrainer.update`, whole."""
+class ArenaLearner:
+    """Arena's `PolicyTrainer`."""
 
     name = "PolicyTrainer"
 
@@ -43,17 +43,17 @@ class Trainer:
         self.trainer, self.rng = PolicyTrainer("p", model, rule, bf16), np.random.default_rng(0)
 
     def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """One update; its means over tokens."""
-        return self.trainer.carry_out(self.trainer.plan([sample_of(lesson) for lesson in lessons], self.rng))
+        """Learn from all lessons once and return the metrics, means over tokens."""
+        return self.trainer.carry_out(self.trainer.plan([make_sample(lesson) for lesson in lessons], self.rng))
 
     def update_within(self, token_budget: int, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """The same with another budget of padded tokens for each micro-batch."""
+        """Update with another token budget of the micro-batches."""
         self.trainer.rule = self.trainer.rule.model_copy(update={"token_budget": token_budget})
         return self.update(lessons)
 
 
-def sample_of(lesson: Lesson) -> Any:
-    """Return the trainer's sample of a lesson: every sampled token in the loss."""
+def make_sample(lesson: Lesson) -> Any:
+    """Return the trainer's sample of a lesson, with every sampled token in the loss."""
     from arena.learn.samples import Sample
 
     own = np.asarray(lesson.stream.mask, bool)
@@ -70,8 +70,8 @@ def sample_of(lesson: Lesson) -> Any:
     )
 
 
-class Bare:
-    """The textbook policy gradient over the same micro-batches: clip, torch's AdamW, no DeepSpeed, no statistics."""
+class BareLearner:
+    """Textbook policy gradient over the same micro-batches: clipping, torch's AdamW, no DeepSpeed, no statistics."""
 
     name = "bare loop"
 
@@ -81,7 +81,7 @@ class Bare:
         self.device, self.rng = next(model.parameters()).device, np.random.default_rng(0)
 
     def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """One pass; nothing is reported."""
+        """Learn from all lessons once. Returns no metrics."""
         self.scorer.train()
         for part in np.array_split(self.rng.permutation(len(lessons)), self.minibatches):
             self._step([lessons[i] for i in part])
@@ -100,20 +100,20 @@ class Bare:
         self.optimizer.zero_grad()
 
 
-def best_learner() -> tuple[type[Trainer] | type[Bare], str]:
-    """Arena's trainer where it can be had, else the bare loop and why."""
+def choose_learner() -> tuple[type[ArenaLearner] | type[BareLearner], str]:
+    """Return Arena's learner and "" if it can be imported, else the bare one and the reason."""
     try:
         import arena.learn.trainer  # noqa: F401
         from arena.learn.distributed import deepspeed
 
         deepspeed()
-    except Exception as error:  # noqa: BLE001 whatever keeps it away: it is said, and the bare loop needs none of it
-        return Bare, str(error).splitlines()[0]
-    return Trainer, ""
+    except Exception as error:  # noqa: BLE001 any failure is reported, and the bare loop replaces it
+        return BareLearner, str(error).splitlines()[0]
+    return ArenaLearner, ""
 
 
-def made_up_lessons(model: Any, bf16: bool, count: int, length: int, seed: int = 0) -> list[Lesson]:
-    """Random streams of equal length, two turns each, half of every one sampled; scored, so that the gate passes."""
+def make_lessons(model: Any, bf16: bool, count: int, length: int, seed: int = 0) -> list[Lesson]:
+    """Return scored random streams of equal length with two turns each, half of their tokens sampled."""
     rng, vocabulary, part = np.random.default_rng(seed), model.config.vocab_size, length // 4
     streams = []
     for _ in range(count):
@@ -124,6 +124,6 @@ def made_up_lessons(model: Any, bf16: bool, count: int, length: int, seed: int =
             stream.wrote(rng.integers(vocabulary, size=part).tolist(), [0.0] * part, turn)
         streams.append(stream)
     for stream, scores in zip(streams, scan_streams(StreamScorer(model, bf16), streams, [1.0] * count), strict=True):
-        said = iter(scores.logprobs.tolist())
-        stream.logprobs = [next(said) if own else 0.0 for own in stream.mask]
+        logprobs = iter(scores.logprobs.tolist())
+        stream.logprobs = [next(logprobs) if own else 0.0 for own in stream.mask]
     return [Lesson(stream, rng.standard_normal(stream.sampled)) for stream in streams]

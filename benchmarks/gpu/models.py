@@ -1,7 +1,8 @@
-"""The models that are measured, and the streams they are measured on."""
+"""Models of the measurements, their requests and their conversations."""
 
 from typing import Any
 
+import engine_requests
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config
@@ -15,8 +16,8 @@ from agents.weights import DEFAULT, available, load_model, resolve
 from arena.cli.loop import wait
 
 
-def _qwen2(width: int, inner: int, layers: int, heads: int, kv_heads: int, **more: Any) -> Qwen2Config:
-    """Sizes of a published Qwen2.5."""
+def _make_qwen2_config(width: int, inner: int, layers: int, heads: int, kv_heads: int, **more: Any) -> Qwen2Config:
+    """Return the configuration of a published Qwen2.5."""
     return Qwen2Config(
         hidden_size=width,
         intermediate_size=inner,
@@ -39,23 +40,25 @@ SHAPES: dict[str, PreTrainedConfig] = {
         rope_theta=100000.0,
         tie_word_embeddings=True,
     ),
-    "qwen2-0.5b": _qwen2(896, 4864, layers=24, heads=14, kv_heads=2),
-    "qwen2-1.5b": _qwen2(1536, 8960, layers=28, heads=12, kv_heads=2),
-    "qwen2-3b": _qwen2(2048, 11008, layers=36, heads=16, kv_heads=2),
-    "qwen2-7b": _qwen2(3584, 18944, layers=28, heads=28, kv_heads=4, vocab_size=152064, tie_word_embeddings=False),
+    "qwen2-0.5b": _make_qwen2_config(896, 4864, layers=24, heads=14, kv_heads=2),
+    "qwen2-1.5b": _make_qwen2_config(1536, 8960, layers=28, heads=12, kv_heads=2),
+    "qwen2-3b": _make_qwen2_config(2048, 11008, layers=36, heads=16, kv_heads=2),
+    "qwen2-7b": _make_qwen2_config(
+        3584, 18944, layers=28, heads=28, kv_heads=4, vocab_size=152064, tie_word_embeddings=False
+    ),
 }
 
 
-def smollm2_at_hand() -> bool:
-    """Return True if SmolLM2's own weights are in ARENA_HOME; nothing is fetched."""
+def has_smollm2() -> bool:
+    """Return True if SmolLM2's own weights are in ARENA_HOME. Nothing is fetched."""
     return any(info.name == DEFAULT and info.state == "ready" for info in available())
 
 
-def build(name: str, device: torch.device, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Any, str]:
-    """A model on the device, and where its weights come from."""
+def build_model(name: str, device: torch.device, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Any, str]:
+    """Return a model on the device, and the source of its weights."""
     if name == "nano":
         return load_model(resolve("nano"), dtype).to(device), "made by agents.nano"
-    if name == "smollm2-135m" and smollm2_at_hand():
+    if name == "smollm2-135m" and has_smollm2():
         return load_model(resolve(DEFAULT)).to(device), "its own weights"
     torch.manual_seed(seed)
     with device:
@@ -63,28 +66,21 @@ def build(name: str, device: torch.device, seed: int = 0, dtype: torch.dtype = t
     return model.eval(), f"random weights of its shape, seed {seed}"
 
 
-def reply_to(
-    ids: list[int], key: str, most: int, seed: tuple[int, ...], temperature: float = 1.0, vocabulary: int = 0
-) -> Any:
-    """A request; with a vocabulary one id in 24 ends the reply, so that rows end one by one."""
-    stops = frozenset(range(0, vocabulary, 24))
-    return Request(
-        policy="p",
-        ids=tuple(ids),
-        key=key,
-        max_tokens=most,
-        temperature=temperature,
-        top_p=1.0,
-        top_k=0,
-        stop_ids=stops,
-        seed=seed,
-    )
+def make_request(
+    ids: list[int], key: str, max_tokens: int, seed: tuple[int, ...], temperature: float = 1.0, vocabulary: int = 0
+) -> Request:
+    """Return a request for a reply. With `vocabulary`, one id in 24 ends it, so that rows end one by one."""
+    stop_ids = frozenset(range(0, vocabulary, 24))
+    return engine_requests.make_request(ids, max_tokens, key, seed=seed, temperature=temperature, stop_ids=stop_ids)
 
 
-def conversations(model: Any, bf16: bool, count: int, most: int, seed: int = 0) -> tuple[list[Stream], list[float]]:
-    """Two turns each through the engine, all at once, and the temperatures they were sampled at.
+def play_conversations(
+    model: Any, bf16: bool, count: int, max_tokens: int, seed: int = 0
+) -> tuple[list[Stream], list[float]]:
+    """Sample conversations of two turns, all at once. Returns their streams and temperatures.
 
-    They share an opening, go on at unequal length and end one by one: caches, padding and compaction all take part.
+    They share an opening, continue at unequal length and end one by one, so that caches, padding and compaction take
+    part.
     """
     rng, vocabulary = np.random.default_rng(seed), model.config.vocab_size
     engine = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32)
@@ -96,7 +92,7 @@ def conversations(model: Any, bf16: bool, count: int, most: int, seed: int = 0) 
             own = rng.integers(vocabulary, size=int(rng.integers(2, 40))).tolist()
             stream.observe(own if turn else [*opening, *own])
         requests = [
-            reply_to(stream.ids, f"{i}", most, (seed, turn, i), temperatures[i], vocabulary)
+            make_request(stream.ids, f"{i}", max_tokens, (seed, turn, i), temperatures[i], vocabulary)
             for i, stream in enumerate(streams)
         ]
         for stream, said in zip(streams, wait(engine.generate(requests)), strict=True):

@@ -1,4 +1,4 @@
-"""Do engine, scorer and trainer say the same of the same tokens, on this device and on the CPU?"""
+"""Agreement of the log-probabilities of engine, scorer and trainer, on this device and on the CPU."""
 
 import copy
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from learners import Lesson, Trainer
-from models import build, conversations
+from learners import ArenaLearner, Lesson
+from models import build_model, play_conversations
 from sheet import Sheet
 from size import Size
 
@@ -27,57 +27,59 @@ WHAT = (
 )
 
 
-def agreement(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """The gate, the trainer's own gate, and the CPU's view, for each model and precision."""
+def check_agreement(sheet: Sheet, size: Size, device: torch.device) -> None:
+    """Compare the engine with scorer (the gate), trainer and CPU, for each model and precision."""
     sheet.note("what", WHAT)
-    for name in size.judged:
-        found = sheet.attempt(f"{name}: built", partial(build, name, device))
+    for name in size.parity_models:
+        found = sheet.attempt(f"{name}: built", partial(build_model, name, device))
         if found is None:
             continue
         model, source = found
         sheet.note(f"{name} weights", source)
         for precision in TOLERANCE:
             where = f"{name}, {precision}"
-            sheet.attempt(where, partial(_judge, sheet, where, precision, model, size, device))
+            sheet.attempt(where, partial(_check_model, sheet, where, precision, model, size, device))
 
 
-def _judge(sheet: Sheet, where: str, precision: str, model: Any, size: Size, device: torch.device) -> None:
+def _check_model(sheet: Sheet, label: str, precision: str, model: Any, size: Size, device: torch.device) -> None:
     bf16 = precision == "bf16"
-    streams, temperatures = conversations(model, bf16, size.streams, size.new)
-    here = _scored(model, bf16, streams, temperatures)
-    _claim(sheet, f"{where}: engine = scorer (the gate)", precision, _differences(_sampled(streams), here))
+    streams, temperatures = play_conversations(model, bf16, size.streams, size.reply_tokens)
+    here = _score(model, bf16, streams, temperatures)
+    _claim(
+        sheet, f"{label}: engine = scorer (the gate)", precision, _compute_differences(_select_sampled(streams), here)
+    )
 
-    def at_the_trainer() -> None:
+    def check_trainer() -> None:
         lessons = [Lesson(s, np.ones(s.sampled), h) for s, h in zip(streams, temperatures, strict=True)]
-        gap = Trainer(copy.deepcopy(model), bf16, 0.0, 2048, gate_tolerance=1e9).update(lessons)["logprob_gap"]
-        sheet.note(f"{where}: engine = trainer", gap)
-        sheet.claim(f"{where}: engine = PolicyTrainer", f"mean {gap:.2g}", gap <= TOLERANCE[precision])
+        gap = ArenaLearner(copy.deepcopy(model), bf16, 0.0, 2048, gate_tolerance=1e9).update(lessons)["logprob_gap"]
+        sheet.note(f"{label}: engine = trainer", gap)
+        sheet.claim(f"{label}: engine = PolicyTrainer", f"mean {gap:.2g}", gap <= TOLERANCE[precision])
 
-    def at_the_cpu() -> None:
-        there = _scored(copy.deepcopy(model).cpu(), bf16, streams, temperatures)
-        _claim(sheet, f"{where}: this device = CPU", precision, _differences(there, here))
+    def check_cpu() -> None:
+        there = _score(copy.deepcopy(model).cpu(), bf16, streams, temperatures)
+        _claim(sheet, f"{label}: this device = CPU", precision, _compute_differences(there, here))
 
-    sheet.attempt(f"{where}: engine = PolicyTrainer", at_the_trainer)
+    sheet.attempt(f"{label}: engine = PolicyTrainer", check_trainer)
     if device.type == "cpu":
-        sheet.skip(f"{where}: this device = CPU", "this device is the CPU")
+        sheet.skip(f"{label}: this device = CPU", "this device is the CPU")
     else:
-        sheet.attempt(f"{where}: this device = CPU", at_the_cpu)
+        sheet.attempt(f"{label}: this device = CPU", check_cpu)
 
 
-def _claim(sheet: Sheet, claim: str, precision: str, size: np.ndarray) -> None:
-    mean, most = float(size.mean()), float(size.max())
-    sheet.note(claim, {"mean": mean, "max": most, "tokens": len(size), "tolerance": TOLERANCE[precision]})
-    sheet.claim(claim, f"mean {mean:.2g}, max {most:.2g} ({len(size)} tokens)", mean <= TOLERANCE[precision])
+def _claim(sheet: Sheet, claim: str, precision: str, gaps: np.ndarray) -> None:
+    mean, largest = float(gaps.mean()), float(gaps.max())
+    sheet.note(claim, {"mean": mean, "max": largest, "tokens": len(gaps), "tolerance": TOLERANCE[precision]})
+    sheet.claim(claim, f"mean {mean:.2g}, max {largest:.2g} ({len(gaps)} tokens)", mean <= TOLERANCE[precision])
 
 
-def _scored(model: Any, bf16: bool, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
+def _score(model: Any, bf16: bool, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
     return [scores.logprobs for scores in scan_streams(StreamScorer(model, bf16), streams, temperatures)]
 
 
-def _sampled(streams: Sequence[Stream]) -> list[np.ndarray]:
+def _select_sampled(streams: Sequence[Stream]) -> list[np.ndarray]:
     return [np.asarray(s.logprobs)[np.asarray(s.mask, bool)] for s in streams]
 
 
-def _differences(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> np.ndarray:
+def _compute_differences(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> np.ndarray:
     gaps: np.ndarray = np.abs(np.concatenate(one) - np.concatenate(other))
     return gaps

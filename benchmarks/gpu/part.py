@@ -1,4 +1,4 @@
-"""One part in a process of its own: what breaks or hangs here takes nothing else with it. Started by run.py.
+"""Measure one part in this process, so that its failure or timeout affects no other part. Started by run.py.
 
 python benchmarks/gpu/part.py PART --device cuda --size full --until 1800000000 --out part.json
 """
@@ -12,38 +12,38 @@ from typing import Any
 
 import torch
 import transformers
-from large import large
-from machine import machine
-from parity import agreement
-from plan import beside_trl, decode, flagship, long, one_card, vision
-from rates import speed, train
-from recipes import negotiation, negotiation_nano
-from repeat import repeat, resume
+from large import measure_large
+from machine import measure_machine
+from parity import check_agreement
+from plan import check_two_ranks, compare_with_trl, measure_decoding, measure_long_updates, run_flagship, run_vision
+from rates import measure_speed, measure_training
+from recipes import run_negotiation, run_negotiation_nano
+from repeat import check_repeats, check_resume
 from sheet import Sheet
 from size import SIZES
-from task import learning
+from task import learn_task
 
 PARTS: dict[str, Callable[..., Any]] = {
-    "machine": machine,
-    "agreement": agreement,
-    "repeat": repeat,
-    "resume": resume,
-    "learning": learning,
-    "negotiation-nano": negotiation_nano,
-    "negotiation": negotiation,
-    "flagship": flagship,
-    "beside-trl": beside_trl,
-    "one-card": one_card,
-    "vision": vision,
+    "machine": measure_machine,
+    "agreement": check_agreement,
+    "repeat": check_repeats,
+    "resume": check_resume,
+    "learning": learn_task,
+    "negotiation-nano": run_negotiation_nano,
+    "negotiation": run_negotiation,
+    "flagship": run_flagship,
+    "beside-trl": compare_with_trl,
+    "one-card": check_two_ranks,
+    "vision": run_vision,
 }
 OF_A_MODEL: dict[str, Callable[..., Any]] = {
-    "speed": speed,
-    "train": train,
-    "large": large,
-    "decode": decode,
-    "long": long,
+    "speed": measure_speed,
+    "train": measure_training,
+    "large": measure_large,
+    "decode": measure_decoding,
+    "long": measure_long_updates,
 }
-"""Parts named after the model they are about, as in speed-nano."""
+"""Parts with a model's name as suffix, such as speed-nano."""
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("part")
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     parser.add_argument("--size", choices=SIZES, required=True)
-    parser.add_argument("--until", type=float, required=True, help="by time.time()")
+    parser.add_argument("--until", type=float, required=True, help="end of the part's time, by time.time()")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     sheet = Sheet(options.out, options.until)

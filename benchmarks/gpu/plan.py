@@ -1,4 +1,4 @@
-"""Parts of the plan beyond kernels: a whole run, TRL beside it, two ranks on a card, decoding, long updates, vision.
+"""Larger parts: a whole run, a comparison with TRL, two ranks on a device, decoding, long updates, vision.
 
 Each writes its figures as it goes. A run stays in `runs/gpu-…` of the working directory, and the next call resumes it.
 """
@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from large import on_base
-from learners import made_up_lessons, sample_of
-from models import build, reply_to
-from rates import _measured, peak_flops, peak_memory, reset_peak_memory
+from large import make_adapter
+from learners import make_lessons, make_sample
+from models import build_model, make_request
+from rates import measure_copy_rate, measure_peak_flops, prepare_model, read_peak_memory, reset_peak_memory
 from sheet import Sheet
 from size import Size
-from timing import seconds_of
+from timing import time_call
 
 from agents.engines.in_process import InProcessEngine
 from agents.precision import Precision
@@ -32,45 +32,45 @@ from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
 
 CODER = "ARENA_QWEN"
-"""Variable with the folder of Qwen2.5-Coder-0.5B-Instruct (benchmarks/qwen.py)."""
+"""Environment variable with the folder of Qwen2.5-Coder-0.5B-Instruct (benchmarks/qwen.py)."""
 WINDING_UP = 25.0
-"""Seconds for a run to end after it was asked to."""
+"""Seconds that a run has to end after an interrupt."""
 CLOSE = 1e-5
 SMALL = 0.01
 """Factor of advantages: Adam divides larger gradients by their own size, which would hide a wrong scale."""
 
 
-def flagship(sheet: Sheet, size: Size, device: torch.device) -> None:
+def run_flagship(sheet: Sheet, size: Size, device: torch.device) -> None:
     """Run the flagship with a real model, and report its payoff against the panel before and after."""
     coder = os.environ.get(CODER)
     if size.flagship == "negotiation" and coder is None:
         sheet.skip("Qwen2.5-Coder-0.5B-Instruct", f"{CODER} names no folder: SmolLM2 instead")
     model = [f"policies.shared.model={coder}"] if size.flagship == "negotiation" and coder else []
-    folder = _run(sheet, size.flagship, [*model, *size.flagship_settings], "flagship")
-    judged = _judged(folder)
-    rows = _rows(folder)
+    folder = _run_recipe(sheet, size.flagship, [*model, *size.flagship_settings], "flagship")
+    payoffs = _read_payoffs(folder)
+    rows = _read_metrics(folder)
     sheet.note("iterations", rows)
-    if len(judged) > 1:
-        told = f"{judged[0]:.2f} before, {judged[-1]:.2f} after {len(rows)} iterations"
-        sheet.claim(f"{size.flagship}: payoff against the panel", told)
+    if len(payoffs) > 1:
+        text = f"{payoffs[0]:.2f} before, {payoffs[-1]:.2f} after {len(rows)} iterations"
+        sheet.claim(f"{size.flagship}: payoff against the panel", text)
     else:
-        sheet.skip(f"{size.flagship}: payoff against the panel", f"judged {len(judged)} times: run this part again")
+        sheet.skip(f"{size.flagship}: payoff against the panel", f"judged {len(payoffs)} times: run this part again")
     for name in ("play", "learn"):
         sheet.claim(
             f"seconds to {name}, median", f"{median(row['seconds'][name] for row in rows):.2f}" if rows else "none"
         )
 
 
-def vision(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Train a small vision policy to point at what it is asked for."""
-    folder = _run(sheet, "mgpo-nano", size.vision_settings, "vision")
+def run_vision(sheet: Sheet, size: Size, device: torch.device) -> None:
+    """Train a small vision policy to point at named objects."""
+    folder = _run_recipe(sheet, "mgpo-nano", size.vision_settings, "vision")
     stages = sorted(path for path in folder.rglob("metrics.jsonl"))
     counts = {str(path.parent.relative_to(folder)): path.read_text().count("\n") for path in stages}
     sheet.note("iterations by stage", counts)
     sheet.claim("mgpo-nano: iterations", ", ".join(f"{name} {count}" for name, count in counts.items()) or "none yet")
 
 
-def _run(sheet: Sheet, recipe: str, settings: Any, label: str) -> Path:
+def _run_recipe(sheet: Sheet, recipe: str, settings: Any, label: str) -> Path:
     """Start or resume a run in a process of its own for the part's time, and return its folder."""
     folder = Path("runs") / f"gpu-{label}-{recipe}"
     if (folder / "config.yaml").exists():
@@ -80,25 +80,25 @@ def _run(sheet: Sheet, recipe: str, settings: Any, label: str) -> Path:
         command += [word for setting in settings for word in ("--set", setting)]
     process = subprocess.Popen([sys.executable, "-m", "arena", *command, "--json"], stdout=subprocess.DEVNULL)
     try:
-        code = process.wait(max(1.0, sheet.left - WINDING_UP))
+        code = process.wait(max(1.0, sheet.seconds_left - WINDING_UP))
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         process.wait(WINDING_UP)
         sheet.note("ended", "by the part's time; the next call resumes it")
         return folder
     if code:
-        raise RuntimeError(f"arena {' '.join(command[:3])} ended with {code}")
+        raise RuntimeError(f"arena {' '.join(command[:3])} ended with exit code {code}")
     sheet.note("ended", "complete")
     return folder
 
 
-def _rows(folder: Path) -> list[dict[str, Any]]:
+def _read_metrics(folder: Path) -> list[dict[str, Any]]:
     from arena.store.reader import RunReader
 
     return list(RunReader(folder).metrics()) if (folder / "metrics.jsonl").exists() else []
 
 
-def _judged(folder: Path) -> list[float]:
+def _read_payoffs(folder: Path) -> list[float]:
     """Return the mean payoffs against the panel, one per evaluation."""
     from arena.store.evaluations import read_evaluations
 
@@ -109,65 +109,66 @@ def _judged(folder: Path) -> list[float]:
     return [mean(one) for one in read_evaluations(folder)] if folder.exists() else []
 
 
-def beside_trl(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Time an iteration beside TRL's step of as many tokens: one prompt for all replies, then one for each pair."""
+def compare_with_trl(sheet: Sheet, size: Size, device: torch.device) -> None:
+    """Time an iteration beside TRL's step of as many tokens: one prompt for all replies, then one per pair."""
     if importlib.util.find_spec("trl") is None:
         raise ImportError("No module named 'trl'")
-    from against_trl import measure, verdict
+    from against_trl import judge_ratio, measure
 
-    rows, tokens, rounds = size.beside
+    rows, tokens, rounds = size.trl_shape
     for name, group in (("one prompt", rows), ("a prompt for each pair", 2)):
-        if sheet.left < 20.0:
+        if sheet.seconds_left < 20.0:
             return sheet.skip(f"beside TRL, {name}", "the part's time was up")
         found = measure(0, rows, tokens, rounds, ["autocast"], group)
         sheet.note(name, found)
         seconds = found["settings"]["autocast"]["seconds"]
-        told = f"Arena {seconds['arena']:.2f} s, TRL {seconds['trl']:.2f} s"
+        text = f"Arena {seconds['arena']:.2f} s, TRL {seconds['trl']:.2f} s"
         sheet.claim(
-            f"beside TRL, {name}, {rows} × {tokens} tokens", f"{told}, ratio {verdict(found['settings'])['ratio']:.2f}"
+            f"beside TRL, {name}, {rows} × {tokens} tokens",
+            f"{text}, ratio {judge_ratio(found['settings'])['ratio']:.2f}",
         )
 
 
-def one_card(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Check that two ranks on this device, connected by gloo, learn what one process learns."""
+def check_two_ranks(sheet: Sheet, size: Size, device: torch.device) -> None:
+    """Check that two ranks on this device, connected by gloo, learn the same as one process."""
     if importlib.util.find_spec("ray") is None:
         raise ImportError("No module named 'ray'")
-    lessons = made_up_lessons(build("nano", device)[0], False, 12, 64)
-    samples = [sample_of(replace(one, advantages=one.advantages * SMALL)) for one in lessons]
-    seconds, two = seconds_of(partial(asyncio.run, _by_two(samples, device)))
-    one = _by_one(samples)
-    first = build("nano", device)[0].state_dict()
+    lessons = make_lessons(build_model("nano", device)[0], False, 12, 64)
+    samples = [make_sample(replace(one, advantages=one.advantages * SMALL)) for one in lessons]
+    seconds, two = time_call(partial(asyncio.run, _train_two_ranks(samples, device)))
+    one = _train_one_rank(samples)
+    first = build_model("nano", device)[0].state_dict()
     worst, moved = (
         max(float((other[name].cpu() - value.cpu()).abs().max()) for name, value in one.items())
         for other in (two, first)
     )
     sheet.note("seconds with the start of Ray", seconds)
-    told = f"weights differ by {worst:.2g}, and from the first ones by {moved:.2g}"
-    sheet.claim("two ranks on one device = one rank, after 3 updates", told, worst < CLOSE < moved)
+    text = f"weights differ by {worst:.2g}, and from the first ones by {moved:.2g}"
+    sheet.claim("two ranks on one device = one rank, after 3 updates", text, worst < CLOSE < moved)
 
 
-def _rule() -> LearnSpec:
+def _make_rule() -> LearnSpec:
     return LearnSpec(lr=2e-5, token_budget=128, minibatches=2, regularisers={}, grad_clip=0.0, gate_tolerance=1e9)
 
 
-def _policy() -> Any:
+def _load_policy() -> Any:
     from agents.policy import Policy
     from agents.weights import resolve
 
     return Policy.load("p", resolve("nano"), resolve("nano"), True, empty=True)
 
 
-def _by_one(samples: Any) -> dict[str, torch.Tensor]:
+def _train_one_rank(samples: Any) -> dict[str, torch.Tensor]:
     from agents.policy import trainable
     from arena.learn.trainer import local_trainer
 
-    trainer: Any = local_trainer(_policy(), _rule(), False)
+    trainer: Any = local_trainer(_load_policy(), _make_rule(), False)
     for k in range(3):
         trainer.carry_out(trainer.plan(samples, np.random.default_rng(k)))
     return {name: value.detach() for name, value in trainable(trainer.model).items()}
 
 
-async def _by_two(samples: Any, device: torch.device) -> dict[str, torch.Tensor]:
+async def _train_two_ranks(samples: Any, device: torch.device) -> dict[str, torch.Tensor]:
     from arena.scale.cluster import placed
     from arena.scale.ranks import Ranks
     from arena.scale.settings import ResourcesSpec, ScaleSpec, WorkerResources
@@ -178,7 +179,7 @@ async def _by_two(samples: Any, device: torch.device) -> dict[str, torch.Tensor]
     async with placed(spec, lambda line: None) as cluster:
         ranks = await Ranks.start([cluster.trainer(rank) for rank in range(2)], 60.0, 120.0)
         try:
-            trainer = await asyncio.to_thread(ScaledTrainer, ranks, _policy(), _rule(), False)
+            trainer = await asyncio.to_thread(ScaledTrainer, ranks, _load_policy(), _make_rule(), False)
             for k in range(3):
                 await trainer.update(trainer.plan(samples, np.random.default_rng(k)))
             weights = await trainer.weights()
@@ -187,41 +188,41 @@ async def _by_two(samples: Any, device: torch.device) -> dict[str, torch.Tensor]
             await ranks.close()
 
 
-def decode(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """Measure a decoding step of one model, in milliseconds, beside the time to read weights and caches once."""
-    with _measured(sheet, size, device, name) as (model, _):
-        rate = copy_rate(device, size)
+def measure_decoding(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
+    """Measure a decoding step of one model in milliseconds, and the time to read weights and caches once."""
+    with prepare_model(sheet, size, device, name) as (model, _):
+        rate = measure_copy_rate(device, size.matmul_width)
         sheet.note("copied_bytes_per_second", rate)
-        for rows in size.many:
-            sheet.attempt(f"decode, {rows} in flight", partial(_decode, sheet, size, model, rows, rate))
+        for rows in size.decoding_rows:
+            sheet.attempt(f"decode, {rows} in flight", partial(_measure_rows, sheet, size, model, rows, rate))
 
 
-def _decode(sheet: Sheet, size: Size, model: Any, rows: int, rate: float) -> None:
+def _measure_rows(sheet: Sheet, size: Size, model: Any, rows: int, rate: float) -> None:
     engine, rng, version = InProcessEngine(Precision.BF16, max_batch=rows), np.random.default_rng(0), 0
     contexts = rng.integers(model.config.vocab_size, size=(rows, size.context)).tolist()
 
-    def seconds(new: int) -> float:
+    def time_replies(new: int) -> float:
         nonlocal version
         version += 1
         wait(engine.publish("p", version, ModuleWeights(model)))
-        requests = [reply_to(ids, f"{i}", new, (0, i)) for i, ids in enumerate(contexts)]
-        return seconds_of(lambda: wait(engine.generate(requests)))[0]
+        requests = [make_request(ids, f"{i}", new, (0, i)) for i, ids in enumerate(contexts)]
+        return time_call(lambda: wait(engine.generate(requests)))[0]
 
     reset_peak_memory()
-    seconds(size.decoded)
-    memory = peak_memory()
-    short, long = (median(seconds(new) for _ in range(size.rounds)) for new in (1, size.decoded))
-    step = max(1e-9, long - short) / (size.decoded - 1)
-    least = moved_bytes(model, rows, size.context + size.decoded // 2) / rate
+    time_replies(size.decoded_tokens)
+    memory = read_peak_memory()
+    short, long = (median(time_replies(new) for _ in range(size.rounds)) for new in (1, size.decoded_tokens))
+    step = max(1e-9, long - short) / (size.decoded_tokens - 1)
+    least = count_moved_bytes(model, rows, size.context + size.decoded_tokens // 2) / rate
     found = {"ms": 1000 * step, "limit_ms": 1000 * least, "tokens_per_second": rows / step, "memory_gb": memory}
     sheet.note(f"decode, {rows} in flight", found)
-    told = (
+    text = (
         f"{1000 * step:.2f} ms a step, {1000 * least:.2f} by bandwidth ({least / step:.0%}); {rows / step:,.0f} tok/s"
     )
-    sheet.claim(f"decode, {rows} in flight", told)
+    sheet.claim(f"decode, {rows} in flight", text)
 
 
-def moved_bytes(model: Any, rows: int, context: int) -> float:
+def count_moved_bytes(model: Any, rows: int, context: int) -> float:
     """Return the bytes that a decoding step has to read: bfloat16 weights, and keys and values of all rows."""
     config = model.config
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -229,42 +230,37 @@ def moved_bytes(model: Any, rows: int, context: int) -> float:
     return float(2 * (sum(p.numel() for p in model.parameters()) + cache))
 
 
-def copy_rate(device: torch.device, size: Size) -> float:
-    """Return the bytes that the device reads and writes in a second, by a copy."""
-    source = torch.zeros(size.matmul**2 * (16 if device.type == "cuda" else 1), device=device)
-    target = torch.empty_like(source)
-    target.copy_(source)
-    took = median(seconds_of(lambda: target.copy_(source))[0] for _ in range(5))
-    return float(2.0 * source.numel() * source.element_size() / took)
-
-
-def long(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """Measure updates of many tokens: their share of the peak of matrix products. Large models get an adapter."""
+def measure_long_updates(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
+    """Measure updates of many tokens and their share of the peak of matrix products. Large models get an adapter."""
     on_adapter = name not in ("nano", "qwen2-0.5b")
-    model, source = build(name, device, dtype=torch.bfloat16 if on_adapter else torch.float32)
+    model, source = build_model(name, device, dtype=torch.bfloat16 if on_adapter else torch.float32)
     head = model.get_output_embeddings().weight.numel()
     body = sum(p.numel() for p in model.parameters()) - head
-    peak = peak_flops(device, size.matmul)
+    peak = measure_peak_flops(device, size.matmul_width)
     sheet.note("weights", source)
-    weights = on_base(model) if on_adapter else ModuleWeights(model)
-    for tokens in size.updates_of:
-        sheet.attempt(f"an update of {tokens:,} tokens", partial(_long, sheet, size, weights, tokens, body, head, peak))
+    weights = make_adapter(model) if on_adapter else ModuleWeights(model)
+    for tokens in size.update_tokens:
+        sheet.attempt(
+            f"an update of {tokens:,} tokens", partial(_measure_update, sheet, size, weights, tokens, body, head, peak)
+        )
 
 
-def _long(sheet: Sheet, size: Size, weights: ModuleWeights, tokens: int, body: int, head: int, peak: float) -> None:
+def _measure_update(
+    sheet: Sheet, size: Size, weights: ModuleWeights, tokens: int, body: int, head: int, peak: float
+) -> None:
     from arena.learn.trainer import PolicyTrainer
 
     length = min(tokens, 4 * size.context)
-    lessons = made_up_lessons(weights.module, True, tokens // length, length)
+    lessons = make_lessons(weights.module, True, tokens // length, length)
     rule = LearnSpec(lr=0.0, minibatches=1, token_budget=min(tokens, 16384), regularisers={}, gate_tolerance=1e9)
     trainer = PolicyTrainer("p", weights.module, rule, True, weights.base)
-    samples, rng = [sample_of(lesson) for lesson in lessons], np.random.default_rng(0)
+    samples, rng = [make_sample(lesson) for lesson in lessons], np.random.default_rng(0)
     reset_peak_memory()
-    times = [seconds_of(lambda: trainer.carry_out(trainer.plan(samples, rng)))[0] for _ in range(1 + size.rounds)]
-    wall, memory = median(times[1:]), peak_memory()
+    times = [time_call(lambda: trainer.carry_out(trainer.plan(samples, rng)))[0] for _ in range(1 + size.rounds)]
+    wall, memory = median(times[1:]), read_peak_memory()
     passes = 4.0 if weights.base else 6.0  # a frozen weight has no gradient
     sampled = sum(len(lesson.advantages) for lesson in lessons)
     share = passes * (body * tokens + head * sampled) / wall / peak
     sheet.note(f"{tokens} tokens", {"seconds": times, "share_of_peak": share, "memory_gb": memory})
-    told = f"{tokens / wall:,.0f} tok/s, {share:.0%} of the peak of products"
-    sheet.claim(f"an update of {tokens:,} tokens", told + (f", {memory['allocated']:.1f} GB" if memory else ""))
+    text = f"{tokens / wall:,.0f} tok/s, {share:.0%} of the peak of products"
+    sheet.claim(f"an update of {tokens:,} tokens", text + (f", {memory['allocated']:.1f} GB" if memory else ""))

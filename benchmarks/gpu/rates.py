@@ -1,4 +1,4 @@
-"""Speed of play and training, how busy that keeps the device, and the most memory it takes."""
+"""Speed of play and training, the device's utilisation, and peak memory."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from learners import OPENING, Bare, Trainer, made_up_lessons
-from models import build, reply_to
+from learners import OPENING, ArenaLearner, BareLearner, make_lessons
+from models import build_model, make_request
 from sheet import Sheet
 from size import Size
-from timing import seconds_of, take_turns
+from timing import time_call, time_in_turns
 
 from agents.engines import decoding, graphs, in_process
 from agents.engines.in_process import InProcessEngine
@@ -35,33 +35,33 @@ WHAT = (
 )
 
 
-def speed(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """One model: decode and prefill at each number of rows, with shares of the peak."""
-    with _measured(sheet, size, device, name) as (model, peak):
-        for rows in size.rows:
-            sheet.attempt(f"decode, {rows} in flight", partial(_play, sheet, size, model, rows, peak))
+def measure_speed(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
+    """Measure decoding and prefill of one model at each number of rows, with shares of the peak."""
+    with prepare_model(sheet, size, device, name) as (model, peak):
+        for rows in size.batch_sizes:
+            sheet.attempt(f"decode, {rows} in flight", partial(_measure_play, sheet, size, model, rows, peak))
 
 
-def train(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """One model: training, with shares of the peak."""
-    with _measured(sheet, size, device, name) as (model, peak):
-        sheet.attempt("train", lambda: _train(sheet, size, model, peak))
+def measure_training(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
+    """Measure the training of one model, with shares of the peak."""
+    with prepare_model(sheet, size, device, name) as (model, peak):
+        sheet.attempt("train", lambda: _measure_learners(sheet, size, model, peak))
 
 
 @contextmanager
-def _measured(sheet: Sheet, size: Size, device: torch.device, name: str) -> Iterator[tuple[Any, float]]:
-    """The model, and the best rate of products before the measurements."""
+def prepare_model(sheet: Sheet, size: Size, device: torch.device, name: str) -> Iterator[tuple[Any, float]]:
+    """Yield the model and the peak rate of products. The rate is measured again afterwards."""
     sheet.note("what", WHAT)
-    model, source = build(name, device)
+    model, source = build_model(name, device)
     sheet.note("weights", source)
     sheet.note("parameters", sum(p.numel() for p in model.parameters()))
-    before = peak_flops(device, size.matmul)
+    before = measure_peak_flops(device, size.matmul_width)
     yield model, before
-    sheet.note("peak_tflops", {"before": before / 1e12, "after": peak_flops(device, size.matmul) / 1e12})
+    sheet.note("peak_tflops", {"before": before / 1e12, "after": measure_peak_flops(device, size.matmul_width) / 1e12})
 
 
-def peak_flops(device: torch.device, width: int, dtype: torch.dtype = torch.bfloat16) -> float:
-    """FLOP/s of a product of square matrices of random normals, the best of several rounds."""
+def measure_peak_flops(device: torch.device, width: int, dtype: torch.dtype = torch.bfloat16) -> float:
+    """Return the FLOP/s of products of square matrices of random normals, the best of several rounds."""
     generator = torch.Generator(device).manual_seed(0)
     a, b = (torch.randn(width, width, device=device, generator=generator).to(dtype) for _ in range(2))
     repeats = 10 if device.type == "cuda" else 2
@@ -71,12 +71,21 @@ def peak_flops(device: torch.device, width: int, dtype: torch.dtype = torch.bflo
             torch.mm(a, b)
 
     work()
-    times = [seconds_of(work)[0] for _ in range(5)]
+    times = [time_call(work)[0] for _ in range(5)]
     return 2.0 * width**3 * repeats / min(times)
 
 
+def measure_copy_rate(device: torch.device, width: int) -> float:
+    """Return the bytes per second that the device reads and writes in a copy, sized after `width` squared numbers."""
+    source = torch.zeros(width**2 * (16 if device.type == "cuda" else 1), device=device)
+    target = torch.empty_like(source)
+    target.copy_(source)
+    seconds = median(time_call(lambda: target.copy_(source))[0] for _ in range(5))
+    return float(2.0 * source.numel() * source.element_size() / seconds)
+
+
 @contextmanager
-def _set(module: Any, **values: Any) -> Iterator[None]:
+def _set_attributes(module: Any, **values: Any) -> Iterator[None]:
     before = {name: getattr(module, name) for name in values}
     try:
         for name, value in values.items():
@@ -88,88 +97,97 @@ def _set(module: Any, **values: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _transformers() -> Iterator[None]:
-    with _set(in_process, replays=lambda model: False), _set(decoding, steps=lambda model: False):
+def _use_transformers() -> Iterator[None]:
+    with _set_attributes(in_process, replays=lambda model: False), _set_attributes(decoding, steps=lambda model: False):
         yield
 
 
-_AS_IT_IS = "recorded"
+_DEFAULT = "recorded"
 _ARMS: dict[str, Callable[[], Any]] = {
-    _AS_IT_IS: lambda: _set(graphs),
-    "started one by one": lambda: _set(graphs, CAPTURE_AT=10**9),
-    "transformers": _transformers,
-    "512 a pass": lambda: _set(decoding, MOST_AT_ONCE={"cpu": 512, "cuda": 512}),
+    _DEFAULT: lambda: _set_attributes(graphs),
+    "started one by one": lambda: _set_attributes(graphs, CAPTURE_AT=10**9),
+    "transformers": _use_transformers,
+    "512 a pass": lambda: _set_attributes(decoding, MOST_AT_ONCE={"cpu": 512, "cuda": 512}),
 }
 
 
-def _play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) -> None:
+def _measure_play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) -> None:
     engines = {arm: InProcessEngine(Precision.BF16, max_batch=rows) for arm in _ARMS}
     version, rng, vocabulary = 0, np.random.default_rng(0), model.config.vocab_size
     contexts = [[7] * OPENING + rng.integers(vocabulary, size=size.context - OPENING).tolist() for _ in range(rows)]
 
-    def decode(arm: str, new: int) -> float:
-        """Seconds for replies of so many tokens, nothing kept from before but what was recorded."""
+    def time_decode(arm: str, new: int) -> float:
+        """Return the seconds of replies of `new` tokens. Caches are empty, but recorded graphs are kept."""
         nonlocal version
         version += 1
         engine = engines[arm]
         with _ARMS[arm]():
             wait(engine.publish("p", version, ModuleWeights(model)))
-            requests = [reply_to(ids, f"{i}", new, (0, i)) for i, ids in enumerate(contexts)]
-            return seconds_of(lambda: wait(engine.generate(requests)))[0]
+            requests = [make_request(ids, f"{i}", new, (0, i)) for i, ids in enumerate(contexts)]
+            return time_call(lambda: wait(engine.generate(requests)))[0]
 
-    asked = [(arm, new) for arm in _ARMS for new in ((1,) if "pass" in arm else (1, size.decoded))]
-    found: dict[str, Any] = {"rows": rows, "context": size.context, "new": size.decoded, "first": {}, "seconds": {}}
+    longest = size.decoded_tokens
+    cases = [(arm, new) for arm in _ARMS for new in ((1,) if "pass" in arm else (1, longest))]
+    found: dict[str, Any] = {
+        "rows": rows,
+        "context": size.context,
+        "new": longest,
+        "first": {},
+        "seconds": {},
+    }
     seconds: dict[str, dict[int, list[float]]] = {arm: {} for arm in _ARMS}
-    for arm, new in asked:
+    for arm, new in cases:
         reset_peak_memory()
-        found["first"].setdefault(arm, {})[new] = decode(arm, new)
+        found["first"].setdefault(arm, {})[new] = time_decode(arm, new)
         seconds[arm][new] = []
-        if (arm, new) == (_AS_IT_IS, size.decoded):
-            memory = peak_memory()
+        if (arm, new) == (_DEFAULT, longest):
+            memory = read_peak_memory()
     for _ in range(size.rounds):
-        for arm, new in asked:
-            seconds[arm][new].append(decode(arm, new))
+        for arm, new in cases:
+            seconds[arm][new].append(time_decode(arm, new))
     found |= {"seconds": seconds, "memory_gb": memory}
     flop = 2.0 * sum(p.numel() for p in model.parameters())
     step_ms, prefill = {}, {}
     for arm, times in seconds.items():
         prefill[arm] = (OPENING + rows * (size.context - OPENING)) / median(times[1])
-        if size.decoded in times:
-            step_ms[arm] = 1000 * max(1e-6, median(times[size.decoded]) - median(times[1])) / (size.decoded - 1)
-    decoded = 1000 * rows / step_ms[_AS_IT_IS]
+        if longest in times:
+            step_ms[arm] = 1000 * max(1e-6, median(times[longest]) - median(times[1])) / (longest - 1)
+    decoded = 1000 * rows / step_ms[_DEFAULT]
     found |= {"decode_tokens_per_second": decoded, "prefill_tokens_per_second": prefill, "step_ms": step_ms}
-    found |= {"decode_utilisation": decoded * flop / peak, "prefill_utilisation": prefill[_AS_IT_IS] * flop / peak}
-    few = min(8, size.decoded)
-    found |= busy(lambda: decode(_AS_IT_IS, few), model)
+    found |= {"decode_utilisation": decoded * flop / peak, "prefill_utilisation": prefill[_DEFAULT] * flop / peak}
+    few = min(8, longest)
+    found |= measure_busy(lambda: time_decode(_DEFAULT, few), model)
     sheet.note(f"play at {rows}", found)
     steps = ", ".join(f"{time:.1f} {arm}" for arm, time in step_ms.items())
-    reading = ", ".join(f"{rate:,.0f} {arm}" for arm, rate in prefill.items() if arm in (_AS_IT_IS, "512 a pass"))
-    told = f"{decoded:,.0f} tok/s; ms a step: {steps}; prefill tok/s: {reading}"
-    sheet.claim(f"decode, {rows} in flight", told + _shares(found["decode_utilisation"], found.get("busy"), memory))
+    reading = ", ".join(f"{rate:,.0f} {arm}" for arm, rate in prefill.items() if arm in (_DEFAULT, "512 a pass"))
+    text = f"{decoded:,.0f} tok/s; ms a step: {steps}; prefill tok/s: {reading}"
+    sheet.claim(
+        f"decode, {rows} in flight", text + _format_shares(found["decode_utilisation"], found.get("busy"), memory)
+    )
 
 
-def _train(sheet: Sheet, size: Size, model: Any, peak: float) -> None:
-    count, length = size.trained
-    lessons = made_up_lessons(model, True, count, length)
+def _measure_learners(sheet: Sheet, size: Size, model: Any, peak: float) -> None:
+    count, length = size.update_shape
+    lessons = make_lessons(model, True, count, length)
     arms: dict[str, Callable[[], Any]] = {}
     memory: dict[str, dict[str, float]] = {}
 
-    def enter(arm: str, work: Callable[[], Any]) -> None:
-        """One update unmeasured but for its memory: kernels are chosen, moments and buffers made."""
+    def warm_up(arm: str, work: Callable[[], Any]) -> None:
+        """Run a first update, of which only the memory is measured: it chooses kernels and allocates buffers."""
         reset_peak_memory()
         work()
-        memory[arm] = peak_memory()
+        memory[arm] = read_peak_memory()
         arms[arm] = work
 
-    def trainer() -> None:
-        learner = Trainer(model, True, 0.0, size.budgets[-1])
+    def add_trainer_arms() -> None:
+        learner = ArenaLearner(model, True, 0.0, size.budgets[-1])
         for budget in size.budgets:
-            enter(f"{Trainer.name}, {budget} a micro-batch", partial(learner.update_within, budget, lessons))
+            warm_up(f"{ArenaLearner.name}, {budget} a micro-batch", partial(learner.update_within, budget, lessons))
 
-    sheet.attempt(f"train, {Trainer.name}", trainer)
-    bare = Bare(model, True, 0.0, size.budgets[-1])
-    enter(f"{Bare.name}, {size.budgets[-1]} a micro-batch", lambda: bare.update(lessons))
-    seconds = take_turns(arms, size.rounds)
+    sheet.attempt(f"train, {ArenaLearner.name}", add_trainer_arms)
+    bare = BareLearner(model, True, 0.0, size.budgets[-1])
+    warm_up(f"{BareLearner.name}, {size.budgets[-1]} a micro-batch", lambda: bare.update(lessons))
+    seconds = time_in_turns(arms, size.rounds)
     head = model.get_output_embeddings().weight.numel()
     body = sum(p.numel() for p in model.parameters()) - head
     flop = 6.0 * (body * count * length + head * sum(len(x.advantages) for x in lessons))
@@ -181,25 +199,25 @@ def _train(sheet: Sheet, size: Size, model: Any, peak: float) -> None:
             "seconds": times,
             "tokens_per_second": count * length / wall,
         }
-        found |= {"utilisation": flop / wall / peak, "memory_gb": memory[arm]} | busy(arms[arm], model)
+        found |= {"utilisation": flop / wall / peak, "memory_gb": memory[arm]} | measure_busy(arms[arm], model)
         sheet.note(f"train, {arm}", found)
-        told = f"{found['tokens_per_second']:,.0f} tok/s"
-        sheet.claim(f"train, {arm}", told + _shares(found["utilisation"], found.get("busy"), memory[arm]))
+        text = f"{found['tokens_per_second']:,.0f} tok/s"
+        sheet.claim(f"train, {arm}", text + _format_shares(found["utilisation"], found.get("busy"), memory[arm]))
 
 
-def busy(work: Callable[[], Any], model: Any) -> dict[str, float]:
-    """Share of the wall time in which the device ran something; empty without an accelerator or a profiler of it."""
+def measure_busy(work: Callable[[], Any], model: Any) -> dict[str, float]:
+    """Return the share of wall time in which the device ran something. Empty without a GPU or its profiler."""
     if next(model.parameters()).device.type != "cuda":
         return {}
-    wall = median(seconds_of(work)[0] for _ in range(2))
-    kernels = _kernel_seconds(work)
+    wall = median(time_call(work)[0] for _ in range(2))
+    kernels = _measure_kernel_seconds(work)
     return {"busy": kernels / wall, "busy_seconds": kernels, "busy_wall": wall} if kernels else {}
 
 
-def _kernel_seconds(work: Callable[[], Any]) -> float:
-    """Time with at least one kernel or copy on the device."""
+def _measure_kernel_seconds(work: Callable[[], Any]) -> float:
+    """Return the time with at least one kernel or copy on the device."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
-        seconds_of(work)
+        time_call(work)
     ran = (e.time_range for e in profiler.events() if e.device_type == torch.profiler.DeviceType.CUDA)
     total, until = 0.0, float("-inf")
     for start, end in sorted((span.start, span.end) for span in ran):
@@ -209,21 +227,21 @@ def _kernel_seconds(work: Callable[[], Any]) -> float:
 
 
 def reset_peak_memory() -> None:
-    """Count from here."""
+    """Reset the device's peak memory."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
 
 
-def peak_memory() -> dict[str, float]:
-    """Most held on the device since, in GB (10^9 bytes); empty without one."""
+def read_peak_memory() -> dict[str, float]:
+    """Return the device's peak memory since the reset, in GB (10^9 bytes). Empty without a GPU."""
     if not torch.cuda.is_available():
         return {}
     held = {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
     return {name: size / 1e9 for name, size in held.items()}
 
 
-def _shares(utilisation: float, busy: float | None, memory: dict[str, float]) -> str:
-    told = f", {100 * utilisation:.2g} % of peak"
-    told += f", busy {100 * busy:.0f} %" if busy is not None else ", busy: no device to watch"
-    return told + (f", {memory['allocated']:.1f} GB" if memory else "")
+def _format_shares(utilisation: float, busy: float | None, memory: dict[str, float]) -> str:
+    text = f", {100 * utilisation:.2g} % of peak"
+    text += f", busy {100 * busy:.0f} %" if busy is not None else ", busy: no device to watch"
+    return text + (f", {memory['allocated']:.1f} GB" if memory else "")

@@ -1,4 +1,4 @@
-"""Repeatability bit by bit: everything twice from one seed, a reply alone and in company, a resumed optimiser."""
+"""Bit-exact repeatability: all work twice from one seed, a reply alone and in a batch, a resumed optimiser."""
 
 import copy
 import warnings
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from learners import Trainer, best_learner, made_up_lessons
-from models import build, conversations, reply_to
+from learners import ArenaLearner, choose_learner, make_lessons
+from models import build_model, make_request, play_conversations
 from sheet import Sheet
 from size import Size
 
@@ -26,12 +26,12 @@ Bits = dict[str, torch.Tensor]
 LR, BUDGET = 1e-4, 2048
 
 
-def repeat(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Everything twice in this process, as torch runs it by default and with its deterministic algorithms."""
-    model, source = build(size.repeated, device)
-    sheet.note("model", f"{size.repeated}, {source}")
-    sheet.note("learner", best_learner()[0].name)
-    for mode, context in {"default": _by_default, "deterministic algorithms": _deterministic}.items():
+def check_repeats(sheet: Sheet, size: Size, device: torch.device) -> None:
+    """Repeat all work in this process, with torch's default and with its deterministic algorithms."""
+    model, source = build_model(size.repeated_model, device)
+    sheet.note("model", f"{size.repeated_model}, {source}")
+    sheet.note("learner", choose_learner()[0].name)
+    for mode, context in {"default": _use_default, "deterministic algorithms": _use_deterministic}.items():
         for precision in ("fp32", "bf16"):
             bf16 = precision == "bf16"
             works = {
@@ -40,64 +40,64 @@ def repeat(sheet: Sheet, size: Size, device: torch.device) -> None:
                 "update": lambda bf16=bf16: _update(model, bf16, size),
             }
             for name, work in works.items():
-                where = f"{name} twice, {precision}, {mode}"
-                sheet.attempt(where, partial(_twice, sheet, where, context, work, device))
-    sheet.attempt("a reply alone = in company", lambda: _company(sheet, model, size))
+                label = f"{name} twice, {precision}, {mode}"
+                sheet.attempt(label, partial(_run_twice, sheet, label, context, work, device))
+    sheet.attempt("a reply alone = in company", lambda: _check_batch_invariance(sheet, model, size))
 
 
-def resume(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """An optimiser that was saved, loaded or set back takes the step that it would have taken."""
-    sheet.attempt("saved and loaded = never stopped", lambda: _resumed(sheet, size, device))
-    sheet.attempt("set back = begun afresh", lambda: _set_back(sheet, size, device))
+def check_resume(sheet: Sheet, size: Size, device: torch.device) -> None:
+    """Check that an optimiser that was saved and loaded, or reset, takes the expected step."""
+    sheet.attempt("saved and loaded = never stopped", lambda: _check_loaded(sheet, size, device))
+    sheet.attempt("set back = begun afresh", lambda: _check_reset(sheet, size, device))
 
 
 def _play(model: Any, bf16: bool, size: Size) -> Bits:
-    streams, _ = conversations(model, bf16, size.streams, size.new)
+    streams, _ = play_conversations(model, bf16, size.streams, size.reply_tokens)
     ids = torch.tensor([i for s in streams for i in s.ids])
     return {"ids": ids, "log-probabilities": torch.tensor([p for s in streams for p in s.logprobs])}
 
 
 def _score(model: Any, bf16: bool, size: Size) -> Bits:
-    lessons = made_up_lessons(model, bf16, size.streams, 64)
+    lessons = make_lessons(model, bf16, size.streams, 64)
     scores = scan_streams(StreamScorer(model, bf16), [x.stream for x in lessons], [1.0] * len(lessons))
     return {"log-probabilities": torch.from_numpy(np.concatenate([s.logprobs for s in scores]))}
 
 
 def _update(model: Any, bf16: bool, size: Size) -> Bits:
-    """Weights after two steps."""
-    own, lessons = copy.deepcopy(model), made_up_lessons(model, bf16, size.streams, 64)
-    learner = best_learner()[0](own, bf16, LR, BUDGET, minibatches=2)
+    """Return the weights after two steps."""
+    own, lessons = copy.deepcopy(model), make_lessons(model, bf16, size.streams, 64)
+    learner = choose_learner()[0](own, bf16, LR, BUDGET, minibatches=2)
     learner.update(lessons)
-    return _weights(own)
+    return _copy_weights(own)
 
 
-def _twice(
-    sheet: Sheet, where: str, context: Callable[[], Any], work: Callable[[], Bits], device: torch.device
+def _run_twice(
+    sheet: Sheet, label: str, context: Callable[[], Any], work: Callable[[], Bits], device: torch.device
 ) -> None:
-    with context() as told:
-        same, figure = _compared(work(), work())
-    sheet.note(where, {"bit_equal": same, "figure": figure, "torch_warns": sorted(told)})
-    sheet.claim(where, figure, same if device.type == "cpu" else None)
+    with context() as warnings_seen:
+        same, figure = _compare(work(), work())
+    sheet.note(label, {"bit_equal": same, "figure": figure, "torch_warns": sorted(warnings_seen)})
+    sheet.claim(label, figure, same if device.type == "cpu" else None)
 
 
-def _compared(one: Bits, other: Bits) -> tuple[bool, str]:
+def _compare(one: Bits, other: Bits) -> tuple[bool, str]:
     """Return True if all bits are the same, and the result in words."""
     for name, tensor in one.items():
         if tensor.shape != other[name].shape:
             return False, f"differs: other {name}"
     different = {n: t != other[n] for n, t in one.items()}
     share = sum(int(d.sum()) for d in different.values()) / sum(d.numel() for d in different.values())
-    most = max(float((t.double() - other[n].double()).abs().max()) for n, t in one.items())
+    largest = max(float((t.double() - other[n].double()).abs().max()) for n, t in one.items())
     if not share:
         return True, "bit-equal"
-    return False, f"differs in {100 * share:.2g} % of numbers, by {most:.2g} at most"
+    return False, f"differs in {100 * share:.2g} % of numbers, by {largest:.2g} at most"
 
 
-def _company(sheet: Sheet, model: Any, size: Size) -> None:
-    """The same requests one by one and all at once: how far the engine is batch-invariant."""
+def _check_batch_invariance(sheet: Sheet, model: Any, size: Size) -> None:
+    """Compare replies to the same requests one by one and all at once."""
     rng, vocabulary = np.random.default_rng(1), model.config.vocab_size
     contexts = [rng.integers(vocabulary, size=32).tolist() for _ in range(min(8, size.streams))]
-    requests = [reply_to(ids, f"{i}", min(8, size.new), (i,)) for i, ids in enumerate(contexts)]
+    requests = [make_request(ids, f"{i}", min(8, size.reply_tokens), (i,)) for i, ids in enumerate(contexts)]
     engine = InProcessEngine()
     wait(engine.publish("p", 1, ModuleWeights(model)))
     together = wait(engine.generate(requests))
@@ -106,69 +106,69 @@ def _company(sheet: Sheet, model: Any, size: Size) -> None:
     same = [a.ids == b.ids for a, b in zip(alone, together, strict=True)]
     gaps = [abs(a.logprobs[0] - b.logprobs[0]) for a, b in zip(alone, together, strict=True)]
     sheet.note("alone and in company", {"same_ids": sum(same), "of": len(same), "first_token_gap": max(gaps)})
-    told = f"{sum(same)} of {len(same)} the same ids; first token's log-probability within {max(gaps):.2g}"
-    sheet.claim("a reply alone = in company, fp32", told)
+    text = f"{sum(same)} of {len(same)} the same ids; first token's log-probability within {max(gaps):.2g}"
+    sheet.claim("a reply alone = in company, fp32", text)
 
 
-def _resumed(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Two updates, saved; a third by who goes on, and by who loads."""
-    model = build("nano", device)[0]
-    lessons = made_up_lessons(model, False, size.streams, 64)
-    with TemporaryDirectory() as folder, _deterministic():
-        learner = Trainer(model, False, LR, BUDGET, gate_tolerance=1e9)
+def _check_loaded(sheet: Sheet, size: Size, device: torch.device) -> None:
+    """Save after two updates, then compare the third update of the saved learner and of the loaded one."""
+    model = build_model("nano", device)[0]
+    lessons = make_lessons(model, False, size.streams, 64)
+    with TemporaryDirectory() as folder, _use_deterministic():
+        learner = ArenaLearner(model, False, LR, BUDGET, gate_tolerance=1e9)
         for _ in range(2):
             learner.update(lessons)
         model.save_pretrained(folder)
         learner.trainer.write(Path(folder))
         load_tokenizer(resolve("nano")).save_pretrained(folder)
         other = load_model(Path(folder)).to(device)
-        loaded = Trainer(other, False, LR, BUDGET, gate_tolerance=1e9)
+        loaded = ArenaLearner(other, False, LR, BUDGET, gate_tolerance=1e9)
         loaded.rng = copy.deepcopy(learner.rng)
         loaded.trainer.read(Path(folder), learner.trainer.state())
         learner.update(lessons)
         loaded.update(lessons)
-    _same_weights(sheet, "saved and loaded = never stopped", model, other)
+    _claim_same_weights(sheet, "saved and loaded = never stopped", model, other)
 
 
-def _set_back(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """As imitation leaves the optimiser: its moments forgotten, then a step; against one that has never stepped."""
-    models = [build("nano", device)[0] for _ in range(2)]
-    lessons = made_up_lessons(models[0], False, size.streams, 64)
-    with _deterministic():
-        used, fresh = (Trainer(model, False, 0.0, BUDGET) for model in models)
+def _check_reset(sheet: Sheet, size: Size, device: torch.device) -> None:
+    """Compare the first step after a reset, as after imitation, with a new optimiser's first step."""
+    models = [build_model("nano", device)[0] for _ in range(2)]
+    lessons = make_lessons(models[0], False, size.streams, 64)
+    with _use_deterministic():
+        used, fresh = (ArenaLearner(model, False, 0.0, BUDGET) for model in models)
         used.update(lessons)
         used.trainer.optimiser.moments.forget()
         for one in (used, fresh):
             one.rng = np.random.default_rng(0)
             one.trainer.rule = one.trainer.rule.model_copy(update={"lr": LR})
             one.update(lessons)
-    _same_weights(sheet, "set back = begun afresh", *models)
+    _claim_same_weights(sheet, "set back = begun afresh", *models)
 
 
-def _same_weights(sheet: Sheet, claim: str, one: Any, other: Any) -> None:
-    same, figure = _compared(_weights(one), _weights(other))
+def _claim_same_weights(sheet: Sheet, claim: str, one: Any, other: Any) -> None:
+    same, figure = _compare(_copy_weights(one), _copy_weights(other))
     sheet.note(claim, {"bit_equal": same, "figure": figure})
     sheet.claim(claim, figure, same)
 
 
-def _weights(model: Any) -> Bits:
+def _copy_weights(model: Any) -> Bits:
     return {name: p.detach().cpu().clone() for name, p in model.named_parameters()}
 
 
 @contextmanager
-def _by_default() -> Iterator[set[str]]:
+def _use_default() -> Iterator[set[str]]:
     yield set()
 
 
 @contextmanager
-def _deterministic() -> Iterator[set[str]]:
-    """torch's deterministic algorithms; yields what torch says has none."""
-    told: set[str] = set()
+def _use_deterministic() -> Iterator[set[str]]:
+    """Use torch's deterministic algorithms. Yields the set of torch's warnings about missing ones."""
+    warnings_seen: set[str] = set()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            yield told
-            told |= {str(w.message).split(". ")[0][:120] for w in caught if "determin" in str(w.message)}
+            yield warnings_seen
+            warnings_seen |= {str(w.message).split(". ")[0][:120] for w in caught if "determin" in str(w.message)}
     finally:
         torch.use_deterministic_algorithms(False)

@@ -1,14 +1,14 @@
-"""Does Arena do on this GPU what it does on a CPU, and how fast? Within 10 minutes a call.
+"""Correctness and speed of Arena on this GPU, compared with a CPU. Takes at most 10 minutes per call.
 
     python benchmarks/gpu/run.py                 # on the GPU if there is one, else small on the CPU
-    python benchmarks/gpu/run.py --resume benchmarks/results/gpu-nvidia-h100.json    # what is missing or was cut short
+    python benchmarks/gpu/run.py --resume benchmarks/results/gpu-nvidia-h100.json    # the missing or incomplete parts
     python benchmarks/gpu/run.py --device cpu    # minutes on two cores: does it still work?
     python benchmarks/gpu/run.py speed-qwen2-0.5b machine    # these parts only
 
-Needs torch, transformers, pydantic, pandas and pyarrow; what else is missing is skipped, and said. No network:
-SmolLM2's own weights are used where ARENA_HOME has them, else random ones of its shape. Each part runs in a process of
-its own and within its own time. Writes results/gpu-DEVICE.json after every part, and prints a table; ends with 1 if a
-claim does not hold.
+Needs torch, transformers, pydantic, pandas and pyarrow. Parts that need other missing packages are reported as skipped.
+No network: SmolLM2's own weights are used if ARENA_HOME has them, else random ones of its shape. Each part runs in a
+process of its own with its own time limit. Writes results/gpu-DEVICE.json after every part, and prints a table; the
+exit code is 1 if a claim does not hold.
 """
 
 import argparse
@@ -23,14 +23,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sheet import row, write_json
+from sheet import make_row, write_json
 from size import SIZES
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
 ROOT = HERE.parent.parent
 LIMIT = 570.0
-"""Seconds for everything on a GPU."""
+"""Time limit in seconds of all parts together on a GPU."""
 SECONDS = {
     "machine": 45,
     "agreement": 75,
@@ -61,52 +61,52 @@ SECONDS = {
     "long-nano": 45,
     "vision": 120,
 }
-"""Most that each part may take there; together they may not take more than the limit."""
+"""Time limits of the parts there; together they have at most `LIMIT`."""
 SLACK = {"cuda": 1.0, "cpu": 6.0}
 """Factor on both limits, by device."""
 WINDING_UP = 8.0
-"""Seconds of a part's time for what is begun to end before the process is killed."""
+"""Seconds of a part's time reserved for its current work to end before the process is killed."""
 
 
-def parts_of(size: str) -> list[str]:
-    """All parts in their order: the plan of whole runs, then what is right, what is fast, and what is learned."""
-    speeds = [f"{what}-{name}" for name in SIZES[size].timed for what in ("speed", "train")]
-    larges = [f"large-{name}" for name in SIZES[size].large]
-    plan = ["flagship", "beside-trl", "one-card", *(f"decode-{name}" for name in SIZES[size].timed[:2])]
-    plan += [*(f"long-{name}" for name in SIZES[size].long), "vision"]
+def list_parts(size: str) -> list[str]:
+    """Return all parts in their order: whole runs first, then correctness, speed and learning."""
+    speeds = [f"{what}-{name}" for name in SIZES[size].timed_models for what in ("speed", "train")]
+    larges = [f"large-{name}" for name in SIZES[size].large_models]
+    plan = ["flagship", "beside-trl", "one-card", *(f"decode-{name}" for name in SIZES[size].timed_models[:2])]
+    plan += [*(f"long-{name}" for name in SIZES[size].long_update_models), "vision"]
     kernels = ["agreement", "resume", "repeat", "learning", *speeds, *larges, "negotiation-nano", "negotiation"]
     return ["machine", *plan, *kernels]
 
 
-def is_whole(part: dict[str, Any]) -> bool:
-    """Whether a part of earlier results has ended by itself, with all that it set out to do."""
+def is_complete(part: dict[str, Any]) -> bool:
+    """Return True if a part of earlier results ended by itself and did all its work."""
     cut = part["figures"].get("ended", "").startswith("by the part's time")
     late = any("time" in line["figure"] and line["verdict"] == "skipped" for line in part["claims"])
     return not cut and not late and not any(line["verdict"] == "FAILED" for line in part["claims"])
 
 
 def run_part(name: str, device: str, size: str, seconds: float) -> dict[str, Any]:
-    """Return what the part found until it ended, or had to be ended."""
+    """Run a part until its end or its time limit, and return its findings."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "part.json"
         command = [sys.executable, str(HERE / "part.py"), name, "--device", device, "--size", size]
         command += ["--until", str(time.time() + seconds - WINDING_UP), "--out", str(out)]
         started = time.perf_counter()
-        with open(Path(folder) / "said", "w+") as said:
-            fate = _fate(command, device, seconds, said)
+        with open(Path(folder) / "output", "w+") as output:
+            fate = _run_command(command, device, seconds, output)
         found = json.loads(out.read_text()) if out.exists() else {"figures": {}, "claims": []}
     if fate:
-        found["claims"].append(row(name, fate, "FAILED"))
+        found["claims"].append(make_row(name, fate, "FAILED"))
     return {"seconds": time.perf_counter() - started, **found}
 
 
-def _fate(command: list[str], device: str, seconds: float, said: Any) -> str:
-    """Run it; how it ended if not well."""
+def _run_command(command: list[str], device: str, seconds: float, output: Any) -> str:
+    """Run the command. Returns the reason of its failure, or ""."""
     paths = [str(ROOT), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
     if device == "cpu":
         env["CUDA_VISIBLE_DEVICES"] = ""
-    process = subprocess.Popen(command, env=env, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+    process = subprocess.Popen(command, env=env, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -115,21 +115,21 @@ def _fate(command: list[str], device: str, seconds: float, said: Any) -> str:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    said.seek(0)
-    last = [line.strip() for line in said.read().splitlines() if line.strip()][-1:] or ["it said nothing"]
+    output.seek(0)
+    last = [line.strip() for line in output.read().splitlines() if line.strip()][-1:] or ["no output"]
     return f"exit {code}: {last[0][:160]}" if code else ""
 
 
-def cuda_here() -> bool:
-    """Asked in a process of its own, so that none is kept busy by this one."""
-    asked = subprocess.run(
+def has_cuda() -> bool:
+    """Return True if torch finds a GPU. Asks another process, so that this one does not occupy it."""
+    done = subprocess.run(
         [sys.executable, "-c", "import torch; print(torch.cuda.is_available())"], capture_output=True, text=True
     )
-    return asked.stdout.strip() == "True"
+    return done.stdout.strip() == "True"
 
 
-def show(name: str, found: dict[str, Any]) -> None:
-    """The part's lines of the table."""
+def print_part(name: str, found: dict[str, Any]) -> None:
+    """Print the part's lines of the table."""
     print(f"-- {name}, {found['seconds']:.0f} s")
     for line in found["claims"]:
         print(f"{line['verdict']:9} {line['claim']:58} {line['figure']}")
@@ -137,32 +137,34 @@ def show(name: str, found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run the parts, write after each, print."""
+    """Run the parts, write the results after each, and print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(SECONDS))
     parser.add_argument("--device", choices=["cuda", "cpu"], help="default: cuda if there is one")
     parser.add_argument("--quick", action="store_true", help="nano alone, one round: does it still work?")
-    parser.add_argument("--resume", type=Path, metavar="RESULTS", help="keep the whole parts of these, do the others")
-    parser.add_argument("--out", type=Path, help="instead of results/gpu-DEVICE.json")
+    parser.add_argument(
+        "--resume", type=Path, metavar="RESULTS", help="keep the complete parts of these results and run the others"
+    )
+    parser.add_argument("--out", type=Path, help="result file, by default results/gpu-DEVICE.json")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(SECONDS):
         parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(SECONDS)}")
-    device = options.device or ("cuda" if cuda_here() else "cpu")
+    device = options.device or ("cuda" if has_cuda() else "cpu")
     size = "quick" if options.quick else "full" if device == "cuda" else "small"
     begun, out = time.monotonic(), options.out
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of `finally`: no part is left running
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # runs `finally`, which ends the current part
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/gpu/run.py", *sys.argv[1:]])}
     result |= {"device": device, "size": size, "seed": 0, "load_at_start": os.getloadavg(), "parts": {}}
     if options.resume:
         out, earlier = options.resume, json.loads(options.resume.read_text())["parts"]
-        result["parts"] = {name: part for name, part in earlier.items() if is_whole(part)}
-    for name in options.parts or [name for name in parts_of(size) if name not in result["parts"]]:
+        result["parts"] = {name: part for name, part in earlier.items() if is_complete(part)}
+    for name in options.parts or [name for name in list_parts(size) if name not in result["parts"]]:
         seconds = min(SLACK[device] * SECONDS[name], SLACK[device] * LIMIT - (time.monotonic() - begun))
         if seconds < 2 * WINDING_UP:
             found: dict[str, Any] = {
                 "seconds": 0.0,
                 "figures": {},
-                "claims": [row(name, "the time for everything was up", "skipped")],
+                "claims": [make_row(name, "the time for everything was up", "skipped")],
             }
         else:
             found = run_part(name, device, size, seconds)
@@ -172,7 +174,7 @@ def main() -> None:
             out = RESULTS / f"gpu-{named}{'-quick' if options.quick else ''}.json"
         result |= {"seconds": time.monotonic() - begun, "load_at_end": os.getloadavg()}
         write_json(out, result)
-        show(name, found)
+        print_part(name, found)
     failed = [line for part in result["parts"].values() for line in part["claims"] if line["verdict"] == "FAILED"]
     print(f"-- {len(failed)} failed, {result['seconds']:.0f} s, written to {out}")
     sys.exit(bool(failed))

@@ -1,62 +1,62 @@
-"""Sizes of the measurements: on a GPU, on a CPU, and only to see that it works."""
+"""Sizes of the measurements: for a GPU, for a CPU, and for a quick test."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Size:
-    """Models are named as in `models`."""
+    """Models and sizes of all parts. Models are named as in `models`."""
 
-    judged: tuple[str, ...]
+    parity_models: tuple[str, ...]
     """Models whose log-probabilities are compared."""
     streams: int
     """Streams of the comparisons."""
-    new: int
-    """Most tokens of a reply there."""
-    repeated: str
-    """Model that does everything twice."""
-    timed: tuple[str, ...]
+    reply_tokens: int
+    """Maximum length of their replies."""
+    repeated_model: str
+    """Model of the repeatability checks."""
+    timed_models: tuple[str, ...]
     """Models whose speed is measured."""
-    rows: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
     """Replies in flight."""
     context: int
-    """Tokens of every context that is decoded from."""
-    decoded: int
-    """Tokens of every timed reply."""
-    trained: tuple[int, int]
-    """Streams of a timed update, and tokens of each."""
+    """Length of the contexts of decoding."""
+    decoded_tokens: int
+    """Length of timed replies."""
+    update_shape: tuple[int, int]
+    """Number of streams of a timed update, and their length."""
     budgets: tuple[int, ...]
-    """Token budgets of the timed update; the last one is the bare loop's too."""
+    """Token budgets of the timed update; the bare loop uses the last one."""
     rounds: int
-    matmul: int
-    """Width of the square matrices whose product is the peak."""
+    matmul_width: int
+    """Width of the square matrices whose product gives the peak rate."""
     updates: int
     """Number of updates of the task that a nano policy learns."""
     iterations: int
     """Number of iterations of the recipes, if there is time."""
-    large: tuple[str, ...]
-    """Models of which memory is compared with its estimate."""
-    whole: tuple[str, ...]
-    """Those of them that learn with all their weights; the others have an adapter."""
-    many: tuple[int, ...]
-    """Replies in flight, beside the limit by bandwidth."""
-    updates_of: tuple[int, ...]
-    """Tokens of updates, for the share of the peak."""
-    long: tuple[str, ...]
-    """Models that do them."""
-    beside: tuple[int, int, int]
-    """Replies, tokens of each, and rounds beside TRL."""
+    large_models: tuple[str, ...]
+    """Models whose memory is compared with its estimate."""
+    fully_trained: tuple[str, ...]
+    """Large models that train all weights; the others train an adapter."""
+    decoding_rows: tuple[int, ...]
+    """Replies in flight of the comparison with the memory bandwidth."""
+    update_tokens: tuple[int, ...]
+    """Tokens of long updates."""
+    long_update_models: tuple[str, ...]
+    """Models of long updates."""
+    trl_shape: tuple[int, int, int]
+    """Replies, their length, and rounds of the comparison with TRL."""
     flagship: str
     """Recipe of the whole run."""
     flagship_settings: tuple[str, ...]
     vision_settings: tuple[str, ...] = ()
-    recipe: tuple[str, ...] = ()
-    """Settings over recipe `negotiation-nano`."""
+    recipe_settings: tuple[str, ...] = ()
+    """Overrides of the recipe `negotiation-nano`."""
 
 
-_LESS = ("policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8", "play.matches=32")
-_SHORT = (*_LESS, "policies.shared.imitate.matches=24", "play.matches=4")
-_BLINK = (
+_FEW_LESSONS = ("policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8", "play.matches=32")
+_SHORT_RUN = (*_FEW_LESSONS, "policies.shared.imitate.matches=24", "play.matches=4")
+_SHORT_VISION = (
     *("stages.attributes.ground.steps=2", "stages.find.ground.steps=2", "stages.reward.play.iterations=1"),
     *("stages.reward.play.play={matches: 16, group: 4, in_flight: 16}", "stages.reward.play.evaluate.matches=4"),
     *(f"stages.reward.play.policies.viewer.imitate.{one}" for one in ("matches=16", "minibatches=2")),
@@ -64,79 +64,79 @@ _BLINK = (
 
 SIZES = {
     "full": Size(
-        judged=("nano", "smollm2-135m", "qwen2-0.5b"),
+        parity_models=("nano", "smollm2-135m", "qwen2-0.5b"),
         streams=24,
-        new=24,
-        repeated="smollm2-135m",
-        timed=("smollm2-135m", "qwen2-0.5b", "qwen2-1.5b"),
-        rows=(8, 32, 128),
+        reply_tokens=24,
+        repeated_model="smollm2-135m",
+        timed_models=("smollm2-135m", "qwen2-0.5b", "qwen2-1.5b"),
+        batch_sizes=(8, 32, 128),
         context=256,
-        decoded=32,
-        trained=(64, 256),
+        decoded_tokens=32,
+        update_shape=(64, 256),
         budgets=(2048, 8192),
         rounds=2,
-        matmul=8192,
+        matmul_width=8192,
         updates=30,
         iterations=12,
-        large=("qwen2-3b", "qwen2-7b"),
-        whole=("qwen2-3b",),
-        many=(8, 32, 128, 512),
-        updates_of=(16384, 65536),
-        long=("qwen2-0.5b", "qwen2-7b"),
-        beside=(64, 128, 4),
+        large_models=("qwen2-3b", "qwen2-7b"),
+        fully_trained=("qwen2-3b",),
+        decoding_rows=(8, 32, 128, 512),
+        update_tokens=(16384, 65536),
+        long_update_models=("qwen2-0.5b", "qwen2-7b"),
+        trl_shape=(64, 128, 4),
         flagship="negotiation",
         flagship_settings=("iterations=100", "evaluate.every=20", "checkpoint.every=5"),
     ),
     "small": Size(
-        judged=("nano", "smollm2-135m"),
+        parity_models=("nano", "smollm2-135m"),
         streams=6,
-        new=6,
-        repeated="nano",
-        timed=("smollm2-135m",),
-        rows=(8,),
+        reply_tokens=6,
+        repeated_model="nano",
+        timed_models=("smollm2-135m",),
+        batch_sizes=(8,),
         context=32,
-        decoded=12,
-        trained=(8, 64),
+        decoded_tokens=12,
+        update_shape=(8, 64),
         budgets=(512,),
         rounds=2,
-        matmul=1024,
+        matmul_width=1024,
         updates=30,
         iterations=3,
-        large=("nano",),
-        whole=(),
-        many=(4, 16),
-        updates_of=(512, 2048),
-        long=("nano",),
-        beside=(4, 8, 1),
+        large_models=("nano",),
+        fully_trained=(),
+        decoding_rows=(4, 16),
+        update_tokens=(512, 2048),
+        long_update_models=("nano",),
+        trl_shape=(4, 8, 1),
         flagship="negotiation-nano",
-        flagship_settings=("iterations=2", "evaluate={panel: negotiation, deals: 2, every: 1}", *_SHORT),
-        vision_settings=_BLINK,
-        recipe=_LESS,
+        flagship_settings=("iterations=2", "evaluate={panel: negotiation, deals: 2, every: 1}", *_SHORT_RUN),
+        vision_settings=_SHORT_VISION,
+        recipe_settings=_FEW_LESSONS,
     ),
     "quick": Size(
-        judged=("nano",),
+        parity_models=("nano",),
         streams=4,
-        new=4,
-        repeated="nano",
-        timed=("nano",),
-        rows=(4,),
+        reply_tokens=4,
+        repeated_model="nano",
+        timed_models=("nano",),
+        batch_sizes=(4,),
         context=16,
-        decoded=4,
-        trained=(4, 32),
+        decoded_tokens=4,
+        update_shape=(4, 32),
         budgets=(512,),
         rounds=1,
-        matmul=256,
+        matmul_width=256,
         updates=2,
         iterations=1,
-        large=("nano",),
-        whole=("nano",),
-        many=(4,),
-        updates_of=(512,),
-        long=("nano",),
-        beside=(4, 8, 1),
+        large_models=("nano",),
+        fully_trained=("nano",),
+        decoding_rows=(4,),
+        update_tokens=(512,),
+        long_update_models=("nano",),
+        trl_shape=(4, 8, 1),
         flagship="negotiation-nano",
-        flagship_settings=("iterations=2", "evaluate={panel: negotiation, deals: 2, every: 1}", *_SHORT),
-        vision_settings=_BLINK,
-        recipe=(*_LESS, "policies.shared.imitate.matches=8", "play.matches=4"),
+        flagship_settings=("iterations=2", "evaluate={panel: negotiation, deals: 2, every: 1}", *_SHORT_RUN),
+        vision_settings=_SHORT_VISION,
+        recipe_settings=(*_FEW_LESSONS, "policies.shared.imitate.matches=8", "play.matches=4"),
     ),
 }

@@ -1,7 +1,7 @@
 """A task that a nano policy learns from nothing in seconds, played and learned on this device.
 
-Three turns, each a cue and one word of one token; a word of an even id is right after one cue, of an odd id after the
-other. The cues are drawn again in every turn, so a turn's reward says nothing about any other turn.
+Three turns, each with a cue and a word of one token. After one cue even ids are right, after the other odd ids. Cues
+are drawn again in every turn, so a turn's reward is independent of all other turns.
 """
 
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from learners import Lesson, best_learner
-from models import build, reply_to
+from learners import Lesson, choose_learner
+from models import build_model, make_request
 from sheet import Sheet
 from size import Size
-from timing import seconds_of
+from timing import time_call
 
 from agents.engines.in_process import InProcessEngine
 from agents.published import ModuleWeights
@@ -23,7 +23,7 @@ from arena.cli.loop import wait
 
 TURNS, STREAMS, CUES, LAST = 3, 64, (7, 8), 5
 LEARNED, CHANCE = 0.9, (0.4, 0.6)
-"""Share of right words: with credit at least, with none within."""
+"""Shares of right words: the minimum with credit, and the range without."""
 WHAT = (
     f"nano, fp32, {STREAMS} streams of {TURNS} turns an update, two optimiser steps each, lr 1e-3; arms alternate. "
     f"credit: advantage = right - mean right; control: advantage 0. Share of right words in the last {LAST} updates"
@@ -31,53 +31,53 @@ WHAT = (
 
 
 class Arm:
-    """One policy that plays and learns the task."""
+    """A policy that plays and learns the task."""
 
     def __init__(self, device: torch.device, scale: float, seed: int = 0) -> None:
-        self.model, _ = build("nano", device)
+        self.model, _ = build_model("nano", device)
         self.engine, self.rng, self.scale = InProcessEngine(), np.random.default_rng(seed), scale
-        self.learner = best_learner()[0](self.model, False, 1e-3, 8192, minibatches=2)
+        self.learner = choose_learner()[0](self.model, False, 1e-3, 8192, minibatches=2)
         self.shares: list[float] = []
 
     def update(self) -> None:
         """Play one batch and learn from it."""
-        streams, right = self._played(len(self.shares) + 1)
+        streams, right = self._play(len(self.shares) + 1)
         self.shares.append(float(right.mean()))
         advantages = self.scale * (right - right.mean())
         self.learner.update([Lesson(s, a) for s, a in zip(streams, advantages, strict=True)])
 
-    def _played(self, version: int) -> tuple[list[Stream], np.ndarray]:
-        """Streams, and [streams, turns] 1 where the word was right."""
+    def _play(self, version: int) -> tuple[list[Stream], np.ndarray]:
+        """Return the streams, and an array [streams, turns] that is 1 where the word was right."""
         wait(self.engine.publish("p", version, ModuleWeights(self.model)))
         streams, right = [Stream() for _ in range(STREAMS)], np.zeros((STREAMS, TURNS))
         for turn in range(TURNS):
             cues = self.rng.integers(0, 2, STREAMS)
             for stream, cue in zip(streams, cues, strict=True):
                 stream.observe([5, CUES[cue]])
-            requests: list[Any] = [reply_to(s.ids, f"{i}", 1, (version, turn, i)) for i, s in enumerate(streams)]
+            requests: list[Any] = [make_request(s.ids, f"{i}", 1, (version, turn, i)) for i, s in enumerate(streams)]
             for i, said in enumerate(wait(self.engine.generate(requests))):
                 streams[i].wrote(said.ids, said.logprobs, turn)
                 right[i, turn] = said.ids[0] % 2 == cues[i]
         return streams, right
 
 
-def learning(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Two arms, update by update in turn."""
-    kind, why = best_learner()
-    if why:
-        sheet.skip("the task by PolicyTrainer (the bare loop learns it instead)", why)
+def learn_task(sheet: Sheet, size: Size, device: torch.device) -> None:
+    """Train both arms in alternating updates."""
+    kind, reason = choose_learner()
+    if reason:
+        sheet.skip("the task by PolicyTrainer (the bare loop learns it instead)", reason)
     arms = {"credit": Arm(device, 1.0), "control": Arm(device, 0.0)}
     seconds: list[float] = []
-    while len(seconds) < size.updates and sheet.left > 3 * max(seconds, default=0.0):
-        seconds.append(seconds_of(partial(_update, arms.values()))[0] / len(arms))
+    while len(seconds) < size.updates and sheet.seconds_left > 3 * max(seconds, default=0.0):
+        seconds.append(time_call(partial(_update, arms.values()))[0] / len(arms))
     ends = {name: float(np.mean(arm.shares[-LAST:])) for name, arm in arms.items()}
     curves = {name: arm.shares for name, arm in arms.items()}
     sheet.note("task", {"what": WHAT, "learner": kind.name, "curves": curves, "last": ends, "seconds": seconds})
-    whole = len(seconds) >= 30
-    told = f"{len(seconds)} updates, {1000 * float(np.median(seconds)):.0f} ms each"
-    credit = f"{100 * ends['credit']:.0f} % right after {told}"
-    sheet.claim(f"nano learns a task ({kind.name})", credit, ends["credit"] > LEARNED if whole else None)
-    control = CHANCE[0] < ends["control"] < CHANCE[1] if whole else None
+    is_complete = len(seconds) >= 30
+    text = f"{len(seconds)} updates, {1000 * float(np.median(seconds)):.0f} ms each"
+    credit = f"{100 * ends['credit']:.0f} % right after {text}"
+    sheet.claim(f"nano learns a task ({kind.name})", credit, ends["credit"] > LEARNED if is_complete else None)
+    control = CHANCE[0] < ends["control"] < CHANCE[1] if is_complete else None
     sheet.claim("nano learns nothing without credit", f"{100 * ends['control']:.0f} % right", control)
 
 

@@ -23,7 +23,7 @@ def test_the_gradient_is_that_of_the_expected_return() -> None:
 
         step = 1e-5 * np.eye(len(bias.LOGITS))
         slopes = [(value(bias.LOGITS + e) - value(bias.LOGITS - e)) / 2e-5 for e in step]
-        assert bias.gradient(outcomes) == pytest.approx(slopes, abs=1e-8)
+        assert bias.compute_gradient(outcomes) == pytest.approx(slopes, abs=1e-8)
 
 
 @pytest.mark.slow
@@ -32,27 +32,32 @@ def test_what_is_exact_is_exact() -> None:
     scales = {"reinforce": 1.0, "rae": 1.0, "rloo": 1.0, "dr_grpo": 0.75}
     for name, scale in scales.items():
         for world in bias.WORLDS.values():
-            found = bias.measured(world(bias.LOGITS), name, bias.AGGREGATES[0])
+            found = bias.measure_bias(world(bias.LOGITS), name, bias.AGGREGATES[0])
             assert abs(found["scale"] - scale) < EXACT and found["astray"] < EXACT, name
     for name in ("gae_turn, exact critic", "archer, exact critic"):
         for world in bias.WORLDS.values():
-            found = bias.measured(world(bias.LOGITS), name, bias.AGGREGATES[0], size=2)
+            found = bias.measure_bias(world(bias.LOGITS), name, bias.AGGREGATES[0], size=2)
             assert abs(found["scale"] - 1.0) < 1e-6 and found["astray"] < 1e-6, name  # critics speak in float32
-    found = bias.measured(bias.fixed_length(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])
+    found = bias.measure_bias(bias.enumerate_fixed_length(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])
     assert abs(found["scale"] - 0.75) < EXACT and found["astray"] < EXACT, "as many at each turn"
-    assert bias.measured(bias.chosen_stop(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])["astray"] > 0.05
+    assert (
+        bias.measure_bias(bias.enumerate_chosen_stop(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])["astray"] > 0.05
+    )
 
 
 def test_pairs_are_matches_with_their_branches() -> None:
     """A pair's chance is the match's, a turn of it at random, and the branch's from there; alike before it."""
     for world in bias.WORLDS.values():
-        found = bias.units(world(bias.LOGITS), paired=True)
+        found = bias.list_units(world(bias.LOGITS), paired=True)
         assert sum(chance for chance, _ in found) == pytest.approx(1, abs=EXACT)
         for _, ((match, _), (branch, at)) in found:
             assert match.acts[:at] == branch.acts[:at]
-    same = bias.measured(bias.fixed_length(bias.LOGITS), "refuel", bias.AGGREGATES[0], size=2)
+    same = bias.measure_bias(bias.enumerate_fixed_length(bias.LOGITS), "refuel", bias.AGGREGATES[0], size=2)
     assert same["astray"] < EXACT, "two turns always: each is branched off as often as the other"
-    assert bias.measured(bias.chosen_stop(bias.LOGITS), "refuel", bias.AGGREGATES[0], size=2)["astray"] > 0.05
+    assert (
+        bias.measure_bias(bias.enumerate_chosen_stop(bias.LOGITS), "refuel", bias.AGGREGATES[0], size=2)["astray"]
+        > 0.05
+    )
 
 
 def test_every_estimator_of_the_lab_is_in_the_table() -> None:
@@ -63,4 +68,4 @@ def test_every_estimator_of_the_lab_is_in_the_table() -> None:
 
 @pytest.mark.slow
 def test_the_documentation_shows_the_table() -> None:
-    assert bias.table(list(bias.rows())) in DOCS.read_text()
+    assert bias.format_table(list(bias.compute_rows())) in DOCS.read_text()

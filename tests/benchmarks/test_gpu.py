@@ -62,14 +62,14 @@ def test_a_part_that_hangs_or_dies_is_told(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_there_is_time_for_every_part() -> None:
     for size in SIZES:
-        assert set(run.parts_of(size)) <= set(run.SECONDS)
+        assert set(run.list_parts(size)) <= set(run.SECONDS)
 
 
 def test_plan_runs_in_miniature(tmp_path: Path) -> None:
     """The parts that need no process of their own; the others are run by the slow test below."""
     sheet, size, device = Sheet(tmp_path / "part.json", time.time() + 600.0), SIZES["quick"], torch.device("cpu")
-    plan.decode(sheet, size, device, "nano")
-    plan.long(sheet, size, device, "nano")
+    plan.measure_decoding(sheet, size, device, "nano")
+    plan.measure_long_updates(sheet, size, device, "nano")
     told = {line["claim"]: line["verdict"] for line in sheet.claims}
     assert told == {"decode, 4 in flight": "measured", "an update of 512 tokens": "measured"}
     found = sheet.figures["decode, 4 in flight"]  # times are not judged: other processes may run beside the test
@@ -81,7 +81,7 @@ def test_a_step_moves_weights_and_caches() -> None:
     """Two layers of two heads of keys and of values, 8 wide, 3 rows of 10 tokens: 2 · 2 · 2 · 8 · 30 numbers."""
     model = torch.nn.Linear(5, 4, bias=False)
     model.config = SimpleNamespace(num_hidden_layers=2, num_key_value_heads=2, head_dim=8)  # type: ignore[assignment]
-    assert plan.moved_bytes(model, 3, 10) == 2 * (20 + 2 * 2 * 2 * 8 * 30)
+    assert plan.count_moved_bytes(model, 3, 10) == 2 * (20 + 2 * 2 * 2 * 8 * 30)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_step_moves_weights_and_caches() -> None:
     ],
 )
 def test_parts_that_were_cut_short_are_run_again(part: dict[str, Any], whole: bool) -> None:
-    assert run.is_whole(part) is whole
+    assert run.is_complete(part) is whole
 
 
 def quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def verdicts(found: dict[str, Any], part: str) -> dict[str, str]:
 @pytest.mark.slow
 def test_all_of_it_runs_on_a_cpu(tmp_path: Path) -> None:
     found = quick(tmp_path / "gpu.json", [], {})
-    assert list(found["parts"]) == run.parts_of("quick")
+    assert list(found["parts"]) == run.list_parts("quick")
     assert set(verdicts(found, "one-card").values()) == {"ok"}
     assert found["parts"]["flagship"]["figures"]["ended"] == found["parts"]["vision"]["figures"]["ended"] == "complete"
     assert found["parts"]["machine"]["figures"]["environment"]["versions"]["torch"]

@@ -13,18 +13,18 @@ PICTURE = landing.PICTURE.read_text("utf-8")
 
 
 def test_the_picture_is_drawn_from_what_is_kept() -> None:
-    assert landing.picture() == PICTURE, "renew it: python benchmarks/landing.py"
+    assert landing.draw_picture() == PICTURE, "renew it: python benchmarks/landing.py"
 
 
 def test_its_figures_are_those_of_the_results() -> None:
     kept = json.loads((landing.RESULTS / "panel-negotiation.json").read_text())
     own = [run["payoff"] for run in kept["runs"] if run["arm"] == kept["arm"]]
     ends = [sum(run[when][0] for run in own) / len(own) for when in ("before", "after")]
-    first, *_ = landing.rows(kept)
+    first, *_ = landing.make_rows(kept)
     assert [first.before, first.after] == pytest.approx(ends) and "{:.1f} → {:.1f}".format(*ends) in PICTURE
     assert first.best and first.after < first.best < 10
     cells = [c["after"][0] for run in kept["runs"] if run["arm"] == kept["arm"] for c in run["cells"].values()]
-    assert sum(row.after for row in landing.rows(kept) if row.kind == "name") / 6 == pytest.approx(
+    assert sum(row.after for row in landing.make_rows(kept) if row.kind == "name") / 6 == pytest.approx(
         sum(cells) / len(cells)
     )
 

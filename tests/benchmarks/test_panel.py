@@ -27,19 +27,21 @@ def test_by_hand() -> None:
         judged([3, 4, 5], [2, 2, 2], known),
         judged([4, 6, 2], [1, 1, 1], known),
     ]
-    found = panel.gaps(runs)
+    found = panel.compute_gaps(runs)
     assert found["m, one"]["over_runs"] == pytest.approx([2, 2, 2])
     assert found["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 1.0, 4.5])])
     assert found["m, two"]["over_runs"] == pytest.approx([*mean_ci([0.0, 1.0])])
     assert found["panel"]["over_runs"] == pytest.approx([*mean_ci([1.0, 1.5])])
     assert found["panel, not knowing whom"]["over_runs"] == pytest.approx([*mean_ci([0.5, 1.0])])
-    rows = panel.gap_table(found)
+    rows = panel.format_gap_table(found)
     assert rows[2] == "| m, one | 2.00 [2.00, 2.00] | 2.00 [-3.41, 7.41] | not shown |"
-    assert panel.gap_table({"m": {"over_runs": [0.3, 0.1, 0.5], "over_deals": [0.3, 0.1, 0.5]}})[2].endswith("| yes |")
+    assert panel.format_gap_table({"m": {"over_runs": [0.3, 0.1, 0.5], "over_deals": [0.3, 0.1, 0.5]}})[2].endswith(
+        "| yes |"
+    )
 
 
 def test_a_deal_with_a_missing_match_is_left_out() -> None:
-    found = panel.gaps([judged([3, None, 5], [2, 2, 2], {}), judged([4, 6, 2], [2, 2, 2], {})])
+    found = panel.compute_gaps([judged([3, None, 5], [2, 2, 2], {}), judged([4, 6, 2], [2, 2, 2], {})])
     assert found["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 4.5])])
     assert found["panel"]["over_deals"] == pytest.approx([*mean_ci([0.25, 2.25])])
     assert "panel, not knowing whom" not in found, "theory does not know it of nim"

@@ -23,7 +23,7 @@ def draw_again(picture: str) -> Any:
     if picture == "simulated_scale":
         return script.draw(kept["simulated"])
     if picture.startswith("panel"):
-        return script.drawn(kept)
+        return script.draw(kept)
     return script.draw(RESULTS / f"{picture}.json")
 
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, Any]]:
-    return verdicts.rates(list(verdicts.simulated(3, seed=1)))
+    return verdicts.compute_rates(list(verdicts.simulate_studies(3, seed=1)))
 
 
 @pytest.mark.slow
@@ -42,4 +42,4 @@ def test_the_whole_procedure_keeps_its_error_rates() -> None:
 
 def test_the_documentation_shows_the_table() -> None:
     kept = json.loads((ROOT / "benchmarks" / "results" / "verdicts.json").read_text())
-    assert verdicts.table(kept["rates"]) in (ROOT / "docs" / "studies.md").read_text()
+    assert verdicts.format_table(kept["rates"]) in (ROOT / "docs" / "studies.md").read_text()

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from fits import WITHIN, WORK, estimates, table
+from fits import WITHIN, WORK, estimate_memory, format_table
 
 ROOT = Path(__file__).parents[3]
 RESULT = json.loads((ROOT / "benchmarks" / "results" / "fits.json").read_text("utf-8"))
@@ -11,7 +11,7 @@ RESULT = json.loads((ROOT / "benchmarks" / "results" / "fits.json").read_text("u
 
 def test_the_page_shows_the_table_of_the_results() -> None:
     shown = (ROOT / "docs" / "what-fits.md").read_text("utf-8")
-    assert table(RESULT["rows"]) in shown, "renew it: python benchmarks/fits.py --page"
+    assert format_table(RESULT["rows"]) in shown, "renew it: python benchmarks/fits.py --page"
 
 
 def test_every_estimate_was_within_the_promise() -> None:
@@ -23,5 +23,5 @@ def test_every_estimate_was_within_the_promise() -> None:
         assert row["ratio"] == row["estimated_gb"] / row["measured_gb"] and abs(row["ratio"] - 1) <= WITHIN, row
     for work in WORK:
         if not work.model.startswith("random"):
-            for phase, parts in estimates(work, work.model, RESULT["packs"]).items():
+            for phase, parts in estimate_memory(work, work.model, RESULT["packs"]).items():
                 assert parts == measured[work.model, phase, work.adapters]["parts"], (work, phase)

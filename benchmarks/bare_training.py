@@ -1,64 +1,20 @@
-"""The bare transformers programs that Arena is measured against, written as a careful user would write them."""
+"""The bare transformers training step that Arena's is compared with."""
 
 from collections.abc import Sequence
 
 import torch
-from transformers import GenerationConfig
-from workload import DecodeBatch
 
 from arena.config.experiment import LearnSpec
 from arena.learn.samples import Sample
 
 
-class BareGenerate:
-    """`model.generate` on left-padded contexts, plain sampling, everything prefilled again at every call."""
-
-    what = (
-        "transformers model.generate(do_sample=True, temperature=1, top_k=0, top_p=1, no eos) on the same contexts, "
-        "left-padded, one call per batch that our engine decoded, its own DynamicCache, nothing kept between calls; "
-        "every row runs to the batch's longest reply, and only the tokens that our rows sampled are counted. "
-        "No orchestrator, no game, no log, no log-probabilities kept"
-    )
-
-    def __init__(self, model: torch.nn.Module, autocast: bool) -> None:
-        self.model, self.autocast = model, autocast
-        model.set_attn_implementation("sdpa")  # type: ignore[operator]  # ours is not the bare program's
-        self.device = next(model.parameters()).device
-        model.generation_config = GenerationConfig()  # else its eos would come back and end rows at chance
-
-    def __call__(self, contexts: Sequence[Sequence[int]], new: int) -> None:
-        """Sample `new` tokens for every context."""
-        width = max(map(len, contexts))
-        ids = torch.zeros((len(contexts), width), dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for i, context in enumerate(contexts):
-            ids[i, width - len(context) :] = torch.tensor(context)
-            mask[i, width - len(context) :] = 1
-        how = GenerationConfig(
-            do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=new, pad_token_id=0, use_cache=True
-        )
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-            out = self.model.generate(  # type: ignore[operator]
-                ids.to(self.device), attention_mask=mask.to(self.device), generation_config=how
-            )
-        if out.shape[1] != width + new:
-            raise RuntimeError(f"generate stopped after {out.shape[1] - width} of {new} tokens: no fair comparison")
-
-    def replay(self, batches: Sequence[DecodeBatch]) -> None:
-        """One call for each batch that our engine decoded."""
-        for batch in batches:
-            self(batch.contexts, batch.longest)
-
-
 class BareTraining:
-    """The textbook step: padded batch, logits everywhere, log-softmax, PPO, backward, clip, torch's AdamW."""
+    """Textbook training step: padded batches, all logits, log-softmax, PPO-clip, backward, clipping, AdamW.
 
-    what = (
-        "plain loop over micro-batches of the same streams, right-padded: model(input_ids, attention_mask).logits, "
-        "float32 log-softmax at every position, gather, mask, PPO-clip, with a reference the k3 KL to it, backward; "
-        "then clip_grad_norm_ and torch's fused AdamW. No prefix shared, no DeepSpeed, no statistics, no gate. lr 0 in "
-        "all arms: all the work of a step, the same weights in every round"
-    )
+    Micro-batches are right-padded. Log-probabilities are float32; with a reference, the k3 KL to it is added. No prefix
+    is shared, and there is no DeepSpeed, no statistics and no gate. The learning rate is 0, so that all rounds have the
+    same weights.
+    """
 
     def __init__(
         self, model: torch.nn.Module, rule: LearnSpec, bf16: bool, reference: torch.nn.Module | None = None
@@ -75,7 +31,7 @@ class BareTraining:
 
     @staticmethod
     def fill(samples: Sequence[Sample], token_budget: int) -> list[list[int]]:
-        """Micro-batches by length, each of at most this many padded ids, or of a single stream."""
+        """Split the samples by length into micro-batches of at most `token_budget` padded ids, or of one stream."""
         found: list[list[int]] = [[]]
         for i in sorted(range(len(samples)), key=lambda i: len(samples[i].stream.ids)):
             if found[-1] and len(samples[i].stream.ids) * (len(found[-1]) + 1) > token_budget:
@@ -84,7 +40,7 @@ class BareTraining:
         return found
 
     def step(self, samples: Sequence[Sample], micro_batches: Sequence[Sequence[int]]) -> None:
-        """One optimiser step on all samples, in the given micro-batches."""
+        """Take one optimiser step on all samples, in the given micro-batches."""
         total = sum(len(sample.advantages) for sample in samples)
         self.model.train()
         for index in micro_batches:
@@ -95,7 +51,7 @@ class BareTraining:
         self.model.eval()
 
     def _loss(self, samples: Sequence[Sample]) -> torch.Tensor:
-        """Sum over sampled tokens of the clipped surrogate."""
+        """Return the clipped surrogate loss, summed over the sampled tokens."""
         width = max(len(sample.stream.ids) for sample in samples)
         ids = torch.zeros((len(samples), width), dtype=torch.long)
         attended, sampled = torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
@@ -118,7 +74,7 @@ class BareTraining:
         return loss.sum()
 
     def _logprobs(self, model: torch.nn.Module, ids: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """[B, L - 1] float32, of every token but the first."""
+        """Return the log-probabilities of all tokens but the first, float32 [B, L - 1]."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             logits = model(input_ids=ids, attention_mask=attended, use_cache=False).logits[:, :-1]
         return torch.log_softmax(logits.float(), -1).gather(-1, ids[:, 1:, None]).squeeze(-1)

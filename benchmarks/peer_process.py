@@ -1,7 +1,7 @@
-"""A peer in a process of its own that works only when it is asked: one JSON line in, one JSON line out.
+"""Peer process that works only on request, by JSON lines over its pipes.
 
-Between two questions it waits on its pipe and takes no processor time, so that arms can take turns. Needs nothing but
-the standard library, as the peer may run in another environment than ours.
+Between requests it waits without using the CPU, so that arms can take turns. Only the standard library is used, because
+the peer may run in another environment.
 """
 
 import json
@@ -15,38 +15,38 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-THEIRS = dict(os.environ)
-"""The environment as it was before Arena set anything in it: import this module first, and give it to peers."""
+ORIGINAL_ENVIRONMENT = dict(os.environ)
+"""Environment of peers, without Arena's changes. Import this module first."""
 
 
-def benchmarks_of(checkout: Path) -> Path:
-    """The folder of benchmarks in a checkout; in older ones it lay among the tests."""
+def find_benchmarks(checkout: Path) -> Path:
+    """Return the folder of benchmarks in a checkout. Older ones have it under `tests`."""
     return next(f for f in (checkout / "benchmarks", checkout / "tests" / "benchmarks") if f.exists())
 
 
-class Neighbour:
-    """Our end. What the peer prints goes to a file, which is shown when it dies."""
+class PeerProcess:
+    """Client of a peer. The peer's other output goes to a file, which is shown if the peer ends early."""
 
     def __init__(self, command: Sequence[str | Path], environ: Mapping[str, str]) -> None:
-        self._told = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed on leaving
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed on leaving
         self._process = subprocess.Popen(
             [str(word) for word in command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._told,
+            stderr=self._log,
             text=True,
             env=dict(environ),
         )
 
-    def ask(self, **question: Any) -> dict[str, Any]:
-        """Have it do one thing, and wait for its answer."""
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Send a request and return its answer. Raises SystemExit if the peer has ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            self._told.seek(0)
-            raise SystemExit(f"the peer ended with {self._process.wait()}:\n{self._told.read()[-4000:]}")
+            self._log.seek(0)
+            raise SystemExit(f"the peer ended with exit code {self._process.wait()}:\n{self._log.read()[-4000:]}")
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -61,32 +61,32 @@ class Neighbour:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._told.close()
+        self._log.close()
 
 
-class Line:
-    """The peer's end. Whatever else it prints goes to standard error from now on."""
+class PeerChannel:
+    """The peer's end of the connection. From now on, other output goes to standard error."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
 
-    def hear(self) -> dict[str, Any] | None:
-        """The next question; None when no more will come."""
+    def receive(self) -> dict[str, Any] | None:
+        """Wait for the next request. Returns None if the client has closed the connection."""
         line = sys.stdin.readline()
         return json.loads(line) if line else None
 
-    def say(self, **answer: Any) -> None:
-        """Answer it."""
+    def send(self, **answer: Any) -> None:
+        """Send the answer."""
         print(json.dumps(answer), file=self._out, flush=True)
 
 
 class Stopwatch:
-    """Wall and processor seconds of this process since it was made."""
+    """Wall and CPU seconds of this process since the construction."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def read(self) -> dict[str, float]:
-        """Both, so far."""
+        """Return the seconds so far."""
         return {"seconds": time.perf_counter() - self._wall, "cpu_seconds": time.process_time() - self._cpu}
