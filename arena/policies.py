@@ -80,13 +80,15 @@ class Policies(Mapping[str, Policy]):
         self._vocabularies: dict[str, int] = {}
         """Vocabulary size of each policy's model."""
 
-    async def load(self, checkpoint: Checkpoint | None, kept: Mapping[str, Any], doing: Callable[[str], None]) -> None:
+    async def load(
+        self, checkpoint: Checkpoint | None, kept: Mapping[str, Any], announce: Callable[[str], None]
+    ) -> None:
         """Load and serve the policies: trained ones from `checkpoint` with their saved states `kept`, if these exist.
 
-        Others get their initial weights. `doing` is called with a description of each load.
+        Others get their initial weights. `announce` is called with a description of each load.
         """
         for name, spec in self._specs.items():
-            doing(f"loading {spec.model} as '{name}'")
+            announce(f"loading {spec.model} as '{name}'")
             await self._load(name, spec, checkpoint, kept.get(name) if spec.train else None)
             await self.serve(name)
 

@@ -64,19 +64,19 @@ class Prepared:
 
 async def preflight(
     experiment: Experiment,
-    doing: Callable[[str], None],
+    announce: Callable[[str], None],
     begun: Path | None = None,
     trusted: bool = False,
     exported: Path | None = None,
 ) -> Prepared:
-    """Check an experiment, and return it with its final settings and notes. `doing` is called with each slow step.
+    """Check an experiment, and return it with its final settings and notes. `announce` is called with each slow step.
 
     For a run to resume, `begun` is its folder: it plays its own copies of files and has absolute paths already.
     `trusted` allows the folder's code. `exported` are the rows of a data set that the source takes from a run. Raises
     ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError, which say in one line what is wrong,
     where, and how to fix it.
     """
-    experiment = experiment if begun else with_data_sets(_resolve_models(experiment), doing, exported)
+    experiment = experiment if begun else with_data_sets(_resolve_models(experiment), announce, exported)
     played = own_files.with_own_roles(begun, experiment, trusted) if begun else experiment
     tables = set_tables(played)
     await check_gold(played, tables)
@@ -92,7 +92,7 @@ async def preflight(
     check_installed(experiment.tracker)
     if played.scale:
         check_scale(played.scale, played.engine)
-    notes = [*await check_endpoints(played, doing), *check_models(played, tables, doing)]
+    notes = [*await check_endpoints(played, announce), *check_models(played, tables, announce)]
     check_serving(played, tables)
     shows, known = played.engine.capabilities.has_vision, _without_weights(played)
     notes += _unseen(tables, known, shows)
@@ -142,11 +142,11 @@ def model_folder(name: str, model: str, field: str = "model") -> str:
     return str(folders.get(name) or next(iter(folders.values())))
 
 
-async def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
+async def check_endpoints(experiment: Experiment, announce: Callable[[str], None]) -> list[str]:
     """Check that the servers of the run's endpoints answer, and return notes. Raises ConfigError if one does not."""
     asked = _asked(experiment)
     if asked:
-        doing(f"asking for {', '.join(asked)}")
+        announce(f"asking for {', '.join(asked)}")
     try:
         return await Endpoints(experiment.servers()).check(asked)
     except EndpointError as error:

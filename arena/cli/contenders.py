@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from arena.play.contenders import Contender
     from arena.play.settings import GameSpec
 
-WHO = (
+CONTENDER_HELP = (
     "A scripted policy (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model "
     "or endpoint:MODEL."
 )
@@ -46,13 +46,13 @@ Trust = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Also write the JSON to this file.")]
 
 
-def listed(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Split a comma-separated option into its names, without duplicates. Commas in parentheses belong to a name."""
     parts = re.split(r",(?![^()]*\))", text)  # openspiel:oh_hell(players=3,num_suits=2) is one name
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
-def game_spec(
+def resolve_game(
     name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender], split: str = ""
 ) -> GameSpec:
     """Return the game with the options of the first run among the contenders, overridden by `assignments` (A=B).
@@ -100,7 +100,7 @@ def _with_role_tools(spec: GameSpec, contenders: Sequence[Contender]) -> GameSpe
     return spec.model_copy(update={"options": {**spec.options, SEAT_TOOLS: given}})
 
 
-def make_known(spec: GameSpec) -> None:
+def require_game(spec: GameSpec) -> None:
     """Raise ConfigError if the game does not exist. A file's game may come from a run, so it is checked later."""
     from arena.evaluate.evaluation import make_game
 
@@ -108,7 +108,7 @@ def make_known(spec: GameSpec) -> None:
         make_game(spec)
 
 
-def servers(assignments: Sequence[str] | None) -> Endpoints:
+def make_endpoints(assignments: Sequence[str] | None) -> Endpoints:
     """Return the endpoint servers with the settings of `--endpoint`. Raises ConfigError if one is malformed."""
     from agents.players.servers import Endpoints
     from arena.config.layers import endpoint_specs
@@ -116,7 +116,7 @@ def servers(assignments: Sequence[str] | None) -> Endpoints:
     return Endpoints(endpoint_specs(assignments or []))
 
 
-def doing() -> Callable[[str], None]:
+def make_announcer() -> Callable[[str], None]:
     """Return a function that announces a slow step, such as loading a model, on stderr if that is a terminal."""
     terminal = PlainConsole(stderr=True)
     return lambda what: (

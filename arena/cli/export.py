@@ -43,16 +43,16 @@ def export(
     if as_ == "weights":
         if role or match:
             raise ConfigError(f"--{'role' if role else 'match'} chooses among matches: leave it out, or give --as")
-        written = _weights(run, to, policy or ["shared"], iteration or [], merged)
+        written = _export_weights(run, to, policy or ["shared"], iteration or [], merged)
     else:
         if merged:
             raise ConfigError(f"--merged is for weights: leave it out with --as {as_}")
         chosen = {"iterations": iteration, "matches": match, "policies": policy, "roles": role}
-        written = _matches(run, to, as_, {name: tuple(values or ()) for name, values in chosen.items()}, trust)
+        written = _export_matches(run, to, as_, {name: tuple(values or ()) for name, values in chosen.items()}, trust)
     print(json.dumps(written[0]) if as_json else f"{to}: {written[1]}")
 
 
-def _weights(
+def _export_weights(
     run: Path, to: Path, policies: list[str], iterations: list[int], merged: bool
 ) -> tuple[dict[str, object], str]:
     from arena.export.training import mark_replies
@@ -65,17 +65,17 @@ def _weights(
         from agents.adapter import save_merged
     notes: list[str] = []
 
-    def marked(policy: Path, into: Path) -> None:
+    def write_weights(policy: Path, into: Path) -> None:
         (save_merged if merged else without_optimizer)(policy, into)
         notes.extend(mark_replies(into))
 
-    number = write(run, policies[0], to, iterations[0] if iterations else None, marked)
+    number = write(run, policies[0], to, iterations[0] if iterations else None, write_weights)
     for line in notes:
         note(line)
     return {"folder": str(to), "iteration": number}, f"{policies[0]} after iteration {number}"
 
 
-def _matches(
+def _export_matches(
     run: Path, to: Path, name: str, chosen: dict[str, tuple[object, ...]], trust: bool
 ) -> tuple[dict[str, object], str]:
     from agents.names import nearest

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def print_report(console: Console, folder: Path, screen: Screen) -> None:
     """Play a finished run's evaluation, measure exploitability, and print the report; JSON if the style is `json`."""
     from arena.cli.show import show_changes, show_strength
-    from arena.cli.show_evaluate import show_differences, warn
+    from arena.cli.show_evaluate import show_differences, print_warnings
     from arena.cli.show_panel import show_run_panel
-    from arena.cli.summary import best_match, changes, games_without_rivals, silent_games
+    from arena.cli.summary import compute_changes, find_best_match, find_games_without_rivals, find_uninformative_games
     from arena.config.saved_config import experiment_of
     from arena.store.evaluations import read_evaluations
     from arena.store.reader import RunReader
@@ -34,16 +34,18 @@ def print_report(console: Console, folder: Path, screen: Screen) -> None:
     is_json = screen.style == "json"
     compared, exact = evaluate_games(folder, quiet=is_json), measure_exploitability(folder)
     if is_json:
-        print(json.dumps(_as_json(folder, compared, exact)))
+        print(json.dumps(_to_json(folder, compared, exact)))
         return
-    experiment, metrics, best = experiment_of(folder), RunReader(folder).metrics(), best_match(folder)
+    experiment, metrics, best = experiment_of(folder), RunReader(folder).metrics(), find_best_match(folder)
     show_run_panel(console, read_evaluations(folder), experiment, folder)
-    show_changes(console, changes(folder), metrics)
-    show_strength(console, exact, [] if compared else silent_games(folder), games_without_rivals(folder))
+    show_changes(console, compute_changes(folder), metrics)
+    show_strength(
+        console, exact, [] if compared else find_uninformative_games(folder), find_games_without_rivals(folder)
+    )
     if compared:
         console.print()
         show_differences(console, compared.before, compared.after)
-        warn(console, [*compared.before, *compared.after])
+        print_warnings(console, [*compared.before, *compared.after])
     games = dict.fromkeys(table.game.name for table in experiment.all_tables())
     commands = [f"arena show {folder}", *([f"arena show {folder} {best}"] if best else [])]
     commands += [f"arena eval {folder} --game {','.join(games)} --before"] if games else []
@@ -51,21 +53,21 @@ def print_report(console: Console, folder: Path, screen: Screen) -> None:
     console.print(Text("\nNext:\n" + "\n".join(f"  {command}" for command in commands)), soft_wrap=True)
 
 
-def _as_json(
+def _to_json(
     folder: Path, compared: Compared | None, exact: Mapping[str, tuple[Exploitability, Exploitability]]
 ) -> dict[str, object]:
-    from arena.cli.show_panel import panel_json
-    from arena.cli.summary import best_match, changes
+    from arena.cli.show_panel import panel_to_json
+    from arena.cli.summary import compute_changes, find_best_match
     from arena.config.saved_config import experiment_of
     from arena.store.evaluations import read_evaluations
 
     rows = [
         {"figure": c.name, "first": c.first, "last": c.last, "difference": c.difference, "theory": c.theory}
-        for c in changes(folder)
+        for c in compute_changes(folder)
     ]
     ends = {game: [first.exploitability, last.exploitability] for game, (first, last) in exact.items()}
-    data = {"run": str(folder), "changes": rows, "match": best_match(folder), "exploitability": ends}
-    panel = panel_json(read_evaluations(folder), experiment_of(folder), folder)
+    data = {"run": str(folder), "changes": rows, "match": find_best_match(folder), "exploitability": ends}
+    panel = panel_to_json(read_evaluations(folder), experiment_of(folder), folder)
     return data | ({"panel": panel} if panel else {}) | ({"evaluation": compared.to_json()} if compared else {})
 
 

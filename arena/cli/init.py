@@ -60,7 +60,7 @@ def init(
     if not to.is_dir():
         raise ConfigError(f"--to {to}: there is no such folder")
     texts = {file: (files("arena.cli") / "starts" / template).read_text("utf-8") for file, template in places.items()}
-    schemas = _schemas(texts.values())
+    schemas = _find_schemas(texts.values())
     for file in places:
         if os.path.lexists(file):
             raise ConfigError(f"{file} is there already: choose another name")
@@ -76,7 +76,7 @@ def init(
         print(f"next: {command.format(name=to / name, title=title)}")
 
 
-def _schemas(texts: Iterable[str]) -> list[Path]:
+def _find_schemas(texts: Iterable[str]) -> list[Path]:
     """Return this version's files of the schemas that the texts name in their first lines."""
     from arena.config.schema import FILES
 

@@ -61,7 +61,7 @@ def find_marks(game: str, options: str, seed: int, acts: Iterable[tuple[str, str
         return []
 
 
-def theory_values(game: str) -> Mapping[str, float]:
+def list_theory_values(game: str) -> Mapping[str, float]:
     """Return the theoretical values that one of Arena's games states, by name; {} for other games."""
     if game not in games.GAMES:
         return {}
@@ -89,9 +89,9 @@ def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool =
 
 def list_estimators() -> list[dict[str, str]]:
     """Return a row of texts per estimator of advantages, as `arena list estimators` prints."""
-    from arena.cli.catalogue import entries
+    from arena.cli.catalogue import list_entries
 
-    return entries("estimators")
+    return list_entries("estimators")
 
 
 def token_texts(run: Path, policy: str, ids: Sequence[int]) -> list[str]:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from agents.names import nearest
 from arena.cli.console import PlainConsole, note
-from arena.cli.contenders import Endpoint, Trust, servers
+from arena.cli.contenders import Endpoint, Trust, make_endpoints
 from arena.errors import ConfigError, StoreError
 from arena.store.outputs import RECORDS, append_output, require_output
 from games.contracts import UNREAD
@@ -67,13 +67,15 @@ def play(
     from games.contracts import MatchId
 
     if web:
-        in_browser()
+        play_in_browser()
     console, given = PlainConsole(stderr=as_json or lines), game_options(option or [])
-    settings = trained_options(game, seat or [], trust) | given
+    settings = find_trained_options(game, seat or [], trust) | given
     table = make_game(GameSpec(name=game, options=settings))
     who = assign_seats(table, seat or [])
     require_output("--out", out, RECORDS)
-    loader = Contenders(role, lambda what: console.print(_plain(what, "dim")), servers(endpoint), note, trust)
+    loader = Contenders(
+        role, lambda what: console.print(_make_text(what, "dim")), make_endpoints(endpoint), note, trust
+    )
     others = load_others(game, table, who, loader)
     seed = secrets.randbelow(2**32) if seed is None else seed
     person: Contender = HumanContender(console)
@@ -89,12 +91,14 @@ def play(
         seed=seed,
         seats={s: c.seating(game, s) for s, c in seated.items()},
     )
-    console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
+    console.print(_make_text(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
     if settings != given:
-        console.print(_plain(f"options (from the run unless given): {_typed(settings)}", "dim"), soft_wrap=True)
+        console.print(
+            _make_text(f"options (from the run unless given): {_format_options(settings)}", "dim"), soft_wrap=True
+        )
     # the prompt handles Ctrl-C
     record = wait(play_one(plan, seated, seed, Limits(), game=table), by_signal=False)
-    _show_end(console, table, [s for s in who if s not in others], record)
+    _show_outcome(console, table, [s for s in who if s not in others], record)
     row = record.to_json()
     if out is not None:
         append_output("--out", out, RECORDS, json.dumps(row))
@@ -106,7 +110,7 @@ def play(
         raise typer.Exit(1)
 
 
-def in_browser() -> None:
+def play_in_browser() -> None:
     """Replace this process by `arena view`, which plays this command's match in the page. Never returns."""
     import os
     import sys
@@ -116,7 +120,7 @@ def in_browser() -> None:
     os.execv(program[0], program)
 
 
-def trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[str, Any]:
+def find_trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[str, Any]:
     """Return the game options of the first run among the players, without its split; {} if no run plays this game."""
     from os.path import expanduser
 
@@ -181,7 +185,7 @@ def load_others(title: str, game: Game, who: Mapping[str, str], loader: Contende
     return others
 
 
-def _show_end(console: Console, game: Game, people: Sequence[str], record: MatchRecord) -> None:
+def _show_outcome(console: Console, game: Game, people: Sequence[str], record: MatchRecord) -> None:
     """Print the messages that people have not read, or the whole match if none took part, and the result."""
     from agents.players.human import HumanLeft, show_messages
     from games.abilities import Tells
@@ -190,7 +194,7 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
     teller = game if isinstance(game, Tells) else None
     if record.status == "failed":
         reason = record.reason.removeprefix(f"{HumanLeft.__name__}: ")
-        console.print(_plain(f"The match was not finished: {reason}", "yellow"), soft_wrap=True)
+        console.print(_make_text(f"The match was not finished: {reason}", "yellow"), soft_wrap=True)
         return
     if people:
         show_messages(console, game.messages(people[0]), teller)
@@ -202,16 +206,17 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
             deal = Deal(record.game, record.options, record.seed)
             acts = [(turn.seat, turn.action) for turn in record.turns if turn.source not in UNREAD]
             show_deal(console, replay_facts(deal, acts).lines())
-        console.print(_plain(game.render(), ""), soft_wrap=True)
+        console.print(_make_text(game.render(), ""), soft_wrap=True)
     for turn in record.turns:
         if not turn.valid and turn.seat not in people:
             console.print(
-                _plain(f"not a legal act, {turn.seat} wrote: {turn.raw.strip() or '(nothing)'}", "dim"), soft_wrap=True
+                _make_text(f"not a legal act, {turn.seat} wrote: {turn.raw.strip() or '(nothing)'}", "dim"),
+                soft_wrap=True,
             )
     if teller:
         _show_epilogue(console, *teller.epilogue(people))
     payoffs = ", ".join(f"{seat} {value:+g}" for seat, value in record.payoffs.items())
-    console.print(_plain(f"payoffs: {payoffs}", "bold"), soft_wrap=True)
+    console.print(_make_text(f"payoffs: {payoffs}", "bold"), soft_wrap=True)
 
 
 def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str) -> None:
@@ -221,22 +226,22 @@ def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for place, head in enumerate(rows[0]):
-        table.add_column(_plain(head, ""), overflow="fold", no_wrap=not place)
+        table.add_column(_make_text(head, ""), overflow="fold", no_wrap=not place)
     for row in rows[1:]:
-        table.add_row(*(_plain(cell, "") for cell in row))
+        table.add_row(*(_make_text(cell, "") for cell in row))
     if not console.is_terminal or console.width < MIN_WIDTH:
         table.width = Measurement.get(console, console.options.update(width=10_000), table).maximum
     console.print()
     console.print(table, crop=False)
-    console.print(_plain(verdict, "bold"), soft_wrap=not console.is_terminal)
+    console.print(_make_text(verdict, "bold"), soft_wrap=not console.is_terminal)
 
 
-def _typed(options: Mapping[str, Any]) -> str:
+def _format_options(options: Mapping[str, Any]) -> str:
     """Return game options as text, `illegal=end, talk=false`."""
     return ", ".join(f"{name}={json.dumps(value).strip(chr(34))}" for name, value in options.items())
 
 
-def _plain(text: str, style: str) -> Text:
+def _make_text(text: str, style: str) -> Text:
     from agents.reply import visible
 
     return Text(visible(text, keep="\n"), style=style)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from arena.config.sources import Layer
 
 
-class Runs(TyperGroup):
+class RunGroup(TyperGroup):
     """Command group `arena run`, with a hint for a recipe's name in place of a command."""
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]
@@ -42,7 +42,7 @@ class Runs(TyperGroup):
         return None
 
 
-run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True, cls=Runs)
+run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True, cls=RunGroup)
 
 Scale = Annotated[
     str,
@@ -86,10 +86,10 @@ def run_selfplay(
     if not (game or recipe or config):
         if any((arm, set_, policies, engine, roles, iterations, seed, scale, out, reuse)):
             raise ConfigError("add --game, --recipe or --config: what is to be played? (arena run selfplay lists them)")
-        print_rows(PlainConsole(), catalogue.to_play(), as_json)
+        print_rows(PlainConsole(), catalogue.list_runnable(), as_json)
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
-    asked = Asked(
+    asked = SelfplayOptions(
         game=game,
         recipe=recipe,
         config=config,
@@ -103,18 +103,18 @@ def run_selfplay(
     )
     from arena.config.sources import is_pipeline
 
-    layers = _layers(asked)
+    layers = _build_layers(asked)
     if is_pipeline(layers):
-        return _run_pipeline(_pipeline(layers, asked), out, reuse, as_json)
+        return _run_pipeline(_read_pipeline(layers, asked), out, reuse, as_json)
     if reuse:
         raise ConfigError("--reuse: this experiment has no stages to copy (docs/pipelines.md)")
-    experiment = _experiment(layers, asked.policies)
+    experiment = _compose_experiment(layers, asked.policies)
     with loading():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
         from arena.launch import start
 
-    console, screen = _screen(experiment.iterations, as_json)
+    console, screen = _make_screen(experiment.iterations, as_json)
     with screen.on_screen():
         folder = wait(start(experiment, out, screen))
     print_report(console, folder, screen)
@@ -125,7 +125,7 @@ def _run_pipeline(pipeline: Pipeline, out: Path | None, reuse: Path | None, as_j
         from arena.cli.loop import wait
         from arena.pipelines.running import start_pipeline
 
-    console, screen = _screen(0, as_json)
+    console, screen = _make_screen(0, as_json)
     with screen.on_screen():
         folder = wait(start_pipeline(pipeline, out, screen, reuse))
     _report_pipeline(console, folder, screen)
@@ -135,7 +135,7 @@ def _resume_pipeline(run: Path, layers: Sequence[Layer], trust: bool, as_json: b
     from arena.cli.loop import wait
     from arena.pipelines.running import resume_pipeline
 
-    console, screen = _screen(0, as_json)
+    console, screen = _make_screen(0, as_json)
     with screen.on_screen():
         folder = wait(resume_pipeline(run, screen, layers, trust))
     _report_pipeline(console, folder, screen)
@@ -189,14 +189,14 @@ def resume(
     if pipeline_of(run):
         return _resume_pipeline(run, layers, trust, as_json)
     experiment = experiment_of(run, layers, trust)
-    console, screen = _screen(experiment.iterations, as_json)
+    console, screen = _make_screen(experiment.iterations, as_json)
     with screen.on_screen():
         wait(resume_run(run, screen, layers, trust))
     print_report(console, run, screen)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class SelfplayOptions:
     """Options of `arena run selfplay`. Empty and None leave a setting to the recipe."""
 
     game: str
@@ -211,7 +211,7 @@ class Asked:
     scale: str
 
 
-def _layers(asked: Asked) -> list[Layer]:
+def _build_layers(asked: SelfplayOptions) -> list[Layer]:
     """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
     import games
     from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
@@ -237,7 +237,7 @@ def _layers(asked: Asked) -> list[Layer]:
     return layers + [set_layer(assignment) for assignment in asked.settings]
 
 
-def _experiment(layers: Sequence[Layer], policies: str) -> Experiment:
+def _compose_experiment(layers: Sequence[Layer], policies: str) -> Experiment:
     """Compose the experiment, with the policies that `--policies` asks for. Raises ConfigError if it is invalid."""
     from arena.config.layers import compose, with_policies
 
@@ -249,7 +249,7 @@ def _experiment(layers: Sequence[Layer], policies: str) -> Experiment:
     return with_policies(experiment, "separate") if policies else experiment
 
 
-def _pipeline(layers: Sequence[Layer], asked: Asked) -> Pipeline:
+def _read_pipeline(layers: Sequence[Layer], asked: SelfplayOptions) -> Pipeline:
     """Read the pipeline that the layers describe. Raises ConfigError if it is invalid."""
     from arena.config.pipeline import read_pipeline
 
@@ -258,7 +258,7 @@ def _pipeline(layers: Sequence[Layer], asked: Asked) -> Pipeline:
     return read_pipeline(layers)
 
 
-def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
+def _make_screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
     from arena.cli.live import Screen
 
     console = PlainConsole()

@@ -53,7 +53,7 @@ def serve(
         raise ConfigError(
             f"--host {host} --port {port}: {error.strerror or error}: take another, or --port 0"
         ) from None
-    loader = Contenders(doing=note, note=note, engine=spec)
+    loader = Contenders(announce=note, note=note, engine=spec)
     (loaded,) = wait(loader.load(contender if not policy else f"{contender}:{policy}"))
     if not isinstance(loaded, ModelContender) or not isinstance(loaded.cast, Casting):
         raise ConfigError(f"{contender} has no weights to serve: give a run, a model or its folder")

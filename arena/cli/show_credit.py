@@ -8,7 +8,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from arena.cli.tables import Cell, cell, say, show_table
+from arena.cli.tables import Cell, format_number, say, show_table
 from arena.credit.compare import Comparison
 from arena.plain import printable
 from arena.store.reader import RunReader
@@ -51,14 +51,14 @@ def _turn_rows(run: Path, comparison: Comparison, match: str) -> Iterator[list[C
         reply = reply if len(reply) <= MAX_REPLY else f"{reply[: MAX_REPLY - 1]}…"
         line = Text(f"{printable(turn['seat'])}: ", style="cyan").append(reply, "default" if turn["valid"] else "red")
         is_credited = turn["index"] in credited.index
-        numbers = [_number(credited.loc[turn["index"]][name]) if is_credited else "" for name in figures]
+        numbers = [_format_value(credited.loc[turn["index"]][name]) if is_credited else "" for name in figures]
         yield [str(turn["index"] + 1), *(f"{number:>7}" for number in numbers), line]
 
 
 def _print_frame(console: Console, frame: pd.DataFrame) -> None:
-    rows = ([str(index), *map(_number, row)] for index, row in frame.iterrows())
+    rows = ([str(index), *map(_format_value, row)] for index, row in frame.iterrows())
     show_table(console, ("", *map(str, frame.columns)), rows, justify="right")
 
 
-def _number(value: Any) -> str:
-    return value if isinstance(value, str) else cell(float(value), "{:+.2f}")
+def _format_value(value: Any) -> str:
+    return value if isinstance(value, str) else format_number(float(value), "{:+.2f}")

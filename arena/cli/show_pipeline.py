@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from arena.cli.live import cells
+from arena.cli.live import format_row
 from arena.cli.tables import say, show_table
 from arena.config.sources import text_layer
 from arena.errors import StoreError
@@ -22,23 +22,25 @@ HIDDEN = ("it", "match/s", "tok/s", "s")
 """Columns of a run's table that say nothing about a stage as a whole."""
 
 
-def overview(run: Path) -> list[dict[str, Any]]:
+def list_stages(run: Path) -> list[dict[str, Any]]:
     """Return a row for each of a pipeline's stages: its name, kind, folder, state, iterations, and latest metrics."""
     config = run / CONFIG
     stages = text_layer(str(config), FolderReader(run).config()).data.get(STAGES)
     try:
-        return [_row(run, number, entry) for number, entry in enumerate(stages, start=1)]
+        return [_describe_stage(run, number, entry) for number, entry in enumerate(stages, start=1)]
     except (TypeError, KeyError, AttributeError, StopIteration):
         raise StoreError(f"{config} is not as it was written: restore it from a copy") from None
 
 
 def show_pipeline(console: Console, run: Path) -> None:
     """Print a pipeline's stages, how far each is, and its latest metrics."""
-    rows = overview(run)
-    figures = [{k: v for k, v in cells(row["metrics"], [row["metrics"]]).items() if k not in HIDDEN} for row in rows]
+    rows = list_stages(run)
+    figures = [
+        {k: v for k, v in format_row(row["metrics"], [row["metrics"]]).items() if k not in HIDDEN} for row in rows
+    ]
     names = list(dict.fromkeys(name for row in figures for name, value in row.items() if value != "–"))
     table = [
-        [row["stage"], row["kind"], _state(row), *(found.get(name, "") for name in names)]
+        [row["stage"], row["kind"], _format_state(row), *(found.get(name, "") for name in names)]
         for row, found in zip(rows, figures, strict=True)
     ]
     show_table(console, ("stage", "kind", "state", *names), table)
@@ -47,7 +49,7 @@ def show_pipeline(console: Console, run: Path) -> None:
         say(console, f"the newest run: arena show {runs[-1]}")
 
 
-def _row(run: Path, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_stage(run: Path, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
     name, kind = str(entry["name"]), next(key for key in entry if key not in ("name", "with"))
     folder = stage_folder(run, number, name)
     metrics, is_run = read_metrics(folder / METRICS), (folder / CONFIG).is_file()
@@ -71,7 +73,7 @@ def _row(run: Path, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _state(row: Mapping[str, Any]) -> str:
+def _format_state(row: Mapping[str, Any]) -> str:
     """Return `running, 3 of 20 iterations`; the state alone before the first iteration."""
     of = f" of {row['planned']}" if row["planned"] else ""
     ending = "" if row["iterations"] == 1 and not of else "s"

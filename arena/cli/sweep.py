@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from arena.cli.batch import Jobs, OnRay, about, folder_of, plan_line, run_batch
+from arena.cli.batch import Jobs, OnRay, choose_folder, collect_provenance, describe_plan, run_batch
 from arena.cli.console import PlainConsole, note
-from arena.cli.contenders import Json, listed
-from arena.cli.tables import interval, say, show_table
+from arena.cli.contenders import Json, split_names
+from arena.cli.tables import format_interval, say, show_table
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def sweep(
     swept_axes = read_axes(set_) if set_ else recipe_axes(base)
     if not swept_axes:
         raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
-    tuned = [""] if arms is None else chosen_arms(compose_recipe([base]), listed(arms))
+    tuned = [""] if arms is None else chosen_arms(compose_recipe([base]), split_names(arms))
     settings = count_settings(swept_axes)
     runs = settings * len(tuned) * seeds
     size_line = f"{settings} settings" + (f" of {len(tuned)} arms" if arms else "") + f" × {seeds} seeds"
@@ -85,17 +85,19 @@ def sweep(
     check_arms(experiment)
     names = list(study_of(experiment).arms)
     if not (as_json or redraw):
-        note(plan_line(f"sweep of {experiment.name}: {size_line}", runs, jobs, study_of(experiment).minutes, on_ray))
+        note(
+            describe_plan(f"sweep of {experiment.name}: {size_line}", runs, jobs, study_of(experiment).minutes, on_ray)
+        )
 
     from arena.evaluate.study import ranking
     from arena.evaluate.study import results as study_results
 
-    folder = folder_of("sweep", experiment.name, out)
+    folder = choose_folder("sweep", experiment.name, out)
     runner = run_batch(experiment, folder, names, seeds, jobs, as_json, redraw, RECORD, on_ray)
     results = study_results.collect(runner.plan)
     ranked = ranking.rank(results, points)
     ranks = {"grid": swept_axes, "ranking": ranking.to_json(ranked)}
-    data = study_results.write(runner.plan, results, about() | ranks)
+    data = study_results.write(runner.plan, results, collect_provenance() | ranks)
     print(json.dumps(data)) if as_json else _show(PlainConsole(), runner.plan, results, ranked)
     if runner.failures:
         raise typer.Exit(1)
@@ -103,7 +105,7 @@ def sweep(
 
 def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranked]) -> None:
     """Print the settings with their figure, best first, the missing runs, and a warning about tuning."""
-    from arena.cli.study import missing_line
+    from arena.cli.study import describe_missing_runs
 
     spec = plan.spec
     order = "the lowest first" if spec.verdict.less_is_better else "the highest first"
@@ -111,11 +113,17 @@ def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranke
     has_arms = any(one.arm for one in ranked)
     columns = ("setting", *(["arm"] if has_arms else []), "seeds", spec.figure, "run")
     rows = [
-        (" ".join(one.settings), *([one.arm] if has_arms else []), str(len(one.values)), interval(one.mean), one.name)
+        (
+            " ".join(one.settings),
+            *([one.arm] if has_arms else []),
+            str(len(one.values)),
+            format_interval(one.mean),
+            one.name,
+        )
         for one in ranked
     ]
     show_table(console, columns, rows)
-    if line := missing_line(plan, results):
+    if line := describe_missing_runs(plan, results):
         say(console, line, "yellow")
     last = spec.first_seed + results.seeds - 1
     seeds = f"seeds {spec.first_seed} to {last}" if last > spec.first_seed else f"seed {last}"

@@ -184,7 +184,7 @@ class Contenders:
     def __init__(
         self,
         role: str = "",
-        doing: Callable[[str], None] = lambda step: None,
+        announce: Callable[[str], None] = lambda step: None,
         endpoints: Endpoints | None = None,
         note: Callable[[str], None] = lambda line: None,
         trust: bool = False,
@@ -193,11 +193,11 @@ class Contenders:
     ) -> None:
         """Configure the loader; nothing is loaded yet.
 
-        `role` replaces the roles of all models. `doing` is called with a description of each slow step, `note` with a
+        `role` replaces the roles of all models. `announce` is called with a description of each slow step, `note` with a
         message for each file that was edited since its run began. `trust` lets code in a run's folder run. `summaries`
         replaces the number of summaries of roles with summary memory.
         """
-        self.role, self.doing, self.note, self.trust = role, doing, note, trust
+        self.role, self.announce, self.note, self.trust = role, announce, note, trust
         self.endpoints, self.summaries = endpoints or Endpoints(), summaries
         self.engine = engine or EngineSpec()
         """Settings of the engine that serves the weights."""
@@ -223,7 +223,7 @@ class Contenders:
             load_role(self.role)
         try:
             for note in await self.endpoints.check(source.spec for source in sources if source.kind == "endpoint"):
-                self.doing(note)
+                self.announce(note)
         except EndpointError as error:
             raise ConfigError(str(error)) from None
         return [await self._load(source) for source in sources]
@@ -238,7 +238,7 @@ class Contenders:
         policies = {}
         for name, folder in source.folders.items():
             served = f"{source.spec}/{name}" if name else source.spec
-            self.doing(f"loading {folder}")
+            self.announce(f"loading {folder}")
             policy = await compute(source.load_policy, name, served)
             policies[name] = policy.past(served, source.iteration, folder)
             await engine.publish(served, source.iteration, FolderWeights(folder))

@@ -17,18 +17,18 @@ _AUTO = {"threads": 1, "precision": "fp32"}
 
 
 async def check_recipe(
-    recipe: Recipe, doing: Callable[[str], None], note: Callable[[str], None] = lambda text: None
+    recipe: Recipe, announce: Callable[[str], None], note: Callable[[str], None] = lambda text: None
 ) -> None:
     """Check an experiment, or all stages of a pipeline as far as possible before any runs, as `preflight` does.
 
     `note` gets the notes for the user, with the stage's name.
     """
     if isinstance(recipe, Experiment):
-        for text in (await preflight(recipe, doing)).notes:
+        for text in (await preflight(recipe, announce)).notes:
             note(text)
         return
     for stage in plan(recipe, Path(recipe.name), note):
-        for text in await check_stage(stage, doing):
+        for text in await check_stage(stage, announce):
             note(f"stage {stage.spec.name}: {text}")
 
 
@@ -39,7 +39,7 @@ async def fitted_recipe(recipe: R) -> R:
     return cast(R, recipe.settled(await fitted_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
 
 
-async def check_stage(stage: PlannedStage, doing: Callable[[str], None]) -> Sequence[str]:
+async def check_stage(stage: PlannedStage, announce: Callable[[str], None]) -> Sequence[str]:
     """Check a stage's experiment before any stage runs, if it does not depend on an earlier one's data.
 
     Returns notes for the user.
@@ -48,7 +48,7 @@ async def check_stage(stage: PlannedStage, doing: Callable[[str], None]) -> Sequ
         return ()
     auto = {name: value for name, value in _AUTO.items() if getattr(stage.made, name) == "auto"}
     with named(stage.spec.name):
-        return (await preflight(stage.made.model_copy(update=auto), doing)).notes
+        return (await preflight(stage.made.model_copy(update=auto), announce)).notes
 
 
 async def fitted_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:

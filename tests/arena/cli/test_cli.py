@@ -94,8 +94,8 @@ def test_every_kind_is_listed(kind: str) -> None:
 
 def test_what_is_listed_can_be_named() -> None:
     known = get_args(OpponentSpec.model_fields["play"].annotation)
-    assert {row["play"] for row in catalogue.entries("opponents")} == set(known)
-    assert {f"{library}:NAME" for library in LIBRARIES} <= {row["game"] for row in catalogue.entries("games")}
+    assert {row["play"] for row in catalogue.list_entries("opponents")} == set(known)
+    assert {f"{library}:NAME" for library in LIBRARIES} <= {row["game"] for row in catalogue.list_entries("games")}
 
 
 def test_models_and_doctor_for_scripts() -> None:

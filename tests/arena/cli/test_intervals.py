@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arena.cli.loop import wait
-from arena.cli.summary import changes
+from arena.cli.summary import compute_changes
 from arena.evaluate.evaluation import change, evaluate
 from arena.evaluate.specs import Contenders
 from arena.play.settings import GameSpec
@@ -15,7 +15,7 @@ from tests.factories.made_run import make_run
 
 def test_rates_in_the_summary_are_wilsons_and_stay_within_0_and_1(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", iterations=2, live=False)
-    shown = {c.name: c for c in changes(run.path)}
+    shown = {c.name: c for c in compute_changes(run.path)}
     deals = shown["deal rate"]  # 2 of 3 matches of both iterations; Student's interval goes up to 2.10
     assert deals.first == pytest.approx(rate_ci(2, 3)) and deals.difference
     assert -1 <= deals.difference.low < 0 < deals.difference.high <= 1

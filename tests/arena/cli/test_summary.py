@@ -10,7 +10,7 @@ import pytest
 
 from arena.cli.console import PlainConsole
 from arena.cli.live import Screen
-from arena.cli.tables import cell, verdict
+from arena.cli.tables import format_difference, format_number
 from arena.league.ratings import Ratings
 from arena.metrics import iteration_metrics
 from arena.records import MatchRecord
@@ -78,9 +78,9 @@ def test_what_theory_gives_stands_beside_what_was_learned(tmp_path: Path) -> Non
     ],
 )
 def test_a_difference_is_shown_by_what_is_good(name: str, moved: float, shown: str, style: str) -> None:
-    text = verdict(name, Interval(moved, moved - 0.1, moved + 0.1), "it")
+    text = format_difference(name, Interval(moved, moved - 0.1, moved + 0.1), "it")
     assert (text.plain, text.style) == (shown, style)
-    assert verdict(name, Interval(moved, -0.5, 0.5), "it").plain == "≈ it"
+    assert format_difference(name, Interval(moved, -0.5, 0.5), "it").plain == "≈ it"
 
 
 def test_what_is_zero_sum() -> None:
@@ -98,7 +98,7 @@ def test_what_is_zero_sum() -> None:
      (-0.01, "{:.2f}", "-0.01"), (-0.0001, "{:.3g}", "-0.0001"), (float("nan"), "{:.2f}", "–")],
 )  # fmt: skip
 def test_no_zero_has_a_minus(value: float, form: str, shown: str) -> None:
-    assert cell(value, form) == shown
+    assert format_number(value, form) == shown
 
 
 def line(*matches: MatchRecord) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agents.engines.base import Completion, Request
-from arena.cli.show import tree_lines
+from arena.cli.show import list_branch_lines
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import text_layer
@@ -262,14 +262,16 @@ def test_a_tree_is_shown_below_its_root() -> None:
     records = grow(table(), ALWAYS, plans(table(), 1, 8))
     rows = [record.to_json() for record in records]
     deep = max(records, key=lambda r: len(r.identity.line()))
-    (_, title), *lines = tree_lines(rows, deep.to_json())
+    (_, title), *lines = list_branch_lines(rows, deep.to_json())
     family = [r for r in records if r.identity.line()[0] == deep.identity.line()[0]]
     assert title == "branches:" and {line.split()[0]: depth for depth, line in lines} == {
         record.id: len(record.identity.line()) for record in family
     }
     assert f"from turn {deep.identity.turn + 1} on" in next(line for _, line in lines if f"{deep.id} " in line)
     orphan = [row for row in rows if row["id"] != str(deep.identity.parent)]
-    assert len(tree_lines(orphan, deep.to_json())) == len(family), "a parent that failed is no reason to hide a branch"
+    assert len(list_branch_lines(orphan, deep.to_json())) == len(family), (
+        "a parent that failed is no reason to hide a branch"
+    )
 
 
 # -- settings ----------------------------------------------------------------------------------------------
