@@ -66,18 +66,18 @@ def resolve_game(
     from arena.evaluate.evaluation import on_split
     from arena.play.settings import GameSpec
 
-    given = game_options(assignments or [])
-    if split and "split" in given:
+    overrides = game_options(assignments or [])
+    if split and "split" in overrides:
         raise ConfigError("--split and --option split: give one of them")
     runs = [(cast.name, cast.experiment) for cast in casts(contenders) if cast.experiment]
     name = same_game(name, *(experiment for _, experiment in runs))
     for line in warn_unknown_games(contenders, name):
         note(line)
-    trained = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
-    options = {key: value for _, game in trained[:1] for key, value in game.options.items() if key != "split"}
-    spec = on_split(_with_role_tools(GameSpec(name=name, options=options | given), contenders), split)
+    trained_games = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
+    options = {key: value for _, game in trained_games[:1] for key, value in game.options.items() if key != "split"}
+    spec = on_split(_with_role_tools(GameSpec(name=name, options=options | overrides), contenders), split)
     if spec.options.get("split") == "test":
-        for run in dict.fromkeys(run for run, game in trained if game.options.get("split", "all") != "train"):
+        for run in dict.fromkeys(run for run, game in trained_games if game.options.get("split", "all") != "train"):
             warning = f"{run} was not trained on the train split of {name} alone: it may have seen these deals"
             note(f"{warning} (to train on the split: --set game.options.split=train)")
     return spec
@@ -96,8 +96,8 @@ def _with_role_tools(spec: GameSpec, contenders: Sequence[Contender]) -> GameSpe
     if cast is None or not tools:
         return spec
     seats = cast.seats_in_run(spec.name, make_game(spec).possible_agents)
-    given = {**spec.options.get(SEAT_TOOLS, {}), **dict.fromkeys(seats, tools)}
-    return spec.model_copy(update={"options": {**spec.options, SEAT_TOOLS: given}})
+    tools_by_seat = {**spec.options.get(SEAT_TOOLS, {}), **dict.fromkeys(seats, tools)}
+    return spec.model_copy(update={"options": {**spec.options, SEAT_TOOLS: tools_by_seat}})
 
 
 def require_game(spec: GameSpec) -> None:
@@ -109,7 +109,7 @@ def require_game(spec: GameSpec) -> None:
 
 
 def make_endpoints(assignments: Sequence[str] | None) -> Endpoints:
-    """Return the endpoint servers with the settings of `--endpoint`. Raises ConfigError if one is malformed."""
+    """Return endpoint servers with the settings of `--endpoint`. Raises ConfigError if one is malformed."""
     from agents.players.servers import Endpoints
     from arena.config.layers import endpoint_specs
 
@@ -119,6 +119,9 @@ def make_endpoints(assignments: Sequence[str] | None) -> Endpoints:
 def make_announcer() -> Callable[[str], None]:
     """Return a function that announces a slow step, such as loading a model, on stderr if that is a terminal."""
     terminal = PlainConsole(stderr=True)
-    return lambda what: (
-        terminal.print(what, style="dim", markup=False, soft_wrap=True) if terminal.is_terminal else None
-    )
+
+    def announce(step: str) -> None:
+        if terminal.is_terminal:
+            terminal.print(step, style="dim", markup=False, soft_wrap=True)
+
+    return announce

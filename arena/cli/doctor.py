@@ -63,24 +63,27 @@ def doctor(
 
 
 def _check_machine(as_json: bool) -> bool:
+    """Print the findings on this machine. Returns True if all checks passed."""
     from arena.doctor import examine
 
     return _report_findings(examine(), as_json)
 
 
-def _check_cluster(asked: str, as_json: bool) -> bool:
+def _check_cluster(settings: str, as_json: bool) -> bool:
+    """Print the findings on the cluster of `--scale`. Returns True if all checks passed."""
     from arena.cli.loop import wait
     from arena.config.layers import compose
     from arena.config.sources import recipe_layer, scale_layers
     from arena.doctor import examine_cluster
 
-    scale = compose([recipe_layer("negotiation-nano"), *scale_layers(asked)]).scale
+    scale = compose([recipe_layer("negotiation-nano"), *scale_layers(settings)]).scale
     if scale is None:
         raise ConfigError("--scale none is one process: run arena doctor without --scale")
     return _report_findings(wait(examine_cluster(scale)), as_json)
 
 
 def _report_findings(findings: list[Finding], as_json: bool) -> bool:
+    """Print the findings, with a fix for each failed check. Returns True if all checks passed."""
     from arena.doctor import as_rows
 
     if as_json:
@@ -98,6 +101,7 @@ def _report_findings(findings: list[Finding], as_json: bool) -> bool:
 def _check_fit(
     model: str, adapters: int | None, recipe: str, settings: list[str], context: int | None, as_json: bool
 ) -> bool:
+    """Print the memory that the model needs, for the given settings and alternatives. Returns True if it fits."""
     from agents.half import packs_here
     from arena.config.layers import compose
     from arena.config.sources import recipe_layer, set_layer
@@ -115,8 +119,8 @@ def _check_fit(
         devices=devices(),
         packs=packs_here(),
     )
-    compared, asked = ways(experiment, _resolve_precision(experiment.precision), adapters)
-    needs = fitting.needs(compared, asked)
+    alternatives, asked = ways(experiment, _resolve_precision(experiment.precision), adapters)
+    needs = fitting.needs(alternatives, asked)
     own = next(need for need in needs if need.asked)
     if as_json:
         print(json.dumps(_to_json(model, recipe, fitting, needs)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def print_report(console: Console, folder: Path, screen: Screen) -> None:
     """Play a finished run's evaluation, measure exploitability, and print the report; JSON if the style is `json`."""
     from arena.cli.show import show_changes, show_strength
-    from arena.cli.show_evaluate import show_differences, print_warnings
+    from arena.cli.show_evaluate import print_warnings, show_differences
     from arena.cli.show_panel import show_run_panel
     from arena.cli.summary import compute_changes, find_best_match, find_games_without_rivals, find_uninformative_games
     from arena.config.saved_config import experiment_of
@@ -32,16 +32,16 @@ def print_report(console: Console, folder: Path, screen: Screen) -> None:
     from arena.store.reader import RunReader
 
     is_json = screen.style == "json"
-    compared, exact = evaluate_games(folder, quiet=is_json), measure_exploitability(folder)
+    compared = evaluate_games(folder, quiet=is_json)
+    exact = measure_exploitability(folder)
     if is_json:
         print(json.dumps(_to_json(folder, compared, exact)))
         return
     experiment, metrics, best = experiment_of(folder), RunReader(folder).metrics(), find_best_match(folder)
     show_run_panel(console, read_evaluations(folder), experiment, folder)
     show_changes(console, compute_changes(folder), metrics)
-    show_strength(
-        console, exact, [] if compared else find_uninformative_games(folder), find_games_without_rivals(folder)
-    )
+    uninformative = [] if compared else find_uninformative_games(folder)
+    show_strength(console, exact, uninformative, find_games_without_rivals(folder))
     if compared:
         console.print()
         show_differences(console, compared.before, compared.after)
@@ -107,7 +107,7 @@ def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploit
     from arena.evaluate.evaluation import make_game
     from arena.evaluate.exploitability import DecisionCache, exploitability_of, require_small
 
-    measured, known, experiment = {}, DecisionCache(), experiment_of(run)
+    measured, cache, experiment = {}, DecisionCache(), experiment_of(run)
     loader = specs.Contenders()
     for table in experiment.all_tables():
         game = make_game(table.game)
@@ -116,6 +116,6 @@ def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploit
         with suppress(ConfigError, StoreError, WeightsError, RoleError):  # not measurable: reports nothing
             require_small(game, MAX_STATES)
             ends = wait(loader.load(specs.before(str(run)), str(run)))
-            first, last = (wait(exploitability_of(contender, table.game, known)) for contender in ends)
+            first, last = (wait(exploitability_of(contender, table.game, cache)) for contender in ends)
             measured[table.game.name] = first, last
     return measured

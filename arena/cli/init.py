@@ -64,11 +64,11 @@ def init(
     for file in places:
         if os.path.lexists(file):
             raise ConfigError(f"{file} is there already: choose another name")
-    for shipped in schemas:
-        require_output("--to", to / shipped.name, schema(shipped.name))
-    for shipped in schemas:
-        write_output("--to", to / shipped.name, schema(shipped.name), shipped.read_bytes())
-        print(f"{to / shipped.name}: its schema, for editors")
+    for source in schemas:
+        require_output("--to", to / source.name, schema(source.name))
+    for source in schemas:
+        write_output("--to", to / source.name, schema(source.name), source.read_bytes())
+        print(f"{to / source.name}: its schema, for editors")
     for file, text in texts.items():
         write_atomic(file, re.sub(r"\bCLASS\b", title, re.sub(r"\bNAME(?=\b|_)", name, text)))
         print(f"{file}: written, to be changed")
@@ -77,8 +77,8 @@ def init(
 
 
 def _find_schemas(texts: Iterable[str]) -> list[Path]:
-    """Return this version's files of the schemas that the texts name in their first lines."""
+    """Return the shipped files of the schemas that the texts name in their first lines."""
     from arena.config.schema import FILES
 
-    named = [re.search(r"\$schema=(\w+)\.schema\.json", text) for text in texts]
-    return list(dict.fromkeys(FILES[found[1]] for found in named if found))
+    matches = [re.search(r"\$schema=(\w+)\.schema\.json", text) for text in texts]
+    return list(dict.fromkeys(FILES[match[1]] for match in matches if match))

@@ -41,15 +41,15 @@ class Screen:
 
     def phase(self, iteration: int, name: str) -> None:
         """Show a new phase and reset the counts of turns and matches; iteration 0 is before the first."""
-        begins = f"iteration {iteration}: {name}" if iteration else name
-        self._phase, self._since = f"{self._label}: {begins}" if self._label else begins, monotonic()
+        phase = f"iteration {iteration}: {name}" if iteration else name
+        self._phase, self._since = f"{self._label}: {phase}" if self._label else phase, monotonic()
         self._turns = self._ended = self._failed = 0
         self._pace = None
         if self.style == "lines" and not iteration:
             self.console.print(Text(self._phase), soft_wrap=True)
 
     def stage(self, label: str, name: str, iterations: int) -> None:
-        """Show the stage of a pipeline that begins or goes on, and forget the iterations of the one before."""
+        """Show the stage of a pipeline that starts or resumes, and clear the iterations of the one before."""
         self._label, self._stage, self.iterations, self.rows = label, name, iterations, []
         if self.style != "json":
             self.console.print(Text(label, style="bold"), soft_wrap=True)
@@ -92,19 +92,19 @@ class Screen:
             status += f" · {self._turns} turns"
         if self._ended:
             status += f" · {self._ended} matches"
-        if rest := self._format_remaining_time():
-            status += f" · {rest}"
+        if remaining := self._format_remaining_time():
+            status += f" · {remaining}"
         if self._failed:
             status += f" ({self._failed} failed)"
-        lost = [Text(printable(line), style="yellow")] if (line := losses(self.rows)) else []
-        return Group(make_iteration_table(self.rows, self.iterations), *lost, Text(status, style="dim"))
+        losses_line = [Text(printable(line), style="yellow")] if (line := losses(self.rows)) else []
+        return Group(make_iteration_table(self.rows, self.iterations), *losses_line, Text(status, style="dim"))
 
     def _format_remaining_time(self) -> str:
         """Return the run's remaining time as text, estimated from the last 10 iterations; "" if unknown."""
         last = self.rows[-10:]
         seconds = sum(row["seconds"][part] for row in last for part in ("play", "learn", "commit"))
-        to_come = self.iterations - self.rows[-1]["iteration"] if last else 0
-        return format_remaining(len(last), len(last) + to_come, seconds)
+        remaining = self.iterations - self.rows[-1]["iteration"] if last else 0
+        return format_remaining(len(last), len(last) + remaining, seconds)
 
 
 def show_losses(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -144,8 +144,8 @@ def format_row(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dic
     if not all(each.get("zero_sum") for each in rows):
         texts["payoff"] = format_number(finite_or_none(row.get("mean_payoff")), "{:.2f}")
     else:  # the mean is always 0; what learners are paid against fixed opponents is not
-        for name, shown in _list_fixed_opponents(rows[-1]).items():
-            texts[f"payoff vs {shown}"] = format_number(
+        for name, opponent in _list_fixed_opponents(rows[-1]).items():
+            texts[f"payoff vs {opponent}"] = format_number(
                 finite_or_none(_get_table(row, "payoff_against").get(name)), "{:+.2f}"
             )
     for role in _get_table(rows[-1], "reward"):
@@ -173,8 +173,8 @@ def finite_or_none(value: Any) -> float | None:
 
 
 def _get_table(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = row.get(name)
-    return found if isinstance(found, Mapping) else {}
+    value = row.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _mean(values: list[float | None]) -> float | None:

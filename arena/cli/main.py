@@ -195,12 +195,14 @@ def _handle_termination() -> Iterator[list[signal.Signals]]:
 
 
 def _complain_interrupted(message: str, signals: Sequence[signal.Signals]) -> int:
+    """Print the message of an interrupted command and return its exit code, 128 plus the signal's number."""
     if signals:
         return _complain(message.replace("interrupted", f"ended by {signals[0].name}", 1), 128 + signals[0])
     return _complain(message, 128 + signal.SIGINT)
 
 
 def _complain(line: str, code: int) -> int:
+    """Print an error message, shortened to `MAX_MESSAGE` characters, and return the exit code `code`."""
     from arena.plain import printable
 
     shown = printable(line)

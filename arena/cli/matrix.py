@@ -82,7 +82,7 @@ def matrix_(
 
     require_output("--plot", plot, PICTURE)
     require_output("--out", out, results("matrix"))
-    console, max_k = PlainConsole(), trials if k is None else k
+    max_k = trials if k is None else k
     if max_k > trials:
         raise ConfigError(f"--k {max_k} needs at least as many --trials, not {trials}")
     texts = split_names(persons)
@@ -91,12 +91,11 @@ def matrix_(
     loaded = wait(loader.load(*dict.fromkeys(agents), *voices, games=[game]))
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
     spec = resolve_game(game, option, rows, split)
-    if taken := {"persona", "person"} & spec.options.keys():
-        raise ConfigError(f"--option {min(taken)}: --persons sets the persons of a matrix")
-    columns = read_persons(texts, spec)
-    voiced = dict(zip(voices, speakers, strict=True))
-    people = [Person(persona, voiced.get(voice), speech) for persona, voice, speech in columns]
-    cells, total, stopped = list[Cell](), len(rows) * len(people), False
+    if reserved := {"persona", "person"} & spec.options.keys():
+        raise ConfigError(f"--option {min(reserved)}: --persons sets the persons of a matrix")
+    speaker_of = dict(zip(voices, speakers, strict=True))
+    people = [Person(persona, speaker_of.get(voice), speech) for persona, voice, speech in read_persons(texts, spec)]
+    cells, total, is_interrupted = list[Cell](), len(rows) * len(people), False
 
     async def play(step: Callable[[], None]) -> None:
         async for cell in play_matrix(rows, people, spec, tasks, trials, max_k, seed, step, role):
@@ -106,19 +105,26 @@ def matrix_(
         try:
             wait(play(step))
         except KeyboardInterrupt:
-            stopped = True
+            is_interrupted = True
     if cells:
-        title = _format_title(cells[0], spec)
-        if plot:
-            from arena.evaluate.crosstable_plot import draw_matrix, save_picture
-
-            save_picture(lambda: draw_matrix(cells, title), plot)
-        write_results("matrix", _to_json(cells, spec, seed), out, as_json)
-        if not as_json:
-            _print_tables(console, title, cells)
-    if stopped:
+        _report(cells, spec, seed, plot, out, as_json)
+    if is_interrupted:
         done = f"{len(cells)} of {total} cells are done{f' and in {out}' if out and cells else ''}"
         raise Interrupted(f"interrupted: {done}; the cell in progress is lost")
+
+
+def _report(
+    cells: Sequence[Cell], spec: GameSpec, seed: int, plot: Path | None, out: Path | None, as_json: bool
+) -> None:
+    """Draw the picture, write the results as JSON, and print the tables, as far as the options ask for them."""
+    title = _format_title(cells[0], spec)
+    if plot:
+        from arena.evaluate.crosstable_plot import draw_matrix, save_picture
+
+        save_picture(lambda: draw_matrix(cells, title), plot)
+    write_results("matrix", _to_json(cells, spec, seed), out, as_json)
+    if not as_json:
+        _print_tables(PlainConsole(), title, cells)
 
 
 def _format_title(cell: Cell, spec: GameSpec) -> str:
@@ -128,7 +134,7 @@ def _format_title(cell: Cell, spec: GameSpec) -> str:
 
 
 def _to_json(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]:
-    """Return the command, the machine, the settings and the cells (agent with person) as JSON data."""
+    """Return command, machine, settings and the cells (one per agent and person) as JSON data."""
     from arena.doctor import environment
 
     first = cells[0]
@@ -141,8 +147,8 @@ def _to_json(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]
 def _print_tables(console: Console, title: str, cells: Sequence[Cell]) -> None:
     """Print tables of pass^1, pass^k and mean turns by agent and person, then each cell's failures by reason.
 
-    Equal tables of pass^1 and pass^k are printed once. A failure is printed with its number of matches; the rate is
-    that of all failures of the cell.
+    Equal tables of pass^1 and pass^k are printed once. A failure is printed with its number of matches and the rate
+    of all failures of the cell.
     """
     from arena.cli.show_evaluate import shorten_names
     from arena.cli.tables import format_interval, format_number, print_table
@@ -170,5 +176,6 @@ def _print_tables(console: Console, title: str, cells: Sequence[Cell]) -> None:
         console.print()
     for cell in cells:
         for reason, count in cell.faults.items():
-            lost = f"! {cell.agent} with {cell.person}: {count} matches failed, {format_interval(cell.fault_rate)}: {reason}"
-            console.print(Text(printable(lost), style="yellow"), soft_wrap=True)
+            failures = f"{count} matches failed, {format_interval(cell.fault_rate)}: {reason}"
+            line = printable(f"! {cell.agent} with {cell.person}: {failures}")
+            console.print(Text(line, style="yellow"), soft_wrap=True)

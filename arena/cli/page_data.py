@@ -40,10 +40,10 @@ def deal_facts(game: str, options: str, seed: int, acts: Iterable[tuple[str, str
     if game not in games.GAMES or SEAT_TOOLS in options:
         return {}
     try:
-        found = replay_facts(Deal(game, json.loads(options), seed), acts)
+        dealt = replay_facts(Deal(game, json.loads(options), seed), acts)
     except (StoreError, ValueError, TypeError):
         return {}
-    facts = {"": found.public, **found.private}
+    facts = {"": dealt.public, **dealt.private}
     return {
         seat: {k: v for k, v in own.items() if k not in TURN_FACTS and v is not None} for seat, own in facts.items()
     }

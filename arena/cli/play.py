@@ -22,6 +22,7 @@ from games.contracts import UNREAD
 if TYPE_CHECKING:
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import Contender
+    from arena.play.match import MatchPlan
     from arena.records import MatchRecord
     from games.contracts import Game
 
@@ -68,37 +69,28 @@ def play(
 
     if web:
         play_in_browser()
-    console, given = PlainConsole(stderr=as_json or lines), game_options(option or [])
-    settings = find_trained_options(game, seat or [], trust) | given
+    console, overrides = PlainConsole(stderr=as_json or lines), game_options(option or [])
+    settings = find_trained_options(game, seat or [], trust) | overrides
     table = make_game(GameSpec(name=game, options=settings))
-    who = assign_seats(table, seat or [])
+    players = assign_seats(table, seat or [])
     require_output("--out", out, RECORDS)
     loader = Contenders(
-        role, lambda what: console.print(_make_text(what, "dim")), make_endpoints(endpoint), note, trust
+        role, lambda step: console.print(_make_text(step, "dim")), make_endpoints(endpoint), note, trust
     )
-    others = load_others(game, table, who, loader)
+    others = load_others(game, table, players, loader)
     seed = secrets.randbelow(2**32) if seed is None else seed
     person: Contender = HumanContender(console)
     if lines:
         from arena.cli.seat import PageContender, write_line
 
         person = PageContender(console)
-    seated: dict[str, Contender] = {s: others.get(s, person) for s in who}
-    plan = MatchPlan(
-        identity=MatchId(0, 0),
-        game=game,
-        options=settings,
-        seed=seed,
-        seats={s: c.seating(game, s) for s, c in seated.items()},
-    )
-    console.print(_make_text(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
-    if settings != given:
-        console.print(
-            _make_text(f"options (from the run unless given): {_format_options(settings)}", "dim"), soft_wrap=True
-        )
+    contenders: dict[str, Contender] = {s: others.get(s, person) for s in players}
+    seating = {s: contender.seating(game, s) for s, contender in contenders.items()}
+    plan = MatchPlan(identity=MatchId(0, 0), game=game, options=settings, seed=seed, seats=seating)
+    _show_plan(console, plan, players, settings != overrides)
     # the prompt handles Ctrl-C
-    record = wait(play_one(plan, seated, seed, Limits(), game=table), by_signal=False)
-    _show_outcome(console, table, [s for s in who if s not in others], record)
+    record = wait(play_one(plan, contenders, seed, Limits(), game=table), by_signal=False)
+    _show_outcome(console, table, [s for s in players if s not in others], record)
     row = record.to_json()
     if out is not None:
         append_output("--out", out, RECORDS, json.dumps(row))
@@ -106,7 +98,7 @@ def play(
         write_line({"end": row})
     elif as_json:
         print(json.dumps(row))
-    if record.status == "failed" and len(others) == len(who):
+    if record.status == "failed" and len(others) == len(players):
         raise typer.Exit(1)
 
 
@@ -115,7 +107,7 @@ def play_in_browser() -> None:
     import os
     import sys
 
-    arguments = ["play", *(one for one in sys.argv[2:] if one != "--web"), "--lines"]
+    arguments = ["play", *(argument for argument in sys.argv[2:] if argument != "--web"), "--lines"]
     program = [sys.executable, "-P", "-m", "arena", "view", "--play", json.dumps(arguments)]
     os.execv(program[0], program)
 
@@ -134,9 +126,9 @@ def find_trained_options(name: str, assignments: Sequence[str], trust: bool) -> 
         if match is None or not Path(expanduser(match["path"]), CONFIG).is_file():
             continue
         if experiment := read_spec(who, trust).experiment:
-            called = same_game(name, experiment)
+            own_name = same_game(name, experiment)
             for table in experiment.all_tables():
-                if table.game.name == called:
+                if table.game.name == own_name:
                     return {key: value for key, value in table.game.options.items() if key != "split"}
     return {}
 
@@ -165,24 +157,33 @@ def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
     return {name: assigned[name] for name in names}
 
 
-def load_others(title: str, game: Game, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
-    """Return the contenders of all seats but the human ones, loaded and checked. Scripted policies talk if they can."""
+def load_others(title: str, game: Game, players: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
+    """Load and check the contenders of all seats but the human ones. Scripted policies talk if they can."""
     from agents.players.scripted import talking
     from arena.cli.loop import wait
     from arena.evaluate.casting import warn_unknown_games
 
-    specs = list(dict.fromkeys(spec for spec in who.values() if spec != HUMAN))
+    specs = list(dict.fromkeys(spec for spec in players.values() if spec != HUMAN))
     try:
         loaded = dict(zip(specs, wait(loader.load(*(talking(spec, game) for spec in specs))), strict=True))
     except ConfigError as error:
-        slips = [spec for spec in specs if "did you mean" not in str(error) and nearest(spec, [HUMAN])]
-        raise ConfigError(f"{error}{nearest(slips[0], [HUMAN]) if slips else ''}") from None
-    others = {seat: loaded[spec] for seat, spec in who.items() if spec != HUMAN}
+        misspelt = [spec for spec in specs if "did you mean" not in str(error) and nearest(spec, [HUMAN])]
+        raise ConfigError(f"{error}{nearest(misspelt[0], [HUMAN]) if misspelt else ''}") from None
+    others = {seat: loaded[spec] for seat, spec in players.items() if spec != HUMAN}
     for seat, contender in others.items():
         contender.check(title, game, seat)
     for line in warn_unknown_games(others.values(), title):
         note(line)
     return others
+
+
+def _show_plan(console: Console, plan: MatchPlan, players: Mapping[str, str], has_run_options: bool) -> None:
+    """Print game, seed and players by seat, and the game's options if some are those of a run."""
+    names = ", ".join(f"{seat} = {name}" for seat, name in players.items())
+    console.print(_make_text(f"{plan.game}, seed {plan.seed}: {names}", "bold"))
+    if has_run_options:
+        options = f"options (from the run unless given): {_format_options(plan.options)}"
+        console.print(_make_text(options, "dim"), soft_wrap=True)
 
 
 def _show_outcome(console: Console, game: Game, people: Sequence[str], record: MatchRecord) -> None:
@@ -242,6 +243,7 @@ def _format_options(options: Mapping[str, Any]) -> str:
 
 
 def _make_text(text: str, style: str) -> Text:
+    """Return a styled text with its control characters made visible."""
     from agents.reply import visible
 
     return Text(visible(text, keep="\n"), style=style)

@@ -89,7 +89,7 @@ def run_selfplay(
         print_rows(PlainConsole(), catalogue.list_runnable(), as_json)
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
-    asked = SelfplayOptions(
+    options = SelfplayOptions(
         game=game,
         recipe=recipe,
         config=config,
@@ -103,12 +103,12 @@ def run_selfplay(
     )
     from arena.config.sources import is_pipeline
 
-    layers = _build_layers(asked)
+    layers = _build_layers(options)
     if is_pipeline(layers):
-        return _run_pipeline(_read_pipeline(layers, asked), out, reuse, as_json)
+        return _run_pipeline(_read_pipeline(layers, options), out, reuse, as_json)
     if reuse:
         raise ConfigError("--reuse: this experiment has no stages to copy (docs/pipelines.md)")
-    experiment = _compose_experiment(layers, asked.policies)
+    experiment = _compose_experiment(layers, options.policies)
     with loading():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
@@ -203,7 +203,8 @@ class SelfplayOptions:
     recipe: str
     config: Path | None
     arm: str
-    settings: Sequence[str]  # A.B=C; later ones override earlier ones
+    settings: Sequence[str]
+    """Overrides as A.B=C; later ones win."""
     policies: str
     roles: Path | None
     iterations: int | None
@@ -211,34 +212,34 @@ class SelfplayOptions:
     scale: str
 
 
-def _build_layers(asked: SelfplayOptions) -> list[Layer]:
+def _build_layers(options: SelfplayOptions) -> list[Layer]:
     """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
     import games
     from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
 
-    if asked.game and (complaint := games.complaint(asked.game)):
+    if options.game and (complaint := games.complaint(options.game)):
         raise ConfigError(f"{complaint} (arena list games)")
-    own = [file_layer(asked.config)] if asked.config else []
-    whole = not (asked.recipe or asked.game) and any(
+    own = [file_layer(options.config)] if options.config else []
+    is_complete = not (options.recipe or options.game) and any(
         key in layer.data for layer in own for key in ("game", "tables", "source", "stages")
     )
-    layers = own if whole else [recipe_layer(asked.recipe) if asked.recipe else recipe_of(asked.game), *own]
-    if asked.arm:
+    layers = own if is_complete else [recipe_layer(options.recipe) if options.recipe else recipe_of(options.game), *own]
+    if options.arm:
         from arena.config.arms import arm_layers
         from arena.config.recipe import compose_recipe
 
-        below = compose_recipe(layers)
-        layers += arm_layers(below, asked.arm, below.seed if asked.seed is None else asked.seed)
-    roles = json.dumps(str(asked.roles)) if asked.roles else None
-    flags = {"roles": roles, "iterations": asked.iterations, "seed": asked.seed}
-    flags["game.name"] = json.dumps(asked.game) if asked.recipe and asked.game else None
+        recipe = compose_recipe(layers)
+        layers += arm_layers(recipe, options.arm, recipe.seed if options.seed is None else options.seed)
+    roles = json.dumps(str(options.roles)) if options.roles else None
+    flags = {"roles": roles, "iterations": options.iterations, "seed": options.seed}
+    flags["game.name"] = json.dumps(options.game) if options.recipe and options.game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
-    layers += scale_layers(asked.scale) if asked.scale else []
-    return layers + [set_layer(assignment) for assignment in asked.settings]
+    layers += scale_layers(options.scale) if options.scale else []
+    return layers + [set_layer(assignment) for assignment in options.settings]
 
 
 def _compose_experiment(layers: Sequence[Layer], policies: str) -> Experiment:
-    """Compose the experiment, with the policies that `--policies` asks for. Raises ConfigError if it is invalid."""
+    """Compose the experiment, with shared or separate policies if set. Raises ConfigError if it is invalid."""
     from arena.config.layers import compose, with_policies
 
     experiment = compose(layers)
@@ -249,16 +250,17 @@ def _compose_experiment(layers: Sequence[Layer], policies: str) -> Experiment:
     return with_policies(experiment, "separate") if policies else experiment
 
 
-def _read_pipeline(layers: Sequence[Layer], asked: SelfplayOptions) -> Pipeline:
+def _read_pipeline(layers: Sequence[Layer], options: SelfplayOptions) -> Pipeline:
     """Read the pipeline that the layers describe. Raises ConfigError if it is invalid."""
     from arena.config.pipeline import read_pipeline
 
-    if asked.policies:
+    if options.policies:
         raise ConfigError("--policies: a pipeline names the policies of its stages itself")
     return read_pipeline(layers)
 
 
 def _make_screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
+    """Return a console, and a run's screen on it: JSON lines, a table in a terminal, or plain lines."""
     from arena.cli.live import Screen
 
     console = PlainConsole()

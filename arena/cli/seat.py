@@ -38,15 +38,15 @@ class PageSeat(Human):
             line = sys.stdin.readline(MAX_LINE)
             if not line.endswith("\n"):
                 raise HumanLeft(f"{view.seat} left the match")
-            written, talk = _parse_answer(line)
-            act = read_act(written, view.legal, numbered=False)
-            if act is None and written and self.game is not None and takes(self.game, written):
-                act = written
+            typed, talk = _parse_answer(line)
+            act = read_act(typed, view.legal, numbered=False)
+            if act is None and typed and self.game is not None and takes(self.game, typed):
+                act = typed
             if act is not None:
-                whole = f"{act} | {talk}" if talk else act
+                reply = f"{act} | {talk}" if talk else act
                 write_line({"took": act, "talk": talk})
-                return Act(whole, whole, talk, "", "stop")
-            write_line({"wrong": f"'{written[:80]}' is not a legal act{nearest(written, view.legal or ())}"})
+                return Act(reply, reply, talk, "", "stop")
+            write_line({"wrong": f"'{typed[:80]}' is not a legal act{nearest(typed, view.legal or ())}"})
 
     def _make_question(self, view: View) -> dict[str, Any]:
         teller = self.teller
@@ -81,21 +81,21 @@ def _message_to_json(message: Message) -> list[Any]:
         return [message.sender, message.text]
     row = message_row(message)
     images = [
-        {"hash": one["hash"], "width": one["width"], "height": one["height"],
-         "place": len(row["text"][: one["place"]].encode("utf-16-le", "surrogatepass")) // 2}
-        for one in row["images"]
+        {"hash": image["hash"], "width": image["width"], "height": image["height"],
+         "place": len(row["text"][: image["place"]].encode("utf-16-le", "surrogatepass")) // 2}
+        for image in row["images"]
     ]  # fmt: skip
     return [row["sender"], row["text"], images]
 
 
 def _parse_answer(line: str) -> tuple[str, str]:
-    """Return the act and the talk in an input line, each "" if it is not a text."""
+    """Return the act and the talk of an input line; "" for one that is missing or no text."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
         value = None
-    found = value if isinstance(value, dict) else {}
-    act, talk = (found.get(name) if isinstance(found.get(name), str) else "" for name in ("act", "talk"))
+    fields = value if isinstance(value, dict) else {}
+    act, talk = (fields.get(name) if isinstance(fields.get(name), str) else "" for name in ("act", "talk"))
     return one_line(str(act), 4000), one_line(str(talk).replace("|", " "), TALK_LENGTH)
 
 

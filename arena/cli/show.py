@@ -40,7 +40,7 @@ def show_run(console: Console, path: Path) -> None:
         from arena.config.saved_config import experiment_of
 
         experiment = None
-        with suppress(ConfigError):  # code in its folder is not trusted: who was met in training stays unknown
+        with suppress(ConfigError):  # untrusted code in its folder: the opponents in training stay unknown
             experiment = experiment_of(path)
         show_run_panel(console, evaluations, experiment, path)
     if rows:
@@ -54,13 +54,13 @@ def _describe_start(path: Path) -> str:
     """Return how far a run without a committed iteration is, and the command that resumes it."""
     resume = f"arena resume {path}"
     try:
-        imitated = warm_start.progress(path)
+        warm = warm_start.progress(path)
     except StoreError as error:
         return f"no iteration is committed yet, and {error}: {resume} starts the imitation again"
     if checkpoints.iterations(path):
         return f"the warm start is over, and no iteration is committed yet: {resume} continues with the first"
-    if imitated:
-        saved = f"step {imitated.steps} of {imitated.total} of the imitation by policy '{imitated.policy}'"
+    if warm:
+        saved = f"step {warm.steps} of {warm.total} of the imitation by policy '{warm.policy}'"
         return f"no iteration is committed yet; saved is {saved}: {resume} continues there"
     return f"nothing is committed yet: {resume} starts"
 
@@ -88,24 +88,24 @@ def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dic
 
 def show_strength(
     console: Console,
-    exploited: Mapping[str, tuple[Exploitability, Exploitability]],
-    silent: Sequence[str],
+    exploitability: Mapping[str, tuple[Exploitability, Exploitability]],
+    uninformative: Sequence[str],
     without_rivals: Sequence[str] = (),
 ) -> None:
     """Print the first and last exact exploitability by game.
 
-    Also explains why payoffs say nothing in `silent` games, and win rates nothing in games `without_rivals`.
+    Also explains why payoffs say nothing in `uninformative` games, and win rates in games `without_rivals`.
     """
-    for game, (first, last) in exploited.items():
-        moved = last.exploitability - first.exploitability
-        shown = format_difference("exploitability", Interval(moved, moved, moved), f"{moved:+.4f}")
+    for game, (first, last) in exploitability.items():
+        difference = last.exploitability - first.exploitability
+        shown = format_difference("exploitability", Interval(difference, difference, difference), f"{difference:+.4f}")
         line = f"{game}: exploitability {first.exploitability:.4f} at first, {last.exploitability:.4f} at last (exact) "
         console.print(Text("\n").append(line).append(shown), soft_wrap=True)
     reasons = [
         f"{game}: what one learner wins the other loses, so payoffs say nothing of strength: see `arena eval` below, "
         "or give the run a `league` to play against"
-        for game in silent
-        if game not in exploited
+        for game in uninformative
+        if game not in exploitability
     ]
     reasons += [
         f"{game}: its seats are no rivals, so a win rate would say nothing: compare payoffs and figures"
@@ -150,22 +150,22 @@ def list_branch_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any])
     `rows` are the log rows of the match's iteration.
     """
     root = identity_of(row).line()[0]
-    alike = {str(identity): one for one in rows if (identity := identity_of(one)).line()[0] == root}
-    if len(alike) < 2:
+    tree = {str(identity): node for node in rows if (identity := identity_of(node)).line()[0] == root}
+    if len(tree) < 2:
         return []
-    below: dict[str, list[str]] = {}
-    for match, one in sorted(alike.items(), key=lambda item: item[1].get("parent_turn", -1)):
-        parent = str(one.get("parent") or "")
-        below.setdefault(parent if parent in alike else "", []).append(match)
+    branches: dict[str, list[str]] = {}
+    for match, node in sorted(tree.items(), key=lambda item: item[1].get("parent_turn", -1)):
+        parent = str(node.get("parent") or "")
+        branches.setdefault(parent if parent in tree else "", []).append(match)
 
     def lines(match: str, depth: int) -> Iterator[tuple[int, str]]:
-        one = alike[match]
-        paid = ", ".join(f"{seat} {value:g}" for seat, value in one["payoffs"].items()) or one["status"]
-        yield depth, f"{match} ({paid})" + (f" from turn {one['parent_turn'] + 1} on" if one.get("parent") else "")
-        for branch in below.get(match, []):
+        node = tree[match]
+        payoffs = ", ".join(f"{seat} {value:g}" for seat, value in node["payoffs"].items()) or node["status"]
+        yield depth, f"{match} ({payoffs})" + (f" from turn {node['parent_turn'] + 1} on" if node.get("parent") else "")
+        for branch in branches.get(match, []):
             yield from lines(branch, depth + 1)
 
-    return [(0, "branches:"), *(line for top in below[""] for line in lines(top, 1))]
+    return [(0, "branches:"), *(line for top in branches[""] for line in lines(top, 1))]
 
 
 def match_to_json(path: Path, match: str) -> dict[str, Any]:
@@ -174,8 +174,8 @@ def match_to_json(path: Path, match: str) -> dict[str, Any]:
 
     row = RunReader(path).match(match)
     with suppress(StoreError):
-        found = facts_of_match(path, row)
-        return {**row, "facts": {"public": found.public, "private": found.private}}
+        facts = facts_of_match(path, row)
+        return {**row, "facts": {"public": facts.public, "private": facts.private}}
     return {**row, "facts": None}
 
 

@@ -21,13 +21,13 @@ def show_comparison(console: Console, run: Path, comparison: Comparison, match: 
     """Print the estimators' overview, correlations and bias by role, and one match turn by turn."""
     say(console, f"{run}: {len(comparison.turns)} turns of {comparison.turns['match'].nunique()} matches", "bold")
     overview = comparison.overview()
-    silent = [str(name) for name, zeros in overview["zeros"].items() if zeros == 1]
+    all_zero = [str(name) for name, zeros in overview["zeros"].items() if zeros == 1]
     for name in ("zeros", "praised"):
         overview[name] = overview[name].map("{:.0%}".format)
     _print_frame(console, overview)
-    if silent:
+    if all_zero:
         reason = "nothing in its groups differs; groups of one deal need play.group above 1"
-        say(console, f"0 on every turn: {', '.join(silent)} ({reason})", "dim")
+        say(console, f"0 on every turn: {', '.join(all_zero)} ({reason})", "dim")
     console.print()
     say(console, "correlation over all turns")
     _print_frame(console, comparison.correlations())

@@ -30,13 +30,13 @@ MAX_NAME = 40
 
 def shorten_names(names: Iterable[str]) -> dict[str, str]:
     """Return a short name per contender: the last part of its path, or the full name if two would be equal."""
-    typed = list(dict.fromkeys(names))
-    ways: tuple[Callable[[str], str], ...] = (lambda n: _last_part(n).rpartition(".py:")[2], _last_part, lambda n: n)
-    for way in ways:
-        short = {n: _truncate(way(n)) for n in typed}
+    full_names = list(dict.fromkeys(names))
+    rules: tuple[Callable[[str], str], ...] = (lambda n: _last_part(n).rpartition(".py:")[2], _last_part, lambda n: n)
+    for rule in rules:
+        short = {n: _truncate(rule(n)) for n in full_names}
         if len(set(short.values())) == len(short):
             return short
-    return {n: n for n in typed}
+    return {n: n for n in full_names}
 
 
 def _last_part(name: str) -> str:
@@ -44,6 +44,7 @@ def _last_part(name: str) -> str:
 
 
 def _truncate(name: str) -> str:
+    """Shorten a name to `MAX_NAME` characters by cutting its middle."""
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME // 2]}…{name[1 - MAX_NAME // 2 :]}"
 
 

@@ -69,13 +69,13 @@ def _list_players(game: Game) -> list[str]:
 
     # checking whether a full search is possible may take minutes
     searched = {"minimax": "minimax:4", "nash": "" if game.perfect_information else "nash"}
-    able = []
+    players = []
     for name in dict.fromkeys([*SCRIPTED, *game.players]):
         if spec := searched.get(name, name):
             with suppress(ScriptedPolicyError):
                 check_scripted(spec, game)
-                able.append(spec)
-    return able
+                players.append(spec)
+    return players
 
 
 def show_game(console: Console, name: str) -> None:

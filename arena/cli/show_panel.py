@@ -27,18 +27,22 @@ def show_panel_table(
     after: Evaluation,
     before: Evaluation | None,
     known: TrainingOpponents,
-    who: str,
-    when: Sequence[str] = (),
+    contender: str,
+    times: Sequence[str] = (),
 ) -> None:
     """Print a row per member and seat, the panel's mean, and the deal and valid rates.
 
-    `known` marks members met in training, `who` names the contender, `when` the columns of before and after.
+    Members in `known` are marked. `times` are the headers of the columns before and after training.
     """
-    times = [*(when or ("before", "after")), "difference"] if before else ["payoff"]
+    headers = [*(times or ("before", "after")), "difference"] if before else ["payoff"]
     cells, means = compare_cells(after, before), compare_means(after, before)
     shares = [] if before else [name for name in ("deal", "valid") if name in means]
     has_best = any(payoff.best is not None for _, payoff in cells)
-    say(console, f"{who} against the panel {after.panel}, payoff (95 % intervals over {after.deals} deals)", "bold")
+    say(
+        console,
+        f"{contender} against the panel {after.panel}, payoff (95 % intervals over {after.deals} deals)",
+        "bold",
+    )
     say(console, format_game(GameSpec(name=after.game, options=after.options)), "dim")
     short = shorten_names(dict.fromkeys(c.member for c, _ in cells))
     rows: list[list[Cell]] = []
@@ -51,7 +55,7 @@ def show_panel_table(
         rows.append([member, *_format_row(payoff, rates, has_best)])
     rates = [format_number(means[name].after.estimate, "{:.2f}") for name in shares]
     rows.append([Text("panel", style="bold"), *_format_row(means["payoff"], rates, has_best)])
-    show_table(console, ("", *times, *(NAMES[name] for name in shares), *(["best response"] * has_best)), rows)
+    show_table(console, ("", *headers, *(NAMES[name] for name in shares), *(["best response"] * has_best)), rows)
     if (best := means["payoff"].best_against_mixture) is not None:
         say(console, f"best play without knowing the opponent: {best:.2f}", "dim")
     for name in ("deal", "valid") if before else ():
@@ -74,9 +78,9 @@ def show_run_panel(
     if not (latest := of_latest(evaluations)):
         return
     first, last, known = latest[0], latest[-1], _find_training_opponents(latest[-1], experiment, run)
-    when = [f"iteration {first.iteration}" if first.iteration else "before", f"iteration {last.iteration}"]
+    times = [f"iteration {first.iteration}" if first.iteration else "before", f"iteration {last.iteration}"]
     console.print()
-    show_panel_table(console, last, first if len(latest) > 1 else None, known, str(run), when)
+    show_panel_table(console, last, first if len(latest) > 1 else None, known, str(run), times)
     if len(latest) > 2:
         curve = [f"{e.iteration}: {format_number(_mean_payoff(e), '{:.2f}')}" for e in latest]
         say(console, f"panel by iteration: {' · '.join(curve)}", "dim")

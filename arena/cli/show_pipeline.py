@@ -35,13 +35,12 @@ def list_stages(run: Path) -> list[dict[str, Any]]:
 def show_pipeline(console: Console, run: Path) -> None:
     """Print a pipeline's stages, how far each is, and its latest metrics."""
     rows = list_stages(run)
-    figures = [
-        {k: v for k, v in format_row(row["metrics"], [row["metrics"]]).items() if k not in HIDDEN} for row in rows
-    ]
+    cells = [format_row(row["metrics"], [row["metrics"]]) for row in rows]
+    figures = [{name: text for name, text in row.items() if name not in HIDDEN} for row in cells]
     names = list(dict.fromkeys(name for row in figures for name, value in row.items() if value != "–"))
     table = [
-        [row["stage"], row["kind"], _format_state(row), *(found.get(name, "") for name in names)]
-        for row, found in zip(rows, figures, strict=True)
+        [row["stage"], row["kind"], _format_state(row), *(texts.get(name, "") for name in names)]
+        for row, texts in zip(rows, figures, strict=True)
     ]
     show_table(console, ("stage", "kind", "state", *names), table)
     if runs := begun(run):
@@ -54,27 +53,25 @@ def _describe_stage(run: Path, number: int, entry: Mapping[str, Any]) -> dict[st
     folder = stage_folder(run, number, name)
     metrics, is_run = read_metrics(folder / METRICS), (folder / CONFIG).is_file()
     planned = text_layer(str(folder), FolderReader(folder).config()).data.get("iterations") if is_run else None
-    try:
-        state = (
-            "done"
-            if described(folder)
-            else "running"
-            if in_use(folder)
-            else "stopped"
-            if folder.exists()
-            else "to come"
-        )
-    except StoreError:
-        state = f"damaged {DONE}"
     return {
-        "stage": name, "kind": kind, "folder": str(folder), "state": state,
+        "stage": name, "kind": kind, "folder": str(folder), "state": _find_state(folder),
         "iterations": metrics[-1]["iteration"] if metrics else 0, "planned": planned,
         "metrics": metrics[-1] if metrics else {},
     }  # fmt: skip
 
 
+def _find_state(folder: Path) -> str:
+    """Return the state of a stage, given its folder: done, running, stopped, to come or damaged."""
+    try:
+        if described(folder):
+            return "done"
+        return "running" if in_use(folder) else "stopped" if folder.exists() else "to come"
+    except StoreError:
+        return f"damaged {DONE}"
+
+
 def _format_state(row: Mapping[str, Any]) -> str:
     """Return `running, 3 of 20 iterations`; the state alone before the first iteration."""
-    of = f" of {row['planned']}" if row["planned"] else ""
-    ending = "" if row["iterations"] == 1 and not of else "s"
-    return f"{row['state']}, {row['iterations']}{of} iteration{ending}" if row["iterations"] else str(row["state"])
+    total = f" of {row['planned']}" if row["planned"] else ""
+    plural = "" if row["iterations"] == 1 and not total else "s"
+    return f"{row['state']}, {row['iterations']}{total} iteration{plural}" if row["iterations"] else str(row["state"])

@@ -70,8 +70,7 @@ def study(
 
     first = [f"study.first_seed={first_seed}"] if first_seed is not None else []
     experiment = with_settings(named_layer(recipe), [*(set_ or []), *first])
-    beside = chosen_arms(experiment, split_names(arms))
-    chosen = [*dict.fromkeys([study_of(experiment).arm, *beside])]
+    chosen = [*dict.fromkeys([study_of(experiment).arm, *chosen_arms(experiment, split_names(arms))])]
     check_arms(experiment)
     seeds = seeds or study_of(experiment).seeds or DEFAULT_SEEDS
     if not as_json:
@@ -82,9 +81,8 @@ def study(
     if rehearse:
         return _rehearse(experiment, folder, chosen, seeds, jobs, as_json, on_ray)
     if not (as_json or redraw):
-        _announce(
-            experiment, f"{experiment.name}: {len(chosen)} arms × {seeds} seeds", len(chosen) * seeds, jobs, on_ray
-        )
+        label = f"{experiment.name}: {len(chosen)} arms × {seeds} seeds"
+        _announce(experiment, label, len(chosen) * seeds, jobs, on_ray)
 
     from arena.evaluate.study import results as study_results
     from arena.evaluate.study.plot import plot
@@ -107,10 +105,10 @@ def _estimate_power(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> di
     from arena.evaluate.study.family import POWER, predict_visible
     from arena.evaluate.study.results import read
 
-    least = predict_visible(read(pilot), spec, seeds)
-    for arm, difference in least.items() if not quiet else ():
+    smallest = predict_visible(read(pilot), spec, seeds)
+    for arm, difference in smallest.items() if not quiet else ():
         note(f"by {pilot}, {seeds} seeds show a difference of {difference:.3g} from {arm} with chance {POWER:g}")
-    return {"pilot": {"file": pilot.name, "power": POWER, "smallest": least}}
+    return {"pilot": {"file": pilot.name, "power": POWER, "smallest": smallest}}
 
 
 def _rehearse(
@@ -151,9 +149,8 @@ def _rehearse(
         print(json.dumps({**data, "seeds": seeds, "jobs": parallel, "whole": total}))
     else:
         for arm, each in seconds.items():
-            print(
-                f"{arm}: a run of {with_arm(experiment, arm).iterations} iterations takes about {_format_seconds(each)}"
-            )
+            iterations = with_arm(experiment, arm).iterations
+            print(f"{arm}: a run of {iterations} iterations takes about {_format_seconds(each)}")
         size = f"{len(arms)} arms × {seeds} seeds, {parallel} at a time"
         print(f"the whole, {size}: about {_format_seconds(total)}; nothing is judged here")
     if runner.failures:

@@ -39,9 +39,9 @@ def compute_changes(run: Path) -> list[Change]:
     if not ends:
         return []
     comparisons = []
-    limits = (("truncated per match", _truncated_rate), ("ended by a full context", _ended_by_context))
-    reached = [limit for limit in limits if any(map(limit[1], (row for rows in ends for row in rows)))]
-    for name, figure in (("valid per match", _valid_rate), *reached, *_list_figures(ends[1])):
+    optional = (("truncated per match", _truncated_rate), ("ended by a full context", _ended_by_context))
+    occurred = [each for each in optional if any(map(each[1], (row for rows in ends for row in rows)))]
+    for name, figure in (("valid per match", _valid_rate), *occurred, *_list_figures(ends[1])):
         first, last = ([v for row in rows if (v := finite_or_none(figure(row))) is not None] for rows in ends)
         if first and last:
             bounds = range_of(name, [*first, *last])
@@ -55,9 +55,8 @@ def _mean_theory(name: str, rows: list[Row]) -> dict[str, float]:
     """Return the mean value of a figure by solution concept: `nash_payoff_first` in the reports for `payoff first`."""
     key, means = name.rpartition(": ")[2].replace(" ", "_"), dict[str, float]()
     for solution in SOLUTIONS:
-        values = [
-            value for row in rows if (value := finite_or_none(row["report"].get(f"{solution}_{key}"))) is not None
-        ]
+        figure = _make_report_figure(f"{solution}_{key}")
+        values = [value for row in rows if (value := figure(row)) is not None]
         means |= {solution: fmean(values)} if values else {}
     return means
 
@@ -74,20 +73,14 @@ def find_uninformative_games(run: Path) -> list[str]:
     """Return the zero-sum games that only learners played; payoffs there do not measure strength."""
     rows = [row for end in _read_end_matches(run) for row in end]
     games = {str(row["game"]) for row in rows if len(row["payoffs"]) > 1}
-    met = {str(row["game"]) for row in rows if find_opponents(row)}
-    return sorted(game for game in games - met if _is_zero_sum([row for row in rows if row["game"] == game]))
+    with_opponents = {str(row["game"]) for row in rows if find_opponents(row)}
+    return sorted(game for game in games - with_opponents if _is_zero_sum([row for row in rows if row["game"] == game]))
 
 
 def find_games_without_rivals(run: Path) -> list[str]:
     """Return the games that learners played with frozen opponents whose seats are not rivals."""
-    return sorted(
-        {
-            str(row["game"])
-            for end in _read_end_matches(run)
-            for row in end
-            if find_opponents(row) and _has_no_rivals(row)
-        }
-    )
+    rows = [row for end in _read_end_matches(run) for row in end]
+    return sorted({str(row["game"]) for row in rows if find_opponents(row) and _has_no_rivals(row)})
 
 
 def _has_no_rivals(row: Row) -> bool:
@@ -147,10 +140,7 @@ def _list_game_figures(sample: Row) -> list[tuple[str, Figure]]:
         figures.append(("deal rate", _make_report_figure("deal")))
     figures.append((MEAN, _mean_payoff))
     if "payoff_first" in sample["report"]:
-        figures += [
-            ("payoff first", _make_report_figure("payoff_first")),
-            ("payoff second", _make_report_figure("payoff_second")),
-        ]
+        figures += [(f"payoff {seat}", _make_report_figure(f"payoff_{seat}")) for seat in ("first", "second")]
     else:
         for seat in sample["payoffs"]:
             figures.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]

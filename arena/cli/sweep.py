@@ -85,9 +85,8 @@ def sweep(
     check_arms(experiment)
     names = list(study_of(experiment).arms)
     if not (as_json or redraw):
-        note(
-            describe_plan(f"sweep of {experiment.name}: {size_line}", runs, jobs, study_of(experiment).minutes, on_ray)
-        )
+        label = f"sweep of {experiment.name}: {size_line}"
+        note(describe_plan(label, runs, jobs, study_of(experiment).minutes, on_ray))
 
     from arena.evaluate.study import ranking
     from arena.evaluate.study import results as study_results
