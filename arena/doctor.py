@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from arena.errors import ConfigError
 from arena.fits.installed import CORE, DISTRIBUTION, OTHERS, Required, pages, required, version_of
 from arena.fits.machine import devices, memory
-from arena.process import cores
+from arena.process import count_cores
 
 if TYPE_CHECKING:
     from arena.scale.settings import ScaleSpec
 
-ROOMS = ("agents", "games", "simulators", "analysis")
+TOP_PACKAGES = ("agents", "games", "simulators", "analysis")
 PACKAGES = (
     "torch",
     "transformers",
@@ -43,10 +43,10 @@ class Finding:
     fix: str = ""
 
 
-def shadowed() -> str:
+def find_shadowed_package() -> str:
     """Return an error message if another package hides one of Arena's, or one of Arena's is missing; else ""."""
     here = Path(__file__).resolve().parent.parent
-    for room in ROOMS:
+    for room in TOP_PACKAGES:
         spec = importlib.util.find_spec(room)
         if spec is None or spec.origin is None:
             return f"the package '{room}' of arena-selfplay is missing: install arena-selfplay again"
@@ -58,40 +58,40 @@ def shadowed() -> str:
     return ""
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """Return the installed versions of Arena and its main dependencies by package name; `missing` for absent ones."""
     return {name: version_of(name) for name in (DISTRIBUTION, *PACKAGES)}
 
 
-def environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, Any]:
     """Return what a run records in environment.json: Python, machine, command and package versions."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "processor": _processor(),
-        "cpus": cores(),
+        "processor": _read_processor(),
+        "cpus": count_cores(),
         "memory_gb": round(memory().total / 1e9, 1),
-        "device": _device(),
-        "instruction_set": instruction_set(),
+        "device": _describe_device(),
+        "instruction_set": find_instruction_set(),
         "command": sys.argv,
-        "versions": versions(),
+        "versions": list_versions(),
     }
 
 
 def examine() -> list[Finding]:
     """Run all checks of this machine and installation, and return their findings, the most important first."""
-    clash = shadowed()
+    clash = find_shadowed_package()
     return [
         Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer"),
         Finding("package names", not clash, clash or "agents, games, simulators, analysis are Arena's", clash),
-        *_packages(),
-        *_devices(),
-        Finding("threads", True, _threads()),
-        Finding("precision", True, _precision()),
-        Finding("same bits", True, _same_bits()),
-        _disk(),
-        _home(),
-        _pages(),
+        *_check_packages(),
+        *_check_devices(),
+        Finding("threads", True, _describe_threads()),
+        Finding("precision", True, _describe_precision()),
+        Finding("same bits", True, _describe_repeatability()),
+        _check_disk(),
+        _check_home(),
+        _check_pages(),
     ]
 
 
@@ -119,16 +119,18 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
     return [*findings, Finding("room", not trouble, shortage or f"there is, for {processes(spec)}", fix)]
 
 
-def _packages() -> list[Finding]:
+def _check_packages() -> list[Finding]:
     """Return a finding each on the core requirements, those of learning, and every further extra."""
     parts: dict[str, list[Required]] = {}
     for one in required():
         if one.extra not in OTHERS:
             parts.setdefault(one.extra, []).append(one)
-    return [_extra(name, parts[name]) for name in sorted(parts, key=lambda name: (name not in (CORE, "train"), name))]
+    return [
+        _check_extra(name, parts[name]) for name in sorted(parts, key=lambda name: (name not in (CORE, "train"), name))
+    ]
 
 
-def _extra(name: str, needed: Sequence[Required]) -> Finding:
+def _check_extra(name: str, needed: Sequence[Required]) -> Finding:
     """Return a finding on an extra's packages. Wrong versions fail; missing ones only for the core and learning."""
     what = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
     fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
@@ -142,7 +144,7 @@ def _extra(name: str, needed: Sequence[Required]) -> Finding:
     return Finding(what, True, ", ".join(f"{one.package} {one.installed}" for one in needed))
 
 
-def _devices() -> list[Finding]:
+def _check_devices() -> list[Finding]:
     """Return findings on the processor's memory and each accelerator, with their total and free gigabytes."""
     findings = []
     for device in devices():
@@ -153,26 +155,26 @@ def _devices() -> list[Finding]:
         findings.append(
             Finding(what, not small, sizes_and_note, "the default recipe takes 4 GB; use --recipe negotiation-nano")
         )
-    return [Finding("device", True, _device()), *findings]
+    return [Finding("device", True, _describe_device()), *findings]
 
 
-def _disk() -> Finding:
+def _check_disk() -> Finding:
     free = shutil.disk_usage(Path.cwd()).free
     return Finding("disk here", free > 5e9, f"{free / 1e9:.0f} GB free", "a run of the default recipe needs up to 5 GB")
 
 
-def _pages() -> Finding:
+def _check_pages() -> Finding:
     """Check that the documentation pages to which messages refer are installed."""
     folder = pages()
     return Finding("pages", folder is not None, str(folder or "missing"), f"install {DISTRIBUTION} again")
 
 
-def as_rows(findings: list[Finding]) -> list[dict[str, Any]]:
+def findings_to_rows(findings: list[Finding]) -> list[dict[str, Any]]:
     """Return the findings as dicts with their fields: what, ok, found, fix."""
     return [asdict(finding) for finding in findings]
 
 
-def _home() -> Finding:
+def _check_home() -> Finding:
     from agents.weights import home
 
     folder = home()
@@ -180,7 +182,7 @@ def _home() -> Finding:
     return Finding("ARENA_HOME", os.access(parent, os.W_OK), str(folder), f"{parent} is not writable: set ARENA_HOME")
 
 
-def _processor() -> str:
+def _read_processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -188,19 +190,19 @@ def _processor() -> str:
         return platform.processor()
 
 
-def _threads() -> str:
+def _describe_threads() -> str:
     """Return, as text, the number of threads that `threads: auto` would choose now, with the timings of a trial."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     from arena.learn.machine import threads_of, try_threads
-    from arena.process import waiting
+    from arena.process import describe_waiting
 
     seconds = try_threads()
     tried = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())
-    return f"{threads_of(seconds)} (time of the same work: {tried}); waiting: {waiting()}"
+    return f"{threads_of(seconds)} (time of the same work: {tried}); waiting: {describe_waiting()}"
 
 
-def _precision() -> str:
+def _describe_precision() -> str:
     """Return, as text, the precision that `precision: auto` would choose now, with the timings of a trial."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
@@ -217,7 +219,7 @@ def _precision() -> str:
     return f"{precision_of(seconds)} (time of the same work: {tried})"
 
 
-def instruction_set() -> str:
+def find_instruction_set() -> str:
     """Return the CPU instruction set for which torch selects its kernels; a message if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
@@ -226,16 +228,16 @@ def instruction_set() -> str:
     return str(torch.backends.cpu.get_cpu_capability())
 
 
-def _same_bits() -> str:
+def _describe_repeatability() -> str:
     """Return, as text, the conditions under which a run is bit-identical."""
-    torch = versions()["torch"]
+    torch = list_versions()["torch"]
     return (
         "a seed gives the same bits with the same `threads`, `precision`, "
-        f"instruction set ({instruction_set()}) and versions (torch {torch})"
+        f"instruction set ({find_instruction_set()}) and versions (torch {torch})"
     )
 
 
-def _device() -> str:
+def _describe_device() -> str:
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     import torch

@@ -23,8 +23,8 @@ from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml
 from arena.config.saved_config import Change, as_plain, changes, experiment_of, recorded
 from arena.config.sources import Layer
-from arena.doctor import environment, versions
-from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, debugging
+from arena.doctor import describe_environment, list_versions
+from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, is_debugging
 from arena.evaluate.examination import examination, with_fixed_panel
 from arena.export.run_rows import own_rows
 from arena.lab import Lab
@@ -32,8 +32,8 @@ from arena.play.feed import Feed
 from arena.play.lessons import OWN_ROWS
 from arena.play.steps import Steps, stepping
 from arena.play.watchers import Logged, Watcher
-from arena.preflight import preflight, servers_asked
-from arena.process import ranks
+from arena.preflight import find_used_servers, preflight
+from arena.process import find_launched_ranks
 from arena.store import checkpoints
 from arena.store.failures import FAILURES
 from arena.store.run import RunFolder
@@ -56,10 +56,10 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     """
     check_alone()
     loading.forget()
-    return await begin(experiment, out, watcher)
+    return await start_checked(experiment, out, watcher)
 
 
-async def begin(experiment: Experiment, out: Path | None, watcher: Watcher, is_stage: bool = False) -> Path:
+async def start_checked(experiment: Experiment, out: Path | None, watcher: Watcher, is_stage: bool = False) -> Path:
     """Do what `start` does, in a process that has checked where code may be loaded from.
 
     The link `latest` does not point to a stage of a pipeline, so leave it as it is for `is_stage`.
@@ -68,13 +68,13 @@ async def begin(experiment: Experiment, out: Path | None, watcher: Watcher, is_s
         exported = own_rows(experiment, Path(scratch), watcher.note)
         prepared = await preflight(experiment, lambda what: watcher.phase(0, what), exported=exported)
         rows = {OWN_ROWS: exported.read_bytes()} if exported else {}
-    folder = out or fresh_folder(experiment.name)
+    folder = out or choose_fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
-    about = environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
+    about = describe_environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
     run = RunFolder.create(folder, config, with_command(about, as_plain(prepared.experiment)), copies | rows)
     own_files.trust_files(prepared.experiment)
-    own_files.trust_servers(servers_asked(prepared.experiment).values())
+    own_files.trust_servers(find_used_servers(prepared.experiment).values())
     if not is_stage:
         point_latest(folder)
     for note in prepared.notes:
@@ -96,7 +96,7 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     loading.forget()
     saved = experiment_of(folder, trust=trusted)
     experiment = with_fixed_panel(experiment_of(folder, layers, trusted)) if layers else saved
-    own_files.admit_servers(folder, servers_asked(experiment), saved.servers(), trusted)
+    own_files.admit_servers(folder, find_used_servers(experiment), saved.servers(), trusted)
     own_files.admit_harnesses(folder, experiment, saved, trusted)
     _check_iterations(run, experiment)
     prepared = await preflight(experiment, lambda what: watcher.phase(0, what), folder, trusted)
@@ -104,13 +104,13 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
         watcher.note(line)
     experiment = prepared.experiment
     with run.lock():
-        await _run(run, own_files.with_own_roles(folder, experiment), watcher, lambda: _record(run, experiment))
+        await _run(run, own_files.with_own_roles(folder, experiment), watcher, lambda: _record_resume(run, experiment))
     return folder
 
 
 def check_alone() -> None:
     """Raise ConfigError if a launcher started several processes, each of which would be a separate run."""
-    variable, number = ranks()
+    variable, number = find_launched_ranks()
     if number > 1:
         raise ConfigError(
             f"{variable}={number}: a launcher (torchrun, srun) started {number} processes, and each would be a "
@@ -119,7 +119,7 @@ def check_alone() -> None:
         )
 
 
-def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
+def _record_resume(run: RunFolder, experiment: Experiment) -> list[Change]:
     """Write the resuming command and the present settings to the run folder, and return the settings that changed."""
     before = recorded(run.path)
     changed = changes(before, experiment) if before else []
@@ -135,7 +135,7 @@ def with_command(
     command = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
-        "versions": versions(),
+        "versions": list_versions(),
         "changed": {change.field: [change.before, change.now] for change in changed},
     }
     return {**about, "commands": [*about.get("commands", []), command], "experiment": experiment}
@@ -155,12 +155,12 @@ async def _run(
     """
     keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
     run.failures.secret_variables = keys
-    with run_log(run.path, keys), _explained(run), closing(Feed(run.path)) as feed:
-        _LOG.info("arena %s: %s", versions()["arena-selfplay"], " ".join(sys.argv))
+    with run_log(run.path, keys), _explain_errors(run), closing(Feed(run.path)) as feed:
+        _LOG.info("arena %s: %s", list_versions()["arena-selfplay"], " ".join(sys.argv))
         logged, again, reached = Logged(watcher, feed), 0, -1
         while True:
             try:
-                await _complete(run, experiment, logged, opened, again > 0)
+                await _run_to_end(run, experiment, logged, opened, again > 0)
                 break
             except RanksLost as error:
                 done = checkpoints.committed(run.path)
@@ -171,11 +171,11 @@ async def _run(
         _LOG.info("the run is complete")
 
 
-async def _complete(
+async def _run_to_end(
     run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]], again: bool
 ) -> None:
     """Run from the newest checkpoint to the end, on the cluster's processes if the experiment has `scale`."""
-    async with scaled(experiment, watcher.note, again) as makers:
+    async with open_makers(experiment, watcher.note, again) as makers:
         lab = await Lab.open(run, experiment, watcher, examination(run, experiment), makers)
         try:
             _LOG.info("continuing from iteration %d of %d", lab.done, experiment.iterations)
@@ -188,7 +188,9 @@ async def _complete(
 
 
 @asynccontextmanager
-async def scaled(experiment: Experiment, note: Callable[[str], None], again: bool = False) -> AsyncIterator[Makers]:
+async def open_makers(
+    experiment: Experiment, note: Callable[[str], None], again: bool = False
+) -> AsyncIterator[Makers]:
     """Yield the experiment's factories: local ones, or with `scale` those of a cluster.
 
     The cluster's trainer processes start before and end after the context. `note` gets messages to the user. A run that
@@ -204,7 +206,7 @@ async def scaled(experiment: Experiment, note: Callable[[str], None], again: boo
     from arena.scale.worker import START
 
     async with placed(experiment.scale, note, again) as cluster:
-        stepping_there = await _slow_steps(cluster)
+        stepping_there = await _offload_slow_steps(cluster)
         each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
         ranks = await Ranks.start(each, experiment.scale.deadline, START)
         for rank, actor in enumerate(ranks.actors):
@@ -216,7 +218,7 @@ async def scaled(experiment: Experiment, note: Callable[[str], None], again: boo
             await ranks.close()
 
 
-async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
+async def _offload_slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
     """Return a context in which slow steps of games run as tasks of the cluster; an empty one without `scale.tasks`."""
     from arena.scale.tasks import RayCalls
 
@@ -228,11 +230,11 @@ async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _explained(run: RunFolder) -> Iterator[None]:
+def _explain_errors(run: RunFolder) -> Iterator[None]:
     """Convert errors that end the run into ones that say how to resume, and log them. A bug's match is stored, too."""
     again = f"arena resume {run.path}"
     try:
-        with _logged_end():
+        with _log_end():
             yield
     except BugError as error:
         if error.record and not run.failures.holds(error.record.id):
@@ -255,15 +257,15 @@ def _explained(run: RunFolder) -> Iterator[None]:
 
 
 @contextmanager
-def _logged_end() -> Iterator[None]:
+def _log_end() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        _LOG.error("ended by %s: %s", type(error).__name__, error, exc_info=debugging())
+        _LOG.error("ended by %s: %s", type(error).__name__, error, exc_info=is_debugging())
         raise
 
 
-def fresh_folder(name: str) -> Path:
+def choose_fresh_folder(name: str) -> Path:
     """Return a path below runs/ that does not exist yet: the run's name, the present time and, if taken, a number."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     base = Path("runs") / f"{name}-{stamp}"

@@ -141,9 +141,9 @@ class Policies(Mapping[str, Policy]):
         if name not in self._serving_reference:
             if self.rule.offload_reference:
                 trim_memory()  # loading briefly needs twice the memory
-            await self.engine.publish(reference_name(name), 0, FolderWeights(self._references[name]))
+            await self.engine.publish(name_reference(name), 0, FolderWeights(self._references[name]))
             self._serving_reference.add(name)
-        return await self.engine.score(reference_name(name), streams, temperatures, whole)
+        return await self.engine.score(name_reference(name), streams, temperatures, whole)
 
     async def with_references(self, name: str, samples: list[Sample]) -> list[Sample]:
         """Return the samples with the reference's log-probabilities, if a regulariser or credit needs these."""
@@ -161,7 +161,7 @@ class Policies(Mapping[str, Policy]):
         return [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
 
     async def _drop_reference(self, name: str) -> None:
-        await self.engine.retire(reference_name(name))
+        await self.engine.retire(name_reference(name))
         self._serving_reference.discard(name)
 
     def require_known_tokens(self, trajectories: Iterable[Trajectory]) -> None:
@@ -256,18 +256,18 @@ class Policies(Mapping[str, Policy]):
 class PastVersions:
     """Limit on loaded past versions: at most `pool.spec.in_memory` in the running matches of one event loop.
 
-    `seated` loads the versions that a match needs. A match waits until they fit; a match that needs more versions than
+    `reserve` loads the versions that a match needs. A match waits until they fit; a match that needs more versions than
     the limit runs alone. The order of matches does not depend on the loaded versions.
     """
 
     def __init__(self, policies: Policies, pool: Pool) -> None:
         self.policies, self.pool = policies, pool
         self._seated = Counter[str]()
-        self._left = asyncio.Event()
+        self._freed = asyncio.Event()
         self._loading = asyncio.Lock()
 
     @asynccontextmanager
-    async def seated(self, policies: Collection[str]) -> AsyncIterator[None]:
+    async def reserve(self, policies: Collection[str]) -> AsyncIterator[None]:
         """Load and serve the past versions among these policies, and keep them loaded within the context.
 
         Waits until they fit.
@@ -283,14 +283,14 @@ class PastVersions:
     def _leave(self, names: Sequence[str]) -> None:
         self._seated.subtract(names)
         self._seated = +self._seated
-        self._left.set()
+        self._freed.set()
 
     async def _seat(self, names: Sequence[str]) -> None:
         room = self.pool.spec.in_memory
         while True:
             while self._seated and len(self._seated.keys() | set(names)) > room:
-                self._left.clear()
-                await self._left.wait()
+                self._freed.clear()
+                await self._freed.wait()
             async with self._loading:  # one match at a time: two must not both count on the same idle version
                 if self._seated and len(self._seated.keys() | set(names)) > room:
                     continue  # another match took the slot meanwhile
@@ -309,6 +309,6 @@ class PastVersions:
             await self.policies.load_past(name, self.pool)
 
 
-def reference_name(policy: str) -> str:
+def name_reference(policy: str) -> str:
     """Return the name under which a policy's reference weights are served, such as `shared@reference`."""
     return f"{policy}@reference"

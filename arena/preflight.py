@@ -53,7 +53,7 @@ from games.contracts import Image, MatchId
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreflightResult:
     """Result of `preflight`: an experiment that is ready to start, and notes for the user."""
 
     experiment: Experiment
@@ -68,7 +68,7 @@ async def preflight(
     begun: Path | None = None,
     trusted: bool = False,
     exported: Path | None = None,
-) -> Prepared:
+) -> PreflightResult:
     """Check an experiment, and return it with its final settings and notes. `announce` is called with each slow step.
 
     For a run to resume, `begun` is its folder: it plays its own copies of files and has absolute paths already.
@@ -94,15 +94,15 @@ async def preflight(
         check_scale(played.scale, played.engine)
     notes = [*await check_endpoints(played, announce), *check_models(played, tables, announce)]
     check_serving(played, tables)
-    shows, known = played.engine.capabilities.has_vision, _without_weights(played)
-    notes += _unseen(tables, known, shows)
-    notes += [*await check_contexts(tables, known, played.engine.max_context, _turns(played), shows)]
-    notes += _uncorrected(played)
+    shows, known = played.engine.capabilities.has_vision, _make_policy_finder(played)
+    notes += _note_unseen_images(tables, known, shows)
+    notes += [*await check_contexts(tables, known, played.engine.max_context, _limit_turns(played), shows)]
+    notes += _note_uncorrected(played)
     ready = experiment if begun else _with_iterations(with_fixed_panel(anchored(experiment)))
-    return Prepared(await compute(fitted, ready), notes)
+    return PreflightResult(await compute(fit_to_machine, ready), notes)
 
 
-def fitted(experiment: Experiment) -> Experiment:
+def fit_to_machine(experiment: Experiment) -> Experiment:
     """Return the experiment with `auto` threads and precision replaced by the fastest ones in short trials here."""
     threads = fastest_threads() if experiment.threads == "auto" else experiment.threads
     precision = experiment.precision
@@ -116,8 +116,8 @@ def _resolve_models(experiment: Experiment) -> Experiment:
     begun = {
         name: spec.model_copy(
             update={
-                "model": model_folder(name, spec.model),
-                "reference": spec.reference and model_folder(name, spec.reference, "reference"),
+                "model": find_model_folder(name, spec.model),
+                "reference": spec.reference and find_model_folder(name, spec.reference, "reference"),
             }
         )
         for name, spec in experiment.policies.items()
@@ -125,7 +125,7 @@ def _resolve_models(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update={"policies": begun})
 
 
-def model_folder(name: str, model: str, field: str = "model") -> str:
+def find_model_folder(name: str, model: str, field: str = "model") -> str:
     """Return the weights folder for a model such as runs/first@12:opener, and other models unchanged.
 
     Without a policy in the model's name, the run's policy called `name` is used, or its only one. Raises ConfigError,
@@ -144,7 +144,7 @@ def model_folder(name: str, model: str, field: str = "model") -> str:
 
 async def check_endpoints(experiment: Experiment, announce: Callable[[str], None]) -> list[str]:
     """Check that the servers of the run's endpoints answer, and return notes. Raises ConfigError if one does not."""
-    asked = _asked(experiment)
+    asked = _list_endpoints(experiment)
     if asked:
         announce(f"asking for {', '.join(asked)}")
     try:
@@ -153,19 +153,19 @@ async def check_endpoints(experiment: Experiment, announce: Callable[[str], None
         raise ConfigError(str(error)) from None
 
 
-def servers_asked(experiment: Experiment) -> dict[str, EndpointSpec]:
+def find_used_servers(experiment: Experiment) -> dict[str, EndpointSpec]:
     """Return the settings of the servers that a run will use, at seats, in its league or in evaluations, by name."""
-    servers, names = experiment.servers(), {parsed(spec)[0] for spec in _asked(experiment)}
+    servers, names = experiment.servers(), {parsed(spec)[0] for spec in _list_endpoints(experiment)}
     return {name: server for name, server in servers.items() if name in names}
 
 
-def _asked(experiment: Experiment) -> list[str]:
+def _list_endpoints(experiment: Experiment) -> list[str]:
     spec, panel = experiment.evaluate, panel_of(experiment)
     against = [*(panel.members if panel else ()), *(spec.against if spec and spec.games else ())]
-    return [*_endpoints_in(experiment), *(name for name in against if name.startswith(PREFIXES))]
+    return [*_list_played_endpoints(experiment), *(name for name in against if name.startswith(PREFIXES))]
 
 
-def _endpoints_in(experiment: Experiment) -> list[str]:
+def _list_played_endpoints(experiment: Experiment) -> list[str]:
     """Return the specs of the endpoints at a run's seats, in its league and asked by credit, without repetitions."""
     held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
     opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
@@ -181,7 +181,7 @@ def check_log(experiment: Experiment, trusted: bool = False) -> None:
     if experiment.source is None or experiment.source.log is None:
         return
     place = Path(experiment.source.log)
-    if not (committed := committed_iterations(place)):
+    if not (committed := count_committed(place)):
         raise ConfigError(f"source.log: {place} has no iteration to learn from")
     if (experiment.source.iterations or 0) > committed:
         asked = experiment.source.iterations
@@ -205,7 +205,7 @@ def _check_images(log: LogReader, iterations: int) -> None:
             raise ConfigError(f"source.log: {log.blobs.folder} lacks the image {image}: restore it from a copy")
 
 
-def committed_iterations(run: Path) -> int:
+def count_committed(run: Path) -> int:
     """Return a run's number of committed iterations, 0 before the first.
 
     Raises StoreError if the folder is not a run or its log was changed.
@@ -223,7 +223,7 @@ def _with_iterations(experiment: Experiment) -> Experiment:
     source = experiment.source
     if source is None or source.log is None or source.iterations:
         return experiment
-    fixed = source.model_copy(update={"iterations": committed_iterations(Path(source.log))})
+    fixed = source.model_copy(update={"iterations": count_committed(Path(source.log))})
     return experiment.model_copy(update={"source": fixed})
 
 
@@ -282,7 +282,9 @@ def _check_asking(experiment: Experiment) -> None:
     check_asking(experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()})
 
 
-def _unseen(tables: Sequence[Table], policy: Callable[[str], Policy | None], shows_images: bool) -> list[str]:
+def _note_unseen_images(
+    tables: Sequence[Table], policy: Callable[[str], Policy | None], shows_images: bool
+) -> list[str]:
     """Return a note for each game whose messages have images, with the policies at its seats that cannot see them."""
     placeholder, notes = Image("0" * 64, "image/png", 64, 48).text, []
     for table in tables:
@@ -297,7 +299,7 @@ def _unseen(tables: Sequence[Table], policy: Callable[[str], Policy | None], sho
     return notes
 
 
-def _uncorrected(experiment: Experiment) -> list[str]:
+def _note_uncorrected(experiment: Experiment) -> list[str]:
     """Return a note if replies of other versions, or of another run, are learned without an off-policy correction."""
     corrections = [part.name for part in experiment.learn.loss.parts if part.kind is CORRECTION]
     if not (experiment.overlaps or experiment.source) or corrections != ["uncorrected"]:
@@ -310,12 +312,12 @@ def _uncorrected(experiment: Experiment) -> list[str]:
 _TRIAL = Limits(turns=1000, seconds=10.0)
 
 
-def _turns(experiment: Experiment) -> int:
+def _limit_turns(experiment: Experiment) -> int:
     """Return the maximum number of turns of a trial match: the run's limit, at most 1000."""
     return min(experiment.play.limits.turns or 1000, 1000)
 
 
-def _without_weights(experiment: Experiment) -> Callable[[str], Policy | None]:
+def _make_policy_finder(experiment: Experiment) -> Callable[[str], Policy | None]:
     """Return a function that makes the policy of a name without its weights, or None for an unknown name."""
 
     def find(name: str) -> Policy | None:

@@ -31,7 +31,7 @@ from arena.cli.loop import wait  # noqa: E402
 from arena.config.layers import compose, to_yaml  # noqa: E402
 from arena.config.sources import set_layer, text_layer  # noqa: E402
 from arena.credit.samples import samples_of  # noqa: E402
-from arena.doctor import environment  # noqa: E402
+from arena.doctor import describe_environment  # noqa: E402
 from arena.lab import Lab  # noqa: E402
 
 ARMS = {"nano, fp32": ("nano", "fp32"), "SmolLM2, fp32": ("smollm2-135m-instruct", "fp32"),
@@ -107,7 +107,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     arms, turns, greedy = (list(ARMS)[:1], 20, 5) if quick else (list(ARMS), TURNS, GREEDY)
-    result: dict[str, Any] = {"command": "python benchmarks/agreement.py", "machine": environment(), "arms": {}}
+    result: dict[str, Any] = {
+        "command": "python benchmarks/agreement.py",
+        "machine": describe_environment(),
+        "arms": {},
+    }
     for arm in arms:
         model, precision = ARMS[arm]
         more = ["policies.shared.imitate=null", "credit.estimator=zero", "engine={kind: vllm, max_model_len: 1024}",

@@ -22,7 +22,7 @@ import numpy as np
 from agents.stream import Stream
 from arena.config.kinds import choose
 from arena.credit.batch import Floats, TurnBatch
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.records import Trajectory, Turn
 from games.contracts import Message
 
@@ -285,7 +285,13 @@ def main() -> None:
     """Go through everything, and write the results."""
     command = "python benchmarks/bias.py"
     found = list(rows())
-    result = {"command": command, "logits": LOGITS.tolist(), "batch": BATCH, "machine": environment(), "rows": found}
+    result = {
+        "command": command,
+        "logits": LOGITS.tolist(),
+        "batch": BATCH,
+        "machine": describe_environment(),
+        "rows": found,
+    }
     (RESULTS / "bias.json").write_text(json.dumps(result, indent=1) + "\n")
     print(table(found))
 

@@ -263,7 +263,7 @@ def main() -> None:
     if options.page:
         show(json.loads((RESULTS / "fits.json").read_text("utf-8"))["rows"])
         return
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
     with TemporaryDirectory() as folder:
         chosen = [work for work in WORK if not options.quick or work.model == "nano"]
@@ -271,7 +271,7 @@ def main() -> None:
             child("--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
         rows = [row for w in chosen for row in compared(w, folder if w.model == RANDOM else w.model)]
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/fits.py", *sys.argv[1:]])}
-    result |= {"machine": environment(), "seed": SEED, "packs": packs_here(), "within": WITHIN, "rows": rows}
+    result |= {"machine": describe_environment(), "seed": SEED, "packs": packs_here(), "within": WITHIN, "rows": rows}
     result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"fits{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 import games
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from games.contracts import View
 
 RESULTS = Path(__file__).parent / "results"
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     found = {name: measure(name, 1 if quick else ROUNDS, 0.1 if quick else 1.0) for name in NAMES}
-    result = {"command": "python benchmarks/foreign.py", "machine": environment(), "games": found}
+    result = {"command": "python benchmarks/foreign.py", "machine": describe_environment(), "games": found}
     (RESULTS / f"foreign{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
     for name, row in found.items():
         print(

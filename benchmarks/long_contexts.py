@@ -36,7 +36,7 @@ from agents.precision import Precision  # noqa: E402
 from agents.published import FolderWeights  # noqa: E402
 from agents.stream import Stream  # noqa: E402
 from agents.weights import resolve  # noqa: E402
-from arena.doctor import environment  # noqa: E402
+from arena.doctor import describe_environment  # noqa: E402
 from arena.fits.formulas import Place, cache_per_token, frozen_weights  # noqa: E402
 from arena.fits.shape import counted, shape_of  # noqa: E402
 
@@ -165,7 +165,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    result |= {"command": "python benchmarks/long_contexts.py", "machine": environment(), "formula": formula()}
+    result |= {"command": "python benchmarks/long_contexts.py", "machine": describe_environment(), "formula": formula()}
     print(json.dumps(result["formula"], indent=1))
     if not asked.formula:
         counts, rows = Counts(), []

@@ -166,10 +166,10 @@ def main() -> None:
     if options.mode:
         print(json.dumps(measured(*MODES[options.mode])))
         return
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/memory.py", *sys.argv[1:]])}
-    result |= {"machine": environment(), "seed": 0}
+    result |= {"machine": describe_environment(), "seed": 0}
     result["whole"] = child("quick" if options.quick else "whole")
     if options.before:
         result["before"] = child("whole", options.before.resolve())

@@ -24,7 +24,7 @@ from typing import Any
 import others_bare as bare
 
 import games
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from games.base import TextGame
 from games.contracts import View
 
@@ -238,7 +238,11 @@ def main() -> None:
             row["start_up"] = {arm: start_up(chosen.world, name, arm) for arm in ("ours", "bare")}
         found[name] = row
         print(name, json.dumps(row), flush=True)
-        result = {"command": f"python benchmarks/others.py {chosen.world}", "machine": environment(), "games": found}
+        result = {
+            "command": f"python benchmarks/others.py {chosen.world}",
+            "machine": describe_environment(),
+            "games": found,
+        }
         if not chosen.quick:
             (RESULTS / f"others-{chosen.world}.json").write_text(json.dumps(result, indent=1) + "\n")
 

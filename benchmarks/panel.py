@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from arena.config.saved_config import experiment_of
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.evaluate.best_play import best_against_mixture
 from arena.evaluate.evaluation import deal_seeds
 from arena.evaluate.panel_figures import compare_cells, compare_means
@@ -166,7 +166,8 @@ def main() -> None:
     below = gaps([each for each in judged if each.key == found[0]["key"]]) if len(judged) > 1 else {}
     print(*gap_table(below) if below else (), sep="\n")
     kept = {
-        "command": command, "environment": environment(), "least": args.least, "arm": arm, "runs": runs, "gaps": below
+        "command": command, "environment": describe_environment(), "least": args.least, "arm": arm, "runs": runs,
+        "gaps": below,
     }  # fmt: skip
     file.write_text(json.dumps(kept, indent=1) + "\n")
     drawn(kept).savefig(file.with_suffix(".png"), dpi=100)

@@ -25,7 +25,7 @@ import psutil
 
 from agents.engines.base import Completion, Request
 from agents.weights import load_model, resolve
-from arena.doctor import environment
+from arena.doctor import describe_environment
 
 HERE = Path(__file__).resolve().parent
 MARK = "ARENA_SCALE_COST"
@@ -138,7 +138,7 @@ def main() -> None:
     asked = parser.parse_args()
     rounds, matches, iterations = (1, 4, 2) if asked.quick else (asked.rounds, asked.matches, asked.iterations)
     result: Found = {"command": " ".join(["python", "benchmarks/scale_cost.py", *sys.argv[1:]])}
-    result |= {"machine": environment(), "load_at_start": os.getloadavg()}
+    result |= {"machine": describe_environment(), "load_at_start": os.getloadavg()}
     result |= {"recipe": "negotiation-nano", "settings": SETTINGS, "matches": matches, "iterations": iterations}
     found: dict[str, list[Found]] = {arm: [] for arm in ARMS}
     for _ in range(rounds):

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.statistics import SHARE, mean_ci
 from simulators.conformance import play
 from simulators.embedding import Embedding
@@ -197,14 +197,14 @@ def main() -> None:
     args = parser.parse_args()
     if args.gates:
         file = RESULTS / "search_gates.json"
-        shares = {"environment": environment(), "seed": 0, "matches": MATCHES, "gates": gates(MATCHES)}
+        shares = {"environment": describe_environment(), "seed": 0, "matches": MATCHES, "gates": gates(MATCHES)}
         file.write_text(json.dumps(shares, indent=1) + "\n")
         print(f"written: {file}")
         return
     questions = 10 if args.quick else args.questions
     sizes = (100,) if args.quick else (100_000,) if args.large else (1_000, 10_000)
     file = RESULTS / f"search{'-quick' * args.quick}{'_large' * args.large}.json"
-    told: dict[str, Any] = {"environment": environment(), "seed": 0, "questions": questions}
+    told: dict[str, Any] = {"environment": describe_environment(), "seed": 0, "questions": questions}
     told |= {"recall": {}, "players": {}, "memory": {}}
 
     def keep() -> None:

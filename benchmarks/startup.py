@@ -19,7 +19,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from arena.doctor import environment
+from arena.doctor import describe_environment
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -99,7 +99,7 @@ def main() -> None:
     checkouts = {"before": options.before.resolve()} if options.before else {}
     checkouts["now"] = HERE.parent
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/startup.py", *sys.argv[1:]])}
-    result |= {"machine": environment(), "load_at_start": os.getloadavg()}
+    result |= {"machine": describe_environment(), "load_at_start": os.getloadavg()}
     result["short"] = {words: measured(whole, words, checkouts, 1 if options.quick else 5) for words in SHORT}
     result["first_match"] = {"what": " ".join((first_match.__doc__ or "").split()), "words": RUN}
     result["first_match"] |= measured(first_match, RUN, checkouts, 1 if options.quick else 3)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from arena.config.study import StudySpec
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.evaluate.study.family import correct_family
 from arena.evaluate.study.inference import benjamini_hochberg
 from arena.evaluate.study.results import Results
@@ -174,7 +174,7 @@ def main() -> None:
     found = rates(list(simulated(families)))
     settings = {"seeds": SEEDS, "effect": EFFECT, "by_seed": BY_SEED, "by_run": BY_RUN, "family": FAMILY}
     command = " ".join(["python benchmarks/verdicts.py", *sys.argv[1:]])
-    result = {"command": command, "families": families, **settings, "machine": environment(), "rates": found}
+    result = {"command": command, "families": families, **settings, "machine": describe_environment(), "rates": found}
     (RESULTS / "verdicts.json").write_text(json.dumps(result, indent=1) + "\n")
     write_picture(lambda: draw(found), RESULTS / "verdicts.png")
     print(table(found))

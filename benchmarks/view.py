@@ -29,7 +29,7 @@ from typing import Any
 import psutil
 from loading import ITERATIONS, SEED, TURNS, iteration
 
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.store.run import RunFolder
 
 RESULTS = Path(__file__).parent / "results"
@@ -210,7 +210,11 @@ def main() -> None:
             result["few_iterations"]["server_mb"] = round(server.largest(), 1)
         finally:
             server.child.terminate()
-    result |= {"target": TARGET, "machine": environment() | {"command": [command]}, "load_at_end": os.getloadavg()}
+    result |= {
+        "target": TARGET,
+        "machine": describe_environment() | {"command": [command]},
+        "load_at_end": os.getloadavg(),
+    }
     (RESULTS / "view.json").write_text(json.dumps(result, indent=1) + "\n")
     print(
         json.dumps({key: result[key] for key in ("paint", "wall_s", "cpu_s", "server_mb", "few_iterations")}, indent=1)

@@ -24,7 +24,7 @@ from open_spiel.python.algorithms.best_response import BestResponsePolicy
 from open_spiel.python.policy import UniformRandomPolicy
 
 from arena.config.study import EVALUATED, evaluated_figure
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import make_game, play, require_playable
 from arena.evaluate.played import Played
@@ -150,7 +150,7 @@ def main() -> None:
     matches = 10 if quick else MATCHES
     found = {study["name"]: measured(study, matches) for study in kept}
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/worlds.py", *sys.argv[1:]])}
-    result |= {"machine": environment(), "matches": matches, "seed": SEED, "worlds": found}
+    result |= {"machine": describe_environment(), "matches": matches, "seed": SEED, "worlds": found}
     (RESULTS / f"worlds{'-quick' if quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")
     print("\n".join(lines(found)))
 

@@ -44,7 +44,7 @@ from analysis.view.seats import LEFT, Seats
 from analysis.view.services import AdvantageCache, Services
 from analysis.view.summary import summary
 from analysis.view.tokens import tokens
-from arena.errors import ConfigError, StoreError, debugging
+from arena.errors import ConfigError, StoreError, is_debugging
 from arena.store.blobs import media_of
 from arena.store.reader import iteration_of
 
@@ -329,7 +329,7 @@ async def _respond(ask: Handler, given: Mapping[str, Any], parts: Mapping[str, s
     except CancelledError:  # the server shuts down
         return complaint("the server is shutting down", 503)
     except Exception as error:  # noqa: BLE001 an edited log may fail in any way; the page shows the error
-        if debugging():
+        if is_debugging():
             traceback.print_exc()
         return complaint(f"this cannot be answered: {type(error).__name__}: {error}", 500)
 

@@ -19,7 +19,7 @@ from arena.config.experiment import Experiment
 from arena.config.saved_config import experiment_of as kept_experiment
 from arena.errors import ConfigError, Interrupted
 from arena.evaluate.held_out import held_out
-from arena.launch import fresh_folder, resume_run, start
+from arena.launch import choose_fresh_folder, resume_run, start
 from arena.store.files import CONFIG, require_run
 from arena.store.stages import pipeline_of
 
@@ -51,7 +51,7 @@ def run(
     Result(runs/kuhn: 60 of 60 iterations)
     """
     chosen = experiment_of(experiment, overrides, seed)
-    folder = Path(expanduser(out)) if out is not None else fresh_folder(chosen.name)
+    folder = Path(expanduser(out)) if out is not None else choose_fresh_folder(chosen.name)
     return _run_to_end(
         folder, chosen.iterations, _as_progress(progress), lambda watcher: start(chosen, folder, watcher)
     )

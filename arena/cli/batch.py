@@ -17,7 +17,7 @@ import typer
 from arena.cli.console import PlainConsole, note
 from arena.cli.progress import REPORT_INTERVAL, format_duration
 from arena.errors import ConfigError, Interrupted
-from arena.process import cores
+from arena.process import count_cores
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -41,7 +41,7 @@ def describe_plan(label: str, runs: int, jobs: int | None, minutes: float | None
     """Return `label` with the number of runs, how many run in parallel, and the total time at `minutes` per run."""
     if on_ray and not jobs:
         return f"{label}: {runs} runs, as many at a time as the cluster has processors"
-    parallel = min(jobs or cores(), runs)
+    parallel = min(jobs or count_cores(), runs)
     duration = f", about {format_duration(60 * minutes * runs / parallel)} by the recipe" if minutes else ""
     return f"{label}: {runs} runs, {parallel} at a time{duration}"
 
@@ -74,7 +74,7 @@ def run_batch(
         check_alone()
     planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), name)
     if redraw:
-        return Runner(planned, jobs or cores())
+        return Runner(planned, jobs or count_cores())
     with locked(folder), _starter(on_ray, folder) as (begin, processors):
         runner = Runner(planned, jobs or processors, begin)
         _run_all(runner, quiet)
@@ -87,7 +87,7 @@ def _starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
     if on_ray is None:
         from arena.evaluate.study.runs import start_child
 
-        yield start_child, cores()
+        yield start_child, count_cores()
         return
     from arena.evaluate.study import on_ray as cluster
 
@@ -172,9 +172,9 @@ def _describe_missing_gauges(spec: StudySpec, run: Run) -> Iterator[str]:
 
 def collect_provenance() -> dict[str, Any]:
     """Return `command`, `time` (UTC), Arena's `commit` and `machine`, for the record of a study or sweep."""
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
-    machine = {name: value for name, value in environment().items() if name != "command"}
+    machine = {name: value for name, value in describe_environment().items() if name != "command"}
     when = datetime.now(UTC).isoformat(timespec="seconds")
     command = shlex.join(["arena", *sys.argv[1:]])
     return {"command": command, "time": when, "commit": find_commit(machine["versions"]), "machine": machine}

@@ -84,10 +84,10 @@ def _check_cluster(settings: str, as_json: bool) -> bool:
 
 def _report_findings(findings: list[Finding], as_json: bool) -> bool:
     """Print the findings, with a fix for each failed check. Returns True if all checks passed."""
-    from arena.doctor import as_rows
+    from arena.doctor import findings_to_rows
 
     if as_json:
-        print(json.dumps(as_rows(findings)))
+        print(json.dumps(findings_to_rows(findings)))
     else:
         console, width = PlainConsole(), max(len(finding.what) for finding in findings)
         for finding in findings:

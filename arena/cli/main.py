@@ -35,7 +35,7 @@ from arena.errors import (
     PlayError,
     RanksLost,
     StoreError,
-    debugging,
+    is_debugging,
 )
 from games.adapters import loading
 
@@ -83,7 +83,7 @@ def run_cli() -> int:
         _redirect_to_devnull(sys.stdout)
         return 0
     except Exception as error:
-        if debugging() or not (failure := _explain_external_error(error)):
+        if is_debugging() or not (failure := _explain_external_error(error)):
             raise
         return _complain(*failure)
     return 0
@@ -144,13 +144,13 @@ def _redirect_to_devnull(stream: TextIO) -> None:
 @contextmanager
 def _print_tracebacks() -> Iterator[None]:
     """Print tracebacks of failed matches and expected errors on stderr if ARENA_DEBUG is set."""
-    if not debugging():
+    if not is_debugging():
         yield
         return
     import logging
     import traceback
 
-    from arena.plain import printable_lines, without_secrets
+    from arena.plain import printable_lines, remove_secrets
     from arena.store.runlog import PlainLines
 
     handler, failures = logging.StreamHandler(sys.stderr), logging.getLogger("arena.play.failures")
@@ -163,7 +163,7 @@ def _print_tracebacks() -> Iterator[None]:
     except Exception as error:
         if isinstance(error, (*BAD_INPUT, *STOPPED, Interrupted)):
             trace = "".join(traceback.TracebackException.from_exception(error).format())
-            print("\n".join(printable_lines(without_secrets(trace))), file=sys.stderr)
+            print("\n".join(printable_lines(remove_secrets(trace))), file=sys.stderr)
         raise
     finally:
         failures.removeHandler(handler)

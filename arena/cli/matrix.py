@@ -135,10 +135,10 @@ def _format_title(cell: Cell, spec: GameSpec) -> str:
 
 def _to_json(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]:
     """Return command, machine, settings and the cells (one per agent and person) as JSON data."""
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
     first = cells[0]
-    machine = {name: value for name, value in environment().items() if name != "command"}
+    machine = {name: value for name, value in describe_environment().items() if name != "command"}
     invocation = {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine, "seed": seed}
     settings = {"game": spec.name, "options": spec.options, "tasks": first.tasks, "trials": first.trials, "k": first.k}
     return invocation | settings | {"cells": [cell.to_json() for cell in cells]}

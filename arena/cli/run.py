@@ -17,7 +17,7 @@ from arena.cli.console import PlainConsole
 from arena.cli.contenders import Json, Trust
 from arena.cli.tables import print_rows
 from arena.errors import ConfigError
-from arena.process import loading
+from arena.process import pause_garbage_collection
 
 if TYPE_CHECKING:
     from typer.core import TyperCommand
@@ -109,7 +109,7 @@ def run_selfplay(
     if reuse:
         raise ConfigError("--reuse: this experiment has no stages to copy (docs/pipelines.md)")
     experiment = _compose_experiment(layers, options.policies)
-    with loading():
+    with pause_garbage_collection():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
         from arena.launch import start
@@ -121,7 +121,7 @@ def run_selfplay(
 
 
 def _run_pipeline(pipeline: Pipeline, out: Path | None, reuse: Path | None, as_json: bool) -> None:
-    with loading():
+    with pause_garbage_collection():
         from arena.cli.loop import wait
         from arena.pipelines.running import start_pipeline
 
@@ -176,7 +176,7 @@ def resume(
 
     Example: arena resume runs/latest --iterations 40 --set learn.lr=1e-5
     """
-    with loading():
+    with pause_garbage_collection():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
         from arena.config.saved_config import experiment_of

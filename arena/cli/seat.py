@@ -18,7 +18,7 @@ from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, read_act
 from agents.reply import one_line
 from arena.play.contenders import HumanContender
 from arena.play.match import MatchPlan, SeatedPlayer
-from arena.rows import message_row
+from arena.rows import message_to_row
 from games.abilities import Tells
 from games.contracts import Act, Game, Message, View
 
@@ -79,7 +79,7 @@ def _message_to_json(message: Message) -> list[Any]:
     """Return a message's sender, its text and, if it has any, its images with their positions in the text."""
     if not message.images:
         return [message.sender, message.text]
-    row = message_row(message)
+    row = message_to_row(message)
     images = [
         {"hash": image["hash"], "width": image["width"], "height": image["height"],
          "place": len(row["text"][: image["place"]].encode("utf-16-le", "surrogatepass")) // 2}

@@ -37,7 +37,7 @@ def serve(
 
     try:
         from agents.connections import server
-        from arena.serve.service import Served, Service, roles_of
+        from arena.serve.service import ServedModel, Service, find_roles
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve]'") from None
     try:
@@ -53,11 +53,11 @@ def serve(
     if not isinstance(loaded, ModelContender) or not isinstance(loaded.cast, Casting):
         raise ConfigError(f"{contender} has no weights to serve: give a run, a model or its folder")
     served = {
-        name or Path(contender).name: Served(
+        name or Path(contender).name: ServedModel(
             model,
             min(model.positions, loaded.engine.max_context),
             model.frame.longest_token,
-            roles_of(loaded.cast.experiment, name),
+            find_roles(loaded.cast.experiment, name),
         )
         for name, model in loaded.cast.policies.items()
     }

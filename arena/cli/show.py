@@ -15,8 +15,8 @@ from arena.cli.summary import Change, compute_changes, find_best_match
 from arena.cli.tables import Cell, format_difference, format_number, say, show_table
 from arena.errors import ConfigError, StoreError
 from arena.plain import printable
-from arena.rows import identity_of
-from arena.rows import message as read_message
+from arena.rows import identity_from_row
+from arena.rows import message_from_row as read_message
 from arena.statistics import Interval
 from arena.store import checkpoints, warm_start
 from arena.store.evaluations import read_evaluations
@@ -149,8 +149,8 @@ def list_branch_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any])
 
     `rows` are the log rows of the match's iteration.
     """
-    root = identity_of(row).line()[0]
-    tree = {str(identity): node for node in rows if (identity := identity_of(node)).line()[0] == root}
+    root = identity_from_row(row).line()[0]
+    tree = {str(identity): node for node in rows if (identity := identity_from_row(node)).line()[0] == root}
     if len(tree) < 2:
         return []
     branches: dict[str, list[str]] = {}

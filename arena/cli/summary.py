@@ -8,7 +8,7 @@ from typing import Any
 
 from arena.cli.live import finite_or_none
 from arena.league.pool import version_of
-from arena.rows import zero_sum
+from arena.rows import is_zero_sum
 from arena.statistics import Interval, difference_ci, mean_ci, range_of
 from arena.store.losses import complete
 from arena.store.reader import RunReader
@@ -89,7 +89,7 @@ def _has_no_rivals(row: Row) -> bool:
 
 
 def _is_zero_sum(rows: list[Row]) -> bool:
-    return zero_sum((row["payoffs"], row["report"]) for row in rows)
+    return is_zero_sum((row["payoffs"], row["report"]) for row in rows)
 
 
 def find_opponents(row: Row) -> dict[str, str]:

@@ -40,7 +40,7 @@ class Examination:
         self._done: set[int | None] | None = None
         """Iterations that were evaluated, or whose evaluation failed."""
 
-    async def due(self, k: int, parts: Parts) -> bool:
+    async def is_due(self, k: int, parts: Parts) -> bool:
         """Return True if the weights after iteration `k` are due for evaluation and were not evaluated yet.
 
         They are due if none were evaluated yet, every `evaluate.every` iterations, and after the run's last one.

@@ -193,8 +193,8 @@ class Contenders:
     ) -> None:
         """Configure the loader; nothing is loaded yet.
 
-        `role` replaces the roles of all models. `announce` is called with a description of each slow step, `note` with a
-        message for each file that was edited since its run began. `trust` lets code in a run's folder run. `summaries`
+        `role` replaces the roles of all models. `announce` is called with a description of each slow step, `note` with
+        a message for each file that was edited since its run began. `trust` allows code in a run's folder. `summaries`
         replaces the number of summaries of roles with summary memory.
         """
         self.role, self.announce, self.note, self.trust = role, announce, note, trust

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from arena.errors import ConfigError
 from arena.export.chats import Chats
 from arena.export.selection import Row
-from arena.plain import plain
+from arena.plain import to_plain
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample, EvalScore
@@ -32,7 +32,7 @@ def write(chats: Chats, to: Path) -> int:
     for batch in chats.rows():
         by_game = defaultdict[str, list[Row]](list)
         for row in batch:
-            by_game[row["game"]].append(plain(row, "chat", gaps=True))
+            by_game[row["game"]].append(to_plain(row, "chat", gaps=True))
         for number, (game, rows) in enumerate(by_game.items()):
             log = _log(chats.reader.path.resolve().name, game, rows)
             write_eval_log(log, str(to / f"{rows[0]['iteration']:04d}-{number}.eval"), "eval")

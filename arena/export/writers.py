@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arena.plain import clean_text, plain
+from arena.plain import clean_text, to_plain
 from arena.store.files import explained
 
 Batches = Iterable[list[dict[str, Any]]]
@@ -69,4 +69,4 @@ def write_parquet(path: Path, schema: Any, batches: Batches) -> int:
 
 def _plain_row(row: dict[str, Any], schema: Any) -> dict[str, Any]:
     """Return the row with exactly the schema's columns, as plain values; None if missing, NaN or infinite."""
-    return {name: plain(row.get(name), name, gaps=True) for name in schema.names}
+    return {name: to_plain(row.get(name), name, gaps=True) for name in schema.names}

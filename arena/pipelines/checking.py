@@ -10,7 +10,7 @@ from arena.config.layers import merged
 from arena.config.pipeline import Pipeline
 from arena.config.recipe import R, Recipe
 from arena.config.staging import PlannedStage, named, plan
-from arena.preflight import fitted, preflight
+from arena.preflight import fit_to_machine, preflight
 
 _AUTO = {"threads": 1, "precision": "fp32"}
 """Values for checks in place of `auto`."""
@@ -35,7 +35,7 @@ async def check_recipe(
 async def fitted_recipe(recipe: R) -> R:
     """Return the recipe with `auto` settings that experiments share replaced by what is fastest on this machine."""
     if isinstance(recipe, Experiment):
-        return cast(R, await compute(fitted, recipe))
+        return cast(R, await compute(fit_to_machine, recipe))
     return cast(R, recipe.settled(await fitted_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
 
 
@@ -58,5 +58,5 @@ async def fitted_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -
     experiment = next((stage.made for stage in planned if isinstance(stage.made, Experiment)), None)
     if not auto or experiment is None:
         return {}
-    found = await compute(fitted, experiment.model_copy(update={**_AUTO, **auto}))
+    found = await compute(fit_to_machine, experiment.model_copy(update={**_AUTO, **auto}))
     return {name: getattr(found, name) for name in auto}

@@ -32,9 +32,9 @@ def machine(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 
 def _environment(sheet: Sheet) -> None:
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
-    sheet.note("environment", {name: value for name, value in environment().items() if name != "command"})
+    sheet.note("environment", {name: value for name, value in describe_environment().items() if name != "command"})
 
 
 def _device(sheet: Sheet) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from arena.errors import ConfigError
 from arena.evaluate.study.plan import Run
 from arena.evaluate.study.runs import Begin, resume_command
-from arena.process import LAUNCHERS, command_line, end_with, environment_of_children
+from arena.process import LAUNCHERS, build_child_command, build_child_environment, end_with_parent
 from arena.scale.cluster import connected
 from arena.store.locks import in_use
 
@@ -99,7 +99,7 @@ class Task:
 
     def _submit(self) -> Any:
         arguments = resume_command(self.run) or list(self._arguments)
-        inherited = {name: value for name, value in environment_of_children().items() if name.startswith(PASSED_ON)}
+        inherited = {name: value for name, value in build_child_environment().items() if name.startswith(PASSED_ON)}
         return self._work.remote(arguments, str(self.run.log.absolute()), os.getcwd(), inherited)
 
     def _note(self, line: str) -> None:
@@ -115,14 +115,14 @@ def run_command(arguments: Sequence[str], log: str, folder: str, environ: Mappin
     own = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
     with open(log, "ab") as output:
         child = subprocess.Popen(
-            command_line(arguments),
+            build_child_command(arguments),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={**own, "OMP_NUM_THREADS": "1", **environ},
             process_group=0,
-            preexec_fn=partial(end_with, os.getpid()),
+            preexec_fn=partial(end_with_parent, os.getpid()),
         )
     try:
         while (code := child.poll()) is None:

@@ -18,7 +18,7 @@ from arena.evaluate.study.record import RecordedRun, find_record, read_record, r
 from arena.evaluate.study.runs import is_done, result_folder
 from arena.evaluate.study.summary import ArmSummary, Curve, Ends, average_figures, find_figure
 from arena.evaluate.study.verdicts import Gauges, Verdict, judge
-from arena.plain import plain
+from arena.plain import to_plain
 from arena.store.contents import METRICS, check_committed
 from arena.store.evaluations import of_latest, read_evaluations
 from arena.store.files import write_atomic
@@ -176,7 +176,7 @@ def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, A
 
     The file ends with a hash of the rest, which reveals later edits. Recorded runs of other arms and seeds stay.
     """
-    data: dict[str, Any] = plain({"name": results.name, **about, **_to_json(plan, results)}, "study", gaps=True)
+    data: dict[str, Any] = to_plain({"name": results.name, **about, **_to_json(plan, results)}, "study", gaps=True)
     data[SEAL] = digest(data)
     write_atomic(plan.record, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     return data

@@ -20,7 +20,7 @@ from arena.config.pipeline import count_equal_stages
 from arena.config.recipe import last_experiment, last_prefix, plain_of
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run
-from arena.process import command_line, end_with, environment_of_children
+from arena.process import build_child_command, build_child_environment, end_with_parent
 from arena.store import checkpoints
 from arena.store.files import CONFIG
 from arena.store.locks import in_use
@@ -52,13 +52,13 @@ def start_child(run: Run, arguments: Sequence[str]) -> Task:
     """Start a run as a child process that ends with this process. Its output goes to the run's log."""
     with run.log.open("ab") as output:
         return subprocess.Popen(
-            command_line(arguments),
+            build_child_command(arguments),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={"OMP_NUM_THREADS": "1", **environment_of_children()},
+            env={"OMP_NUM_THREADS": "1", **build_child_environment()},
             process_group=0,  # Ctrl-C reaches the study only, which then ends its children
-            preexec_fn=partial(end_with, os.getpid()),  # only a system call: nothing here may wait for a lock
+            preexec_fn=partial(end_with_parent, os.getpid()),  # only a system call: nothing here may wait for a lock
         )
 
 

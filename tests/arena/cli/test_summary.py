@@ -12,9 +12,9 @@ from arena.cli.console import PlainConsole
 from arena.cli.live import Screen
 from arena.cli.tables import format_difference, format_number
 from arena.league.ratings import Ratings
-from arena.metrics import iteration_metrics
+from arena.metrics import compute_iteration_metrics
 from arena.records import MatchRecord
-from arena.rows import zero_sum
+from arena.rows import is_zero_sum
 from arena.statistics import Interval
 from arena.store.reader import RunReader
 from tests.factories.commands import arena, refused
@@ -87,9 +87,9 @@ def test_what_is_zero_sum() -> None:
     def row(ended: str, *payoffs: float) -> tuple[dict[str, float], dict[str, str]]:
         return {str(seat): paid for seat, paid in enumerate(payoffs)}, {"ended": ended}
 
-    assert zero_sum([row("win", 1, -1), row("draw", 0, 0), row("illegal", -1, 0)])
-    assert not zero_sum([row("deal", 4, 8), row("win", 1, -1)])
-    assert not zero_sum([row("draw", 0, 0)]), "nothing was ever paid"
+    assert is_zero_sum([row("win", 1, -1), row("draw", 0, 0), row("illegal", -1, 0)])
+    assert not is_zero_sum([row("deal", 4, 8), row("win", 1, -1)])
+    assert not is_zero_sum([row("draw", 0, 0)]), "nothing was ever paid"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,9 @@ def line(*matches: MatchRecord) -> str:
     """How a run shows an iteration of these matches."""
     out = io.StringIO()
     screen = Screen(PlainConsole(file=out, width=300), "lines", 1)
-    screen.iteration(iteration_metrics(1, matches, [], [], {}, Ratings(), {"play": 1.0, "learn": 0.0, "commit": 0.0}))
+    screen.iteration(
+        compute_iteration_metrics(1, matches, [], [], {}, Ratings(), {"play": 1.0, "learn": 0.0, "commit": 0.0})
+    )
     return out.getvalue()
 
 

@@ -21,7 +21,7 @@ from arena.export.formats import export_matches
 from arena.export.pairs import pair_rows
 from arena.export.selection import Selection
 from arena.export.writers import write_csv, write_json_lines, write_parquet
-from arena.records import MatchRecord, place_of
+from arena.records import MatchRecord, find_reply
 from arena.store.matchlog import MatchLog
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
@@ -162,7 +162,7 @@ def test_a_chat_is_what_the_model_read_token_by_token(grouped: Path) -> None:
         cut = set[tuple[str, str]]()
         for one in said:
             record, seat = MatchRecord.from_json(reader.match(one.row["id"])), one.turn["seat"]
-            stream, begin, _ = place_of(record.streams[seat], one.turn["index"])
+            stream, begin, _ = find_reply(record.streams[seat], one.turn["index"])
             odd = one.turn["finish"] != "stop" or frame.encode(one.turn["raw"]) != stream.ids[begin : _ - 1]
             if begin and (one.row["id"], seat) not in cut:
                 whole = [*one.prompt, {"role": "assistant", "content": one.turn["raw"]}]

@@ -25,7 +25,7 @@ from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
 from arena.play.parts.base import Progress
 from arena.play.parts.trees import Tree, TreeRule
-from arena.records import MatchRecord, trained
+from arena.records import MatchRecord, trained_trajectories
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, Babbler, Nobody, lineup, plan
 from tests.factories.rollout_parts import make_part
@@ -193,7 +193,7 @@ def test_a_branchs_tokens_count_in_its_limits() -> None:
 
 
 def batch_of(records: Sequence[MatchRecord]) -> TurnBatch:
-    return TurnBatch(trained(records))
+    return TurnBatch(trained_trajectories(records))
 
 
 def test_matches_part_where_the_first_of_their_branches_does() -> None:
