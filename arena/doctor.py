@@ -45,14 +45,14 @@ class Finding:
 
 def find_shadowed_package() -> str:
     """Return an error message if another package hides one of Arena's, or one of Arena's is missing; else ""."""
-    here = Path(__file__).resolve().parent.parent
-    for room in TOP_PACKAGES:
-        spec = importlib.util.find_spec(room)
+    root = Path(__file__).resolve().parent.parent
+    for package in TOP_PACKAGES:
+        spec = importlib.util.find_spec(package)
         if spec is None or spec.origin is None:
-            return f"the package '{room}' of arena-selfplay is missing: install arena-selfplay again"
-        if Path(spec.origin).resolve().parent.parent != here:
+            return f"the package '{package}' of arena-selfplay is missing: install arena-selfplay again"
+        if Path(spec.origin).resolve().parent.parent != root:
             return (
-                f"'import {room}' finds {spec.origin}, which is not Arena's; uninstall the package it belongs to "
+                f"'import {package}' finds {spec.origin}, which is not Arena's; uninstall the package it belongs to "
                 "(openai-agents has one of that name), or give Arena a virtual environment of its own"
             )
     return ""
@@ -64,7 +64,7 @@ def list_versions() -> dict[str, str]:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return what a run records in environment.json: Python, machine, command and package versions."""
+    """Return Python, machine, command and package versions, as a run records them in environment.json."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -110,38 +110,37 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
         return [Finding("cluster", False, fault, fix)]
     own, findings = installed(), [Finding("cluster", True, f"{place}; Ray {version_of('ray')}")]
     for node in nodes:
-        wrong = node.trouble or "; ".join(node.differs(own))
-        same = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
+        fault = node.trouble or "; ".join(node.differs(own))
+        packages = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
         _, _, fix = node.trouble.rpartition(": ")
         fix = fix or "install the same there, and set PYTHONPATH where Arena is a checkout"
-        findings.append(Finding(f"node {node.address}", not wrong, f"{node.resources}; {wrong or same}", fix))
+        findings.append(Finding(f"node {node.address}", not fault, f"{node.resources}; {fault or packages}", fix))
     shortage, _, fix = trouble.rpartition(": ")
     return [*findings, Finding("room", not trouble, shortage or f"there is, for {processes(spec)}", fix)]
 
 
 def _check_packages() -> list[Finding]:
     """Return a finding each on the core requirements, those of learning, and every further extra."""
-    parts: dict[str, list[Required]] = {}
-    for one in required():
-        if one.extra not in OTHERS:
-            parts.setdefault(one.extra, []).append(one)
-    return [
-        _check_extra(name, parts[name]) for name in sorted(parts, key=lambda name: (name not in (CORE, "train"), name))
-    ]
+    by_extra: dict[str, list[Required]] = {}
+    for requirement in required():
+        if requirement.extra not in OTHERS:
+            by_extra.setdefault(requirement.extra, []).append(requirement)
+    extras = sorted(by_extra, key=lambda name: (name not in (CORE, "train"), name))
+    return [_check_extra(name, by_extra[name]) for name in extras]
 
 
 def _check_extra(name: str, needed: Sequence[Required]) -> Finding:
     """Return a finding on an extra's packages. Wrong versions fail; missing ones only for the core and learning."""
-    what = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
+    label = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
     fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
     missing = [one for one in needed if one.installed == "missing"]
     wrong = [one for one in needed if not one.fits and one not in missing]
     if wrong or (missing and name in (CORE, "train")):
         faults = [f"{o.package} {o.installed} ({o.wanted.replace(',', ' ')} is needed)" for o in (*missing, *wrong)]
-        return Finding(what, False, ", ".join(faults), fix)
+        return Finding(label, False, ", ".join(faults), fix)
     if missing:
-        return Finding(what, True, f"not installed: {', '.join(o.package for o in missing)} ({fix})")
-    return Finding(what, True, ", ".join(f"{one.package} {one.installed}" for one in needed))
+        return Finding(label, True, f"not installed: {', '.join(o.package for o in missing)} ({fix})")
+    return Finding(label, True, ", ".join(f"{one.package} {one.installed}" for one in needed))
 
 
 def _check_devices() -> list[Finding]:
@@ -150,10 +149,10 @@ def _check_devices() -> list[Finding]:
     for device in devices():
         sizes = f"{device.total / 1e9:.1f} GB, {device.free / 1e9:.1f} free" if device.total else ""
         sizes_and_note = "; ".join(part for part in (sizes, device.note) if part) or "size unknown"
-        small = device.kind == "cpu" and 0 < device.total <= 4e9
-        what = device.name if device.kind == "cpu" else f"device {device.name}"
+        is_small = device.kind == "cpu" and 0 < device.total <= 4e9
+        label = device.name if device.kind == "cpu" else f"device {device.name}"
         findings.append(
-            Finding(what, not small, sizes_and_note, "the default recipe takes 4 GB; use --recipe negotiation-nano")
+            Finding(label, not is_small, sizes_and_note, "the default recipe takes 4 GB; use --recipe negotiation-nano")
         )
     return [Finding("device", True, _describe_device()), *findings]
 
@@ -164,7 +163,7 @@ def _check_disk() -> Finding:
 
 
 def _check_pages() -> Finding:
-    """Check that the documentation pages to which messages refer are installed."""
+    """Check that the documentation pages are installed, to which messages refer."""
     folder = pages()
     return Finding("pages", folder is not None, str(folder or "missing"), f"install {DISTRIBUTION} again")
 

@@ -60,13 +60,13 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
 
 
 async def start_checked(experiment: Experiment, out: Path | None, watcher: Watcher, is_stage: bool = False) -> Path:
-    """Do what `start` does, in a process that has checked where code may be loaded from.
+    """Start a run as `start` does, after its checks of the process.
 
-    The link `latest` does not point to a stage of a pipeline, so leave it as it is for `is_stage`.
+    With `is_stage`, for a stage of a pipeline, the link `latest` stays unchanged.
     """
     with TemporaryDirectory() as scratch:
         exported = own_rows(experiment, Path(scratch), watcher.note)
-        prepared = await preflight(experiment, lambda what: watcher.phase(0, what), exported=exported)
+        prepared = await preflight(experiment, lambda step: watcher.phase(0, step), exported=exported)
         rows = {OWN_ROWS: exported.read_bytes()} if exported else {}
     folder = out or choose_fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
@@ -99,7 +99,7 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     own_files.admit_servers(folder, find_used_servers(experiment), saved.servers(), trusted)
     own_files.admit_harnesses(folder, experiment, saved, trusted)
     _check_iterations(run, experiment)
-    prepared = await preflight(experiment, lambda what: watcher.phase(0, what), folder, trusted)
+    prepared = await preflight(experiment, lambda step: watcher.phase(0, step), folder, trusted)
     for line in (*prepared.notes, *own_files.edited(folder)):
         watcher.note(line)
     experiment = prepared.experiment
@@ -157,25 +157,26 @@ async def _run(
     run.failures.secret_variables = keys
     with run_log(run.path, keys), _explain_errors(run), closing(Feed(run.path)) as feed:
         _LOG.info("arena %s: %s", list_versions()["arena-selfplay"], " ".join(sys.argv))
-        logged, again, reached = Logged(watcher, feed), 0, -1
+        logged, restarts, last_committed = Logged(watcher, feed), 0, -1
         while True:
             try:
-                await _run_to_end(run, experiment, logged, opened, again > 0)
+                await _run_to_end(run, experiment, logged, opened, restarts > 0)
                 break
             except RanksLost as error:
-                done = checkpoints.committed(run.path)
-                again, reached, opened = again + 1 if done == reached else 1, done, lambda: ()
-                if again > RESTARTS:
+                committed = checkpoints.committed(run.path)
+                restarts = restarts + 1 if committed == last_committed else 1
+                last_committed, opened = committed, lambda: ()
+                if restarts > RESTARTS:
                     raise
-                logged.note(f"{error}: restarting after iteration {done} ({again} of {RESTARTS} restarts)")
+                logged.note(f"{error}: restarting after iteration {committed} ({restarts} of {RESTARTS} restarts)")
         _LOG.info("the run is complete")
 
 
 async def _run_to_end(
-    run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]], again: bool
+    run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]], is_restart: bool
 ) -> None:
     """Run from the newest checkpoint to the end, on the cluster's processes if the experiment has `scale`."""
-    async with open_makers(experiment, watcher.note, again) as makers:
+    async with open_makers(experiment, watcher.note, is_restart) as makers:
         lab = await Lab.open(run, experiment, watcher, examination(run, experiment), makers)
         try:
             _LOG.info("continuing from iteration %d of %d", lab.done, experiment.iterations)
@@ -189,12 +190,12 @@ async def _run_to_end(
 
 @asynccontextmanager
 async def open_makers(
-    experiment: Experiment, note: Callable[[str], None], again: bool = False
+    experiment: Experiment, note: Callable[[str], None], is_restart: bool = False
 ) -> AsyncIterator[Makers]:
     """Yield the experiment's factories: local ones, or with `scale` those of a cluster.
 
-    The cluster's trainer processes start before and end after the context. `note` gets messages to the user. A run that
-    starts `again` waits for nodes that replace lost ones.
+    The cluster's trainer processes start before and end after the context. `note` gets messages to the user. A
+    restart waits for nodes that replace lost ones.
     """
     if experiment.scale is None:
         yield Makers()
@@ -205,14 +206,14 @@ async def open_makers(
     from arena.scale.trainer import ScaledTrainer
     from arena.scale.worker import START
 
-    async with placed(experiment.scale, note, again) as cluster:
-        stepping_there = await _offload_slow_steps(cluster)
-        each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
-        ranks = await Ranks.start(each, experiment.scale.deadline, START)
+    async with placed(experiment.scale, note, is_restart) as cluster:
+        remote_steps = await _offload_slow_steps(cluster)
+        trainers = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
+        ranks = await Ranks.start(trainers, experiment.scale.deadline, START)
         for rank, actor in enumerate(ranks.actors):
             cluster.watchdog.watch(f"rank {rank}", actor.ping.remote, ranks.kill)
         try:
-            with stepping_there:
+            with remote_steps:
                 yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
         finally:
             await ranks.close()
@@ -232,7 +233,7 @@ async def _offload_slow_steps(cluster: "Cluster") -> AbstractContextManager[None
 @contextmanager
 def _explain_errors(run: RunFolder) -> Iterator[None]:
     """Convert errors that end the run into ones that say how to resume, and log them. A bug's match is stored, too."""
-    again = f"arena resume {run.path}"
+    resume = f"arena resume {run.path}"
     try:
         with _log_end():
             yield
@@ -241,23 +242,24 @@ def _explain_errors(run: RunFolder) -> Iterator[None]:
             run.failures.add(error.record)
         raise BugError(
             f"{error}; {run.path / FAILURES} has the traceback (arena show {run.path} --failures), "
-            f"and ARENA_DEBUG=1 {again} reproduces it"
+            f"and ARENA_DEBUG=1 {resume} reproduces it"
         ) from None
     except (DivergedError, RanksLost, EnginesLost) as error:
-        raise type(error)(f"{error}; {again} continues from the last commit") from None
+        raise type(error)(f"{error}; {resume} continues from the last commit") from None
     except OutOfMemoryError as error:
         raise OutOfMemory(
-            f"the GPU's memory is full ({first_line(error)}); committed iterations are safe. To need less: {again} "
+            f"the GPU's memory is full ({first_line(error)}); committed iterations are safe. To need less: {resume} "
             "with --set learn.gradient_checkpointing=true, learn.offload_reference=true, or a smaller "
             "learn.token_budget or engine.cache_mb; or start a new run with adapters, or with precision: bf16-true and "
             "learn.offload_optimizer"
         ) from None
     except (KeyboardInterrupt, CancelledError):
-        raise Interrupted(f"interrupted; committed iterations are safe, and {again} continues") from None
+        raise Interrupted(f"interrupted; committed iterations are safe, and {resume} continues") from None
 
 
 @contextmanager
 def _log_end() -> Iterator[None]:
+    """Write the exception that ends the run to the log."""
     try:
         yield
     except BaseException as error:
@@ -277,7 +279,7 @@ def point_latest(folder: Path) -> None:
     link = folder.parent / "latest"
     with suppress(OSError):
         if link.is_symlink() or not link.exists():
-            beside = folder.parent / ".latest.new"
-            beside.unlink(missing_ok=True)
-            beside.symlink_to(folder.name)
-            os.replace(beside, link)
+            new = folder.parent / ".latest.new"
+            new.unlink(missing_ok=True)
+            new.symlink_to(folder.name)
+            os.replace(new, link)

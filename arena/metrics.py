@@ -53,17 +53,19 @@ def compute_iteration_metrics(
         "tokens_per_second": tokens / max(seconds["play"], 1e-9),
         "valid_rate": _valid_rate(originals),
         "truncated_rate": _truncated_rate(originals),
-        "payoff": _merge({before: _payoffs(own) for before, own in games.items()}),
+        "payoff": _merge({prefix: _mean_payoffs(own) for prefix, own in games.items()}),
         "mean_payoff": _mean([p for r in originals for p in r.payoffs.values()]),
-        "report": _merge({before: _report(own, several=bool(before)) for before, own in games.items()}),
-        "selection": _selection(records, credited),
-        "reward": _role_rewards(credited, several=len(games) > 1),
+        "report": _merge(
+            {prefix: _average_report(own, has_several_games=bool(prefix)) for prefix, own in games.items()}
+        ),
+        "selection": _count_selection(records, credited),
+        "reward": _mean_role_rewards(credited, has_several_games=len(games) > 1),
         "learn": {policy: dict(stats) for policy, stats in learned.items()},
-        "win_rate": _merge({before: _win_rates(own) for before, own in games.items()}),
-        "payoff_against": _merge({before: _payoffs_against(own) for before, own in games.items()}),
-        "ratings": _ratings(records, ratings),
+        "win_rate": _merge({prefix: _win_rates(own) for prefix, own in games.items()}),
+        "payoff_against": _merge({prefix: _mean_payoffs_against(own) for prefix, own in games.items()}),
+        "ratings": _mean_ratings(records, ratings),
         "seconds": dict(seconds),
-        **({"branches": branches} if (branches := _branches(records)) else {}),
+        **({"branches": branches} if (branches := _measure_branches(records)) else {}),
     } | ({"zero_sum": True} if is_zero_sum((record.payoffs, record.report) for record in originals) else {})
 
 
@@ -76,22 +78,22 @@ def _group_by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord
 
 
 def _merge(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    return {f"{before}{name}": value for before, own in figures.items() for name, value in own.items()}
+    return {f"{prefix}{name}": value for prefix, own in figures.items() for name, value in own.items()}
 
 
-def _payoffs(records: Sequence[MatchRecord]) -> dict[str, float]:
+def _mean_payoffs(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return the mean payoff of each seat over the matches that have one for it, by seat."""
     seats = sorted({seat for record in records for seat in record.payoffs})
     return {seat: _mean([r.payoffs[seat] for r in records if seat in r.payoffs]) for seat in seats}
 
 
-def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
+def _average_report(records: Sequence[MatchRecord], has_several_games: bool) -> dict[str, float]:
     """Return means of the numbers in the games' reports, and the share of each kind of end (`ended.KIND`).
 
-    With `several` games, `matches`, `valid_rate` and `truncated_rate` are added.
+    With several games, `matches`, `valid_rate` and `truncated_rate` are added.
     """
     means: dict[str, float] = {}
-    if several:
+    if has_several_games:
         means["matches"] = float(len(records))
         means["valid_rate"] = _valid_rate(records)
         means["truncated_rate"] = _truncated_rate(records)
@@ -105,7 +107,7 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
     return means
 
 
-def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
+def _measure_branches(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return metrics of branches (matches that repeat another one up to some turn); {} if no matches share a deal.
 
     `count` is their number, `taken` their share of the turns that could have had one. `turns` and `tokens` are those of
@@ -142,7 +144,7 @@ def _truncated_rate(records: Sequence[MatchRecord]) -> float:
     return _mean(cut) if cut else 0.0
 
 
-def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
+def _count_selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
     """Count deals played, trajectories with credit, and what selection and replay removed or added.
 
     `dropped` counts played trajectories without credit, including those that a replayed one replaced; `out_of_loss`
@@ -159,14 +161,17 @@ def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> 
     }
 
 
-def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, float]:
-    """Return trajectories' mean total reward by role (`GAME.ROLE` if `several`), without replayed ones and branches."""
+def _mean_role_rewards(credited: Sequence[Credited], has_several_games: bool) -> dict[str, float]:
+    """Return the mean total reward of trajectories by role, without replayed ones and branches.
+
+    With several games the key is `GAME.ROLE`.
+    """
     roles: dict[str, list[float]] = {}
     for item in credited:
         trajectory = item.trajectory
         if trajectory.source == "recalled" or trajectory.parent:
             continue
-        role = f"{trajectory.game}.{trajectory.role}" if several else trajectory.role
+        role = f"{trajectory.game}.{trajectory.role}" if has_several_games else trajectory.role
         roles.setdefault(role, []).append(float(item.rewards.sum()))
     return {role: _mean(totals) for role, totals in sorted(roles.items())}
 
@@ -179,7 +184,7 @@ def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
     return {pair: _mean(values) for pair, values in sorted(by_pair.items())}
 
 
-def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
+def _mean_payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return each trained policy's mean payoff in matches with each untrained one, keyed `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for record in records:
@@ -190,7 +195,7 @@ def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
     return {pair: _mean(values) for pair, values in sorted(by_pair.items())}
 
 
-def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
+def _mean_ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
     """Return the mean rating (mu) of this iteration's players by name; past versions of a policy are averaged."""
     rated = ratings.state()
     played = {(ratings.name(r.game, s), s.policy) for r in records for s in r.seats.values()}

@@ -65,23 +65,22 @@ class PreflightResult:
 async def preflight(
     experiment: Experiment,
     announce: Callable[[str], None],
-    begun: Path | None = None,
+    resumed: Path | None = None,
     trusted: bool = False,
     exported: Path | None = None,
 ) -> PreflightResult:
     """Check an experiment, and return it with its final settings and notes. `announce` is called with each slow step.
 
-    For a run to resume, `begun` is its folder: it plays its own copies of files and has absolute paths already.
+    `resumed` is the folder of a run to resume, which plays its own copies of files and has absolute paths already.
     `trusted` allows the folder's code. `exported` are the rows of a data set that the source takes from a run. Raises
-    ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError, which say in one line what is wrong,
-    where, and how to fix it.
+    ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError with a one-line message.
     """
-    experiment = experiment if begun else with_data_sets(_resolve_models(experiment), announce, exported)
-    played = own_files.with_own_roles(begun, experiment, trusted) if begun else experiment
+    experiment = experiment if resumed else with_data_sets(_resolve_models(experiment), announce, exported)
+    played = own_files.with_own_roles(resumed, experiment, trusted) if resumed else experiment
     tables = set_tables(played)
     await check_gold(played, tables)
-    marks = [name for part in played.play.parts for name in declaration(part).rewards]
-    check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables], marks)
+    part_rewards = [name for part in played.play.parts for name in declaration(part).rewards]
+    check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables], part_rewards)
     _check_asking(played)
     check_spec(played)
     check_demonstrations(
@@ -94,11 +93,11 @@ async def preflight(
         check_scale(played.scale, played.engine)
     notes = [*await check_endpoints(played, announce), *check_models(played, tables, announce)]
     check_serving(played, tables)
-    shows, known = played.engine.capabilities.has_vision, _make_policy_finder(played)
-    notes += _note_unseen_images(tables, known, shows)
-    notes += [*await check_contexts(tables, known, played.engine.max_context, _limit_turns(played), shows)]
+    has_vision, find_policy = played.engine.capabilities.has_vision, _make_policy_finder(played)
+    notes += _note_unseen_images(tables, find_policy, has_vision)
+    notes += [*await check_contexts(tables, find_policy, played.engine.max_context, _limit_turns(played), has_vision)]
     notes += _note_uncorrected(played)
-    ready = experiment if begun else _with_iterations(with_fixed_panel(anchored(experiment)))
+    ready = experiment if resumed else _with_iterations(with_fixed_panel(anchored(experiment)))
     return PreflightResult(await compute(fit_to_machine, ready), notes)
 
 
@@ -113,7 +112,7 @@ def fit_to_machine(experiment: Experiment) -> Experiment:
 
 def _resolve_models(experiment: Experiment) -> Experiment:
     """Return the experiment with models that name another run's weights, such as runs/first@12, as their folders."""
-    begun = {
+    policies = {
         name: spec.model_copy(
             update={
                 "model": find_model_folder(name, spec.model),
@@ -122,7 +121,7 @@ def _resolve_models(experiment: Experiment) -> Experiment:
         )
         for name, spec in experiment.policies.items()
     }
-    return experiment.model_copy(update={"policies": begun})
+    return experiment.model_copy(update={"policies": policies})
 
 
 def find_model_folder(name: str, model: str, field: str = "model") -> str:
@@ -144,11 +143,11 @@ def find_model_folder(name: str, model: str, field: str = "model") -> str:
 
 async def check_endpoints(experiment: Experiment, announce: Callable[[str], None]) -> list[str]:
     """Check that the servers of the run's endpoints answer, and return notes. Raises ConfigError if one does not."""
-    asked = _list_endpoints(experiment)
-    if asked:
-        announce(f"asking for {', '.join(asked)}")
+    endpoints = _list_endpoints(experiment)
+    if endpoints:
+        announce(f"asking for {', '.join(endpoints)}")
     try:
-        return await Endpoints(experiment.servers()).check(asked)
+        return await Endpoints(experiment.servers()).check(endpoints)
     except EndpointError as error:
         raise ConfigError(str(error)) from None
 
@@ -160,6 +159,7 @@ def find_used_servers(experiment: Experiment) -> dict[str, EndpointSpec]:
 
 
 def _list_endpoints(experiment: Experiment) -> list[str]:
+    """Return the specs of all endpoints that a run asks, in play, credit and evaluations."""
     spec, panel = experiment.evaluate, panel_of(experiment)
     against = [*(panel.members if panel else ()), *(spec.against if spec and spec.games else ())]
     return [*_list_played_endpoints(experiment), *(name for name in against if name.startswith(PREFIXES))]
@@ -184,18 +184,17 @@ def check_log(experiment: Experiment, trusted: bool = False) -> None:
     if not (committed := count_committed(place)):
         raise ConfigError(f"source.log: {place} has no iteration to learn from")
     if (experiment.source.iterations or 0) > committed:
-        asked = experiment.source.iterations
-        raise ConfigError(f"source.iterations: {asked}, but {place} has {committed} committed")
+        raise ConfigError(f"source.iterations: {experiment.source.iterations}, but {place} has {committed} committed")
     _check_images(RunReader(place).log, experiment.source.iterations or committed)
     other = experiment_of(place, trust=trusted)
     for table in experiment.all_tables():
-        theirs = next((t for t in other.all_tables() if t.game == table.game), None)
-        if theirs is None:
+        logged = next((t for t in other.all_tables() if t.game == table.game), None)
+        if logged is None:
             played = " or ".join(f"{t.game.name} {t.game.options}" for t in other.all_tables())
             raise ConfigError(f"source.log: {place} played {played}, and never {table.game.name} {table.game.options}")
         for seat, held in table.seats.items():
             if experiment.trained(held.policy):
-                _check_seat(place, seat, (experiment, held), (other, theirs.seats[seat]))
+                _check_seat(place, seat, (experiment, held), (other, logged.seats[seat]))
 
 
 def _check_images(log: LogReader, iterations: int) -> None:
@@ -227,9 +226,9 @@ def _with_iterations(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update={"source": fixed})
 
 
-def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], their: tuple[Experiment, SeatSpec]) -> None:
+def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], logged: tuple[Experiment, SeatSpec]) -> None:
     """Raise ConfigError unless a seat's policies in this run and the logged one have equal roles and tokenizers."""
-    (experiment, held), (other, sat) = own, their
+    (experiment, held), (other, sat) = own, logged
     if sat.role != held.role:
         raise ConfigError(f"source.log: {place} played {seat} as {sat.role}: set seats.{seat}.role to that")
     if sat.policy not in other.policies:
@@ -259,7 +258,7 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
                 identity=MatchId(0, 0), game=table.game.name, options=table.game.options, seed=0, seats=seats
             )
             players = {seat: ScriptedPlayer(Random(0)) for seat in seats}
-            record = await play_match(plan, game, players, _TRIAL, keep_turns=False)
+            record = await play_match(plan, game, players, _TRIAL_LIMITS, keep_turns=False)
             if record.status == "finished":
                 answer_in(record.game, record.report, gold)
 
@@ -283,13 +282,13 @@ def _check_asking(experiment: Experiment) -> None:
 
 
 def _note_unseen_images(
-    tables: Sequence[Table], policy: Callable[[str], Policy | None], shows_images: bool
+    tables: Sequence[Table], find_policy: Callable[[str], Policy | None], shows_images: bool
 ) -> list[str]:
     """Return a note for each game whose messages have images, with the policies at its seats that cannot see them."""
     placeholder, notes = Image("0" * 64, "image/png", 64, 48).text, []
     for table in tables:
         if isinstance(table.make_game(), Pictures):
-            held = {name: policy(name) for name in table.holders.values()}
+            held = {name: find_policy(name) for name in table.holders.values()}
             blind = [name for name, own in held.items() if own and not (shows_images and own.frame.image)]
             names = " and ".join(f"policy '{name}'" for name in blind)
             if blind:
@@ -309,7 +308,7 @@ def _note_uncorrected(experiment: Experiment) -> list[str]:
     return [f"replies {age}, without a correction: learn.loss.{loss}.correction=truncated adds one"]
 
 
-_TRIAL = Limits(turns=1000, seconds=10.0)
+_TRIAL_LIMITS = Limits(turns=1000, seconds=10.0)
 
 
 def _limit_turns(experiment: Experiment) -> int:

@@ -59,13 +59,13 @@ def pause_garbage_collection() -> Iterator[None]:
 
     Afterwards all existing objects, such as 300,000 of torch and transformers, are exempt from collection.
     """
-    enabled = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        if enabled:
+        if was_enabled:
             gc.enable()
 
 
@@ -87,9 +87,9 @@ def build_child_environment() -> dict[str, str]:
 
 def count_cores() -> int:
     """Return the number of cores that this process may use. A quota is rounded down, to at least one, as Ray does."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = processor_quota()
-    return here if quota is None else max(1, min(here, int(quota)))
+    return available if quota is None else max(1, min(available, int(quota)))
 
 
 def end_with_parent(parent: int) -> None:

@@ -16,7 +16,7 @@ from agents.stream import MediaSpan
 
 
 class RequestError(Exception):
-    """Raised to refuse a request, with HTTP status, code and parameter name of the API's error."""
+    """Error that refuses a request, with HTTP status, code and parameter name of the API's error."""
 
     def __init__(self, message: str, status: int = 400, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
@@ -62,7 +62,7 @@ class ChatMessage(BaseModel):
         return [] if isinstance(self.content, str) else [p for p in self.content if isinstance(p, ImagePart)]
 
     def parts(self, images: ImageParts) -> Content:
-        """Return texts and images in order. Raises Refused for an image that is not accepted."""
+        """Return texts and images in order. Raises RequestError for an image that is not accepted."""
         if isinstance(self.content, str):
             return self.content
         try:
@@ -76,7 +76,7 @@ def split_turns(
 ) -> tuple[str | None, list[tuple[Content, str]], Content]:
     """Return the system text or None, the past (user, assistant) exchanges, and the last user content.
 
-    Consecutive messages of one role are joined. Raises Refused unless user and assistant alternate, user last, and for
+    Consecutive messages of one role are joined. Raises RequestError unless user and assistant alternate, user last, and for
     an image that is not accepted or not a user's.
     """
     if any(message.images for message in messages if message.role != "user"):

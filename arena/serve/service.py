@@ -30,7 +30,7 @@ from starlette.routing import Route
 from agents.engines.base import Engine, Request
 from agents.image_parts import ImageParts
 from agents.policy import Policy
-from agents.role import LEAST_TEMPERATURE, Role, Sampling, load_role
+from agents.role import LEAST_TEMPERATURE, Role, load_role
 from arena.config.experiment import Experiment
 from arena.play.making import deal_game
 from arena.play.settings import TableSpec
@@ -109,7 +109,7 @@ class ServedModel:
     policy: Policy
     positions: int
     """Maximum context of its model in tokens."""
-    longest: int
+    longest_token: int
     """Characters of the longest token. A text longer than `positions` times that cannot fit."""
     roles: Mapping[str, tuple[Role, TableSpec, str]]
     """Roles by name, each with a table and seat."""
@@ -121,7 +121,7 @@ class _Reply:
 
     ids: list[int] = field(default_factory=list)
     text: str = ""
-    """Part of the text that cannot change any more."""
+    """Final part of the text."""
     finish: str | None = None
 
 
@@ -148,7 +148,9 @@ class Service:
 
     def names(self) -> list[str]:
         """Return all model names: each policy's, followed by `POLICY:ROLE` for its roles."""
-        return [name for own, held in self.models.items() for name in (own, *(f"{own}:{r}" for r in held.roles))]
+        return [
+            name for own, model in self.models.items() for name in (own, *(f"{own}:{role}" for role in model.roles))
+        ]
 
     # -- routes ------------------------------------------------------------------------------------------
 
@@ -171,7 +173,7 @@ class Service:
             if refusal := self._check_key(http):
                 return refusal
             request = await self._read_request(http)
-            async with self._tokenizing:  # in a thread, so that others are answered meanwhile; one at a time
+            async with self._tokenizing:  # one at a time, in a thread, so that other requests are answered meanwhile
                 requests, role = await asyncio.to_thread(self._make_requests, request)
         except RequestError as error:
             return error.response()
@@ -199,7 +201,7 @@ class Service:
     async def _stream(
         self, head: dict[str, Any], request: ChatRequest, requests: list[Request], role: Role | None, http: HttpRequest
     ) -> AsyncIterator[str]:
-        """Yield server-sent events: a delta for each new piece of each choice, usage if requested, and [DONE]."""
+        """Yield server-sent events: a delta for each new chunk of each choice, usage if requested, and [DONE]."""
         head = head | {"object": "chat.completion.chunk"}
 
         def event(index: int, delta: dict[str, str], finish: str | None = None, **more: Any) -> str:
@@ -230,15 +232,15 @@ class Service:
     async def _sample(
         self, request: ChatRequest, requests: list[Request], replies: list[_Reply], http: HttpRequest
     ) -> AsyncIterator[int]:
-        """Sample the replies piece by piece and yield the index of each updated one, until the client disconnects."""
+        """Sample the replies chunk by chunk and yield the index of each updated one, until the client disconnects."""
         frame = self.models[request.model.partition(":")[0]].policy.frame
-        piece = 0
+        chunk = 0
         try:
             while due := [i for i, reply in enumerate(replies) if reply.finish is None]:
                 if await http.is_disconnected():
                     return
-                nexts = [_make_next_request(requests[i], replies[i], piece) for i in due]
-                for i, completion in zip(due, await self.engine.generate(nexts), strict=True):
+                next_requests = [_make_next_request(requests[i], replies[i], chunk) for i in due]
+                for i, completion in zip(due, await self.engine.generate(next_requests), strict=True):
                     reply = replies[i]
                     reply.ids += completion.ids
                     if completion.finish == "stop":
@@ -247,74 +249,72 @@ class Service:
                         reply.finish = "length"
                     _settle(reply, frame.decode(reply.ids), request.stops)
                     yield i
-                piece += 1
+                chunk += 1
         finally:
             for one in requests:
                 self.engine.forget(one.key)
 
     def _make_requests(self, request: ChatRequest) -> tuple[list[Request], Role | None]:
-        """Return the engine's requests, one per choice, and the role or None. Raises Refused for an invalid request."""
-        for name, neutral in NEUTRAL.items():
-            if (request.model_extra or {}).get(name) not in neutral:
-                raise RequestError(f"'{name}' is not supported", param=name, code="unsupported_parameter")
-        own, _, part = request.model.partition(":")
-        if request.model not in self.names():
-            raise self._make_unknown_model_error(request.model)
-        held = self.models[own]
-        if len(request.messages) > held.positions:
-            raise _make_length_error(f"{len(request.messages)} in number", held.positions)
-        if (length := sum(len(message.text) for message in request.messages)) > held.positions * held.longest:
-            raise _make_length_error(f"{length} characters", held.positions)
-        role: Role | None = None
-        images, is_shown = ImageParts(), any(message.images for message in request.messages)
-        if is_shown and not (held.policy.frame.image and self.engine.capabilities.has_vision):
-            raise RequestError("the policy cannot see images", code="unsupported_value", param="messages")
+        """Return the engine's requests, one per choice, and the role or None. Raises RequestError if invalid."""
+        model, role_name = self._check_request(request), request.model.partition(":")[2]
+        images = ImageParts()
         system, exchanges, last = split_turns(request.messages, images)
-        sampling = Sampling(max_tokens=CHUNK_TOKENS)
+        role: Role | None = None
         examples: list[tuple[str, str]] = []
         seed = self._chance.spawn(1)[0].generate_state(2).tolist() if request.seed is None else [request.seed % 2**64]
-        if part:
-            role, table, seat = held.roles[part]
-            sampling = role.sampling
+        if role_name:
+            role, table, seat = model.roles[role_name]
             if system is None:
                 system = role.render_system(_first_view(table, seat, seed[0] % 2**31))
                 examples = [(example.see, example.say) for example in role.examples]
-        frame = held.policy.frame
+        frame = model.policy.frame
         ids, media = write_ids(frame, system or "", examples, exchanges, last, images.pictures)
-        most = (
-            request.max_completion_tokens or request.max_tokens or (sampling.max_tokens if role else DEFAULT_MAX_TOKENS)
-        )
-        room = held.positions - len(ids)
+        room = model.positions - len(ids)
         if room < 1:
-            raise _make_length_error(f"{len(ids)} tokens", held.positions)
-        given = request.temperature
-        if given is not None and given < LEAST_TEMPERATURE:
-            given = 0.0  # greedy, because engines cannot compute smaller temperatures
+            raise _make_length_error(f"{len(ids)} tokens", model.positions)
+        default = role.sampling.max_tokens if role else DEFAULT_MAX_TOKENS
+        max_tokens = request.max_completion_tokens or request.max_tokens or default
         self._count += 1
         common: dict[str, Any] = {
-            "policy": held.policy.name,
+            "policy": model.policy.name,
             "ids": tuple(ids),
             "media": tuple(media),
-            "max_tokens": min(most, room),
-            "temperature": (sampling.temperature if role else 1.0) if given is None else given,
-            "top_p": request.top_p or (sampling.top_p if role else 1.0),
-            "top_k": max(request.top_k if request.top_k is not None else sampling.top_k if role else 0, 0),
+            "max_tokens": min(max_tokens, room),
             "stop_ids": frame.stop_ids,
+            **_sampling_settings(request, role),
         }
         made = [Request(**common, key=f"served/{self._count}/{i}", seed=(*seed, i)) for i in range(request.n or 1)]
         return made, role
 
-    # -- small parts -------------------------------------------------------------------------------------
+    def _check_request(self, request: ChatRequest) -> ServedModel:
+        """Return the requested model. Raises RequestError for unsupported parameters, or messages beyond its limits."""
+        for name, neutral in NEUTRAL.items():
+            if (request.model_extra or {}).get(name) not in neutral:
+                raise RequestError(f"'{name}' is not supported", param=name, code="unsupported_parameter")
+        if request.model not in self.names():
+            raise self._make_unknown_model_error(request.model)
+        model = self.models[request.model.partition(":")[0]]
+        if len(request.messages) > model.positions:
+            raise _make_length_error(f"{len(request.messages)} in number", model.positions)
+        length = sum(len(message.text) for message in request.messages)
+        if length > model.positions * model.longest_token:
+            raise _make_length_error(f"{length} characters", model.positions)
+        has_images = any(message.images for message in request.messages)
+        if has_images and not (model.policy.frame.image and self.engine.capabilities.has_vision):
+            raise RequestError("the policy cannot see images", code="unsupported_value", param="messages")
+        return model
+
+    # -- authentication -------------------------------------------------------------------------------------
 
     def _check_key(self, http: HttpRequest) -> Response | None:
-        """Return a 401 response for a request without the right API key, or None if it may go on."""
+        """Return a 401 response for a request without the right API key, else None."""
         given = http.headers.get("authorization", "").encode()
         if self.key is None or hmac.compare_digest(given, f"Bearer {self.key}".encode()):
             return None
         return RequestError("the API key is missing or wrong", 401, "invalid_api_key").response()
 
     async def _read_request(self, http: HttpRequest) -> ChatRequest:
-        """Return the validated body of a chat request. Raises Refused.
+        """Return the validated body of a chat request. Raises RequestError.
 
         Without an API key, requests that another site's page makes a browser send are refused: they have a foreign
         Origin, or a content type that browsers send without a preflight request.
@@ -324,8 +324,8 @@ class Service:
             raise RequestError(f"a page of {origin[:80]} asks: without a key only this server's own may", 403)
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise RequestError("the body is JSON: say so, with the header content-type: application/json", 415)
-        sees = any(held.policy.frame.image for held in self.models.values())
-        return await _read_body(http, MAX_BODY_WITH_IMAGES if sees else MAX_BODY)
+        has_vision = any(model.policy.frame.image for model in self.models.values())
+        return await _read_body(http, MAX_BODY_WITH_IMAGES if has_vision else MAX_BODY)
 
     def _make_unknown_model_error(self, name: str) -> RequestError:
         known = ", ".join(self.names())
@@ -353,12 +353,13 @@ def _make_length_error(length: str, positions: int) -> RequestError:
     )
 
 
-async def _read_body(http: HttpRequest, most: int) -> ChatRequest:
+async def _read_body(http: HttpRequest, max_bytes: int) -> ChatRequest:
+    """Read and validate the body. Raises RequestError if it is too large or invalid."""
     body = bytearray()
     async for chunk in http.stream():
         body += chunk
-        if len(body) > most:
-            raise RequestError(f"the body is larger than {most >> 20} MB", 413)
+        if len(body) > max_bytes:
+            raise RequestError(f"the body is larger than {max_bytes >> 20} MB", 413)
     try:
         return ChatRequest.model_validate_json(bytes(body))
     except ValidationError as error:
@@ -367,13 +368,13 @@ async def _read_body(http: HttpRequest, most: int) -> ChatRequest:
         raise RequestError(f"{place or 'body'}: {worst['msg']}", param=place or None) from None
 
 
-def _make_next_request(request: Request, reply: _Reply, piece: int) -> Request:
-    """Return the engine's request for a reply's next piece: prompt and tokens so far, and a seed of its own."""
+def _make_next_request(request: Request, reply: _Reply, chunk: int) -> Request:
+    """Return the engine's request for a reply's next chunk: prompt and tokens so far, and a seed of its own."""
     return replace(
         request,
         ids=(*request.ids, *reply.ids),
         max_tokens=min(CHUNK_TOKENS, request.max_tokens - len(reply.ids)),
-        seed=(*request.seed, piece),
+        seed=(*request.seed, chunk),
     )
 
 
@@ -382,16 +383,16 @@ def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
 
     Of a reply that goes on, incomplete characters and a possible start of a stop text are left out.
     """
-    found = [place for stop in stops if (place := text.find(stop)) >= 0]
-    if found:
-        reply.text, reply.finish = text[: min(found)], "stop"
+    stop_places = [place for stop in stops if (place := text.find(stop)) >= 0]
+    if stop_places:
+        reply.text, reply.finish = text[: min(stop_places)], "stop"
     elif reply.finish:
         reply.text = text
     else:
         certain = len(text.rstrip("\ufffd"))
         for stop in stops:
-            half = next((n for n in range(len(stop) - 1, 0, -1) if text.endswith(stop[:n])), 0)
-            certain = min(certain, len(text) - half)
+            started = next((n for n in range(len(stop) - 1, 0, -1) if text.endswith(stop[:n])), 0)
+            certain = min(certain, len(text) - started)
         reply.text = text[: max(certain, len(reply.text))]
 
 
@@ -408,6 +409,21 @@ def _count_usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict
     return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
 
 
+def _sampling_settings(request: ChatRequest, role: Role | None) -> dict[str, Any]:
+    """Return temperature, top_p and top_k: those of the request, else of the role, else those of plain sampling."""
+    temperature = request.temperature
+    if temperature is None:
+        temperature = role.sampling.temperature if role else 1.0
+    elif temperature < LEAST_TEMPERATURE:
+        temperature = 0.0  # greedy, because engines cannot compute smaller temperatures
+    top_k = request.top_k if request.top_k is not None else role.sampling.top_k if role else 0
+    return {
+        "temperature": temperature,
+        "top_p": request.top_p or (role.sampling.top_p if role else 1.0),
+        "top_k": max(top_k, 0),
+    }
+
+
 def _first_view(table: TableSpec, seat: str, deal: int) -> View:
     """Return a seat's view at the start of a match of the table's game; `deal` is the match's seed."""
     return View.of(deal_game(Deal(table.game.name, table.game.options, deal)), seat)
@@ -415,10 +431,10 @@ def _first_view(table: TableSpec, seat: str, deal: int) -> View:
 
 def find_roles(experiment: Experiment | None, policy: str) -> dict[str, tuple[Role, TableSpec, str]]:
     """Return a policy's roles in a run by name, each as role, a table that has it, and seat. {} without a run."""
-    found: dict[str, tuple[Role, TableSpec, str]] = {}
+    roles: dict[str, tuple[Role, TableSpec, str]] = {}
     for table in experiment.all_tables() if experiment else ():
         for seat, held in table.seats.items():
             if held.policy == policy:
                 role = load_role(held.role, [experiment.roles] if experiment and experiment.roles else [])
-                found.setdefault(role.role, (role, table, seat))
-    return found
+                roles.setdefault(role.role, (role, table, seat))
+    return roles
