@@ -15,8 +15,8 @@ from agents.precision import Precision
 from agents.role import Role
 from agents.weights import resolve
 from arena.config.experiment import Experiment
-from arena.config.saved_config import identity
-from arena.config.seating import set_tables
+from arena.config.saved_config import hash_identity
+from arena.config.seating import resolve_tables
 from arena.credit.asking import AskContext, Asker, Asking, make_asking
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Critic, Measures
@@ -110,7 +110,7 @@ async def build(
     """
     checkpoint = _select_checkpoint(run, experiment, watcher)
     state = read_state(checkpoint) if checkpoint else {}
-    tables = set_tables(experiment)
+    tables = resolve_tables(experiment)
     roles = {role.role: role for table in tables for role in table.roles.values()}
     initial, imitated = _find_initial_weights(run, checkpoint, watcher)
     states = imitated.states() if imitated else state.get("policies", {})
@@ -176,7 +176,7 @@ def _find_initial_weights(
         warm_start.discard(run.path)
         return checkpoint, None
     try:
-        return warm_start.unfinished(run.path, identity(run.path)) or (None, None)
+        return warm_start.unfinished(run.path, hash_identity(run.path)) or (None, None)
     except StoreError as error:
         watcher.note(f"{error}: the imitation restarts")
         return None, None
@@ -242,7 +242,7 @@ def _make_policies(experiment: Experiment, engine: Engine, make_trainer: MakeTra
     """Create the policies at the run's seats and in its league; their weights are not loaded yet."""
     return Policies(
         experiment.playing(), experiment.learn, engine, make_trainer,
-        seed=experiment.seed, precision=experiment.settled_precision,
+        seed=experiment.seed, precision=experiment.resolved_precision,
         scores_reference="reference" in experiment.credit.needs, learn_in_play=experiment.overlaps,
     )  # fmt: skip
 

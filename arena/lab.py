@@ -19,7 +19,7 @@ from agents.computing import compute
 from agents.scoring import StreamScores
 from arena.build import Makers, Parts, build, find_reference_weights
 from arena.config.experiment import Experiment
-from arena.config.saved_config import identity
+from arena.config.saved_config import hash_identity
 from arena.credit.batch import Credited
 from arena.credit.iteration import Credit
 from arena.credit.samples import TokenFigures, fresh_of, sampled_streams, samples_of, token_figures
@@ -79,7 +79,7 @@ class Lab:
         """Open an engine, build the run's parts from its folder, and return the lab, which the caller closes."""
         if isinstance(experiment.threads, int):
             await compute(torch.set_num_threads, experiment.threads)
-        engine = makers.engine(experiment.engine, experiment.settled_precision)
+        engine = makers.engine(experiment.engine, experiment.resolved_precision)
         await engine.open()
         try:
             parts = await build(run, experiment, engine, watcher, makers.trainer)
@@ -317,7 +317,7 @@ class Lab:
             await self.policies.set_references(find_reference_weights(self.run_folder, self.experiment, self.policies))
 
     def _make_imitation(self, specs: Mapping[str, ImitateSpec]) -> Imitation:
-        settings = identity(self.run_folder.path)
+        settings = hash_identity(self.run_folder.path)
         return Imitation(
             specs, self.parts.demonstrations, self.policies, self.watcher,
             run=self.run_folder.path, seed=self.experiment.seed, settings=settings,

@@ -21,7 +21,7 @@ from arena.build import Makers
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml
-from arena.config.saved_config import Change, as_plain, changes, experiment_of, recorded
+from arena.config.saved_config import Change, experiment_to_plain, list_changes, load_experiment, read_recorded
 from arena.config.sources import Layer
 from arena.doctor import describe_environment, list_versions
 from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, is_debugging
@@ -72,7 +72,7 @@ async def start_checked(experiment: Experiment, out: Path | None, watcher: Watch
     copies, known = own_files.gather(prepared.experiment)
     about = describe_environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
-    run = RunFolder.create(folder, config, with_command(about, as_plain(prepared.experiment)), copies | rows)
+    run = RunFolder.create(folder, config, with_command(about, experiment_to_plain(prepared.experiment)), copies | rows)
     own_files.trust_files(prepared.experiment)
     own_files.trust_servers(find_used_servers(prepared.experiment).values())
     if not is_stage:
@@ -94,13 +94,13 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     run = RunFolder.open(folder)
     folder = run.path
     loading.forget()
-    saved = experiment_of(folder, trust=trusted)
-    experiment = with_fixed_panel(experiment_of(folder, layers, trusted)) if layers else saved
+    saved = load_experiment(folder, trust=trusted)
+    experiment = with_fixed_panel(load_experiment(folder, layers, trusted)) if layers else saved
     own_files.admit_servers(folder, find_used_servers(experiment), saved.servers(), trusted)
     own_files.admit_harnesses(folder, experiment, saved, trusted)
     _check_iterations(run, experiment)
     prepared = await preflight(experiment, lambda step: watcher.phase(0, step), folder, trusted)
-    for line in (*prepared.notes, *own_files.edited(folder)):
+    for line in (*prepared.notes, *own_files.list_edited(folder)):
         watcher.note(line)
     experiment = prepared.experiment
     with run.lock():
@@ -121,10 +121,10 @@ def check_alone() -> None:
 
 def _record_resume(run: RunFolder, experiment: Experiment) -> list[Change]:
     """Write the resuming command and the present settings to the run folder, and return the settings that changed."""
-    before = recorded(run.path)
-    changed = changes(before, experiment) if before else []
+    before = read_recorded(run.path)
+    changed = list_changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
-    run.amend(config, with_command(run.reader.environment(), as_plain(experiment), changed))
+    run.amend(config, with_command(run.reader.environment(), experiment_to_plain(experiment), changed))
     return changed
 
 

@@ -20,8 +20,8 @@ from arena.config import own_files
 from arena.config.data_sets import with_data_sets
 from arena.config.experiment import Experiment
 from arena.config.models import check_models
-from arena.config.saved_config import experiment_of
-from arena.config.seating import set_tables
+from arena.config.saved_config import load_experiment
+from arena.config.seating import resolve_tables
 from arena.config.serving import check_serving
 from arena.credit.asking import Seated, check_asking
 from arena.credit.gold import answer_in
@@ -77,7 +77,7 @@ async def preflight(
     """
     experiment = experiment if resumed else with_data_sets(_resolve_models(experiment), announce, exported)
     played = own_files.with_own_roles(resumed, experiment, trusted) if resumed else experiment
-    tables = set_tables(played)
+    tables = resolve_tables(played)
     await check_gold(played, tables)
     part_rewards = [name for part in played.play.parts for name in declaration(part).rewards]
     check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables], part_rewards)
@@ -186,7 +186,7 @@ def check_log(experiment: Experiment, trusted: bool = False) -> None:
     if (experiment.source.iterations or 0) > committed:
         raise ConfigError(f"source.iterations: {experiment.source.iterations}, but {place} has {committed} committed")
     _check_images(RunReader(place).log, experiment.source.iterations or committed)
-    other = experiment_of(place, trust=trusted)
+    other = load_experiment(place, trust=trusted)
     for table in experiment.all_tables():
         logged = next((t for t in other.all_tables() if t.game == table.game), None)
         if logged is None:

@@ -49,7 +49,7 @@ def measured(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
     count = sum(len(c.trajectory.turns) for c in credited)
     assert count >= turns, f"{count} turns"
     asked = contexts([s.stream for s in samples])[:greedy]
-    here = InProcessEngine(lab.experiment.settled_precision)
+    here = InProcessEngine(lab.experiment.resolved_precision)
     wait(here.publish("shared", 0, ModuleWeights(trainer.model)))
     theirs, ours = wait(lab.engine.generate(asked)), wait(here.generate(asked))
     ties = [

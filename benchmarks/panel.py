@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from arena.config.saved_config import experiment_of
+from arena.config.saved_config import load_experiment
 from arena.doctor import describe_environment
 from arena.evaluate.best_play import best_against_mixture
 from arena.evaluate.evaluation import deal_seeds
@@ -153,7 +153,7 @@ def main() -> None:
     found = [run for folder in folders if (run := run_of(folder, args.least))]
     if not found:
         raise SystemExit(f"{args.study} has no run that a panel judged before and after")
-    study = experiment_of(folders[0])
+    study = load_experiment(folders[0])
     file = args.out / f"panel-{study.name}.json"
     runs = merged(json.loads(file.read_text())["runs"] if file.exists() else [], found)
     print(*table(runs), sep="\n")

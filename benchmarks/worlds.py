@@ -23,7 +23,7 @@ from typing import Any
 from open_spiel.python.algorithms.best_response import BestResponsePolicy
 from open_spiel.python.policy import UniformRandomPolicy
 
-from arena.config.study import EVALUATED, evaluated_figure
+from arena.config.study import EVALUATED, parse_evaluated_figure
 from arena.doctor import describe_environment
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import make_game, play, require_playable
@@ -59,7 +59,7 @@ def worlds(study: dict[str, Any]) -> list[World]:
     """The tables that a kept study's figure is of."""
     experiment, figure = last_stage(study["experiment"]), study["study"]["figure"]
     if figure.startswith(EVALUATED):
-        game = experiment["evaluate"]["games"][evaluated_figure(figure)[0] - 1]
+        game = experiment["evaluate"]["games"][parse_evaluated_figure(figure)[0] - 1]
         return [World(GameSpec.model_validate(game), scripted_seats(experiment, game["name"]), [])]
     found = []
     for table in experiment.get("tables") or [experiment]:
@@ -88,7 +88,7 @@ def scripted_seats(experiment: dict[str, Any], game: str) -> dict[str, str]:
 
 def value(match: Played, figure: str, world: World) -> float | None:
     """The study's figure of a match: of its report, or what the seats in question were paid; else None."""
-    name = evaluated_figure(figure)[1].removeprefix(f"{world.game.name}.")  # where there are several games
+    name = parse_evaluated_figure(figure)[1].removeprefix(f"{world.game.name}.")  # where there are several games
     if name in match.report:
         return float(match.report[name])
     return fmean(match.payoffs[seat] for seat in world.paid) if world.paid else None

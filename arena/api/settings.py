@@ -11,8 +11,8 @@ from typing import Any
 
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.saved_config import as_plain
-from arena.config.sources import Layer, file_layer, named_layer, set_layer
+from arena.config.saved_config import experiment_to_plain
+from arena.config.sources import Layer, file_layer, load_layer, set_layer
 from arena.errors import ConfigError
 
 ExperimentLike = str | PathLike[str] | Mapping[str, Any] | Experiment
@@ -58,11 +58,11 @@ def layers_of(overrides: Overrides) -> list[Layer]:
 
 def _layer(value: ExperimentLike) -> Layer:
     if isinstance(value, Experiment):
-        return Layer("the experiment", "", as_plain(value))
+        return Layer("the experiment", "", experiment_to_plain(value))
     if isinstance(value, Mapping):
         return Layer("the dict", "", _plain(value, "the dict"))
     if isinstance(value, str):
-        return named_layer(expanduser(value))
+        return load_layer(expanduser(value))
     if isinstance(value, PathLike):
         return file_layer(Path(expanduser(value)))
     kinds = "a recipe's name, the path of a YAML file, a dict or an Experiment"

@@ -16,7 +16,7 @@ from arena.api.result import Result
 from arena.api.settings import ExperimentLike, Overrides, experiment_of, layers_of, setting
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.saved_config import experiment_of as kept_experiment
+from arena.config.saved_config import load_experiment as kept_experiment
 from arena.errors import ConfigError, Interrupted
 from arena.evaluate.held_out import held_out
 from arena.launch import choose_fresh_folder, resume_run, start

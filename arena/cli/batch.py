@@ -106,10 +106,12 @@ def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[R], R]:
         """Check the recipe with each arm, and return it with threads and precision for this machine."""
         from arena.cli.loop import wait
         from arena.config.arms import with_arm
-        from arena.config.recipe import plain_of, with_changes
+        from arena.config.recipe import recipe_to_plain, with_changes
         from arena.pipelines.checking import check_recipe, fitted_recipe
 
-        one_thread = with_changes(recipe, {"threads": 1} if plain_of(recipe).get("threads", "auto") == "auto" else {})
+        one_thread = with_changes(
+            recipe, {"threads": 1} if recipe_to_plain(recipe).get("threads", "auto") == "auto" else {}
+        )
         since = monotonic()
         for n, arm in enumerate(arms):
             wait(check_recipe(with_arm(one_thread, arm), lambda step: None))

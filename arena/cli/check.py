@@ -78,10 +78,10 @@ def check_experiment(
     from arena.config.layers import to_yaml
     from arena.config.pipeline import Pipeline
     from arena.config.recipe import compose_recipe
-    from arena.config.sources import named_layer, set_layer
+    from arena.config.sources import load_layer, set_layer
     from arena.preflight import preflight
 
-    experiment = compose_recipe([named_layer(recipe), *map(set_layer, set_ or [])])
+    experiment = compose_recipe([load_layer(recipe), *map(set_layer, set_ or [])])
     if experiment.study:
         check_arms(experiment)
     console = PlainConsole()
@@ -138,7 +138,7 @@ def check_game(
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000
     """
     from agents.reply import visible
-    from arena.config.sources import game_options
+    from arena.config.sources import parse_game_options
     from arena.evaluate.evaluation import make_game
     from arena.play import making
     from arena.play.settings import GameSpec
@@ -146,7 +146,7 @@ def check_game(
     from simulators import conformance as simulators_kit
     from simulators.base import Simulator
 
-    options = game_options(option or [])
+    options = parse_game_options(option or [])
     game = make_game(GameSpec(name=name, options=options))
 
     def make() -> Any:

@@ -60,17 +60,17 @@ def resolve_game(
     A game with splits uses the test split by default, whatever the run trained on. Prints a notice if the run has not
     played the game, or was not trained on the train split alone.
     """
-    from arena.config.own_files import same_game
-    from arena.config.sources import game_options
+    from arena.config.own_files import resolve_game_name
+    from arena.config.sources import parse_game_options
     from arena.evaluate.casting import casts, warn_unknown_games
     from arena.evaluate.evaluation import on_split
     from arena.play.settings import GameSpec
 
-    overrides = game_options(assignments or [])
+    overrides = parse_game_options(assignments or [])
     if split and "split" in overrides:
         raise ConfigError("--split and --option split: give one of them")
     runs = [(cast.name, cast.experiment) for cast in casts(contenders) if cast.experiment]
-    name = same_game(name, *(experiment for _, experiment in runs))
+    name = resolve_game_name(name, *(experiment for _, experiment in runs))
     for line in warn_unknown_games(contenders, name):
         note(line)
     trained_games = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
@@ -86,13 +86,13 @@ def resolve_game(
 def _with_role_tools(spec: GameSpec, contenders: Sequence[Contender]) -> GameSpec:
     """Return the game with the tools of `--role` at the seats of the first contender that has this option."""
     from agents.role import list_roles
-    from arena.config.role_tools import tools_of_role
+    from arena.config.role_tools import read_role_tools
     from arena.evaluate.casting import casts
     from arena.evaluate.evaluation import make_game
     from arena.play.making import SEAT_TOOLS
 
     cast = next((cast for cast in casts(contenders) if cast.own_role), None)
-    tools = tools_of_role(cast.own_role, list_roles()) if cast else []
+    tools = read_role_tools(cast.own_role, list_roles()) if cast else []
     if cast is None or not tools:
         return spec
     seats = cast.seats_in_run(spec.name, make_game(spec).possible_agents)
@@ -111,9 +111,9 @@ def require_game(spec: GameSpec) -> None:
 def make_endpoints(assignments: Sequence[str] | None) -> Endpoints:
     """Return endpoint servers with the settings of `--endpoint`. Raises ConfigError if one is malformed."""
     from agents.players.servers import Endpoints
-    from arena.config.layers import endpoint_specs
+    from arena.config.layers import parse_endpoints
 
-    return Endpoints(endpoint_specs(assignments or []))
+    return Endpoints(parse_endpoints(assignments or []))
 
 
 def make_announcer() -> Callable[[str], None]:

@@ -36,13 +36,13 @@ def credit(
     """
     from arena.cli.loop import wait
     from arena.cli.show_credit import show_comparison
-    from arena.config.saved_config import experiment_of
+    from arena.config.saved_config import load_experiment
     from arena.credit.compare import compare
     from arena.store.contents import check_newest
     from arena.store.reader import RunReader
 
     check_newest(RunReader(run).path, note)
-    experiment = experiment_of(run, trust=trust)
+    experiment = load_experiment(run, trust=trust)
     chosen, length = parse_estimators(estimators), experiment.iterations
     comparison = wait(compare(run, experiment.credit, chosen, iteration, seed=experiment.seed, length=length))
     shown = match or comparison.most_disputed()

@@ -73,10 +73,10 @@ def _check_cluster(settings: str, as_json: bool) -> bool:
     """Print the findings on the cluster of `--scale`. Returns True if all checks passed."""
     from arena.cli.loop import wait
     from arena.config.layers import compose
-    from arena.config.sources import recipe_layer, scale_layers
+    from arena.config.sources import parse_scale, recipe_layer
     from arena.doctor import examine_cluster
 
-    scale = compose([recipe_layer("negotiation-nano"), *scale_layers(settings)]).scale
+    scale = compose([recipe_layer("negotiation-nano"), *parse_scale(settings)]).scale
     if scale is None:
         raise ConfigError("--scale none is one process: run arena doctor without --scale")
     return _report_findings(wait(examine_cluster(scale)), as_json)

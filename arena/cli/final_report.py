@@ -27,7 +27,7 @@ def print_report(console: Console, folder: Path, screen: Screen) -> None:
     from arena.cli.show_evaluate import print_warnings, show_differences
     from arena.cli.show_panel import show_run_panel
     from arena.cli.summary import compute_changes, find_best_match, find_games_without_rivals, find_uninformative_games
-    from arena.config.saved_config import experiment_of
+    from arena.config.saved_config import load_experiment
     from arena.store.evaluations import read_evaluations
     from arena.store.reader import RunReader
 
@@ -37,7 +37,7 @@ def print_report(console: Console, folder: Path, screen: Screen) -> None:
     if is_json:
         print(json.dumps(_to_json(folder, compared, exact)))
         return
-    experiment, metrics, best = experiment_of(folder), RunReader(folder).metrics(), find_best_match(folder)
+    experiment, metrics, best = load_experiment(folder), RunReader(folder).metrics(), find_best_match(folder)
     show_run_panel(console, read_evaluations(folder), experiment, folder)
     show_changes(console, compute_changes(folder), metrics)
     uninformative = [] if compared else find_uninformative_games(folder)
@@ -58,7 +58,7 @@ def _to_json(
 ) -> dict[str, object]:
     from arena.cli.show_panel import panel_to_json
     from arena.cli.summary import compute_changes, find_best_match
-    from arena.config.saved_config import experiment_of
+    from arena.config.saved_config import load_experiment
     from arena.store.evaluations import read_evaluations
 
     rows = [
@@ -67,7 +67,7 @@ def _to_json(
     ]
     ends = {game: [first.exploitability, last.exploitability] for game, (first, last) in exact.items()}
     data = {"run": str(folder), "changes": rows, "match": find_best_match(folder), "exploitability": ends}
-    panel = panel_to_json(read_evaluations(folder), experiment_of(folder), folder)
+    panel = panel_to_json(read_evaluations(folder), load_experiment(folder), folder)
     return data | ({"panel": panel} if panel else {}) | ({"evaluation": compared.to_json()} if compared else {})
 
 
@@ -77,10 +77,10 @@ def evaluate_games(run: Path, quiet: bool) -> Compared | None:
     Returns None if it names no games. Shows progress unless `quiet`.
     """
     from arena.cli.loop import wait
-    from arena.config.saved_config import experiment_of
+    from arena.config.saved_config import load_experiment
     from arena.evaluate.held_out import held_out
 
-    experiment = experiment_of(run)
+    experiment = load_experiment(run)
     if experiment.evaluate is None or not experiment.evaluate.games:
         return None
     with ExitStack() as stack:
@@ -102,12 +102,12 @@ def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploit
     that cannot be loaded.
     """
     from arena.cli.loop import wait
-    from arena.config.saved_config import experiment_of
+    from arena.config.saved_config import load_experiment
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
     from arena.evaluate.exploitability import DecisionCache, exploitability_of, require_small
 
-    measured, cache, experiment = {}, DecisionCache(), experiment_of(run)
+    measured, cache, experiment = {}, DecisionCache(), load_experiment(run)
     loader = specs.Contenders()
     for table in experiment.all_tables():
         game = make_game(table.game)

@@ -75,10 +75,10 @@ def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool =
     not suffice for. Runs an event loop, so do not call it inside one.
     """
     from arena.cli.credit import parse_estimators
-    from arena.config.saved_config import experiment_of
+    from arena.config.saved_config import load_experiment
     from arena.credit.compare import compare
 
-    experiment = experiment_of(run, trust=trust)
+    experiment = load_experiment(run, trust=trust)
     chosen = parse_estimators(estimators)
     work = compare(run, experiment.credit, chosen, [iteration], seed=experiment.seed, length=experiment.iterations)
     comparison = asyncio.run(work)

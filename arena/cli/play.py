@@ -59,7 +59,7 @@ def play(
     import secrets
 
     from arena.cli.loop import wait
-    from arena.config.sources import game_options
+    from arena.config.sources import parse_game_options
     from arena.evaluate.evaluation import make_game
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import HumanContender, play_one
@@ -69,7 +69,7 @@ def play(
 
     if web:
         play_in_browser()
-    console, overrides = PlainConsole(stderr=as_json or lines), game_options(option or [])
+    console, overrides = PlainConsole(stderr=as_json or lines), parse_game_options(option or [])
     settings = find_trained_options(game, seat or [], trust) | overrides
     table = make_game(GameSpec(name=game, options=settings))
     players = assign_seats(table, seat or [])
@@ -116,7 +116,7 @@ def find_trained_options(name: str, assignments: Sequence[str], trust: bool) -> 
     """Return the game options of the first run among the players, without its split; {} if no run plays this game."""
     from os.path import expanduser
 
-    from arena.config.own_files import same_game
+    from arena.config.own_files import resolve_game_name
     from arena.evaluate.specs import read_spec
     from arena.panels.settings import RUN_WEIGHTS
     from arena.store.files import CONFIG
@@ -126,7 +126,7 @@ def find_trained_options(name: str, assignments: Sequence[str], trust: bool) -> 
         if match is None or not Path(expanduser(match["path"]), CONFIG).is_file():
             continue
         if experiment := read_spec(who, trust).experiment:
-            own_name = same_game(name, experiment)
+            own_name = resolve_game_name(name, experiment)
             for table in experiment.all_tables():
                 if table.game.name == own_name:
                     return {key: value for key, value in table.game.options.items() if key != "split"}

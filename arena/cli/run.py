@@ -179,16 +179,16 @@ def resume(
     with pause_garbage_collection():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
-        from arena.config.saved_config import experiment_of
-        from arena.config.sources import scale_layers, set_layer
+        from arena.config.saved_config import load_experiment
+        from arena.config.sources import parse_scale, set_layer
         from arena.launch import resume_run
         from arena.store.stages import pipeline_of
 
     assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
-    layers = [*(scale_layers(scale) if scale else []), *map(set_layer, assignments)]
+    layers = [*(parse_scale(scale) if scale else []), *map(set_layer, assignments)]
     if pipeline_of(run):
         return _resume_pipeline(run, layers, trust, as_json)
-    experiment = experiment_of(run, layers, trust)
+    experiment = load_experiment(run, layers, trust)
     console, screen = _make_screen(experiment.iterations, as_json)
     with screen.on_screen():
         wait(resume_run(run, screen, layers, trust))
@@ -215,7 +215,7 @@ class SelfplayOptions:
 def _build_layers(options: SelfplayOptions) -> list[Layer]:
     """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
     import games
-    from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
+    from arena.config.sources import file_layer, parse_scale, recipe_layer, recipe_of, set_layer
 
     if options.game and (complaint := games.complaint(options.game)):
         raise ConfigError(f"{complaint} (arena list games)")
@@ -234,7 +234,7 @@ def _build_layers(options: SelfplayOptions) -> list[Layer]:
     flags = {"roles": roles, "iterations": options.iterations, "seed": options.seed}
     flags["game.name"] = json.dumps(options.game) if options.recipe and options.game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
-    layers += scale_layers(options.scale) if options.scale else []
+    layers += parse_scale(options.scale) if options.scale else []
     return layers + [set_layer(assignment) for assignment in options.settings]
 
 

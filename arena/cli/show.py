@@ -37,11 +37,11 @@ def show_run(console: Console, path: Path) -> None:
         say(console, _describe_start(path))
     if evaluations:
         from arena.cli.show_panel import show_run_panel  # which loads games and policies
-        from arena.config.saved_config import experiment_of
+        from arena.config.saved_config import load_experiment
 
         experiment = None
         with suppress(ConfigError):  # untrusted code in its folder: the opponents in training stay unknown
-            experiment = experiment_of(path)
+            experiment = load_experiment(path)
         show_run_panel(console, evaluations, experiment, path)
     if rows:
         show_changes(console, compute_changes(path), rows)

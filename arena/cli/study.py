@@ -64,20 +64,20 @@ def study(
 
     Example: arena study negotiation-nano --seeds 3 --arms all --jobs 2
     """
-    from arena.config.arms import check_arms, chosen_arms, study_of
-    from arena.config.sources import named_layer
+    from arena.config.arms import check_arms, require_study, select_arms
+    from arena.config.sources import load_layer
     from arena.evaluate.study.overrides import list_kept_by_arms, with_settings
 
     first = [f"study.first_seed={first_seed}"] if first_seed is not None else []
-    experiment = with_settings(named_layer(recipe), [*(set_ or []), *first])
-    chosen = [*dict.fromkeys([study_of(experiment).arm, *chosen_arms(experiment, split_names(arms))])]
+    experiment = with_settings(load_layer(recipe), [*(set_ or []), *first])
+    chosen = [*dict.fromkeys([require_study(experiment).arm, *select_arms(experiment, split_names(arms))])]
     check_arms(experiment)
-    seeds = seeds or study_of(experiment).seeds or DEFAULT_SEEDS
+    seeds = seeds or require_study(experiment).seeds or DEFAULT_SEEDS
     if not as_json:
         for line in list_kept_by_arms(experiment, set_ or []):
             note(line)
     folder = choose_folder("study", experiment.name, out)
-    power = _estimate_power(pilot, study_of(experiment), seeds, quiet=as_json) if pilot else {}
+    power = _estimate_power(pilot, require_study(experiment), seeds, quiet=as_json) if pilot else {}
     if rehearse:
         return _rehearse(experiment, folder, chosen, seeds, jobs, as_json, on_ray)
     if not (as_json or redraw):

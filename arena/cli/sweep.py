@@ -65,16 +65,16 @@ def sweep(
 
     Example: arena sweep negotiation-nano --set learn.lr=1e-4,3e-4 --set learn.minibatches=2,4 --seeds 3
     """
-    from arena.config.arms import check_arms, chosen_arms, study_of
+    from arena.config.arms import check_arms, require_study, select_arms
     from arena.config.recipe import compose_recipe
-    from arena.config.sources import named_layer
+    from arena.config.sources import load_layer
     from arena.evaluate.study.grid import build_grid, count_settings, read_axes, recipe_axes, sweep_experiment
 
-    base = named_layer(recipe)
+    base = load_layer(recipe)
     swept_axes = read_axes(set_) if set_ else recipe_axes(base)
     if not swept_axes:
         raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
-    tuned = [""] if arms is None else chosen_arms(compose_recipe([base]), split_names(arms))
+    tuned = [""] if arms is None else select_arms(compose_recipe([base]), split_names(arms))
     settings = count_settings(swept_axes)
     runs = settings * len(tuned) * seeds
     size_line = f"{settings} settings" + (f" of {len(tuned)} arms" if arms else "") + f" × {seeds} seeds"
@@ -83,10 +83,10 @@ def sweep(
     points = build_grid(swept_axes, tuned)
     experiment = sweep_experiment(base, points, seeds, figure, less_is_better, first_seed)
     check_arms(experiment)
-    names = list(study_of(experiment).arms)
+    names = list(require_study(experiment).arms)
     if not (as_json or redraw):
         label = f"sweep of {experiment.name}: {size_line}"
-        note(describe_plan(label, runs, jobs, study_of(experiment).minutes, on_ray))
+        note(describe_plan(label, runs, jobs, require_study(experiment).minutes, on_ray))
 
     from arena.evaluate.study import ranking
     from arena.evaluate.study import results as study_results

@@ -28,7 +28,7 @@ def _with_source(experiment: Experiment, announce: Callable[[str], None], export
     path = exported if source is None or isinstance(source.data, RunRows | None) else Path(source.data)
     if source is None or path is None:
         return experiment
-    rows = _checked(path, source.sha256, "source.data", announce, source.units)
+    rows = _open_checked(path, source.sha256, "source.data", announce, source.units)
     learn, loss = experiment.learn, LOSS_OF[rows.kind]
     if learn.loss.name != loss:
         raise ConfigError(f"source.data: {path} has {rows.kind}: set learn.loss: {loss}, not {learn.loss.name}")
@@ -46,17 +46,21 @@ def _with_source(experiment: Experiment, announce: Callable[[str], None], export
 
 
 def _with_demonstrations(experiment: Experiment, announce: Callable[[str], None]) -> Experiment:
-    given = experiment.learn.demonstrations
-    if given is None or given.data is None:
+    demonstrations = experiment.learn.demonstrations
+    if demonstrations is None or demonstrations.data is None:
         return experiment
-    rows = _checked(Path(given.data), given.sha256, "learn.demonstrations.data", announce)
+    rows = _open_checked(Path(demonstrations.data), demonstrations.sha256, "learn.demonstrations.data", announce)
     if rows.kind not in ("chats", "texts"):
-        raise ConfigError(f"learn.demonstrations.data: {given.data} has {rows.kind}: only chats and texts are imitated")
-    learn = experiment.learn.model_copy(update={"demonstrations": given.model_copy(update={"sha256": rows.sha256})})
+        raise ConfigError(
+            f"learn.demonstrations.data: {demonstrations.data} has {rows.kind}: only chats and texts are imitated"
+        )
+    learn = experiment.learn.model_copy(
+        update={"demonstrations": demonstrations.model_copy(update={"sha256": rows.sha256})}
+    )
     return experiment.model_copy(update={"learn": learn})
 
 
-def _checked(
+def _open_checked(
     path: Path, sha256: str | None, field: str, announce: Callable[[str], None], units: UnitsSpec | None = None
 ) -> DataSet:
     """Return a data set with all rows validated, and their replies split if they have `units`; its files are closed."""

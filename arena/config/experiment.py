@@ -93,7 +93,7 @@ class Experiment(Spec):
     """The claim to test and how to test it (`arena study`). A single run ignores it."""
 
     @property
-    def settled_precision(self) -> Precision:
+    def resolved_precision(self) -> Precision:
         """Precision of the run. Raises ValueError if it is `auto`, which `arena.preflight.fit_to_machine` replaces."""
         if self.precision == "auto":
             raise ValueError("precision is still auto: use the experiment that arena.preflight.fit_to_machine returns")

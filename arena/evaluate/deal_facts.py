@@ -103,12 +103,12 @@ def _pass_ended(game: Game) -> None:
 
 def _import_own_game(run: Path, row: Mapping[str, Any], trust: bool) -> str:
     """Make a logged match's game and tools loadable from the run's folder, and return the game's name."""
-    from arena.config.own_files import require_own_tools, same_game, with_own_roles
-    from arena.config.saved_config import experiment_of
+    from arena.config.own_files import require_own_tools, resolve_game_name, with_own_roles
+    from arena.config.saved_config import load_experiment
 
-    experiment = with_own_roles(run, experiment_of(run, trust=trust), trust)
+    experiment = with_own_roles(run, load_experiment(run, trust=trust), trust)
     require_own_tools(run, experiment, row["options"])
-    return same_game(row["game"], experiment)
+    return resolve_game_name(row["game"], experiment)
 
 
 def _acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:

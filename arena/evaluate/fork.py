@@ -15,8 +15,8 @@ from pathlib import Path
 
 from agents.names import nearest
 from arena.config.experiment import Experiment
-from arena.config.own_files import same_game, with_own_roles
-from arena.config.saved_config import experiment_of
+from arena.config.own_files import resolve_game_name, with_own_roles
+from arena.config.saved_config import load_experiment
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game
@@ -96,9 +96,9 @@ async def fork(
     """
     loader, others = loader or Contenders(), dict(seats or {})
     reader = RunReader(run)
-    experiment = with_own_roles(reader.path, experiment_of(reader.path, trust=loader.trust), loader.trust)
+    experiment = with_own_roles(reader.path, load_experiment(reader.path, trust=loader.trust), loader.trust)
     record = MatchRecord.from_json(reader.match(match))
-    record = replace(record, game=same_game(record.game, experiment))
+    record = replace(record, game=resolve_game_name(record.game, experiment))
     parting = require_forkable(Parting(record, turn, act), others)
     notes: dict[str, None] = {}
     sat = {seat: _spec_of(reader.path, experiment, held, notes) for seat, held in record.seats.items()}

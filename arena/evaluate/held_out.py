@@ -11,7 +11,7 @@ from agents.players.scripted import check_scripted, names_scripted
 from agents.players.servers import Endpoints
 from agents.weights import resolve
 from arena.config.experiment import Experiment
-from arena.config.saved_config import experiment_of
+from arena.config.saved_config import load_experiment
 from arena.credit.rewards.reward_model import require_reader
 from arena.errors import ConfigError
 from arena.evaluate import specs
@@ -112,7 +112,7 @@ async def held_out(
 
     `begin` is called with the number of matches and returns a callback for each finished match.
     """
-    loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()), summaries=spec.summaries)
+    loader = specs.Contenders(endpoints=Endpoints(load_experiment(run).servers()), summaries=spec.summaries)
     weights = f"{run}:{spec.policy}" if spec.policy else str(run)
     last, first, *others = await loader.load(
         weights, specs.before(weights), *spec.against, games=[game.name for game in spec.held_out]

@@ -36,8 +36,8 @@ from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.own_files import edited, same_game, with_own_roles
-from arena.config.saved_config import as_plain, experiment_of, pipeline_settings
+from arena.config.own_files import list_edited, resolve_game_name, with_own_roles
+from arena.config.saved_config import experiment_to_plain, load_experiment, load_pipeline_settings
 from arena.config.sources import Layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
@@ -120,7 +120,7 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
 
 
 def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> Source:
-    experiment = _with_shared_games(run, experiment_of(run, trust=trust), trust)
+    experiment = _with_shared_games(run, load_experiment(run, trust=trust), trust)
     experiment = with_own_roles(run, experiment, trust)
     trained = [name for name, held in experiment.policies.items() if held.train]
     known = trained if policy is None else [policy]
@@ -141,9 +141,9 @@ def _with_shared_games(run: Path, experiment: Experiment, trust: bool) -> Experi
     folder = pipeline_of(run)
     if experiment.all_tables() or folder is None:
         return experiment
-    shared = pipeline_settings(folder, trust)
+    shared = load_pipeline_settings(folder, trust)
     games = {name: shared[name] for name in ("game", "seats", "tables", "roles") if name in shared}
-    return compose([Layer(CONFIG, "", as_plain(experiment)), Layer(str(folder / CONFIG), "", games)])
+    return compose([Layer(CONFIG, "", experiment_to_plain(experiment)), Layer(str(folder / CONFIG), "", games)])
 
 
 def newest(run: Path) -> int:
@@ -213,11 +213,11 @@ class Contenders:
             spec: read_spec(spec, self.trust) for spec in specs if _is_run(spec)
         }  # a run brings its own copies of files
         experiments = [source.experiment for source in read.values()]
-        for complaint in filter(None, (unknown_game(same_game(name, *experiments)) for name in games)):
+        for complaint in filter(None, (unknown_game(resolve_game_name(name, *experiments)) for name in games)):
             raise ConfigError(f"{complaint} (arena list games)")
         sources = [read.get(spec) or read_spec(spec, self.trust) for spec in specs]
         for run in dict.fromkeys(source.run for source in sources if source.run):
-            for line in edited(run):
+            for line in list_edited(run):
                 self.note(line)
         if self.role:
             load_role(self.role)
@@ -257,7 +257,7 @@ class Contenders:
     async def _engine_for(self, source: Source) -> Engine:
         """Return the engine for the precision of the contender's run, or for float32; open it at first use."""
         run = source.experiment
-        precision = run.settled_precision if run else Precision.FP32
+        precision = run.resolved_precision if run else Precision.FP32
         if precision not in self._engines:
             engine = self._engines[precision] = make_engine(self.engine, precision)
             await engine.open()

@@ -19,9 +19,9 @@ from agents.errors import ChatError, RoleError, WeightsError
 from agents.policy import tokenizer_and_frame
 from agents.role import Role
 from agents.weights import resolve
-from arena.config.own_files import require_own_tools, same_game, with_own_roles
-from arena.config.saved_config import experiment_of
-from arena.config.seating import set_tables
+from arena.config.own_files import require_own_tools, resolve_game_name, with_own_roles
+from arena.config.saved_config import load_experiment
+from arena.config.seating import resolve_tables
 from arena.errors import StoreError
 from arena.export.selection import Iteration, Row, Selection
 from arena.play.making import deal_game
@@ -80,8 +80,8 @@ class Chats:
     def __post_init__(self) -> None:
         """Load the run's experiment and roles. Raises ConfigError if it, a role or a game cannot be loaded."""
         run = self.reader.path
-        self.experiment = with_own_roles(run, experiment_of(run, trust=self.trust), self.trust)
-        tables = set_tables(self.experiment)
+        self.experiment = with_own_roles(run, load_experiment(run, trust=self.trust), self.trust)
+        tables = resolve_tables(self.experiment)
         self.roles = {(table.game.name, role.role): role for table in tables for role in table.roles.values()}
         self._harnessed = {(table.game.name, seat) for table in tables for seat in table.harnesses}
 
@@ -169,7 +169,7 @@ class Chats:
 
     def _replay(self, row: Row, worth: Mapping[int, float]) -> Iterator[Reply]:
         require_own_tools(self.reader.path, self.experiment, row["options"])
-        name = same_game(row["game"], self.experiment)
+        name = resolve_game_name(row["game"], self.experiment)
         conversations = {
             seat: Conversation(self._role(name, held), self._frame(held["policy"]))
             for seat, held in self._model_seats(row).items()

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from agents.computing import compute
 from arena.config.experiment import Experiment
-from arena.config.layers import merged
+from arena.config.layers import merge_layers
 from arena.config.pipeline import Pipeline
 from arena.config.recipe import R, Recipe
-from arena.config.staging import PlannedStage, named, plan
+from arena.config.staging import PlannedStage, add_stage_name, plan
 from arena.preflight import fit_to_machine, preflight
 
 _AUTO = {"threads": 1, "precision": "fp32"}
@@ -36,7 +36,9 @@ async def fitted_recipe(recipe: R) -> R:
     """Return the recipe with `auto` settings that experiments share replaced by what is fastest on this machine."""
     if isinstance(recipe, Experiment):
         return cast(R, await compute(fit_to_machine, recipe))
-    return cast(R, recipe.settled(await fitted_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
+    return cast(
+        R, recipe.with_changes(await fitted_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None)))
+    )
 
 
 async def check_stage(stage: PlannedStage, announce: Callable[[str], None]) -> Sequence[str]:
@@ -47,13 +49,13 @@ async def check_stage(stage: PlannedStage, announce: Callable[[str], None]) -> S
     if not isinstance(stage.made, Experiment) or not stage.is_final:
         return ()
     auto = {name: value for name, value in _AUTO.items() if getattr(stage.made, name) == "auto"}
-    with named(stage.spec.name):
+    with add_stage_name(stage.spec.name):
         return (await preflight(stage.made.model_copy(update=auto), announce)).notes
 
 
 async def fitted_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:
     """Return the shared settings that are `auto`, as they are fastest on this machine; the stages then agree."""
-    shared = merged(pipeline.shared)
+    shared = merge_layers(pipeline.shared)
     auto = {name: "auto" for name in _AUTO if shared.get(name, "auto" if name == "threads" else "") == "auto"}
     experiment = next((stage.made for stage in planned if isinstance(stage.made, Experiment)), None)
     if not auto or experiment is None:

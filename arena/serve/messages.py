@@ -76,8 +76,8 @@ def split_turns(
 ) -> tuple[str | None, list[tuple[Content, str]], Content]:
     """Return the system text or None, the past (user, assistant) exchanges, and the last user content.
 
-    Consecutive messages of one role are joined. Raises RequestError unless user and assistant alternate, user last, and for
-    an image that is not accepted or not a user's.
+    Consecutive messages of one role are joined. Raises RequestError unless user and assistant alternate, user last, and
+    for an image that is not accepted or not a user's.
     """
     if any(message.images for message in messages if message.role != "user"):
         raise RequestError("only a user's message may have images", param="messages")

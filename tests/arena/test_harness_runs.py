@@ -10,7 +10,7 @@ import pytest
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.seating import set_tables
+from arena.config.seating import resolve_tables
 from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError
 from arena.export.chats import Chats
@@ -68,7 +68,7 @@ def test_a_policy_learns_from_matches_of_a_program(tmp_path: Path) -> None:
 )
 def test_seats_that_no_program_can_play(assignment: str, words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)):
-        set_tables(configured(assignment))
+        resolve_tables(configured(assignment))
 
 
 def test_an_empty_command_is_refused() -> None:

@@ -10,9 +10,9 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from arena.config.arms import budget, study_of, with_arm
+from arena.config.arms import compute_budget, require_study, with_arm
 from arena.config.experiment import Experiment
-from arena.config.recipe import Recipe, compose_recipe, last_experiment, with_study
+from arena.config.recipe import Recipe, compose_recipe, find_last_experiment, with_study
 from arena.config.sources import Layer, set_layer
 from arena.config.study import TUNING, RuleSpec, StudySpec
 from arena.errors import ConfigError
@@ -133,7 +133,7 @@ def sweep_experiment(
     """
     recipe = compose_recipe([base])
     composed = {name: compose_recipe([base, *map(set_layer, point.settings)]) for name, point in points.items()}
-    known, judged = recipe.study, last_experiment(recipe)
+    known, judged = recipe.study, find_last_experiment(recipe)
     tried = [setting for point in points.values() for setting in point.settings]
     same = known is not None and figure in ("", known.figure)
     spec: dict[str, Any] = {
@@ -194,15 +194,15 @@ def _arm_settings(known: StudySpec | None, point: Point) -> list[str]:
 
 def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
     """Raise ConfigError if the sweep would use seeds on which the recipe's study is judged."""
-    judged = known.judged(known.seeds) if known and known.seeds else range(0)
+    judged = known.select_test_seeds(known.seeds) if known and known.seeds else range(0)
     if both := range(max(seeds[0], judged.start), min(seeds[-1] + 1, judged.stop)):
         raise ConfigError(f"--first-seed: the recipe's study judges seed {both[0]}: choose another")
 
 
 def _mark_uneven(experiment: Recipe) -> Recipe:
     """Return the experiment with all arms `uneven`, of unknown duration, if settings change the number of matches."""
-    spec = study_of(experiment)
-    if {budget(with_arm(experiment, arm)) for arm in spec.arms} == {budget(experiment)}:
+    spec = require_study(experiment)
+    if {compute_budget(with_arm(experiment, arm)) for arm in spec.arms} == {compute_budget(experiment)}:
         return experiment
     changed = {"uneven": list(spec.arms), "minutes": None}
     return with_study(experiment, spec.model_copy(update=changed))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from agents.names import nearest
-from arena.config.arms import budget, study_of, with_arm
-from arena.config.recipe import last_experiment, plain_of
-from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
+from arena.config.arms import compute_budget, require_study, with_arm
+from arena.config.recipe import find_last_experiment, recipe_to_plain
+from arena.config.study import EVALUATED, PANEL, StudySpec, parse_evaluated_figure
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.panel_figures import figures
@@ -62,7 +62,7 @@ class Results:
     def _ends(self, figure: str, curves: Mapping[str, Mapping[int, Curve]]) -> Ends:
         # Evaluations and panels have one value after learning; other figures average the last iterations.
         last = 1 if figure.startswith((EVALUATED, PANEL)) else self.spec.last
-        return Ends(curves, evaluated_figure(figure)[1], last)
+        return Ends(curves, parse_evaluated_figure(figure)[1], last)
 
     def _summarise(self, ends: Ends, curves: Mapping[str, Mapping[int, Curve]]) -> list[ArmSummary]:
         return [ends.summary(arm, self.spec.arm) for arm, seeds in curves.items() if seeds]
@@ -82,7 +82,7 @@ def collect(plan: Plan) -> Results:
 
 def _read_run(plan: Plan, run: Run) -> RecordedRun:
     """Read a finished run's results from its folder. Raises StoreError if its files differ from the committed ones."""
-    spec, iterations = plan.spec, last_experiment(with_arm(plan.experiment, run.arm)).iterations
+    spec, iterations = plan.spec, find_last_experiment(with_arm(plan.experiment, run.arm)).iterations
     places = begun(run.path) if is_pipeline(run.path) else [run.path]
     seconds = _sum_seconds([row for place in places for row in read_metrics(place / METRICS)[:iterations]])
     run = run._replace(path=result_folder(plan, run) or run.path)
@@ -137,7 +137,7 @@ def read_curve(run: Run, figure: str, iterations: int | None = None) -> list[flo
         evaluations = of_latest(read_evaluations(run.path))
         return [find_figure({"panel": figures(evaluation)}, figure) for evaluation in evaluations]
     if figure.startswith(EVALUATED):
-        return read_evaluated(run.path, *evaluated_figure(figure))
+        return read_evaluated(run.path, *parse_evaluated_figure(figure))
     return [find_figure(row, figure) for row in read_metrics(run.path / METRICS)[:iterations]]
 
 
@@ -198,7 +198,7 @@ def _to_json(plan: Plan, results: Results) -> dict[str, Any]:
         "summary": {arm.arm: _summary_to_json(arm) for arm in results.arms},
         "also": {name: {arm.arm: _summary_to_json(arm) for arm in arms} for name, arms in results.beside.items()},
         "verdict": results.verdict._asdict(),
-        "experiment": {key: value for key, value in plain_of(plan.experiment).items() if key != "study"},
+        "experiment": {key: value for key, value in recipe_to_plain(plan.experiment).items() if key != "study"},
     }
 
 
@@ -217,8 +217,8 @@ def missing_runs(plan: Plan, results: Results) -> Sequence[Run]:
 
 
 def _describe_arm(plan: Plan, arm: str) -> dict[str, Any]:
-    iterations, matches = budget(with_arm(plan.experiment, arm))[-1]
-    settings = study_of(plan.experiment).arms.get(arm, [])
+    iterations, matches = compute_budget(with_arm(plan.experiment, arm))[-1]
+    settings = require_study(plan.experiment).arms.get(arm, [])
     return {"set": settings, "iterations": iterations, "matches": matches}
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from arena.config.arms import with_arm
 from arena.config.experiment import Experiment
 from arena.config.pipeline import count_equal_stages
-from arena.config.recipe import last_experiment, last_prefix, plain_of
+from arena.config.recipe import find_last_experiment, get_last_stage_prefix, recipe_to_plain
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run
 from arena.process import build_child_command, build_child_environment, end_with_parent
@@ -174,7 +174,7 @@ def find_donors(plan: Plan, due: Sequence[Run]) -> dict[Run, tuple[Run, int]]:
         return {}
     donors: dict[Run, tuple[Run, int]] = {}
     for n, arm in enumerate(plan.arms):
-        settings = [plain_of(with_arm(plan.experiment, each)) for each in plan.arms[: n + 1]]
+        settings = [recipe_to_plain(with_arm(plan.experiment, each)) for each in plan.arms[: n + 1]]
         shared = {each: count_equal_stages(settings[k], settings[n]) for k, each in enumerate(plan.arms[:n])}
         if shared and (most := max(shared.values())):
             donor = next(each for each in shared if shared[each] == most)
@@ -212,18 +212,18 @@ def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
         return []
     settings: list[str] = []
     recipe = with_arm(plan.experiment, run.arm)
-    for name, policy in last_experiment(recipe).policies.items():
+    for name, policy in find_last_experiment(recipe).policies.items():
         if policy.train and policy.imitate:
             weights = json.dumps(f"{place.absolute()}@0:{name}")
             settings += [f"policies.{name}.{part}" for part in ("imitate=null", "adapter=null", f"model={weights}")]
-    return [last_prefix(recipe) + setting for setting in settings]
+    return [get_last_stage_prefix(recipe) + setting for setting in settings]
 
 
 def is_done(plan: Plan, run: Run) -> bool:
     """Return True if the run is in the record, or has committed all its iterations and written any evaluation."""
     if (run.arm, run.seed) in plan.kept:
         return True
-    last = last_experiment(with_arm(plan.experiment, run.arm))
+    last = find_last_experiment(with_arm(plan.experiment, run.arm))
     if (place := result_folder(plan, run)) is None or last.iterations not in checkpoints.iterations(place):
         return False
     return (place / EVALUATION).exists() or not (last.evaluate and last.evaluate.games)

@@ -12,9 +12,9 @@ import pytest
 from arena.config.arms import check_arms
 from arena.config.layers import compose
 from arena.config.recipe import with_study
-from arena.config.saved_config import as_plain
+from arena.config.saved_config import experiment_to_plain
 from arena.config.sources import Layer, recipe_layer
-from arena.config.study import StudySpec, evaluated_figure
+from arena.config.study import StudySpec, parse_evaluated_figure
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import results as kept
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run, plan
@@ -211,7 +211,11 @@ def test_an_arm_that_is_not_evaluated_is_done_without(tmp_path: Path) -> None:
     arms = experiment.study.arms | {"zero": ["evaluate=null"]} if experiment.study else {}
     study = experiment.study and experiment.study.model_copy(update={"arms": arms})
     whole = compose(
-        [Layer("", "", {**as_plain(experiment), "evaluate": evaluate, "study": study and study.model_dump()})]
+        [
+            Layer(
+                "", "", {**experiment_to_plain(experiment), "evaluate": evaluate, "study": study and study.model_dump()}
+            )
+        ]
     )
     of = plan(whole, tmp_path / "study", ["mars", "zero"], 1, lambda it: it)
     for run in of.runs:
@@ -353,10 +357,10 @@ def test_a_figure_of_an_evaluation_is_told_before_and_after(tmp_path: Path) -> N
             }
         )
     )
-    assert kept.read_evaluated(tmp_path, *evaluated_figure("evaluation.solved")) == [0.25, 0.5]
-    assert kept.read_evaluated(tmp_path, *evaluated_figure("evaluation.2.solved")) == [0.125, 0.75]
-    assert evaluated_figure("evaluation.ended.right") == (1, "ended.right")
-    assert evaluated_figure(f"evaluation.{'9' * 5000}.solved")[0] == 1, "more digits than Python reads"
+    assert kept.read_evaluated(tmp_path, *parse_evaluated_figure("evaluation.solved")) == [0.25, 0.5]
+    assert kept.read_evaluated(tmp_path, *parse_evaluated_figure("evaluation.2.solved")) == [0.125, 0.75]
+    assert parse_evaluated_figure("evaluation.ended.right") == (1, "ended.right")
+    assert parse_evaluated_figure(f"evaluation.{'9' * 5000}.solved")[0] == 1, "more digits than Python reads"
     with pytest.raises(ConfigError, match=r"no figure 'solve' — did you mean 'solved'"):
         kept.read_evaluated(tmp_path, 1, "solve")
     for damaged in (

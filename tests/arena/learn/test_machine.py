@@ -63,5 +63,5 @@ def test_nobody_computes_before_the_precision_is_settled() -> None:
     """What is not bf16 would be taken for float32, and nobody would hear of it."""
     given = compose([recipe_layer("negotiation-nano"), set_layer("precision=auto")])
     with pytest.raises(ValueError, match="still auto"):
-        _ = given.settled_precision
-    assert fit_to_machine(given).settled_precision == fit_to_machine(given).precision
+        _ = given.resolved_precision
+    assert fit_to_machine(given).resolved_precision == fit_to_machine(given).precision

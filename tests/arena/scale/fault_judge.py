@@ -24,8 +24,8 @@ from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.saved_config import experiment_of
-from arena.config.seating import set_tables
+from arena.config.saved_config import load_experiment
+from arena.config.seating import resolve_tables
 from arena.credit.compare import column_names, compare
 from arena.errors import StoreError
 from arena.play.plans import iteration_plans
@@ -64,10 +64,10 @@ class Verdict:
 def judge(run: Path) -> Verdict:
     """The verdict on a run that has ended."""
     verdict, reader = Verdict(), RunReader(run)
-    experiment = own_files.with_own_roles(run, experiment_of(run, trust=True), trust=True)
+    experiment = own_files.with_own_roles(run, load_experiment(run, trust=True), trust=True)
     if not _folder(run, experiment, verdict):
         return verdict
-    tables = set_tables(experiment)
+    tables = resolve_tables(experiment)
     for k in range(1, experiment.iterations + 1):
         plans = iteration_plans(experiment.play, experiment.seed, k, tables, {}, None)
         records = [MatchRecord.from_json(row) for row in reader.log.read(k)]
