@@ -25,8 +25,8 @@ from arena.config.saved_config import Change, experiment_to_plain, list_changes,
 from arena.config.sources import Layer
 from arena.doctor import describe_environment, list_versions
 from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, is_debugging
-from arena.evaluate.examination import examination, with_fixed_panel
-from arena.export.run_rows import own_rows
+from arena.evaluate.examination import make_examination, with_fixed_panel
+from arena.export.run_rows import export_own_rows
 from arena.lab import Lab
 from arena.play.feed import Feed
 from arena.play.lessons import OWN_ROWS
@@ -65,7 +65,7 @@ async def start_checked(experiment: Experiment, out: Path | None, watcher: Watch
     With `is_stage`, for a stage of a pipeline, the link `latest` stays unchanged.
     """
     with TemporaryDirectory() as scratch:
-        exported = own_rows(experiment, Path(scratch), watcher.note)
+        exported = export_own_rows(experiment, Path(scratch), watcher.note)
         prepared = await preflight(experiment, lambda step: watcher.phase(0, step), exported=exported)
         rows = {OWN_ROWS: exported.read_bytes()} if exported else {}
     folder = out or choose_fresh_folder(experiment.name)
@@ -177,7 +177,7 @@ async def _run_to_end(
 ) -> None:
     """Run from the newest checkpoint to the end, on the cluster's processes if the experiment has `scale`."""
     async with open_makers(experiment, watcher.note, is_restart) as makers:
-        lab = await Lab.open(run, experiment, watcher, examination(run, experiment), makers)
+        lab = await Lab.open(run, experiment, watcher, make_examination(run, experiment), makers)
         try:
             _LOG.info("continuing from iteration %d of %d", lab.done, experiment.iterations)
             for change in opened():

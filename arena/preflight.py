@@ -28,7 +28,7 @@ from arena.credit.gold import answer_in
 from arena.credit.names import check_declared
 from arena.credit.rewards.information_gain import gold_of
 from arena.errors import ConfigError
-from arena.evaluate.examination import panel_of, with_fixed_panel
+from arena.evaluate.examination import get_panel, with_fixed_panel
 from arena.evaluate.held_out import check_spec
 from arena.evaluate.specs import read_spec
 from arena.learn.corrections import CORRECTION
@@ -160,7 +160,7 @@ def find_used_servers(experiment: Experiment) -> dict[str, EndpointSpec]:
 
 def _list_endpoints(experiment: Experiment) -> list[str]:
     """Return the specs of all endpoints that a run asks, in play, credit and evaluations."""
-    spec, panel = experiment.evaluate, panel_of(experiment)
+    spec, panel = experiment.evaluate, get_panel(experiment)
     against = [*(panel.members if panel else ()), *(spec.against if spec and spec.games else ())]
     return [*_list_played_endpoints(experiment), *(name for name in against if name.startswith(PREFIXES))]
 

@@ -84,7 +84,7 @@ def measured(settings: list[str], iterations: int) -> dict[str, Any]:
     from agents.weights import DEFAULT
     from arena.config.layers import compose, to_yaml
     from arena.config.sources import set_layer, text_layer
-    from arena.evaluate.examination import examination
+    from arena.evaluate.examination import make_examination
 
     start = resident()["now"]
     experiment = experiment_for(DEFAULT, False)
@@ -92,7 +92,7 @@ def measured(settings: list[str], iterations: int) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     reset_peak()
     with open_lab(compose(layers)) as lab:
-        lab.examiner = examination(lab.run_folder, lab.experiment)
+        lab.examiner = make_examination(lab.run_folder, lab.experiment)
         found: dict[str, Any] = {"imports": start, "loaded": resident(), "held": []}
         peaks: dict[str, float] = {}
 

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 
 from arena.config.saved_config import load_experiment
 from arena.doctor import describe_environment
-from arena.evaluate.best_play import best_against_mixture
-from arena.evaluate.evaluation import deal_seeds
+from arena.evaluate.best_play import compute_best_against_mixture
+from arena.evaluate.evaluation import draw_deal_seeds
 from arena.evaluate.panel_figures import compare_cells, compare_means
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
@@ -49,8 +49,8 @@ def run_of(folder: Path, least: float) -> dict[str, Any] | None:
 def best_by_deal(judged: Evaluation) -> list[float]:
     """Payoff of best play that does not know whom it meets, worked out where an older run does not tell."""
     members, seats = (list(dict.fromkeys(c[i] for c in met(judged))) for i in (0, 1))
-    spec, seeds = GameSpec(name=judged.game, options=judged.options), deal_seeds(judged.seed, judged.deals)
-    told = [judged.best_against_mixture.get(s) or best_against_mixture(members, s, spec, seeds) for s in seats]
+    spec, seeds = GameSpec(name=judged.game, options=judged.options), draw_deal_seeds(judged.seed, judged.deals)
+    told = [judged.best_against_mixture.get(s) or compute_best_against_mixture(members, s, spec, seeds) for s in seats]
     return [float(np.mean(row)) for row in zip(*told, strict=True)]
 
 

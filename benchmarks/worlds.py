@@ -27,7 +27,7 @@ from arena.config.study import EVALUATED, parse_evaluated_figure
 from arena.doctor import describe_environment
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import make_game, play, require_playable
-from arena.evaluate.played import Played
+from arena.evaluate.played import MatchOutcome
 from arena.play.contenders import ScriptedContender
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
@@ -86,7 +86,7 @@ def scripted_seats(experiment: dict[str, Any], game: str) -> dict[str, str]:
     return {seat: policy for seat, policy in held.items() if policy not in experiment["policies"]}
 
 
-def value(match: Played, figure: str, world: World) -> float | None:
+def value(match: MatchOutcome, figure: str, world: World) -> float | None:
     """The study's figure of a match: of its report, or what the seats in question were paid; else None."""
     name = parse_evaluated_figure(figure)[1].removeprefix(f"{world.game.name}.")  # where there are several games
     if name in match.report:

@@ -91,7 +91,7 @@ def _starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
         return
     from arena.evaluate.study import on_ray as cluster
 
-    with cluster.on_ray(on_ray, folder) as starter:
+    with cluster.join_cluster(on_ray, folder) as starter:
         yield starter
 
 
@@ -131,7 +131,7 @@ def _run_all(runner: Runner, quiet: bool) -> None:
     """
     from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import read_curve, read_secondary_curve
-    from arena.evaluate.study.runs import result_folder
+    from arena.evaluate.study.runs import find_result_folder
     from arena.store.contents import METRICS
 
     spec, checked = runner.plan.spec, set[str]()
@@ -141,7 +141,7 @@ def _run_all(runner: Runner, quiet: bool) -> None:
 
         def record_progress(run: Run, new_iterations: int) -> None:
             """Check the figures of an arm's first run, note missing gauges, and count the new iterations."""
-            last = run._replace(path=result_folder(runner.plan, run) or run.path)
+            last = run._replace(path=find_result_folder(runner.plan, run) or run.path)
             if run.arm not in checked and (last.path / METRICS).exists():
                 if not spec.figure.startswith(after_run):
                     read_curve(last, spec.figure)

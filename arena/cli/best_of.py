@@ -96,7 +96,7 @@ async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: 
     """Play the matches of `arena eval --best-of`, then write and print the results."""
     from arena.evaluate import best_of as evaluation
     from arena.evaluate.sampled import with_decoding
-    from arena.evaluate.verifier import Verifier, seat_of_judge
+    from arena.evaluate.verifier import Verifier, find_judge_seat
 
     options.check()
     rules, decodings = options.resolve_rules(), options.resolve_decodings()
@@ -104,16 +104,16 @@ async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: 
     contender, *rest = await loader.load(shared.contender, *judges, *options.against, games=options.games)
     judge = (rest.pop(0) if judges else contender) if "p_yes" in rules else None
     spec = resolve_game(options.games[0], options.options, [contender, *filter(None, [judge])], options.split)
-    seat = evaluation.answering_seat(contender, spec)
+    seat = evaluation.find_answering_seat(contender, spec)
     for decoding in decodings:
         with_decoding(contender, decoding, options.n)  # raises ConfigError before any match if it is not possible
-    judge_seat = seat_of_judge(judge, spec, seat) if judge else ""
+    judge_seat = find_judge_seat(judge, spec, seat) if judge else ""
     lineup = evaluation.seat_contenders(contender, spec, seat, rest[0] if rest else None, judge, judge_seat)
     scorers: dict[str, Scorer] = {"p_yes": Verifier(judge, contender, spec, seat, judge_seat)} if judge else {}
     if "reward_model" in rules:
         scorers["reward_model"] = _make_reward_scorer(options.reward_model, contender, seat)
     with progress(options.deals * (options.n + len(decodings)), shared.as_json, loader.endpoints.status) as step:
-        results = await evaluation.best_of(
+        results = await evaluation.play_best_of(
             lineup, seat, spec, n=options.n, deals=options.deals, seed=options.seed, rules=rules, decodings=decodings,
             scorers=scorers, ended=step,
         )  # fmt: skip

@@ -62,20 +62,20 @@ def resolve_game(
     """
     from arena.config.own_files import resolve_game_name
     from arena.config.sources import parse_game_options
-    from arena.evaluate.casting import casts, warn_unknown_games
-    from arena.evaluate.evaluation import on_split
+    from arena.evaluate.casting import list_casts, warn_unknown_games
+    from arena.evaluate.evaluation import with_split
     from arena.play.settings import GameSpec
 
     overrides = parse_game_options(assignments or [])
     if split and "split" in overrides:
         raise ConfigError("--split and --option split: give one of them")
-    runs = [(cast.name, cast.experiment) for cast in casts(contenders) if cast.experiment]
+    runs = [(cast.name, cast.experiment) for cast in list_casts(contenders) if cast.experiment]
     name = resolve_game_name(name, *(experiment for _, experiment in runs))
     for line in warn_unknown_games(contenders, name):
         note(line)
     trained_games = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
     options = {key: value for _, game in trained_games[:1] for key, value in game.options.items() if key != "split"}
-    spec = on_split(_with_role_tools(GameSpec(name=name, options=options | overrides), contenders), split)
+    spec = with_split(_with_role_tools(GameSpec(name=name, options=options | overrides), contenders), split)
     if spec.options.get("split") == "test":
         for run in dict.fromkeys(run for run, game in trained_games if game.options.get("split", "all") != "train"):
             warning = f"{run} was not trained on the train split of {name} alone: it may have seen these deals"
@@ -87,11 +87,11 @@ def _with_role_tools(spec: GameSpec, contenders: Sequence[Contender]) -> GameSpe
     """Return the game with the tools of `--role` at the seats of the first contender that has this option."""
     from agents.role import list_roles
     from arena.config.role_tools import read_role_tools
-    from arena.evaluate.casting import casts
+    from arena.evaluate.casting import list_casts
     from arena.evaluate.evaluation import make_game
     from arena.play.making import SEAT_TOOLS
 
-    cast = next((cast for cast in casts(contenders) if cast.own_role), None)
+    cast = next((cast for cast in list_casts(contenders) if cast.own_role), None)
     tools = read_role_tools(cast.own_role, list_roles()) if cast else []
     if cast is None or not tools:
         return spec

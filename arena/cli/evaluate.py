@@ -187,25 +187,25 @@ async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loa
     """Play the games, with --before also with the run's first weights; write the results and print the figures."""
     from arena.cli.show_evaluate import print_warnings, show_differences, show_results
     from arena.evaluate import specs
-    from arena.evaluate.evaluation import check_met, evaluate, matches_of
-    from arena.evaluate.held_out import changes
+    from arena.evaluate.evaluation import check_lineups, count_matches, evaluate
+    from arena.evaluate.held_out import changes_to_json
     from arena.evaluate.rating import Rater
 
-    first_weights = [specs.before(shared.contender, shared.trust)] if shared.before else []
+    first_weights = [specs.name_first_weights(shared.contender, shared.trust)] if shared.before else []
     contender, *rest = await loader.load(shared.contender, *first_weights, *options.against, games=options.games)
     players = [*rest[: len(first_weights)], contender]  # the first weights play first
     opponents_by_game = []
     for name in options.games:
         spec = resolve_game(name, options.options, [contender], options.split)
         opponents = await _choose_opponents(contender, rest[len(first_weights) :], spec, loader)
-        check_met(contender, opponents, spec)
+        check_lineups(contender, opponents, spec)
         opponents_by_game.append((spec, opponents))
     rate = Rater(options.reward_model, players) if options.reward_model else None
     work = [
         [(player, _replace_contender(player, contender, opponents), spec) for spec, opponents in opponents_by_game]
         for player in players
     ]
-    total = sum(matches_of(player, others, spec, options.matches) for row in work for player, others, spec in row)
+    total = sum(count_matches(player, others, spec, options.matches) for row in work for player, others, spec in row)
     results: list[list[Result]] = []
     with progress(total, shared.as_json, loader.endpoints.status) as step:
         for row in work:
@@ -215,7 +215,7 @@ async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loa
     *old, after = results
     data = {"contender": shared.contender, "seed": options.seed, "results": [r.to_json() for r in after]}
     if old:
-        data |= {"before": [r.to_json() for r in old[0]], "changes": changes(old[0], after)}
+        data |= {"before": [r.to_json() for r in old[0]], "changes": changes_to_json(old[0], after)}
     write_results("eval", data, shared.out, shared.as_json)
     if shared.as_json:
         return

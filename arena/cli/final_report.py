@@ -18,7 +18,7 @@ from arena.errors import ConfigError, StoreError
 if TYPE_CHECKING:
     from arena.cli.live import Screen
     from arena.evaluate.exploitability import Exploitability
-    from arena.evaluate.held_out import Compared
+    from arena.evaluate.held_out import HeldOutResults
 
 
 def print_report(console: Console, folder: Path, screen: Screen) -> None:
@@ -54,7 +54,7 @@ def print_report(console: Console, folder: Path, screen: Screen) -> None:
 
 
 def _to_json(
-    folder: Path, compared: Compared | None, exact: Mapping[str, tuple[Exploitability, Exploitability]]
+    folder: Path, compared: HeldOutResults | None, exact: Mapping[str, tuple[Exploitability, Exploitability]]
 ) -> dict[str, object]:
     from arena.cli.show_panel import panel_to_json
     from arena.cli.summary import compute_changes, find_best_match
@@ -71,14 +71,14 @@ def _to_json(
     return data | ({"panel": panel} if panel else {}) | ({"evaluation": compared.to_json()} if compared else {})
 
 
-def evaluate_games(run: Path, quiet: bool) -> Compared | None:
+def evaluate_games(run: Path, quiet: bool) -> HeldOutResults | None:
     """Play the games of a run's `evaluate.games` with its first and last weights and return both results.
 
     Returns None if it names no games. Shows progress unless `quiet`.
     """
     from arena.cli.loop import wait
     from arena.config.saved_config import load_experiment
-    from arena.evaluate.held_out import held_out
+    from arena.evaluate.held_out import evaluate_held_out
 
     experiment = load_experiment(run)
     if experiment.evaluate is None or not experiment.evaluate.games:
@@ -88,7 +88,7 @@ def evaluate_games(run: Path, quiet: bool) -> Compared | None:
         def begin(total: int) -> Callable[[], None]:
             return stack.enter_context(progress(total, quiet))
 
-        return wait(held_out(run, experiment.evaluate, experiment.seed, begin))
+        return wait(evaluate_held_out(run, experiment.evaluate, experiment.seed, begin))
 
 
 MAX_STATES = 100
@@ -105,7 +105,7 @@ def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploit
     from arena.config.saved_config import load_experiment
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.exploitability import DecisionCache, exploitability_of, require_small
+    from arena.evaluate.exploitability import DecisionCache, exploitability_of_contender, require_small
 
     measured, cache, experiment = {}, DecisionCache(), load_experiment(run)
     loader = specs.Contenders()
@@ -115,7 +115,7 @@ def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploit
             continue
         with suppress(ConfigError, StoreError, WeightsError, RoleError):  # not measurable: reports nothing
             require_small(game, MAX_STATES)
-            ends = wait(loader.load(specs.before(str(run)), str(run)))
-            first, last = (wait(exploitability_of(contender, table.game, cache)) for contender in ends)
+            ends = wait(loader.load(specs.name_first_weights(str(run)), str(run)))
+            first, last = (wait(exploitability_of_contender(contender, table.game, cache)) for contender in ends)
             measured[table.game.name] = first, last
     return measured

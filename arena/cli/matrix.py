@@ -77,7 +77,7 @@ def matrix_(
     Example: arena matrix asker random_asker --game clinic --persons cooperative,terse,terse+smollm2-135m-instruct
     """
     from arena.cli.loop import wait
-    from arena.evaluate.matrix import Cell, Person, play_matrix, read_persons, voice_in
+    from arena.evaluate.matrix import Cell, Person, find_voice, play_matrix, read_persons
     from arena.evaluate.specs import Contenders
 
     require_output("--plot", plot, PICTURE)
@@ -87,7 +87,7 @@ def matrix_(
         raise ConfigError(f"--k {max_k} needs at least as many --trials, not {trials}")
     texts = split_names(persons)
     loader = Contenders("", make_announcer(), make_endpoints(endpoint), note, trust)
-    voices = list(dict.fromkeys(voice for text in texts if (voice := voice_in(text))))
+    voices = list(dict.fromkeys(voice for text in texts if (voice := find_voice(text))))
     loaded = wait(loader.load(*dict.fromkeys(agents), *voices, games=[game]))
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
     spec = resolve_game(game, option, rows, split)

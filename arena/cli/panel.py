@@ -47,11 +47,11 @@ async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: Contende
     from arena.cli.show_panel import show_panel_table
     from arena.evaluate import specs
     from arena.evaluate.best_play import BestPlay
-    from arena.evaluate.panel import met_in_training
+    from arena.evaluate.panel import find_training_opponents
     from arena.evaluate.panel_figures import to_json
 
     name, trust = options.contender, options.trust
-    names = [name, *([specs.before(name, trust)] if options.before else []), *panel.members]
+    names = [name, *([specs.name_first_weights(name, trust)] if options.before else []), *panel.members]
     contender, *rest = await loader.load(*names, games=[panel.game.name])
     first = rest.pop(0) if options.before else None
     plans = _plan_all([contender, *([first] if first else [])], panel, rest)
@@ -59,7 +59,7 @@ async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: Contende
         after = await plans[0].play(step)
         old = await plans[1].play(step, best=BestPlay.of(after)) if first else None
     source = specs.read_spec(name, trust)
-    known = met_in_training(source.experiment)
+    known = find_training_opponents(source.experiment)
     known = known.with_own(source.run, panel.members) if source.run else known
     data = {
         "contender": name,
@@ -80,11 +80,11 @@ async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: Contende
 def _plan_all(contenders: Sequence[Contender], panel: Panel, members: Sequence[Contender]) -> list[PanelPlan]:
     """Return a checked plan of each contender's matches. Raises ConfigError before any match is played."""
     from arena.evaluate.casting import Casting
-    from arena.evaluate.panel import PanelPlan, panel_game
+    from arena.evaluate.panel import PanelPlan, resolve_panel_game
     from arena.play.contenders import ModelContender
 
     casts = [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
-    game = panel_game(panel, next((cast.experiment for cast in casts if cast.experiment), None))
+    game = resolve_panel_game(panel, next((cast.experiment for cast in casts if cast.experiment), None))
     plans = [PanelPlan(contender, panel, game, members) for contender in contenders]
     for plan in plans:
         plan.check()

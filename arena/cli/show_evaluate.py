@@ -16,7 +16,7 @@ from arena.cli.tables import (
     say,
     show_table,
 )
-from arena.evaluate.evaluation import Result, change, make_game
+from arena.evaluate.evaluation import Result, compute_change, make_game
 from arena.evaluate.exploitability import Exploitability
 from arena.evaluate.tournament import Standings
 from arena.panels.settings import PanelGame
@@ -121,7 +121,7 @@ def show_differences(console: Console, before: Sequence[Result], after: Sequence
             rows.append([others.get(_name_opponent(new), f"against {short[_name_opponent(new)]}")])
             shared = [name for name in (*GENERAL, *new.figures) if name in new.figures and name in old.figures]
             for name in dict.fromkeys(shared):
-                moved = change(old, new, name)
+                moved = compute_change(old, new, name)
                 cells = [f"  {NAMES.get(name, name)}", format_interval(old.mean(name)), format_interval(new.mean(name))]
                 rows.append([*cells, format_difference(name, moved, format_interval(moved))])
         show_table(console, ("", "before", "after", "difference"), rows)

@@ -12,8 +12,8 @@ from rich.text import Text
 from arena.cli.show_evaluate import format_game, shorten_names
 from arena.cli.tables import Cell, format_difference, format_interval, format_number, say, show_table
 from arena.config.experiment import Experiment
-from arena.evaluate.panel import TrainingOpponents, met_in_training
-from arena.evaluate.panel_figures import Comparison, compare_cells, compare_means, payoffs, to_json
+from arena.evaluate.panel import TrainingOpponents, find_training_opponents
+from arena.evaluate.panel_figures import Comparison, compare_cells, compare_means, mean_payoffs, to_json
 from arena.plain import printable
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
@@ -97,11 +97,11 @@ def panel_to_json(evaluations: Sequence[Evaluation], experiment: Experiment | No
 
 
 def _find_training_opponents(evaluation: Evaluation, experiment: Experiment | None, run: Path) -> TrainingOpponents:
-    return met_in_training(experiment).with_own(run, [cell.member for cell in evaluation.cells])
+    return find_training_opponents(experiment).with_own(run, [cell.member for cell in evaluation.cells])
 
 
 def _mean_payoff(evaluation: Evaluation) -> float | None:
-    known = [value for value in payoffs(evaluation) if value is not None]
+    known = [value for value in mean_payoffs(evaluation) if value is not None]
     return sum(known) / len(known) if known else None
 
 

@@ -85,12 +85,12 @@ def study(
         _announce(experiment, label, len(chosen) * seeds, jobs, on_ray)
 
     from arena.evaluate.study import results as study_results
-    from arena.evaluate.study.plot import plot
+    from arena.evaluate.study.plot import write_plot
 
     runner = run_batch(experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray)
     results = study_results.collect(runner.plan)
     data = study_results.write(runner.plan, results, collect_provenance() | power)
-    if any(results.curves.values()) and not plot(results, folder / "study.png"):
+    if any(results.curves.values()) and not write_plot(results, folder / "study.png"):
         note(NO_PLOT_NOTE)
     print(json.dumps(data)) if as_json else _show(PlainConsole(), runner.plan, results)
     if runner.failures:
@@ -126,11 +126,11 @@ def _rehearse(
     """
     from arena.config.arms import with_arm
     from arena.config.experiment import Experiment
-    from arena.evaluate.study.rehearsal import REHEARSED, estimate_seconds, rehearsal
+    from arena.evaluate.study.rehearsal import REHEARSED, estimate_seconds, make_rehearsal
 
     if not isinstance(experiment, Experiment):  # stages may count epochs or steps instead
         raise ConfigError("--rehearse: stages of a pipeline have no common number of iterations to shorten")
-    short = rehearsal(experiment)
+    short = make_rehearsal(experiment)
     if not as_json:
         label = f"rehearsal of {experiment.name}: {REHEARSED} iterations of {len(arms)} arms"
         _announce(short, label, len(arms), jobs, on_ray)
@@ -202,8 +202,8 @@ def _show(console: Console, plan: Plan, results: Results) -> None:
 
 def describe_missing_runs(plan: Plan, results: Results) -> str:
     """Return a line that names up to six unfinished runs; "" if all are finished."""
-    from arena.evaluate.study.results import missing_runs
+    from arena.evaluate.study.results import list_missing_runs
 
-    names = [run.path.name for run in missing_runs(plan, results)]
+    names = [run.path.name for run in list_missing_runs(plan, results)]
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return f"missing: {', '.join(names[:6])}{more}" if names else ""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from arena.evaluate.study.plan import Plan
-    from arena.evaluate.study.ranking import Ranked
+    from arena.evaluate.study.ranking import RankedSetting
     from arena.evaluate.study.results import Results
 
 RECORD = "sweep.json"
@@ -68,10 +68,10 @@ def sweep(
     from arena.config.arms import check_arms, require_study, select_arms
     from arena.config.recipe import compose_recipe
     from arena.config.sources import load_layer
-    from arena.evaluate.study.grid import build_grid, count_settings, read_axes, recipe_axes, sweep_experiment
+    from arena.evaluate.study.grid import build_grid, count_settings, make_sweep, read_axes, read_recipe_axes
 
     base = load_layer(recipe)
-    swept_axes = read_axes(set_) if set_ else recipe_axes(base)
+    swept_axes = read_axes(set_) if set_ else read_recipe_axes(base)
     if not swept_axes:
         raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
     tuned = [""] if arms is None else select_arms(compose_recipe([base]), split_names(arms))
@@ -81,7 +81,7 @@ def sweep(
     if runs > most:
         raise ConfigError(f"{size_line} are {runs} runs, more than {most}: try fewer values, or allow them with --most")
     points = build_grid(swept_axes, tuned)
-    experiment = sweep_experiment(base, points, seeds, figure, less_is_better, first_seed)
+    experiment = make_sweep(base, points, seeds, figure, less_is_better, first_seed)
     check_arms(experiment)
     names = list(require_study(experiment).arms)
     if not (as_json or redraw):
@@ -102,7 +102,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranked]) -> None:
+def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[RankedSetting]) -> None:
     """Print the settings with their figure, best first, the missing runs, and a warning about tuning."""
     from arena.cli.study import describe_missing_runs
 

@@ -49,9 +49,9 @@ def tournament_(
     Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
     """
     from arena.cli.loop import wait
-    from arena.evaluate.evaluation import deals_for
+    from arena.evaluate.evaluation import count_deals
     from arena.evaluate.specs import Contenders
-    from arena.evaluate.tournament import pair_count, tournament
+    from arena.evaluate.tournament import count_pairs, play_tournament
     from arena.play.settings import GameSpec
 
     console = PlainConsole()
@@ -61,8 +61,10 @@ def tournament_(
     loader = Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
     loaded = wait(loader.load(*contenders, games=[game]))
     spec = resolve_game(game, option, loaded, split)
-    with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json, loader.endpoints.status) as step:
-        standings = wait(tournament(loaded, spec, matches, seed, step))
+    with progress(
+        count_pairs(len(loaded), spec) * count_deals(matches, 2) * 2, as_json, loader.endpoints.status
+    ) as step:
+        standings = wait(play_tournament(loaded, spec, matches, seed, step))
     if plot:
         from arena.evaluate.crosstable_plot import draw_tournament, save_picture
 

@@ -44,7 +44,7 @@ class DealFacts:
                 yield f"{label}: {', '.join(fact_lines(scope, known))}"
 
 
-def facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> DealFacts:
+def find_facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> DealFacts:
     """Recover the facts that each seat saw at its first move, from the row of a match in a run's log.
 
     `trust` allows the folder's code. Raises StoreError if the deal cannot be replayed: its game's code is not trusted,
@@ -55,7 +55,7 @@ def facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> De
         name = row["game"] if is_plain else _import_own_game(run, row, trust)
     except (ConfigError, StoreError, RoleError) as error:
         raise StoreError(f"{_WITHOUT}: {error}") from None
-    return replay_facts(Deal(name, row["options"], row["seed"]), _acts(row["turns"]), row["rules"])
+    return replay_facts(Deal(name, row["options"], row["seed"]), _list_acts(row["turns"]), row["rules"])
 
 
 def replay_facts(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) -> DealFacts:
@@ -111,7 +111,7 @@ def _import_own_game(run: Path, row: Mapping[str, Any], trust: bool) -> str:
     return resolve_game_name(row["game"], experiment)
 
 
-def _acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _list_acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(turn["seat"], turn["action"]) for turn in turns if turn.get("source") not in UNREAD]
 
 

@@ -97,7 +97,7 @@ def read_spec(spec: str, trust: bool = False) -> Source:
     try:
         return Source(spec=spec, kind="weights", folders={"": resolve(spec)})
     except WeightsError as error:
-        raise _unknown(spec, path) or error from None
+        raise _make_unknown_error(spec, path) or error from None
 
 
 def _is_run(spec: str) -> bool:
@@ -105,7 +105,7 @@ def _is_run(spec: str) -> bool:
     return match is not None and isfile(Path(expanduser(match["path"]), CONFIG))
 
 
-def _unknown(spec: str, path: Path) -> ConfigError | None:
+def _make_unknown_error(spec: str, path: Path) -> ConfigError | None:
     """Return an error with the nearest name for an unknown spec; None for a folder or hub name without a model."""
     if exists(path) or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not exists(path.parent)):
         return None  # the caller's error about the folder or the hub says more
@@ -127,8 +127,8 @@ def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, t
     if policy is not None and policy not in experiment.policies:
         names = list(experiment.policies)
         raise StoreError(f"{run} has no policy '{policy}'{nearest(policy, names)} (it has: {', '.join(names)})")
-    number = newest(run) if iteration is None else int(iteration)
-    folders = {name: _weights(run, experiment, name, number) for name in known}
+    number = find_newest_iteration(run) if iteration is None else int(iteration)
+    folders = {name: _find_weights(run, experiment, name, number) for name in known}
     return Source(spec=spec, kind="weights", folders=folders, experiment=experiment, iteration=number, run=run)
 
 
@@ -146,18 +146,18 @@ def _with_shared_games(run: Path, experiment: Experiment, trust: bool) -> Experi
     return compose([Layer(CONFIG, "", experiment_to_plain(experiment)), Layer(str(folder / CONFIG), "", games)])
 
 
-def newest(run: Path) -> int:
+def find_newest_iteration(run: Path) -> int:
     """Return the iteration of a run's newest checkpoint. Raises StoreError if there is none or it is damaged."""
     return checkpoints.newest(run).iteration
 
 
-def available_iterations(run: Path) -> list[int]:
+def list_iterations(run: Path) -> list[int]:
     """Return the iterations of a run with available weights, in ascending order, including 0, the first weights."""
     versions = (version_of(folder.name) for folder in (run / "league").glob("*@*"))
     return sorted({0, *checkpoints.iterations(run), *(version[1] for version in versions if version)})
 
 
-def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> Path:
+def _find_weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> Path:
     """Return the folder of a policy's weights after an iteration.
 
     It is the checkpoint, else the league's pool, else (for iteration 0 and frozen policies) the model that the run
@@ -171,7 +171,7 @@ def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> 
         return pooled
     if iteration == 0:
         return resolve(experiment.policies[policy].model)
-    known = ", ".join(map(str, available_iterations(run)))
+    known = ", ".join(map(str, list_iterations(run)))
     raise StoreError(f"{run} keeps no weights of iteration {iteration}; it has: {known}")
 
 
@@ -275,7 +275,7 @@ class Contenders:
                 await contender.engine.retire(policy.name)
 
 
-def before(spec: str, trust: bool = False) -> str:
+def name_first_weights(spec: str, trust: bool = False) -> str:
     """Return the spec of a run's first weights, such as `runs/latest@0`, given the spec of any of its weights.
 
     Raises ConfigError for contenders that are not runs.
@@ -286,12 +286,10 @@ def before(spec: str, trust: bool = False) -> str:
     return f"{match['path']}@0" + (f":{match['policy']}" if match["policy"] else "")
 
 
-def history(spec: str, trust: bool = False) -> list[str]:
+def list_history(spec: str, trust: bool = False) -> list[str]:
     """Return the specs of all available weights of a run, oldest first, given one of them; [spec] for others."""
     match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec, trust)
     if match is None or source.experiment is None:
         return [spec]
     policy = f":{match['policy']}" if match["policy"] else ""
-    return [
-        f"{match['path']}@{iteration}{policy}" for iteration in available_iterations(Path(expanduser(match["path"])))
-    ]
+    return [f"{match['path']}@{iteration}{policy}" for iteration in list_iterations(Path(expanduser(match["path"])))]

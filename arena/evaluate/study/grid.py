@@ -16,7 +16,7 @@ from arena.config.recipe import Recipe, compose_recipe, find_last_experiment, wi
 from arena.config.sources import Layer, set_layer
 from arena.config.study import TUNING, RuleSpec, StudySpec
 from arena.errors import ConfigError
-from arena.evaluate.study.overrides import do_clash, without_overridden
+from arena.evaluate.study.overrides import clashes_with, without_overridden
 
 BASE = "recipe"
 """Arm name of the recipe itself, which a sweep does not run."""
@@ -50,7 +50,7 @@ def read_axes(settings: Sequence[str]) -> dict[str, list[str]]:
         if (reason := RESERVED.get(key)) or key.split(".")[0] == "study":
             raise ConfigError(f"--set {key}: not a setting to sweep: {reason or 'a sweep has no arms and no rule'}")
         for other in found:
-            if do_clash(other, key):
+            if clashes_with(other, key):
                 raise ConfigError(f"--set {key}: {other} is swept, too: give all values of one key in one --set")
         found[key] = split_values(text)
         _check_distinct(key, found[key])
@@ -105,7 +105,7 @@ def build_grid(axes: Axes, arms: Sequence[str] = ("",)) -> dict[str, Point]:
     }
 
 
-def recipe_axes(base: Layer) -> dict[str, list[str]]:
+def read_recipe_axes(base: Layer) -> dict[str, list[str]]:
     """Return the values of each key in the grid of the recipe's study; {} without one.
 
     Raises ConfigError for an invalid grid.
@@ -117,7 +117,7 @@ def recipe_axes(base: Layer) -> dict[str, list[str]]:
         raise ConfigError(f"study.grid: {str(error).removeprefix('--set ')}") from None
 
 
-def sweep_experiment(
+def make_sweep(
     base: Layer,
     points: Mapping[str, Point],
     seeds: int,
@@ -145,7 +145,7 @@ def sweep_experiment(
         "figure": figure or (known.figure if known else "mean_payoff"),
         "last": known.last if known else max(1, judged.iterations // 4),
         "arm": BASE,
-        "arms": {name: [*_arm_settings(known, point), *point.settings] for name, point in points.items()},
+        "arms": {name: [*_list_arm_settings(known, point), *point.settings] for name, point in points.items()},
         "each": without_overridden(known.each, tried) if known else [],
         "warm": _list_warm(known, points, composed),
     }
@@ -179,14 +179,14 @@ def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: M
     ]
 
 
-def _arm_settings(known: StudySpec | None, point: Point) -> list[str]:
+def _list_arm_settings(known: StudySpec | None, point: Point) -> list[str]:
     """Return the settings of the study's arm in which the point is tried.
 
     Raises ConfigError if the sweep would change one of them.
     """
     own = known.arms.get(point.arm, []) if known else []
     for own_setting, setting in product(own, point.settings):
-        if do_clash(own_setting, setting):
+        if clashes_with(own_setting, setting):
             key = setting.partition("=")[0]
             raise ConfigError(f"--set {key}: arm {point.arm} keeps its own {own_setting}: leave one of them out")
     return own

@@ -31,7 +31,7 @@ PASSED_ON = ("ARENA_", "GOMP_", "OMP_", "PYTHONPATH")
 
 
 @contextmanager
-def on_ray(address: str, folder: Path) -> Iterator[tuple[Begin, int]]:
+def join_cluster(address: str, folder: Path) -> Iterator[tuple[Begin, int]]:
     """Join the Ray cluster, and yield the function that starts a run there and the number of processors.
 
     Raises ConfigError if a node has another version of Arena or does not see the study's folder.
@@ -136,10 +136,10 @@ def run_command(arguments: Sequence[str], log: str, folder: str, environ: Mappin
 
 def probe_node(folder: str) -> tuple[str, bool]:
     """Return the version of Arena on the node where this runs, and True if `folder` exists there."""
-    return _own_version(), Path(folder).is_dir()
+    return _find_version(), Path(folder).is_dir()
 
 
-def _own_version() -> str:
+def _find_version() -> str:
     try:
         return version("arena-selfplay")
     except PackageNotFoundError:  # running from a checkout
@@ -165,7 +165,7 @@ def _count_processors(address: str, folder: Path) -> int:
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)
     if silent:
         raise ConfigError(f"--on-ray: node {asked[silent[0]]} does not answer in {PATIENCE:g} s: remove or restart it")
-    own = _own_version()
+    own = _find_version()
     for answer in answered:
         try:
             theirs, sees = ray.get(answer)

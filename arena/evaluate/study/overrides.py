@@ -27,16 +27,16 @@ def list_kept_by_arms(experiment: Recipe, settings: Sequence[str]) -> list[str]:
         for arm, owned in require_study(experiment).arms.items()
         for own in owned
         for setting in settings
-        if do_clash(own, setting)
+        if clashes_with(own, setting)
     ]
 
 
 def without_overridden(each: Iterable[str], settings: Sequence[str]) -> list[str]:
     """Return the settings of `each` that `settings` do not replace."""
-    return [own for own in each if not any(do_clash(own, setting) for setting in settings)]
+    return [own for own in each if not any(clashes_with(own, setting) for setting in settings)]
 
 
-def do_clash(one: str, other: str) -> bool:
+def clashes_with(one: str, other: str) -> bool:
     """Return True if two settings `A.B=C` have the same key, or one's key lies inside the other's."""
     keys = sorted(f"{text.partition('=')[0].strip()}." for text in (one, other))
     return keys[1].startswith(keys[0])

@@ -21,7 +21,7 @@ from arena.config.saved_config import list_differences
 from arena.config.sources import Layer, file_layer
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
-from arena.evaluate.study.record import RESULT, Record, RecordedRun, find_record, runs_by_key
+from arena.evaluate.study.record import RESULT, Record, RecordedRun, find_record, index_runs
 from arena.store.contents import METRICS
 from arena.store.files import make_folder, write_atomic
 from arena.store.locks import locked
@@ -120,18 +120,18 @@ def plan(
     check_arms(experiment)
     _check_sample(require_study(experiment), seeds)
     wanted, place, record = anchor_recipe(experiment), folder / EXPERIMENT, find_record(folder / name)
-    recorded = _require_same(_recorded_experiment(record), wanted, folder / name) if record else None
+    recorded = _require_same(_compose_recorded(record), wanted, folder / name) if record else None
     if place.exists():
         stored = _require_same(compose_recipe([file_layer(place)]), wanted, place)
     elif recorded is None and folder.exists() and (not folder.is_dir() or foreign_files(folder)):
         kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
         raise ConfigError(f"{folder} is there and {kind}: choose another --out")
     else:
-        stored = _store(place, recorded or fit(wanted), wanted)
-    return Plan(folder=folder, experiment=stored, arms=arms, seeds=seeds, kept=runs_by_key(record), name=name)
+        stored = _store_experiment(place, recorded or fit(wanted), wanted)
+    return Plan(folder=folder, experiment=stored, arms=arms, seeds=seeds, kept=index_runs(record), name=name)
 
 
-def _store(place: Path, fitted: Recipe, wanted: Recipe) -> Recipe:
+def _store_experiment(place: Path, fitted: Recipe, wanted: Recipe) -> Recipe:
     """Write the fitted experiment to `place` and return it, or return what another process wrote there first."""
     with locked(make_folder(place.parent)):
         if place.exists():
@@ -140,7 +140,7 @@ def _store(place: Path, fitted: Recipe, wanted: Recipe) -> Recipe:
     return fitted
 
 
-def _recorded_experiment(record: Record) -> Recipe:
+def _compose_recorded(record: Record) -> Recipe:
     return compose_recipe([Layer(RESULT, "", {**record.experiment, "study": record.study.model_dump()})])
 
 

@@ -20,7 +20,7 @@ PARTS = ("play", "learn", "commit")
 """Parts of an iteration's seconds, without its panel."""
 
 
-def rehearsal(experiment: Experiment) -> Experiment:
+def make_rehearsal(experiment: Experiment) -> Experiment:
     """Return the study with two iterations per arm, on a seed that its rule does not judge, and without a claim."""
     spec = require_study(experiment)
     arms = {arm: [*settings, f"iterations={REHEARSED}"] for arm, settings in spec.arms.items()}

@@ -156,7 +156,7 @@ class Runner:
             del self._running[run]
             self._report(run, step)
             if code or not is_done(self.plan, run):
-                yield f"{run.arm}, seed {run.seed} failed ({_last_line(run)}); its output is in {run.log}"
+                yield f"{run.arm}, seed {run.seed} failed ({_read_last_line(run)}); its output is in {run.log}"
 
     def _stop(self) -> None:
         for child in self._running.values():
@@ -207,7 +207,7 @@ def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
     Empty if the run imitates itself: it is `first`, its arm is not in the study's `warm`, or `first` has no such
     weights.
     """
-    place = result_folder(plan, first)
+    place = find_result_folder(plan, first)
     if run == first or run.arm not in plan.spec.warm or place is None or not has_imitated(plan, first):
         return []
     settings: list[str] = []
@@ -224,12 +224,12 @@ def is_done(plan: Plan, run: Run) -> bool:
     if (run.arm, run.seed) in plan.kept:
         return True
     last = find_last_experiment(with_arm(plan.experiment, run.arm))
-    if (place := result_folder(plan, run)) is None or last.iterations not in checkpoints.iterations(place):
+    if (place := find_result_folder(plan, run)) is None or last.iterations not in checkpoints.iterations(place):
         return False
     return (place / EVALUATION).exists() or not (last.evaluate and last.evaluate.games)
 
 
-def result_folder(plan: Plan, run: Run) -> Path | None:
+def find_result_folder(plan: Plan, run: Run) -> Path | None:
     """Return the run's folder, or that of a pipeline's last stage; None before that one has begun."""
     if isinstance(plan.experiment, Experiment):
         return run.path
@@ -240,10 +240,10 @@ def result_folder(plan: Plan, run: Run) -> Path | None:
 
 def has_imitated(plan: Plan, run: Run) -> bool:
     """Return True if the run, or the last stage of a pipeline, has weights from before its first iteration."""
-    place = result_folder(plan, run)
+    place = find_result_folder(plan, run)
     return place is not None and 0 in checkpoints.iterations(place)
 
 
-def _last_line(run: Run, max_characters: int = 300) -> str:
+def _read_last_line(run: Run, max_characters: int = 300) -> str:
     lines = read_plain(run.log).decode("utf-8", "replace").strip().splitlines()
     return lines[-1].removeprefix("arena: ")[:max_characters] if lines else "it printed nothing"

@@ -13,7 +13,7 @@ from rich.console import Console
 from arena.cli.show_evaluate import shorten_names, show_exploitabilities
 from arena.evaluate import evaluation
 from arena.evaluate.exploitability import Exploitability
-from arena.evaluate.played import Played, outcome_of
+from arena.evaluate.played import MatchOutcome, read_outcome
 from arena.play.match import Limits
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
@@ -194,9 +194,9 @@ def test_bad_input_is_one_line(command: list[str], says: str) -> None:
 
 
 def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, kept = iter(range(20)), outcome_of
+    calls, kept = iter(range(20)), read_outcome
 
-    def interrupted(record: MatchRecord, learned: Mapping[str, float]) -> Played:
+    def interrupted(record: MatchRecord, learned: Mapping[str, float]) -> MatchOutcome:
         if next(calls) == 3:
             signal.raise_signal(signal.SIGINT)
         return kept(record, learned)

@@ -6,7 +6,7 @@ import pytest
 
 from arena.cli.loop import wait
 from arena.cli.summary import compute_changes
-from arena.evaluate.evaluation import change, evaluate
+from arena.evaluate.evaluation import compute_change, evaluate
 from arena.evaluate.specs import Contenders
 from arena.play.settings import GameSpec
 from arena.statistics import rate_ci
@@ -30,4 +30,4 @@ def test_figures_of_an_evaluation_keep_to_their_ranges() -> None:
     assert once.ranges["invalid"] == once.ranges["deal"] == (0, 1) and once.ranges["turns"][0] == 0
     for name in ("invalid", "deal", "offered"):
         assert 0 <= once.mean(name).low <= once.mean(name).high <= 1
-    assert change(once, again, "deal") == (0, 0, 0)
+    assert compute_change(once, again, "deal") == (0, 0, 0)

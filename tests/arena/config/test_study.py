@@ -104,5 +104,5 @@ def test_every_recipe_s_study_can_be_run(name: str) -> None:
 
 def test_it_is_no_part_of_what_a_run_is() -> None:
     recipe = experiment()
-    assert all(change.allowed for change in list_changes(recipe, recipe.model_copy(update={"study": None})))
+    assert all(change.may_change for change in list_changes(recipe, recipe.model_copy(update={"study": None})))
     assert "study" in MAY_CHANGE

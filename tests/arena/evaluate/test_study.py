@@ -19,7 +19,7 @@ from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import results as kept
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run, plan
 from arena.evaluate.study.plot import draw
-from arena.evaluate.study.record import RecordedRun, find_record, runs_by_key
+from arena.evaluate.study.record import RecordedRun, find_record, index_runs
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.runs import Runner, is_done, warm_settings
 from arena.evaluate.study.summary import Ends, find_figure
@@ -253,7 +253,7 @@ def test_what_the_first_arm_s_mechanism_counts_another_arm_need_not_know(tmp_pat
         data = kept.write(of, kept.collect(of), {})
         assert [list(run["also"]) for run in data["runs"]] == [["patches.count"], []]
         assert list(data["also"]["patches.count"]) == ["mars"] and list(data["summary"]) == ["mars", "zero"]
-        of = replace(of, kept=runs_by_key(find_record(of.record)))
+        of = replace(of, kept=index_runs(find_record(of.record)))
 
 
 def test_the_first_arm_knows_all_figures(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from arena.config.arms import check_arms, compute_budget, require_study, with_ar
 from arena.config.recipe import find_last_experiment, recipe_to_plain
 from arena.config.sources import text_layer
 from arena.errors import ConfigError
-from arena.evaluate.study.grid import build_grid, read_axes, sweep_experiment
+from arena.evaluate.study.grid import build_grid, make_sweep, read_axes
 from arena.evaluate.study.plan import Plan
 from tests.factories.commands import arena, refused
 from tests.factories.labs import weight_files
@@ -113,13 +113,13 @@ def test_a_rehearsal_says_that_it_takes_no_pipeline(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [STUDIED, CONFIG])
 def test_a_sweep_tries_settings_of_stages(text: str) -> None:
     points = build_grid(read_axes(["stages.last.play.learn.lr=1e-3,1e-4", "stages.first.play.iterations=1,2"]))
-    swept = sweep_experiment(text_layer("chain.yaml", text), points, 2)
+    swept = make_sweep(text_layer("chain.yaml", text), points, 2)
     check_arms(swept)
     spec = require_study(swept)
     assert [find_last_experiment(with_arm(swept, arm)).learn.lr for arm in spec.arms] == [1e-3, 1e-3, 1e-4, 1e-4]
     assert spec.uneven == list(spec.arms) and not spec.warm, "the first stages are of unequal length"
     with pytest.raises(ConfigError, match="no stage 'lats'"):
-        sweep_experiment(text_layer("chain.yaml", text), build_grid(read_axes(["stages.lats.play.seed=1"])), 2)
+        make_sweep(text_layer("chain.yaml", text), build_grid(read_axes(["stages.lats.play.seed=1"])), 2)
 
 
 @pytest.mark.slow
