@@ -49,7 +49,7 @@ class BestOf:
     """Seat that gives the answer."""
     n: int
     rows: Sequence[Row]
-    """The row `average_results` is the first."""
+    """The row `mean` is the first."""
     curves: Mapping[str, Mapping[int, list[float]]]
     """Expected success by rule and number of matches, one value per deal."""
     missing: int = 0

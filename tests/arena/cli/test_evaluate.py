@@ -201,7 +201,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.
             signal.raise_signal(signal.SIGINT)
         return kept(record, learned)
 
-    monkeypatch.setattr(evaluation, "outcome_of", interrupted)
+    monkeypatch.setattr(evaluation, "read_outcome", interrupted)
     command = ["eval", "random", "--game", "kuhn_poker", "--against", "nash", "--matches", "20"]
     told = arena(*command, "--out", tmp_path / "o.json")
     assert (told.code, told.err, list(tmp_path.iterdir())) == (130, "arena: interrupted; nothing was written\n", [])
