@@ -145,14 +145,14 @@ def report(
     """
     from analysis.frames import load
     from analysis.report import report as make_report
-    from arena.cli.page_data import deal_facts, find_marks, theory_values
+    from arena.cli.page_data import deal_facts, find_marks, list_theory_values
     from arena.plain import printable
 
     require_output("--out", out, REPORT)
     log = load(run)
     path = out or Path(f"{next(iter(log.readers))}.html")
     require_output("--out", path, REPORT)
-    stated = {game: theory_values(game) for game in map(str, log.matches["game"].unique())}
+    stated = {game: list_theory_values(game) for game in map(str, log.matches["game"].unique())}
     page = REPORT.mark + b"\n" + make_report(log, stated, deal_facts, find_marks).encode()
     write_output("--out", path, REPORT, page)
     _console().print(f"{printable(str(path))}: {len(page) // 1000} kB")
@@ -183,7 +183,7 @@ def view(
 
     program = [sys.executable, "-P", "-m", "arena"]
     services = Services(
-        page_data.deal_facts, page_data.theory_values, page_data.compare_estimators, page_data.list_estimators,
+        page_data.deal_facts, page_data.list_theory_values, page_data.compare_estimators, page_data.list_estimators,
         page_data.token_texts, program, page_data.find_marks,
     )  # fmt: skip
     try:

@@ -3,13 +3,13 @@
 import io
 import sys
 
-from arena.doctor import shadowed
+from arena.doctor import find_shadowed_package
 
 
 def main() -> None:
     """Run the command line and exit with its code; 2, with one line, if this Python environment cannot run Arena."""
     _escape_unencodable()
-    if complaint := shadowed() or _not_utf8() or _without_docstrings():
+    if complaint := find_shadowed_package() or _not_utf8() or _without_docstrings():
         print(f"arena: {complaint}", file=sys.stderr)
         raise SystemExit(2)
     try:

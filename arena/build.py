@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents.computing import compute
 from agents.engines.base import Engine
@@ -15,8 +15,8 @@ from agents.precision import Precision
 from agents.role import Role
 from agents.weights import resolve
 from arena.config.experiment import Experiment
-from arena.config.saved_config import identity
-from arena.config.seating import set_tables
+from arena.config.saved_config import hash_identity
+from arena.config.seating import resolve_tables
 from arena.credit.asking import AskContext, Asker, Asking, make_asking
 from arena.credit.critics import critic_for
 from arena.credit.critics.base import Critic, Measures
@@ -51,9 +51,6 @@ from arena.store.state import STATE, read_state, restoring
 from arena.store.warm_start import Imitated
 from games.adapters.loading import file_of
 from games.contracts import Game, View
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -108,33 +105,34 @@ async def build(
 ) -> Parts:
     """Build a run's parts from its newest valid checkpoint, or initial ones if it has none; delete newer data.
 
-    The engine must be open. The watcher is notified of slow steps, and why a newer checkpoint is invalid. Raises
-    StoreError if no checkpoint is intact, or if the league's pool lists no past version.
+    The engine must be open. The watcher is notified of slow steps, and of invalid newer checkpoints with the reason.
+    Raises StoreError if no checkpoint is intact, or if the league's pool lists no past version.
     """
-    checkpoint = _resumed(run, experiment, watcher)
+    checkpoint = _select_checkpoint(run, experiment, watcher)
     state = read_state(checkpoint) if checkpoint else {}
-    tables = set_tables(experiment)
+    tables = resolve_tables(experiment)
     roles = {role.role: role for table in tables for role in table.roles.values()}
-    begun, imitated = _source(run, checkpoint, watcher)
-    kept = imitated.states() if imitated else state.get("policies", {})
-    with restoring(begun):
-        policies = _policies(experiment, engine, make_trainer)
-        await policies.load(begun, kept, lambda what: watcher.phase(0, what))
+    initial, imitated = _find_initial_weights(run, checkpoint, watcher)
+    states = imitated.states() if imitated else state.get("policies", {})
+    with restoring(initial):
+        policies = _make_policies(experiment, engine, make_trainer)
+        await policies.load(initial, states, lambda step: watcher.phase(0, step))
 
-    pool, win_rates, matchmaker = _league(run, experiment, checkpoint, state.get("league", {}), policies)
-    critic = await _critic(experiment, checkpoint, policies, engine, roles)
+    pool, win_rates, matchmaker = _make_league(run, experiment, checkpoint, state.get("league", {}), policies)
+    critic = await _make_critic(experiment, checkpoint, policies, engine, roles)
     endpoints, credit = Endpoints(experiment.servers()), state.get("credit", {})
     asker = Asker(policies, engine, endpoints)
-    asking = _asking(experiment, checkpoint, _ask_context(experiment, policies, asker, tables, watcher), credit)
-    crediting = _crediting(run, experiment, credit, tables, policies, critic, asking)
-    parts = _rollout_parts(experiment, policies, engine, crediting, watcher)
-    lineup = _lineup(experiment, tables, policies, engine, endpoints, parts, watcher)
+    context = _make_ask_context(experiment, policies, asker, tables, watcher)
+    asking = _make_asking(experiment, checkpoint, context, credit)
+    crediting = _make_crediting(run, experiment, credit, tables, policies, critic, asking)
+    parts = _make_rollout_parts(experiment, policies, engine, crediting, watcher)
+    lineup = _make_lineup(experiment, tables, policies, engine, endpoints, parts, watcher)
     demonstrations = Demonstrations(
         spec=experiment.learn.demonstrations, lineup=lineup, learners=policies.trainers,
         attempts=experiment.play.attempts, failures=run.failures, note=watcher.note,
     )  # fmt: skip
-    lessons = _lessons(run, experiment, policies, watcher)
-    await policies.set_references(reference_weights(run, experiment, policies))
+    lessons = _make_lessons(run, experiment, policies, watcher)
+    await policies.set_references(find_reference_weights(run, experiment, policies))
     with restoring(checkpoint):
         late = load_parts(parts, state.get("play", {}))
     play = Play(
@@ -146,20 +144,20 @@ async def build(
         tables=tables, roles=roles, engine=engine,
         policies=policies, pool=pool, win_rates=win_rates, matchmaker=matchmaker, critic=critic, crediting=crediting,
         lineup=lineup, demonstrations=demonstrations, play=play, lessons=lessons,
-        source=lessons or _matches(run, experiment, watcher, play),
+        source=lessons or _make_source(run, experiment, watcher, play),
         ratings=Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1),
     )  # fmt: skip
 
 
-def _ask_context(
+def _make_ask_context(
     experiment: Experiment, policies: Policies, asker: Asker, tables: Sequence[Table], watcher: Watcher
 ) -> AskContext:
     """Return the context of the stages of credit that ask models."""
     products, budget = policies.precision.bf16_products, experiment.learn.token_budget
-    return AskContext(asker, partial(_rules, tables), watcher.note, products, budget)
+    return AskContext(asker, partial(_read_rules, tables), watcher.note, products, budget)
 
 
-def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkpoint | None:
+def _select_checkpoint(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkpoint | None:
     """Return the newest valid checkpoint, or None. Delete newer data, and the checkpoints that are due for pruning."""
     checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
     run.discard_after(checkpoint.iteration if checkpoint else -1)
@@ -167,7 +165,7 @@ def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkp
     return checkpoint
 
 
-def _source(
+def _find_initial_weights(
     run: RunFolder, checkpoint: Checkpoint | None, watcher: Watcher
 ) -> tuple[Checkpoint | None, Imitated | None]:
     """Return the checkpoint to load policies from, and the progress of an interrupted warm start; None if none.
@@ -178,13 +176,13 @@ def _source(
         warm_start.discard(run.path)
         return checkpoint, None
     try:
-        return warm_start.unfinished(run.path, identity(run.path)) or (None, None)
+        return warm_start.unfinished(run.path, hash_identity(run.path)) or (None, None)
     except StoreError as error:
         watcher.note(f"{error}: the imitation restarts")
         return None, None
 
 
-def _asking(
+def _make_asking(
     experiment: Experiment, checkpoint: Checkpoint | None, context: AskContext, credit: Mapping[str, Any]
 ) -> dict[str, Asking]:
     """Return the stages of credit that ask models by measure, with their state from the checkpoint's `credit`."""
@@ -192,7 +190,7 @@ def _asking(
         return make_asking(experiment.credit.stages, context, credit.get("asked", {}))
 
 
-def _rollout_parts(
+def _make_rollout_parts(
     experiment: Experiment, policies: Policies, engine: Engine, crediting: Crediting, watcher: Watcher
 ) -> list[RolloutPart]:
     """Return the parts of the experiment's play, in order, without restored state."""
@@ -208,7 +206,7 @@ def _rollout_parts(
     return [GuardedPart(part, name) if file_of(name) else part for name, part in parts]
 
 
-def _lineup(
+def _make_lineup(
     experiment: Experiment,
     tables: Sequence[Table],
     policies: Policies,
@@ -240,16 +238,16 @@ def _lineup(
     )
 
 
-def _policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
+def _make_policies(experiment: Experiment, engine: Engine, make_trainer: MakeTrainer) -> Policies:
     """Create the policies at the run's seats and in its league; their weights are not loaded yet."""
     return Policies(
         experiment.playing(), experiment.learn, engine, make_trainer,
-        seed=experiment.seed, precision=experiment.settled_precision,
+        seed=experiment.seed, precision=experiment.resolved_precision,
         scores_reference="reference" in experiment.credit.needs, learn_in_play=experiment.overlaps,
     )  # fmt: skip
 
 
-def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
+def find_reference_weights(run: RunFolder, experiment: Experiment, policies: Policies) -> dict[str, Path]:
     """Return the folder of each trained policy's reference weights.
 
     They are its `reference`, or without one checkpoint 0 after a warm start, else its model.
@@ -266,20 +264,22 @@ def reference_weights(run: RunFolder, experiment: Experiment, policies: Policies
     }
 
 
-async def _critic(
+async def _make_critic(
     experiment: Experiment, checkpoint: Checkpoint | None, policies: Policies, engine: Engine, roles: Mapping[str, Role]
 ) -> Critic | None:
     """Return the critic that credit needs, restored if the checkpoint has one; None if credit needs none."""
-    known = {"seed": experiment.seed, "nonfinite": experiment.learn.nonfinite}
     rule = experiment.credit
-    critic = critic_for(rule.critic, rule.estimator, **known, policies=policies, engine=engine, roles=roles)
+    critic = critic_for(
+        rule.critic, rule.estimator, seed=experiment.seed, nonfinite=experiment.learn.nonfinite, policies=policies,
+        engine=engine, roles=roles,
+    )  # fmt: skip
     if critic and checkpoint and (checkpoint.folder / "critic").is_dir():
         with restoring(checkpoint):
             await compute(critic.load, checkpoint.folder / "critic")
     return critic
 
 
-def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
+def _make_source(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
     """Return the source of the run's matches: another run's log, play, or play of later iterations during learning."""
     if experiment.source is None:
         ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
@@ -288,7 +288,7 @@ def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Pla
     return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher, experiment.seed)
 
 
-def _lessons(run: RunFolder, experiment: Experiment, policies: Policies, watcher: Watcher) -> Lessons | None:
+def _make_lessons(run: RunFolder, experiment: Experiment, policies: Policies, watcher: Watcher) -> Lessons | None:
     """Return the data set that the run learns from; None if it learns from matches."""
     if experiment.source is None or experiment.source.data is None:
         return None
@@ -296,7 +296,7 @@ def _lessons(run: RunFolder, experiment: Experiment, policies: Policies, watcher
     return Lessons(run, experiment.source, policies, watcher, seed=seed, iterations=iterations)
 
 
-def _crediting(
+def _make_crediting(
     run: RunFolder,
     experiment: Experiment,
     state: dict[str, Any],
@@ -309,31 +309,31 @@ def _crediting(
     temperatures = {role.role: role.sampling.temperature for table in tables for role in table.roles.values()}
     gold = gold_of(experiment.credit.stages)
 
-    async def measured(needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
+    async def compute_measures(needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
         return await measure(needs, trajectories, policies, temperatures, gold, critic)
 
     return Crediting(
-        experiment.credit, experiment.learn.replay, measured, run.reader.log, state,
+        experiment.credit, experiment.learn.replay, compute_measures, run.reader.log, state,
         seed=experiment.seed, iterations=experiment.iterations, deals=experiment.play.deals,
         declared=declared([table.make_game() for table in tables]), check=policies.require_known_tokens, asking=asking,
     )  # fmt: skip
 
 
-def _rules(tables: Sequence[Table], name: str, seed: int) -> str:
-    """Return a game's rules in a deal, as the players of the first table with the game read them."""
+def _read_rules(tables: Sequence[Table], name: str, seed: int) -> str:
+    """Return the rules of a deal as its players read them, at the first table with the game `name`."""
     game = next(table for table in tables if table.game.name == name).make_game()
     game.reset(seed=seed)
     return View.of(game, game.agent_selection).rules
 
 
-def _league(
+def _make_league(
     run: RunFolder, experiment: Experiment, checkpoint: Checkpoint | None, state: Mapping[str, Any], policies: Policies
 ) -> tuple[Pool, WinRates, Matchmaker | None]:
     """Return the league's pool, its win rates and, if there is a league, its matchmaker, from a checkpoint's `state`.
 
     Raises StoreError if the checkpoint of a run with a league lists no past version.
     """
-    pool = _pool(run, experiment, state.get("pool"))
+    pool = _restore_pool(run, experiment, state.get("pool"))
     if checkpoint and experiment.league and not pool.versions:
         raise StoreError(f"{checkpoint.folder / STATE}: league.pool lists no past version: restore it from a copy")
     pool.check(policies.trainers)
@@ -341,7 +341,7 @@ def _league(
     return pool, win_rates, Matchmaker(experiment.league.opponents, pool, win_rates) if experiment.league else None
 
 
-def _pool(run: RunFolder, experiment: Experiment, state: dict[str, list[int]] | None) -> Pool:
+def _restore_pool(run: RunFolder, experiment: Experiment, state: dict[str, list[int]] | None) -> Pool:
     """Restore the league's pool of past versions, and delete weights that no checkpoint lists from the run's folder."""
     league = experiment.league
     lag = max((o.lag or 0 for o in league.opponents), default=0) if league else 0

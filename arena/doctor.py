@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from arena.errors import ConfigError
 from arena.fits.installed import CORE, DISTRIBUTION, OTHERS, Required, pages, required, version_of
 from arena.fits.machine import devices, memory
-from arena.process import cores
+from arena.process import count_cores
 
 if TYPE_CHECKING:
     from arena.scale.settings import ScaleSpec
 
-ROOMS = ("agents", "games", "simulators", "analysis")
+TOP_PACKAGES = ("agents", "games", "simulators", "analysis")
 PACKAGES = (
     "torch",
     "transformers",
@@ -43,55 +43,55 @@ class Finding:
     fix: str = ""
 
 
-def shadowed() -> str:
+def find_shadowed_package() -> str:
     """Return an error message if another package hides one of Arena's, or one of Arena's is missing; else ""."""
-    here = Path(__file__).resolve().parent.parent
-    for room in ROOMS:
-        spec = importlib.util.find_spec(room)
+    root = Path(__file__).resolve().parent.parent
+    for package in TOP_PACKAGES:
+        spec = importlib.util.find_spec(package)
         if spec is None or spec.origin is None:
-            return f"the package '{room}' of arena-selfplay is missing: install arena-selfplay again"
-        if Path(spec.origin).resolve().parent.parent != here:
+            return f"the package '{package}' of arena-selfplay is missing: install arena-selfplay again"
+        if Path(spec.origin).resolve().parent.parent != root:
             return (
-                f"'import {room}' finds {spec.origin}, which is not Arena's; uninstall the package it belongs to "
+                f"'import {package}' finds {spec.origin}, which is not Arena's; uninstall the package it belongs to "
                 "(openai-agents has one of that name), or give Arena a virtual environment of its own"
             )
     return ""
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """Return the installed versions of Arena and its main dependencies by package name; `missing` for absent ones."""
     return {name: version_of(name) for name in (DISTRIBUTION, *PACKAGES)}
 
 
-def environment() -> dict[str, Any]:
-    """Return what a run records in environment.json: Python, machine, command and package versions."""
+def describe_environment() -> dict[str, Any]:
+    """Return Python, machine, command and package versions, as a run records them in environment.json."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "processor": _processor(),
-        "cpus": cores(),
+        "processor": _read_processor(),
+        "cpus": count_cores(),
         "memory_gb": round(memory().total / 1e9, 1),
-        "device": _device(),
-        "instruction_set": instruction_set(),
+        "device": _describe_device(),
+        "instruction_set": find_instruction_set(),
         "command": sys.argv,
-        "versions": versions(),
+        "versions": list_versions(),
     }
 
 
 def examine() -> list[Finding]:
     """Run all checks of this machine and installation, and return their findings, the most important first."""
-    clash = shadowed()
+    clash = find_shadowed_package()
     return [
         Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer"),
         Finding("package names", not clash, clash or "agents, games, simulators, analysis are Arena's", clash),
-        *_packages(),
-        *_devices(),
-        Finding("threads", True, _threads()),
-        Finding("precision", True, _precision()),
-        Finding("same bits", True, _same_bits()),
-        _disk(),
-        _home(),
-        _pages(),
+        *_check_packages(),
+        *_check_devices(),
+        Finding("threads", True, _describe_threads()),
+        Finding("precision", True, _describe_precision()),
+        Finding("same bits", True, _describe_repeatability()),
+        _check_disk(),
+        _check_home(),
+        _check_pages(),
     ]
 
 
@@ -110,69 +110,70 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
         return [Finding("cluster", False, fault, fix)]
     own, findings = installed(), [Finding("cluster", True, f"{place}; Ray {version_of('ray')}")]
     for node in nodes:
-        wrong = node.trouble or "; ".join(node.differs(own))
-        same = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
+        fault = node.trouble or "; ".join(node.differs(own))
+        packages = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
         _, _, fix = node.trouble.rpartition(": ")
         fix = fix or "install the same there, and set PYTHONPATH where Arena is a checkout"
-        findings.append(Finding(f"node {node.address}", not wrong, f"{node.resources}; {wrong or same}", fix))
+        findings.append(Finding(f"node {node.address}", not fault, f"{node.resources}; {fault or packages}", fix))
     shortage, _, fix = trouble.rpartition(": ")
     return [*findings, Finding("room", not trouble, shortage or f"there is, for {processes(spec)}", fix)]
 
 
-def _packages() -> list[Finding]:
+def _check_packages() -> list[Finding]:
     """Return a finding each on the core requirements, those of learning, and every further extra."""
-    parts: dict[str, list[Required]] = {}
-    for one in required():
-        if one.extra not in OTHERS:
-            parts.setdefault(one.extra, []).append(one)
-    return [_extra(name, parts[name]) for name in sorted(parts, key=lambda name: (name not in (CORE, "train"), name))]
+    by_extra: dict[str, list[Required]] = {}
+    for requirement in required():
+        if requirement.extra not in OTHERS:
+            by_extra.setdefault(requirement.extra, []).append(requirement)
+    extras = sorted(by_extra, key=lambda name: (name not in (CORE, "train"), name))
+    return [_check_extra(name, by_extra[name]) for name in extras]
 
 
-def _extra(name: str, needed: Sequence[Required]) -> Finding:
+def _check_extra(name: str, needed: Sequence[Required]) -> Finding:
     """Return a finding on an extra's packages. Wrong versions fail; missing ones only for the core and learning."""
-    what = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
+    label = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
     fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
     missing = [one for one in needed if one.installed == "missing"]
     wrong = [one for one in needed if not one.fits and one not in missing]
     if wrong or (missing and name in (CORE, "train")):
         faults = [f"{o.package} {o.installed} ({o.wanted.replace(',', ' ')} is needed)" for o in (*missing, *wrong)]
-        return Finding(what, False, ", ".join(faults), fix)
+        return Finding(label, False, ", ".join(faults), fix)
     if missing:
-        return Finding(what, True, f"not installed: {', '.join(o.package for o in missing)} ({fix})")
-    return Finding(what, True, ", ".join(f"{one.package} {one.installed}" for one in needed))
+        return Finding(label, True, f"not installed: {', '.join(o.package for o in missing)} ({fix})")
+    return Finding(label, True, ", ".join(f"{one.package} {one.installed}" for one in needed))
 
 
-def _devices() -> list[Finding]:
+def _check_devices() -> list[Finding]:
     """Return findings on the processor's memory and each accelerator, with their total and free gigabytes."""
     findings = []
     for device in devices():
         sizes = f"{device.total / 1e9:.1f} GB, {device.free / 1e9:.1f} free" if device.total else ""
         sizes_and_note = "; ".join(part for part in (sizes, device.note) if part) or "size unknown"
-        small = device.kind == "cpu" and 0 < device.total <= 4e9
-        what = device.name if device.kind == "cpu" else f"device {device.name}"
+        is_small = device.kind == "cpu" and 0 < device.total <= 4e9
+        label = device.name if device.kind == "cpu" else f"device {device.name}"
         findings.append(
-            Finding(what, not small, sizes_and_note, "the default recipe takes 4 GB; use --recipe negotiation-nano")
+            Finding(label, not is_small, sizes_and_note, "the default recipe takes 4 GB; use --recipe negotiation-nano")
         )
-    return [Finding("device", True, _device()), *findings]
+    return [Finding("device", True, _describe_device()), *findings]
 
 
-def _disk() -> Finding:
+def _check_disk() -> Finding:
     free = shutil.disk_usage(Path.cwd()).free
     return Finding("disk here", free > 5e9, f"{free / 1e9:.0f} GB free", "a run of the default recipe needs up to 5 GB")
 
 
-def _pages() -> Finding:
-    """Check that the documentation pages to which messages refer are installed."""
+def _check_pages() -> Finding:
+    """Check that the documentation pages are installed, to which messages refer."""
     folder = pages()
     return Finding("pages", folder is not None, str(folder or "missing"), f"install {DISTRIBUTION} again")
 
 
-def as_rows(findings: list[Finding]) -> list[dict[str, Any]]:
+def findings_to_rows(findings: list[Finding]) -> list[dict[str, Any]]:
     """Return the findings as dicts with their fields: what, ok, found, fix."""
     return [asdict(finding) for finding in findings]
 
 
-def _home() -> Finding:
+def _check_home() -> Finding:
     from agents.weights import home
 
     folder = home()
@@ -180,7 +181,7 @@ def _home() -> Finding:
     return Finding("ARENA_HOME", os.access(parent, os.W_OK), str(folder), f"{parent} is not writable: set ARENA_HOME")
 
 
-def _processor() -> str:
+def _read_processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -188,19 +189,19 @@ def _processor() -> str:
         return platform.processor()
 
 
-def _threads() -> str:
+def _describe_threads() -> str:
     """Return, as text, the number of threads that `threads: auto` would choose now, with the timings of a trial."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     from arena.learn.machine import threads_of, try_threads
-    from arena.process import waiting
+    from arena.process import describe_waiting
 
     seconds = try_threads()
     tried = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())
-    return f"{threads_of(seconds)} (time of the same work: {tried}); waiting: {waiting()}"
+    return f"{threads_of(seconds)} (time of the same work: {tried}); waiting: {describe_waiting()}"
 
 
-def _precision() -> str:
+def _describe_precision() -> str:
     """Return, as text, the precision that `precision: auto` would choose now, with the timings of a trial."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
@@ -217,7 +218,7 @@ def _precision() -> str:
     return f"{precision_of(seconds)} (time of the same work: {tried})"
 
 
-def instruction_set() -> str:
+def find_instruction_set() -> str:
     """Return the CPU instruction set for which torch selects its kernels; a message if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
@@ -226,16 +227,16 @@ def instruction_set() -> str:
     return str(torch.backends.cpu.get_cpu_capability())
 
 
-def _same_bits() -> str:
+def _describe_repeatability() -> str:
     """Return, as text, the conditions under which a run is bit-identical."""
-    torch = versions()["torch"]
+    torch = list_versions()["torch"]
     return (
         "a seed gives the same bits with the same `threads`, `precision`, "
-        f"instruction set ({instruction_set()}) and versions (torch {torch})"
+        f"instruction set ({find_instruction_set()}) and versions (torch {torch})"
     )
 
 
-def _device() -> str:
+def _describe_device() -> str:
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
     import torch

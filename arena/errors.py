@@ -7,7 +7,7 @@ DEBUG = "ARENA_DEBUG"
 _OFF = ("", "0", "false", "no", "off")
 
 
-def debugging() -> bool:
+def is_debugging() -> bool:
     """Return True if tracebacks should be shown: ARENA_DEBUG is set and not 0, false, no or off."""
     return os.environ.get(DEBUG, "").strip().lower() not in _OFF
 

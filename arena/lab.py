@@ -17,9 +17,9 @@ import torch
 
 from agents.computing import compute
 from agents.scoring import StreamScores
-from arena.build import Makers, Parts, build, reference_weights
+from arena.build import Makers, Parts, build, find_reference_weights
 from arena.config.experiment import Experiment
-from arena.config.saved_config import identity
+from arena.config.saved_config import hash_identity
 from arena.credit.batch import Credited
 from arena.credit.iteration import Credit
 from arena.credit.samples import TokenFigures, fresh_of, sampled_streams, samples_of, token_figures
@@ -28,7 +28,7 @@ from arena.league.pool import version_name
 from arena.learn.gate import tolerance
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec
-from arena.metrics import iteration_metrics
+from arena.metrics import compute_iteration_metrics
 from arena.parts.chance import generator, number
 from arena.parts.schedules import Clock
 from arena.play.imitation import Imitation
@@ -46,7 +46,7 @@ from arena.trackers.threads import Trackers
 class Examiner(Protocol):
     """Interface of evaluations of a run during training, which do not affect learning."""
 
-    async def due(self, k: int, parts: Parts) -> bool:
+    async def is_due(self, k: int, parts: Parts) -> bool:
         """Return True if the weights after iteration `k` should be evaluated now and were not yet."""
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
@@ -79,7 +79,7 @@ class Lab:
         """Open an engine, build the run's parts from its folder, and return the lab, which the caller closes."""
         if isinstance(experiment.threads, int):
             await compute(torch.set_num_threads, experiment.threads)
-        engine = makers.engine(experiment.engine, experiment.settled_precision)
+        engine = makers.engine(experiment.engine, experiment.resolved_precision)
         await engine.open()
         try:
             parts = await build(run, experiment, engine, watcher, makers.trainer)
@@ -115,10 +115,10 @@ class Lab:
         records, failures, left_out = await self.play(k)
         played, model_seconds = perf_counter(), self.engine.figures()["seconds"] - model_before
         credited, recalled, recalls = await self.credit(k, records)
-        foreseen = await self.fit_critic(k, credited)
+        critic_metrics = await self.fit_critic(k, credited)
         staleness, before = await self.prepare_learning(k, credited), await self.score(credited)
         learned = await self.learn(k, credited, recalled, records)
-        self._tell_sparse(learned)
+        self._warn_sparse_updates(learned)
         learned = {name: metrics | staleness.get(name, {}) for name, metrics in learned.items()}
         if before:
             after, tokens = await self.score(credited), TokenFigures()
@@ -133,15 +133,15 @@ class Lab:
         if self.experiment.overlaps:  # matches are played during the whole iteration
             seconds |= {"play": ended - started, "waited": played - started}
             seconds["play_model"] = self.engine.figures()["seconds"] - model_before
-        row = iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds, left_out)
+        row = compute_iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds, left_out)
         sections = self.parts.play.metrics(records) | self.parts.crediting.metrics(k)
-        if taken := sorted(row.keys() & sections.keys()):
-            raise ConfigError(f"play.parts: metrics have a section '{taken[0]}' already: give it another name")
+        if duplicates := sorted(row.keys() & sections.keys()):
+            raise ConfigError(f"play.parts: metrics have a section '{duplicates[0]}' already: give it another name")
         row |= sections
-        row |= {"critic": foreseen} if foreseen else {}
+        row |= {"critic": critic_metrics} if critic_metrics else {}
         row |= {"recalled": [recall._asdict() for recall in recalls]} if recalls else {}
-        if judged := await self.examine(k):
-            row |= {"panel": judged, "seconds": row["seconds"] | {"panel": perf_counter() - ended}}
+        if panel := await self.examine(k):
+            row |= {"panel": panel, "seconds": row["seconds"] | {"panel": perf_counter() - ended}}
         await self.commit(k, row)
         return row
 
@@ -169,7 +169,7 @@ class Lab:
         """Fit the critic to the turns' returns, after credit used its predictions. Returns metrics, {} without one."""
         fresh = [c for c in credited if c.trajectory.source != "recalled"]
         try:
-            return await self.parts.critic.fit(fresh, self._rng(k, "critic")) if self.parts.critic else {}
+            return await self.parts.critic.fit(fresh, self._make_generator(k, "critic")) if self.parts.critic else {}
         except DivergedError as error:
             raise DivergedError(f"iteration {k}, {error}") from None
 
@@ -222,7 +222,7 @@ class Lab:
         """
         learned, lessons = {}, self.parts.lessons
         for name in self.trainers:
-            demonstrations = await self.parts.demonstrations.samples(name, self._clock(k), records)
+            demonstrations = await self.parts.demonstrations.samples(name, self._make_clock(k), records)
             rows, counts = await lessons.samples(name, k) if lessons else ([], {})
             learned[name] = await self._update(k, name, credited, "learn", demonstrations, rows) | counts
             learned[name] |= await lessons.held_out(name, k) if lessons else {}
@@ -249,11 +249,11 @@ class Lab:
         samples = [*await self.policies.with_references(name, [*samples, *rows]), *demonstrations]
         if not samples:
             return {}
-        trainer = self.trainers[name]
-        return await trainer.update(await compute(trainer.plan, samples, self._rng(k, place, name), self._clock(k)))
+        trainer, rng = self.trainers[name], self._make_generator(k, place, name)
+        return await trainer.update(await compute(trainer.plan, samples, rng, self._make_clock(k)))
 
-    def _tell_sparse(self, learned: Mapping[str, Mapping[str, float]]) -> None:
-        """Tell the user once about each policy that learns from few of a log's tokens."""
+    def _warn_sparse_updates(self, learned: Mapping[str, Mapping[str, float]]) -> None:
+        """Note once for each policy that it learns from few of a log's tokens."""
         for name, note in sparse_updates(learned).items():
             if name not in self._sparse:
                 self._sparse.add(name)
@@ -285,7 +285,7 @@ class Lab:
 
     async def examine(self, k: int) -> dict[str, float]:
         """Evaluate the weights if due, and return values for the metrics, else {}. Restores the engine's caches."""
-        if self.examiner is None or not await self.examiner.due(k, self.parts):
+        if self.examiner is None or not await self.examiner.is_due(k, self.parts):
             return {}
         try:
             return await self.examiner.examine(k, self.parts, self.watcher)
@@ -309,25 +309,25 @@ class Lab:
     async def imitate(self) -> None:
         """Run the warm start of the policies with `imitate`, or resume it, and save checkpoint 0."""
         specs = {n: p.imitate for n, p in self.experiment.policies.items() if p.imitate and n in self.trainers}
-        await self._imitation(specs).run(self.parts.imitated)
+        await self._make_imitation(specs).run(self.parts.imitated)
         await self.admit(0)
         if specs:
             await self._checkpoint(0)
             warm_start.discard(self.run_folder.path)
-            await self.policies.set_references(reference_weights(self.run_folder, self.experiment, self.policies))
+            await self.policies.set_references(find_reference_weights(self.run_folder, self.experiment, self.policies))
 
-    def _imitation(self, specs: Mapping[str, ImitateSpec]) -> Imitation:
-        settings = identity(self.run_folder.path)
+    def _make_imitation(self, specs: Mapping[str, ImitateSpec]) -> Imitation:
+        settings = hash_identity(self.run_folder.path)
         return Imitation(
             specs, self.parts.demonstrations, self.policies, self.watcher,
             run=self.run_folder.path, seed=self.experiment.seed, settings=settings,
         )  # fmt: skip
 
     async def _checkpoint(self, k: int) -> None:
-        kept = await self.policies.snapshot()
+        snapshots = await self.policies.snapshot()
 
         def fill(folder: Path) -> None:
-            state = {"iteration": k, "policies": self.policies.save(folder / "policies", kept)}
+            state = {"iteration": k, "policies": self.policies.save(folder / "policies", snapshots)}
             state |= {"ratings": self.parts.ratings.state(), "credit": self.parts.crediting.state()}
             state |= {"league": {"pool": self.parts.pool.state(), "win_rates": self.parts.win_rates.state()}}
             state |= {"play": self.parts.play.state(k)}
@@ -339,8 +339,8 @@ class Lab:
         await compute(self.run_folder.checkpoint, k, fill)
         self.run_folder.prune(self.experiment.checkpoint.keep)
 
-    def _clock(self, k: int) -> Clock:
+    def _make_clock(self, k: int) -> Clock:
         return Clock(k, self.experiment.iterations)
 
-    def _rng(self, k: int, *place: str) -> np.random.Generator:
+    def _make_generator(self, k: int, *place: str) -> np.random.Generator:
         return generator(self.experiment.seed, k, *place)

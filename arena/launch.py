@@ -21,19 +21,19 @@ from arena.build import Makers
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml
-from arena.config.saved_config import Change, as_plain, changes, experiment_of, recorded
+from arena.config.saved_config import Change, experiment_to_plain, list_changes, load_experiment, read_recorded
 from arena.config.sources import Layer
-from arena.doctor import environment, versions
-from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, debugging
-from arena.evaluate.examination import examination, with_fixed_panel
-from arena.export.run_rows import own_rows
+from arena.doctor import describe_environment, list_versions
+from arena.errors import BugError, ConfigError, DivergedError, Interrupted, OutOfMemory, RanksLost, is_debugging
+from arena.evaluate.examination import make_examination, with_fixed_panel
+from arena.export.run_rows import export_own_rows
 from arena.lab import Lab
 from arena.play.feed import Feed
 from arena.play.lessons import OWN_ROWS
 from arena.play.steps import Steps, stepping
 from arena.play.watchers import Logged, Watcher
-from arena.preflight import preflight, servers_asked
-from arena.process import ranks
+from arena.preflight import find_used_servers, preflight
+from arena.process import find_launched_ranks
 from arena.store import checkpoints
 from arena.store.failures import FAILURES
 from arena.store.run import RunFolder
@@ -56,25 +56,25 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     """
     check_alone()
     loading.reset()
-    return await begin(experiment, out, watcher)
+    return await start_checked(experiment, out, watcher)
 
 
-async def begin(experiment: Experiment, out: Path | None, watcher: Watcher, is_stage: bool = False) -> Path:
-    """Do what `start` does, in a process that has checked where code may be loaded from.
+async def start_checked(experiment: Experiment, out: Path | None, watcher: Watcher, is_stage: bool = False) -> Path:
+    """Start a run as `start` does, after its checks of the process.
 
-    The link `latest` does not point to a stage of a pipeline, so leave it as it is for `is_stage`.
+    With `is_stage`, for a stage of a pipeline, the link `latest` stays unchanged.
     """
     with TemporaryDirectory() as scratch:
-        exported = own_rows(experiment, Path(scratch), watcher.note)
-        prepared = await preflight(experiment, lambda what: watcher.phase(0, what), exported=exported)
+        exported = export_own_rows(experiment, Path(scratch), watcher.note)
+        prepared = await preflight(experiment, lambda step: watcher.phase(0, step), exported=exported)
         rows = {OWN_ROWS: exported.read_bytes()} if exported else {}
-    folder = out or fresh_folder(experiment.name)
+    folder = out or choose_fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
-    about = environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
+    about = describe_environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
-    run = RunFolder.create(folder, config, with_command(about, as_plain(prepared.experiment)), copies | rows)
+    run = RunFolder.create(folder, config, with_command(about, experiment_to_plain(prepared.experiment)), copies | rows)
     own_files.trust_files(prepared.experiment)
-    own_files.trust_servers(servers_asked(prepared.experiment).values())
+    own_files.trust_servers(find_used_servers(prepared.experiment).values())
     if not is_stage:
         point_latest(folder)
     for note in prepared.notes:
@@ -94,23 +94,23 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     run = RunFolder.open(folder)
     folder = run.path
     loading.reset()
-    saved = experiment_of(folder, trust=trusted)
-    experiment = with_fixed_panel(experiment_of(folder, layers, trusted)) if layers else saved
-    own_files.admit_servers(folder, servers_asked(experiment), saved.servers(), trusted)
+    saved = load_experiment(folder, trust=trusted)
+    experiment = with_fixed_panel(load_experiment(folder, layers, trusted)) if layers else saved
+    own_files.admit_servers(folder, find_used_servers(experiment), saved.servers(), trusted)
     own_files.admit_harnesses(folder, experiment, saved, trusted)
     _check_iterations(run, experiment)
-    prepared = await preflight(experiment, lambda what: watcher.phase(0, what), folder, trusted)
-    for line in (*prepared.notes, *own_files.edited(folder)):
+    prepared = await preflight(experiment, lambda step: watcher.phase(0, step), folder, trusted)
+    for line in (*prepared.notes, *own_files.list_edited(folder)):
         watcher.note(line)
     experiment = prepared.experiment
     with run.lock():
-        await _run(run, own_files.with_own_roles(folder, experiment), watcher, lambda: _record(run, experiment))
+        await _run(run, own_files.with_own_roles(folder, experiment), watcher, lambda: _record_resume(run, experiment))
     return folder
 
 
 def check_alone() -> None:
     """Raise ConfigError if a launcher started several processes, each of which would be a separate run."""
-    variable, number = ranks()
+    variable, number = find_launched_ranks()
     if number > 1:
         raise ConfigError(
             f"{variable}={number}: a launcher (torchrun, srun) started {number} processes, and each would be a "
@@ -119,12 +119,12 @@ def check_alone() -> None:
         )
 
 
-def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
+def _record_resume(run: RunFolder, experiment: Experiment) -> list[Change]:
     """Write the resuming command and the present settings to the run folder, and return the settings that changed."""
-    before = recorded(run.path)
-    changed = changes(before, experiment) if before else []
+    before = read_recorded(run.path)
+    changed = list_changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
-    run.amend(config, with_command(run.reader.environment(), as_plain(experiment), changed))
+    run.amend(config, with_command(run.reader.environment(), experiment_to_plain(experiment), changed))
     return changed
 
 
@@ -135,7 +135,7 @@ def with_command(
     command = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
-        "versions": versions(),
+        "versions": list_versions(),
         "changed": {change.field: [change.before, change.now] for change in changed},
     }
     return {**about, "commands": [*about.get("commands", []), command], "experiment": experiment}
@@ -155,28 +155,29 @@ async def _run(
     """
     keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
     run.failures.secret_variables = keys
-    with run_log(run.path, keys), _explained(run), closing(Feed(run.path)) as feed:
-        _LOG.info("arena %s: %s", versions()["arena-selfplay"], " ".join(sys.argv))
-        logged, again, reached = Logged(watcher, feed), 0, -1
+    with run_log(run.path, keys), _explain_errors(run), closing(Feed(run.path)) as feed:
+        _LOG.info("arena %s: %s", list_versions()["arena-selfplay"], " ".join(sys.argv))
+        logged, restarts, last_committed = Logged(watcher, feed), 0, -1
         while True:
             try:
-                await _complete(run, experiment, logged, opened, again > 0)
+                await _run_to_end(run, experiment, logged, opened, restarts > 0)
                 break
             except RanksLost as error:
-                done = checkpoints.committed(run.path)
-                again, reached, opened = again + 1 if done == reached else 1, done, lambda: ()
-                if again > RESTARTS:
+                committed = checkpoints.committed(run.path)
+                restarts = restarts + 1 if committed == last_committed else 1
+                last_committed, opened = committed, lambda: ()
+                if restarts > RESTARTS:
                     raise
-                logged.note(f"{error}: restarting after iteration {done} ({again} of {RESTARTS} restarts)")
+                logged.note(f"{error}: restarting after iteration {committed} ({restarts} of {RESTARTS} restarts)")
         _LOG.info("the run is complete")
 
 
-async def _complete(
-    run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]], again: bool
+async def _run_to_end(
+    run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]], is_restart: bool
 ) -> None:
     """Run from the newest checkpoint to the end, on the cluster's processes if the experiment has `scale`."""
-    async with scaled(experiment, watcher.note, again) as makers:
-        lab = await Lab.open(run, experiment, watcher, examination(run, experiment), makers)
+    async with open_makers(experiment, watcher.note, is_restart) as makers:
+        lab = await Lab.open(run, experiment, watcher, make_examination(run, experiment), makers)
         try:
             _LOG.info("continuing from iteration %d of %d", lab.done, experiment.iterations)
             for change in opened():
@@ -188,11 +189,13 @@ async def _complete(
 
 
 @asynccontextmanager
-async def scaled(experiment: Experiment, note: Callable[[str], None], again: bool = False) -> AsyncIterator[Makers]:
+async def open_makers(
+    experiment: Experiment, note: Callable[[str], None], is_restart: bool = False
+) -> AsyncIterator[Makers]:
     """Yield the experiment's factories: local ones, or with `scale` those of a cluster.
 
-    The cluster's trainer processes start before and end after the context. `note` gets messages to the user. A run that
-    starts `again` waits for nodes that replace lost ones.
+    The cluster's trainer processes start before and end after the context. `note` gets messages to the user. A
+    restart waits for nodes that replace lost ones.
     """
     if experiment.scale is None:
         yield Makers()
@@ -203,20 +206,20 @@ async def scaled(experiment: Experiment, note: Callable[[str], None], again: boo
     from arena.scale.trainer import ScaledTrainer
     from arena.scale.worker import START
 
-    async with placed(experiment.scale, note, again) as cluster:
-        stepping_there = await _slow_steps(cluster)
-        each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
-        ranks = await Ranks.start(each, experiment.scale.deadline, START)
+    async with placed(experiment.scale, note, is_restart) as cluster:
+        remote_steps = await _offload_slow_steps(cluster)
+        trainers = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
+        ranks = await Ranks.start(trainers, experiment.scale.deadline, START)
         for rank, actor in enumerate(ranks.actors):
             cluster.watchdog.watch(f"rank {rank}", actor.ping.remote, ranks.kill)
         try:
-            with stepping_there:
+            with remote_steps:
                 yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
         finally:
             await ranks.close()
 
 
-async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
+async def _offload_slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
     """Return a context in which slow steps of games run as tasks of the cluster; an empty one without `scale.tasks`."""
     from arena.scale.tasks import RayCalls
 
@@ -228,42 +231,43 @@ async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _explained(run: RunFolder) -> Iterator[None]:
+def _explain_errors(run: RunFolder) -> Iterator[None]:
     """Convert errors that end the run into ones that say how to resume, and log them. A bug's match is stored, too."""
-    again = f"arena resume {run.path}"
+    resume = f"arena resume {run.path}"
     try:
-        with _logged_end():
+        with _log_end():
             yield
     except BugError as error:
         if error.record and not run.failures.holds(error.record.id):
             run.failures.add(error.record)
         raise BugError(
             f"{error}; {run.path / FAILURES} has the traceback (arena show {run.path} --failures), "
-            f"and ARENA_DEBUG=1 {again} reproduces it"
+            f"and ARENA_DEBUG=1 {resume} reproduces it"
         ) from None
     except (DivergedError, RanksLost, EnginesLost) as error:
-        raise type(error)(f"{error}; {again} continues from the last commit") from None
+        raise type(error)(f"{error}; {resume} continues from the last commit") from None
     except OutOfMemoryError as error:
         raise OutOfMemory(
-            f"the GPU's memory is full ({first_line(error)}); committed iterations are safe. To need less: {again} "
+            f"the GPU's memory is full ({first_line(error)}); committed iterations are safe. To need less: {resume} "
             "with --set learn.gradient_checkpointing=true, learn.offload_reference=true, or a smaller "
             "learn.token_budget or engine.cache_mb; or start a new run with adapters, or with precision: bf16-true and "
             "learn.offload_optimizer"
         ) from None
     except (KeyboardInterrupt, CancelledError):
-        raise Interrupted(f"interrupted; committed iterations are safe, and {again} continues") from None
+        raise Interrupted(f"interrupted; committed iterations are safe, and {resume} continues") from None
 
 
 @contextmanager
-def _logged_end() -> Iterator[None]:
+def _log_end() -> Iterator[None]:
+    """Write the exception that ends the run to the log."""
     try:
         yield
     except BaseException as error:
-        _LOG.error("ended by %s: %s", type(error).__name__, error, exc_info=debugging())
+        _LOG.error("ended by %s: %s", type(error).__name__, error, exc_info=is_debugging())
         raise
 
 
-def fresh_folder(name: str) -> Path:
+def choose_fresh_folder(name: str) -> Path:
     """Return a path below runs/ that does not exist yet: the run's name, the present time and, if taken, a number."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     base = Path("runs") / f"{name}-{stamp}"
@@ -275,7 +279,7 @@ def point_latest(folder: Path) -> None:
     link = folder.parent / "latest"
     with suppress(OSError):
         if link.is_symlink() or not link.exists():
-            beside = folder.parent / ".latest.new"
-            beside.unlink(missing_ok=True)
-            beside.symlink_to(folder.name)
-            os.replace(beside, link)
+            new = folder.parent / ".latest.new"
+            new.unlink(missing_ok=True)
+            new.symlink_to(folder.name)
+            os.replace(new, link)

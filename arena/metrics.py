@@ -13,12 +13,12 @@ from arena.league.matchmaking import scores
 from arena.league.pool import version_of
 from arena.league.ratings import Ratings
 from arena.play.failures import failure_figures
-from arena.records import MatchRecord, trained
-from arena.rows import zero_sum
+from arena.records import MatchRecord, trained_trajectories
+from arena.rows import is_zero_sum
 from games.contracts import UNREAD
 
 
-def iteration_metrics(
+def compute_iteration_metrics(
     iteration: int,
     records: Sequence[MatchRecord],
     failures: Sequence[MatchRecord],
@@ -35,12 +35,12 @@ def iteration_metrics(
     else. Branches count as matches, turns and tokens, but not in outcome metrics: the choice of branched turns depends
     on the match, so branches are no sample of the policy. `ratings` are of this iteration's players, past versions at
     their mean; `win_rate` is that of each trained policy against each other policy that it met, a draw counting half,
-    and `payoff_against` its payoff there. `zero_sum` marks payoffs that cancel out, whose mean has no information.
+    and `payoff_against` its payoff there. `is_zero_sum` marks payoffs that cancel out, whose mean has no information.
     """
     turns = [turn for record in records for turn in record.turns]
     tokens = sum(turn.tokens for turn in turns)
-    whole = [record for record in records if record.identity.parent is None]
-    games = _by_game(whole)
+    originals = [record for record in records if record.identity.parent is None]
+    games = _group_by_game(originals)
     return {
         "iteration": iteration,
         "matches": len(records),
@@ -51,23 +51,25 @@ def iteration_metrics(
         "tokens": tokens,
         "matches_per_second": len(records) / max(seconds["play"], 1e-9),
         "tokens_per_second": tokens / max(seconds["play"], 1e-9),
-        "valid_rate": _valid_rate(whole),
-        "truncated_rate": _truncated_rate(whole),
-        "payoff": _merged({before: _payoffs(own) for before, own in games.items()}),
-        "mean_payoff": _mean([p for r in whole for p in r.payoffs.values()]),
-        "report": _merged({before: _report(own, several=bool(before)) for before, own in games.items()}),
-        "selection": _selection(records, credited),
-        "reward": _role_rewards(credited, several=len(games) > 1),
+        "valid_rate": _valid_rate(originals),
+        "truncated_rate": _truncated_rate(originals),
+        "payoff": _merge({prefix: _mean_payoffs(own) for prefix, own in games.items()}),
+        "mean_payoff": _mean([p for r in originals for p in r.payoffs.values()]),
+        "report": _merge(
+            {prefix: _average_report(own, has_several_games=bool(prefix)) for prefix, own in games.items()}
+        ),
+        "selection": _count_selection(records, credited),
+        "reward": _mean_role_rewards(credited, has_several_games=len(games) > 1),
         "learn": {policy: dict(stats) for policy, stats in learned.items()},
-        "win_rate": _merged({before: _win_rates(own) for before, own in games.items()}),
-        "payoff_against": _merged({before: _payoffs_against(own) for before, own in games.items()}),
-        "ratings": _ratings(records, ratings),
+        "win_rate": _merge({prefix: _win_rates(own) for prefix, own in games.items()}),
+        "payoff_against": _merge({prefix: _mean_payoffs_against(own) for prefix, own in games.items()}),
+        "ratings": _mean_ratings(records, ratings),
         "seconds": dict(seconds),
-        **({"branches": branches} if (branches := _branches(records)) else {}),
-    } | ({"zero_sum": True} if zero_sum((record.payoffs, record.report) for record in whole) else {})
+        **({"branches": branches} if (branches := _measure_branches(records)) else {}),
+    } | ({"zero_sum": True} if is_zero_sum((record.payoffs, record.report) for record in originals) else {})
 
 
-def _by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord]]:
+def _group_by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord]]:
     """Group the records by the prefix of their metrics' names: "GAME." if there are several games, otherwise ""."""
     names = sorted({record.game for record in records})
     if len(names) < 2:
@@ -75,23 +77,23 @@ def _by_game(records: Sequence[MatchRecord]) -> dict[str, list[MatchRecord]]:
     return {f"{name}.": [record for record in records if record.game == name] for name in names}
 
 
-def _merged(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    return {f"{before}{name}": value for before, own in figures.items() for name, value in own.items()}
+def _merge(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {f"{prefix}{name}": value for prefix, own in figures.items() for name, value in own.items()}
 
 
-def _payoffs(records: Sequence[MatchRecord]) -> dict[str, float]:
+def _mean_payoffs(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return the mean payoff of each seat over the matches that have one for it, by seat."""
     seats = sorted({seat for record in records for seat in record.payoffs})
     return {seat: _mean([r.payoffs[seat] for r in records if seat in r.payoffs]) for seat in seats}
 
 
-def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
+def _average_report(records: Sequence[MatchRecord], has_several_games: bool) -> dict[str, float]:
     """Return means of the numbers in the games' reports, and the share of each kind of end (`ended.KIND`).
 
-    With `several` games, `matches`, `valid_rate` and `truncated_rate` are added.
+    With several games, `matches`, `valid_rate` and `truncated_rate` are added.
     """
     means: dict[str, float] = {}
-    if several:
+    if has_several_games:
         means["matches"] = float(len(records))
         means["valid_rate"] = _valid_rate(records)
         means["truncated_rate"] = _truncated_rate(records)
@@ -105,7 +107,7 @@ def _report(records: Sequence[MatchRecord], several: bool) -> dict[str, float]:
     return means
 
 
-def _branches(records: Sequence[MatchRecord]) -> dict[str, float]:
+def _measure_branches(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return metrics of branches (matches that repeat another one up to some turn); {} if no matches share a deal.
 
     `count` is their number, `taken` their share of the turns that could have had one. `turns` and `tokens` are those of
@@ -142,7 +144,7 @@ def _truncated_rate(records: Sequence[MatchRecord]) -> float:
     return _mean(cut) if cut else 0.0
 
 
-def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
+def _count_selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
     """Count deals played, trajectories with credit, and what selection and replay removed or added.
 
     `dropped` counts played trajectories without credit, including those that a replayed one replaced; `out_of_loss`
@@ -153,20 +155,24 @@ def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> 
         "deals": len({(record.game, record.seed) for record in records}),
         "trajectories": len(credited),
         "replayed": replayed,
-        "dropped": len(trained(records)) - (len(credited) - replayed),
+        "dropped": len(trained_trajectories(records)) - (len(credited) - replayed),
         "out_of_loss": sum(int((~item.learned).sum()) for item in credited if item.learned is not None),
         "out_of_statistics": sum(not item.counted for item in credited),
     }
 
 
-def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, float]:
-    """Return trajectories' mean total reward by role (`GAME.ROLE` if `several`), without replayed ones and branches."""
+def _mean_role_rewards(credited: Sequence[Credited], has_several_games: bool) -> dict[str, float]:
+    """Return the mean total reward of trajectories by role, without replayed ones and branches.
+
+    With several games the key is `GAME.ROLE`.
+    """
     roles: dict[str, list[float]] = {}
     for item in credited:
-        of = item.trajectory
-        if of.source == "recalled" or of.parent:
+        trajectory = item.trajectory
+        if trajectory.source == "recalled" or trajectory.parent:
             continue
-        roles.setdefault(f"{of.game}.{of.role}" if several else of.role, []).append(float(item.rewards.sum()))
+        role = f"{trajectory.game}.{trajectory.role}" if has_several_games else trajectory.role
+        roles.setdefault(role, []).append(float(item.rewards.sum()))
     return {role: _mean(totals) for role, totals in sorted(roles.items())}
 
 
@@ -174,33 +180,33 @@ def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return each trained policy's win rate (draws count half) against each untrained one, keyed `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for learner, opponent, score in (result for record in records for result in scores(record)):
-        by_pair.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)
+        by_pair.setdefault(f"{learner} vs {_group_past(opponent)}", []).append(score)
     return {pair: _mean(values) for pair, values in sorted(by_pair.items())}
 
 
-def _payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
+def _mean_payoffs_against(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return each trained policy's mean payoff in matches with each untrained one, keyed `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
     for record in records:
         others = {seating.policy for seating in record.seats.values() if not seating.trained}
         for seat, seating in record.seats.items():
             for other in others if seating.trained and seat in record.payoffs else ():
-                by_pair.setdefault(f"{seating.policy} vs {_together(other)}", []).append(record.payoffs[seat])
+                by_pair.setdefault(f"{seating.policy} vs {_group_past(other)}", []).append(record.payoffs[seat])
     return {pair: _mean(values) for pair, values in sorted(by_pair.items())}
 
 
-def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
+def _mean_ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, float]:
     """Return the mean rating (mu) of this iteration's players by name; past versions of a policy are averaged."""
     rated = ratings.state()
     played = {(ratings.name(r.game, s), s.policy) for r in records for s in r.seats.values()}
     by_name: dict[str, list[float]] = {}
     for name, policy in sorted(played):
         if name in rated:
-            by_name.setdefault(name.removesuffix(policy) + _together(policy), []).append(rated[name][0])
+            by_name.setdefault(name.removesuffix(policy) + _group_past(policy), []).append(rated[name][0])
     return {name: _mean(mus) for name, mus in sorted(by_name.items())}
 
 
-def _together(policy: str) -> str:
+def _group_past(policy: str) -> str:
     """Return `POLICY@past` for any past version of a policy, and other names unchanged."""
     past = version_of(policy)
     return f"{past[0]}@past" if past else policy

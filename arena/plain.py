@@ -39,7 +39,7 @@ def printable_lines(text: str, max_characters: int = 1000) -> list[str]:
     return lines
 
 
-def without_secrets(text: str, variables: Iterable[str] = ()) -> str:
+def remove_secrets(text: str, variables: Iterable[str] = ()) -> str:
     """Replace secrets in the text by "…": API keys, bearer tokens, and values of variables with secret names.
 
     The values are those of this process's environment, of at least 8 characters. `variables` names further secret ones.
@@ -62,7 +62,7 @@ def truncate_middle(text: str, max_characters: int) -> str:
     return f"{text[:head]}\n… {cut} characters left out …\n{text[head + cut :]}"
 
 
-def finite(value: Real | float, field_name: str) -> float:
+def require_finite(value: Real | float, field_name: str) -> float:
     """Return the value as a float. Raises ValueError, naming `field_name`, if it is NaN or infinite."""
     try:
         number = float(value)
@@ -73,7 +73,7 @@ def finite(value: Real | float, field_name: str) -> float:
     return number
 
 
-def plain(value: Any, field_name: str, gaps: bool = False) -> Any:
+def to_plain(value: Any, field_name: str, gaps: bool = False) -> Any:
     """Copy a value into dict, list, str, int, float, bool and None only.
 
     Tuples become lists, numpy scalars Python numbers, and text is cleaned. With `gaps`, NaN and infinities become None.
@@ -86,11 +86,11 @@ def plain(value: Any, field_name: str, gaps: bool = False) -> Any:
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
-        return None if gaps and not math.isfinite(value) else finite(value, field_name)
+        return None if gaps and not math.isfinite(value) else require_finite(value, field_name)
     if isinstance(value, Mapping):
-        return {_key(k, field_name): plain(v, f"{field_name}.{k}", gaps) for k, v in value.items()}
+        return {_key(k, field_name): to_plain(v, f"{field_name}.{k}", gaps) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(v, f"{field_name}[{i}]", gaps) for i, v in enumerate(value)]
+        return [to_plain(v, f"{field_name}[{i}]", gaps) for i, v in enumerate(value)]
     raise ValueError(f"{field_name} is a {type(value).__name__}: only numbers, text, lists and tables can be stored")
 
 

@@ -80,14 +80,16 @@ class Policies(Mapping[str, Policy]):
         self._vocabularies: dict[str, int] = {}
         """Vocabulary size of each policy's model."""
 
-    async def load(self, checkpoint: Checkpoint | None, kept: Mapping[str, Any], doing: Callable[[str], None]) -> None:
-        """Load and serve the policies: trained ones from `checkpoint` with their saved states `kept`, if these exist.
+    async def load(
+        self, checkpoint: Checkpoint | None, states: Mapping[str, Any], announce: Callable[[str], None]
+    ) -> None:
+        """Load and serve the policies: trained ones from `checkpoint` with their saved `states`, if they exist.
 
-        Others get their initial weights. `doing` is called with a description of each load.
+        Others get their initial weights. `announce` is called with a description of each load.
         """
         for name, spec in self._specs.items():
-            doing(f"loading {spec.model} as '{name}'")
-            await self._load(name, spec, checkpoint, kept.get(name) if spec.train else None)
+            announce(f"loading {spec.model} as '{name}'")
+            await self._load(name, spec, checkpoint, states.get(name) if spec.train else None)
             await self.serve(name)
 
     def __getitem__(self, name: str) -> Policy:
@@ -130,26 +132,28 @@ class Policies(Mapping[str, Policy]):
             await self._drop_reference(name)
 
     async def reference_scores(
-        self, name: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, name: str, streams: Sequence[Stream], temperatures: Sequence[float], all_ids: bool = False
     ) -> list[np.ndarray]:
         """Return the log-probabilities of the streams' sampled tokens under a policy's reference weights.
 
-        With `whole` they are those of all ids, [tokens, vocabulary]. The weights are loaded at first use.
+        With `all_ids` they are those of the whole vocabulary, [tokens, vocabulary]. The weights are loaded at first
+        use.
         """
         if name not in self._serving_reference:
             if self.rule.offload_reference:
                 trim_memory()  # loading briefly needs twice the memory
-            await self.engine.publish(reference_name(name), 0, FolderWeights(self._references[name]))
+            await self.engine.publish(name_reference(name), 0, FolderWeights(self._references[name]))
             self._serving_reference.add(name)
-        return await self.engine.score(reference_name(name), streams, temperatures, whole)
+        return await self.engine.score(name_reference(name), streams, temperatures, all_ids)
 
     async def with_references(self, name: str, samples: list[Sample]) -> list[Sample]:
         """Return the samples with the reference's log-probabilities, if a regulariser or credit needs these."""
         if not self.uses_reference:
             return samples
-        given, whole = ([s.stream for s in samples], [s.temperature for s in samples]), self.rule.uses_distributions
-        scored = await self.reference_scores(name, *given, whole=whole)
-        if whole and scored and scored[0].shape[1] != (own := self._vocabularies[name]):
+        streams, temperatures = [s.stream for s in samples], [s.temperature for s in samples]
+        all_ids = self.rule.uses_distributions
+        scored = await self.reference_scores(name, streams, temperatures, all_ids)
+        if all_ids and scored and scored[0].shape[1] != (own := self._vocabularies[name]):
             raise ConfigError(
                 f"policies.{name}.reference: its vocabulary has {scored[0].shape[1]:,} ids and the policy's {own:,}: "
                 "set learn.regularisers.kl.estimate to k2, which compares sampled tokens alone"
@@ -159,18 +163,18 @@ class Policies(Mapping[str, Policy]):
         return [s.with_reference(r) for s, r in zip(samples, scored, strict=True)]
 
     async def _drop_reference(self, name: str) -> None:
-        await self.engine.retire(reference_name(name))
+        await self.engine.retire(name_reference(name))
         self._serving_reference.discard(name)
 
     def require_known_tokens(self, trajectories: Iterable[Trajectory]) -> None:
         """Raise StoreError for a token id outside the vocabulary of its policy's model, as edited logs may contain."""
-        for found in trajectories:
-            known = self._vocabularies.get(found.policy, 1 << 31)
-            for token in (end(stream.ids) for stream in found.streams if stream.ids for end in (min, max)):
-                if not 0 <= token < known:
+        for trajectory in trajectories:
+            size = self._vocabularies.get(trajectory.policy, 1 << 31)
+            for token in (end(stream.ids) for stream in trajectory.streams if stream.ids for end in (min, max)):
+                if not 0 <= token < size:
                     raise StoreError(
-                        f"match {found.match}: {found.seat} has the token {token}, and the model of policy "
-                        f"'{found.policy}' has {known}: restore the log from a copy"
+                        f"match {trajectory.match}: {trajectory.seat} has the token {token}, and the model of policy "
+                        f"'{trajectory.policy}' has {size}: restore the log from a copy"
                     )
 
     async def snapshot(self) -> dict[str, Snapshot]:
@@ -182,9 +186,9 @@ class Policies(Mapping[str, Policy]):
             for name, trainer in self.trainers.items()
         }
 
-    def save(self, folder: Path, kept: Mapping[str, Snapshot]) -> dict[str, dict[str, Any]]:
+    def save(self, folder: Path, snapshots: Mapping[str, Snapshot]) -> dict[str, dict[str, Any]]:
         """Write the weights and optimisers of trained policies under `folder`, and return their JSON states by name."""
-        for name, (weights, moments, state) in kept.items():
+        for name, (weights, moments, state) in snapshots.items():
             self.save_weights(name, folder / name, weights)
             metadata = {"steps": str(state["steps"])}
             file = folder / name / "optimizer.safetensors"
@@ -192,7 +196,7 @@ class Policies(Mapping[str, Policy]):
                 moments.write(file, metadata)
             else:
                 save_file(dict(moments), file, metadata=metadata)
-        return {name: one.state for name, one in kept.items()}
+        return {name: snapshot.state for name, snapshot in snapshots.items()}
 
     def save_weights(self, name: str, folder: Path, weights: Weights) -> None:
         """Write a trained policy without its optimiser: in Hugging Face layout, or peft's for an adapter."""
@@ -216,10 +220,10 @@ class Policies(Mapping[str, Policy]):
             save_merged(adapter, folder)
 
     async def _load(
-        self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, kept: Mapping[str, Any] | None
+        self, name: str, spec: PolicySpec, checkpoint: Checkpoint | None, state: Mapping[str, Any] | None
     ) -> None:
         source = resolve(spec.model)
-        folder = checkpoint.policy(name) if checkpoint and kept else source
+        folder = checkpoint.policy(name) if checkpoint and state else source
         seed = int(generator(self._seed, 0, "adapter", name).integers(2**63))
         new = NewAdapter(spec.adapter, seed, spec.model) if spec.adapter else None
         policy = await compute(
@@ -227,9 +231,9 @@ class Policies(Mapping[str, Policy]):
         )  # a trainer loads the weights, here or in a rank
         if spec.train:
             self.trainers[name] = await compute(self._make_trainer, policy, self.rule, self.precision.bf16_products)
-            if kept:
-                await self.trainers[name].load(folder, kept)
-                policy.version = kept["version"]
+            if state:
+                await self.trainers[name].load(folder, state)
+                policy.version = state["version"]
         self._own[name] = policy
         self._vocabularies[name] = vocabulary_in(base_folder(source))
 
@@ -254,18 +258,18 @@ class Policies(Mapping[str, Policy]):
 class PastVersions:
     """Limit on loaded past versions: at most `pool.spec.in_memory` in the running matches of one event loop.
 
-    `seated` loads the versions that a match needs. A match waits until they fit; a match that needs more versions than
+    `reserve` loads the versions that a match needs. A match waits until they fit; a match that needs more versions than
     the limit runs alone. The order of matches does not depend on the loaded versions.
     """
 
     def __init__(self, policies: Policies, pool: Pool) -> None:
         self.policies, self.pool = policies, pool
         self._seated = Counter[str]()
-        self._left = asyncio.Event()
+        self._freed = asyncio.Event()
         self._loading = asyncio.Lock()
 
     @asynccontextmanager
-    async def seated(self, policies: Collection[str]) -> AsyncIterator[None]:
+    async def reserve(self, policies: Collection[str]) -> AsyncIterator[None]:
         """Load and serve the past versions among these policies, and keep them loaded within the context.
 
         Waits until they fit.
@@ -281,16 +285,16 @@ class PastVersions:
     def _leave(self, names: Sequence[str]) -> None:
         self._seated.subtract(names)
         self._seated = +self._seated
-        self._left.set()
+        self._freed.set()
 
     async def _seat(self, names: Sequence[str]) -> None:
-        room = self.pool.spec.in_memory
+        limit = self.pool.spec.in_memory
         while True:
-            while self._seated and len(self._seated.keys() | set(names)) > room:
-                self._left.clear()
-                await self._left.wait()
+            while self._seated and len(self._seated.keys() | set(names)) > limit:
+                self._freed.clear()
+                await self._freed.wait()
             async with self._loading:  # one match at a time: two must not both count on the same idle version
-                if self._seated and len(self._seated.keys() | set(names)) > room:
+                if self._seated and len(self._seated.keys() | set(names)) > limit:
                     continue  # another match took the slot meanwhile
                 self._seated.update(names)
                 try:
@@ -307,6 +311,6 @@ class PastVersions:
             await self.policies.load_past(name, self.pool)
 
 
-def reference_name(policy: str) -> str:
+def name_reference(policy: str) -> str:
     """Return the name under which a policy's reference weights are served, such as `shared@reference`."""
     return f"{policy}@reference"

@@ -20,15 +20,15 @@ from arena.config import own_files
 from arena.config.data_sets import with_data_sets
 from arena.config.experiment import Experiment
 from arena.config.models import check_models
-from arena.config.saved_config import experiment_of
-from arena.config.seating import set_tables
+from arena.config.saved_config import load_experiment
+from arena.config.seating import resolve_tables
 from arena.config.serving import check_serving
 from arena.credit.asking import Seated, check_asking
 from arena.credit.gold import answer_in
 from arena.credit.names import check_declared
 from arena.credit.rewards.information_gain import gold_of
 from arena.errors import ConfigError
-from arena.evaluate.examination import panel_of, with_fixed_panel
+from arena.evaluate.examination import get_panel, with_fixed_panel
 from arena.evaluate.held_out import check_spec
 from arena.evaluate.specs import read_spec
 from arena.learn.corrections import CORRECTION
@@ -53,7 +53,7 @@ from games.contracts import Image, MatchId
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreflightResult:
     """Result of `preflight`: an experiment that is ready to start, and notes for the user."""
 
     experiment: Experiment
@@ -64,24 +64,23 @@ class Prepared:
 
 async def preflight(
     experiment: Experiment,
-    doing: Callable[[str], None],
-    begun: Path | None = None,
+    announce: Callable[[str], None],
+    resumed: Path | None = None,
     trusted: bool = False,
     exported: Path | None = None,
-) -> Prepared:
-    """Check an experiment, and return it with its final settings and notes. `doing` is called with each slow step.
+) -> PreflightResult:
+    """Check an experiment, and return it with its final settings and notes. `announce` is called with each slow step.
 
-    For a run to resume, `begun` is its folder: it plays its own copies of files and has absolute paths already.
+    `resumed` is the folder of a run to resume, which plays its own copies of files and has absolute paths already.
     `trusted` allows the folder's code. `exported` are the rows of a data set that the source takes from a run. Raises
-    ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError, which say in one line what is wrong,
-    where, and how to fix it.
+    ConfigError, RoleError, WeightsError, ChatError, EngineError or StoreError with a one-line message.
     """
-    experiment = experiment if begun else with_data_sets(_resolve_models(experiment), doing, exported)
-    played = own_files.with_own_roles(begun, experiment, trusted) if begun else experiment
-    tables = set_tables(played)
+    experiment = experiment if resumed else with_data_sets(_resolve_models(experiment), announce, exported)
+    played = own_files.with_own_roles(resumed, experiment, trusted) if resumed else experiment
+    tables = resolve_tables(played)
     await check_gold(played, tables)
-    marks = [name for part in played.play.parts for name in declaration(part).rewards]
-    check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables], marks)
+    part_rewards = [name for part in played.play.parts for name in declaration(part).rewards]
+    check_declared(played.credit, played.learn.replay, [table.make_game() for table in tables], part_rewards)
     _check_asking(played)
     check_spec(played)
     check_demonstrations(
@@ -92,17 +91,17 @@ async def preflight(
     check_installed(experiment.tracker)
     if played.scale:
         check_scale(played.scale, played.engine)
-    notes = [*await check_endpoints(played, doing), *check_models(played, tables, doing)]
+    notes = [*await check_endpoints(played, announce), *check_models(played, tables, announce)]
     check_serving(played, tables)
-    shows, known = played.engine.capabilities.has_vision, _without_weights(played)
-    notes += _unseen(tables, known, shows)
-    notes += [*await check_contexts(tables, known, played.engine.max_context, _turns(played), shows)]
-    notes += _uncorrected(played)
-    ready = experiment if begun else _with_iterations(with_fixed_panel(anchored(experiment)))
-    return Prepared(await compute(fitted, ready), notes)
+    has_vision, find_policy = played.engine.capabilities.has_vision, _make_policy_finder(played)
+    notes += _note_unseen_images(tables, find_policy, has_vision)
+    notes += [*await check_contexts(tables, find_policy, played.engine.max_context, _limit_turns(played), has_vision)]
+    notes += _note_uncorrected(played)
+    ready = experiment if resumed else _with_iterations(with_fixed_panel(anchored(experiment)))
+    return PreflightResult(await compute(fit_to_machine, ready), notes)
 
 
-def fitted(experiment: Experiment) -> Experiment:
+def fit_to_machine(experiment: Experiment) -> Experiment:
     """Return the experiment with `auto` threads and precision replaced by the fastest ones in short trials here."""
     threads = fastest_threads() if experiment.threads == "auto" else experiment.threads
     precision = experiment.precision
@@ -113,19 +112,19 @@ def fitted(experiment: Experiment) -> Experiment:
 
 def _resolve_models(experiment: Experiment) -> Experiment:
     """Return the experiment with models that name another run's weights, such as runs/first@12, as their folders."""
-    begun = {
+    policies = {
         name: spec.model_copy(
             update={
-                "model": model_folder(name, spec.model),
-                "reference": spec.reference and model_folder(name, spec.reference, "reference"),
+                "model": find_model_folder(name, spec.model),
+                "reference": spec.reference and find_model_folder(name, spec.reference, "reference"),
             }
         )
         for name, spec in experiment.policies.items()
     }
-    return experiment.model_copy(update={"policies": begun})
+    return experiment.model_copy(update={"policies": policies})
 
 
-def model_folder(name: str, model: str, field: str = "model") -> str:
+def find_model_folder(name: str, model: str, field: str = "model") -> str:
     """Return the weights folder for a model such as runs/first@12:opener, and other models unchanged.
 
     Without a policy in the model's name, the run's policy called `name` is used, or its only one. Raises ConfigError,
@@ -142,30 +141,31 @@ def model_folder(name: str, model: str, field: str = "model") -> str:
     return str(folders.get(name) or next(iter(folders.values())))
 
 
-async def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) -> list[str]:
+async def check_endpoints(experiment: Experiment, announce: Callable[[str], None]) -> list[str]:
     """Check that the servers of the run's endpoints answer, and return notes. Raises ConfigError if one does not."""
-    asked = _asked(experiment)
-    if asked:
-        doing(f"asking for {', '.join(asked)}")
+    endpoints = _list_endpoints(experiment)
+    if endpoints:
+        announce(f"asking for {', '.join(endpoints)}")
     try:
-        return await Endpoints(experiment.servers()).check(asked)
+        return await Endpoints(experiment.servers()).check(endpoints)
     except EndpointError as error:
         raise ConfigError(str(error)) from None
 
 
-def servers_asked(experiment: Experiment) -> dict[str, EndpointSpec]:
+def find_used_servers(experiment: Experiment) -> dict[str, EndpointSpec]:
     """Return the settings of the servers that a run will use, at seats, in its league or in evaluations, by name."""
-    servers, names = experiment.servers(), {parsed(spec)[0] for spec in _asked(experiment)}
+    servers, names = experiment.servers(), {parsed(spec)[0] for spec in _list_endpoints(experiment)}
     return {name: server for name, server in servers.items() if name in names}
 
 
-def _asked(experiment: Experiment) -> list[str]:
-    spec, panel = experiment.evaluate, panel_of(experiment)
+def _list_endpoints(experiment: Experiment) -> list[str]:
+    """Return the specs of all endpoints that a run asks, in play, credit and evaluations."""
+    spec, panel = experiment.evaluate, get_panel(experiment)
     against = [*(panel.members if panel else ()), *(spec.against if spec and spec.games else ())]
-    return [*_endpoints_in(experiment), *(name for name in against if name.startswith(PREFIXES))]
+    return [*_list_played_endpoints(experiment), *(name for name in against if name.startswith(PREFIXES))]
 
 
-def _endpoints_in(experiment: Experiment) -> list[str]:
+def _list_played_endpoints(experiment: Experiment) -> list[str]:
     """Return the specs of the endpoints at a run's seats, in its league and asked by credit, without repetitions."""
     held = [seat.policy for table in experiment.all_tables() for seat in table.seats.values()]
     opponents = [opponent.policy or "" for opponent in experiment.league.opponents] if experiment.league else []
@@ -181,21 +181,20 @@ def check_log(experiment: Experiment, trusted: bool = False) -> None:
     if experiment.source is None or experiment.source.log is None:
         return
     place = Path(experiment.source.log)
-    if not (committed := committed_iterations(place)):
+    if not (committed := count_committed(place)):
         raise ConfigError(f"source.log: {place} has no iteration to learn from")
     if (experiment.source.iterations or 0) > committed:
-        asked = experiment.source.iterations
-        raise ConfigError(f"source.iterations: {asked}, but {place} has {committed} committed")
+        raise ConfigError(f"source.iterations: {experiment.source.iterations}, but {place} has {committed} committed")
     _check_images(RunReader(place).log, experiment.source.iterations or committed)
-    other = experiment_of(place, trust=trusted)
+    other = load_experiment(place, trust=trusted)
     for table in experiment.all_tables():
-        theirs = next((t for t in other.all_tables() if t.game == table.game), None)
-        if theirs is None:
+        logged = next((t for t in other.all_tables() if t.game == table.game), None)
+        if logged is None:
             played = " or ".join(f"{t.game.name} {t.game.options}" for t in other.all_tables())
             raise ConfigError(f"source.log: {place} played {played}, and never {table.game.name} {table.game.options}")
         for seat, held in table.seats.items():
             if experiment.trained(held.policy):
-                _check_seat(place, seat, (experiment, held), (other, theirs.seats[seat]))
+                _check_seat(place, seat, (experiment, held), (other, logged.seats[seat]))
 
 
 def _check_images(log: LogReader, iterations: int) -> None:
@@ -205,7 +204,7 @@ def _check_images(log: LogReader, iterations: int) -> None:
             raise ConfigError(f"source.log: {log.blobs.folder} lacks the image {image}: restore it from a copy")
 
 
-def committed_iterations(run: Path) -> int:
+def count_committed(run: Path) -> int:
     """Return a run's number of committed iterations, 0 before the first.
 
     Raises StoreError if the folder is not a run or its log was changed.
@@ -223,13 +222,13 @@ def _with_iterations(experiment: Experiment) -> Experiment:
     source = experiment.source
     if source is None or source.log is None or source.iterations:
         return experiment
-    fixed = source.model_copy(update={"iterations": committed_iterations(Path(source.log))})
+    fixed = source.model_copy(update={"iterations": count_committed(Path(source.log))})
     return experiment.model_copy(update={"source": fixed})
 
 
-def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], their: tuple[Experiment, SeatSpec]) -> None:
+def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], logged: tuple[Experiment, SeatSpec]) -> None:
     """Raise ConfigError unless a seat's policies in this run and the logged one have equal roles and tokenizers."""
-    (experiment, held), (other, sat) = own, their
+    (experiment, held), (other, sat) = own, logged
     if sat.role != held.role:
         raise ConfigError(f"source.log: {place} played {seat} as {sat.role}: set seats.{seat}.role to that")
     if sat.policy not in other.policies:
@@ -259,7 +258,7 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
                 identity=MatchId(0, 0), game=table.game.name, options=table.game.options, seed=0, seats=seats
             )
             players = {seat: ScriptedPlayer(Random(0)) for seat in seats}
-            record = await play_match(plan, game, players, _TRIAL, keep_turns=False)
+            record = await play_match(plan, game, players, _TRIAL_LIMITS, keep_turns=False)
             if record.status == "finished":
                 answer_in(record.game, record.report, gold)
 
@@ -282,12 +281,14 @@ def _check_asking(experiment: Experiment) -> None:
     check_asking(experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()})
 
 
-def _unseen(tables: Sequence[Table], policy: Callable[[str], Policy | None], shows_images: bool) -> list[str]:
+def _note_unseen_images(
+    tables: Sequence[Table], find_policy: Callable[[str], Policy | None], shows_images: bool
+) -> list[str]:
     """Return a note for each game whose messages have images, with the policies at its seats that cannot see them."""
     placeholder, notes = Image("0" * 64, "image/png", 64, 48).text, []
     for table in tables:
         if isinstance(table.make_game(), Pictures):
-            held = {name: policy(name) for name in table.holders.values()}
+            held = {name: find_policy(name) for name in table.holders.values()}
             blind = [name for name, own in held.items() if own and not (shows_images and own.frame.image)]
             names = " and ".join(f"policy '{name}'" for name in blind)
             if blind:
@@ -297,7 +298,7 @@ def _unseen(tables: Sequence[Table], policy: Callable[[str], Policy | None], sho
     return notes
 
 
-def _uncorrected(experiment: Experiment) -> list[str]:
+def _note_uncorrected(experiment: Experiment) -> list[str]:
     """Return a note if replies of other versions, or of another run, are learned without an off-policy correction."""
     corrections = [part.name for part in experiment.learn.loss.parts if part.kind is CORRECTION]
     if not (experiment.overlaps or experiment.source) or corrections != ["uncorrected"]:
@@ -307,15 +308,15 @@ def _uncorrected(experiment: Experiment) -> list[str]:
     return [f"replies {age}, without a correction: learn.loss.{loss}.correction=truncated adds one"]
 
 
-_TRIAL = Limits(turns=1000, seconds=10.0)
+_TRIAL_LIMITS = Limits(turns=1000, seconds=10.0)
 
 
-def _turns(experiment: Experiment) -> int:
+def _limit_turns(experiment: Experiment) -> int:
     """Return the maximum number of turns of a trial match: the run's limit, at most 1000."""
     return min(experiment.play.limits.turns or 1000, 1000)
 
 
-def _without_weights(experiment: Experiment) -> Callable[[str], Policy | None]:
+def _make_policy_finder(experiment: Experiment) -> Callable[[str], Policy | None]:
     """Return a function that makes the policy of a name without its weights, or None for an unknown name."""
 
     def find(name: str) -> Policy | None:

@@ -39,12 +39,12 @@ def prepare() -> None:
         _keep_buffers()
 
 
-def waiting() -> str:
+def describe_waiting() -> str:
     """Return the environment settings for how OpenMP threads wait, such as `GOMP_SPINCOUNT=1000`, as text."""
     return ", ".join(f"{name}={os.environ[name]}" for name in _WAITING if name in os.environ)
 
 
-def ranks() -> tuple[str, int]:
+def find_launched_ranks() -> tuple[str, int]:
     """Return the launcher's variable and the number of processes in its job if several; ("", 1) without a launcher."""
     for name in LAUNCHERS:
         count = os.environ.get(name, "").strip()
@@ -54,22 +54,22 @@ def ranks() -> tuple[str, int]:
 
 
 @contextmanager
-def loading() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Disable garbage collection during imports, which makes them a fifth faster, since imported objects stay alive.
 
     Afterwards all existing objects, such as 300,000 of torch and transformers, are exempt from collection.
     """
-    enabled = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        if enabled:
+        if was_enabled:
             gc.enable()
 
 
-def command_line(arguments: Sequence[str]) -> list[str]:
+def build_child_command(arguments: Sequence[str]) -> list[str]:
     """Return the command that starts `arena` as a child process without imports from the working directory.
 
     Otherwise a `json.py` in an extracted archive would be run.
@@ -77,7 +77,7 @@ def command_line(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-P", "-m", "arena", *arguments]
 
 
-def environment_of_children() -> dict[str, str]:
+def build_child_environment() -> dict[str, str]:
     """Return the environment for child processes, with Arena in PYTHONPATH if the current folder is its checkout."""
     home, paths = str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")
     if home != os.path.realpath(os.curdir):
@@ -85,14 +85,14 @@ def environment_of_children() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([home, paths] if paths else [home])}
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the number of cores that this process may use. A quota is rounded down, to at least one, as Ray does."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = processor_quota()
-    return here if quota is None else max(1, min(here, int(quota)))
+    return available if quota is None else max(1, min(available, int(quota)))
 
 
-def end_with(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Make the kernel send SIGTERM to this just forked process when its parent ends. Linux only.
 
     Exits at once if the process with the id `parent` has ended already.

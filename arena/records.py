@@ -14,8 +14,16 @@ from pydantic_core import to_json
 from agents.player import PREFIXES
 from agents.stream import Context, Picture, Stream
 from arena.errors import StoreError
-from arena.plain import clean_text, finite, plain
-from arena.rows import identity_of, identity_row, known, message, message_row, stream_of, stream_row
+from arena.plain import clean_text, require_finite, to_plain
+from arena.rows import (
+    identity_from_row,
+    identity_to_row,
+    message_from_row,
+    message_to_row,
+    require_source,
+    stream_from_row,
+    stream_to_row,
+)
 from games.contracts import ILLEGAL, Image, MatchId, Message, TurnSource
 
 if TYPE_CHECKING:
@@ -42,7 +50,7 @@ class Turn(NamedTuple):
     later. Credit fills `reward` (their weighted sum) and `advantage`, and stores them in a file of its own.
     """
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody misses
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     seat: str
     role: str
     policy: str
@@ -228,11 +236,11 @@ class MatchRecord:
         """
         try:
             row = self._row()
-            row["payoffs"] = _floats(self.payoffs, "payoffs")
-            row["seconds"] = finite(self.seconds, "seconds")
-            row["turns"] = [_checked_row(turn) for turn in self.turns]
+            row["payoffs"] = _require_finite(self.payoffs, "payoffs")
+            row["seconds"] = require_finite(self.seconds, "seconds")
+            row["turns"] = [_checked_turn_to_row(turn) for turn in self.turns]
             streams = row.pop("streams")
-            return {**plain(row, "match"), "streams": {clean_text(seat): rows for seat, rows in streams.items()}}
+            return {**to_plain(row, "match"), "streams": {clean_text(seat): rows for seat, rows in streams.items()}}
         except (ValueError, TypeError) as error:
             raise RecordError(f"match {self.id} cannot be stored: {error}") from None
 
@@ -250,13 +258,13 @@ class MatchRecord:
             raise ValueError(f"seed {self.seed} is not within 64 bits")
         if unknown := set(self.streams) - set(self.seats):
             raise ValueError(f"streams of {sorted(unknown)}, which are not seats")
-        row = identity_row(self.identity)
+        row = identity_to_row(self.identity)
         row |= {name: getattr(self, name) for name in (*_SCALARS, "payoffs", "seconds", "report")}
         row |= {name: value for name in _DEFAULTS if (value := getattr(self, name)) != _DEFAULTS[name]}
         row["seats"] = {seat: seating.row() for seat, seating in self.seats.items()}
-        row["options"] = plain(self.options, "options")
-        row["turns"] = [turn_row(turn) for turn in self.turns]
-        row["streams"] = {seat: [stream_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}
+        row["options"] = to_plain(self.options, "options")
+        row["turns"] = [turn_to_row(turn) for turn in self.turns]
+        row["streams"] = {seat: [stream_to_row(s, seat) for s in self.streams.get(seat, ())] for seat in self.seats}
         return row
 
     @classmethod
@@ -269,19 +277,19 @@ class MatchRecord:
         try:
             by_seat = row["streams"]
             return cls(
-                identity=identity_of(row), game=row["game"], options=dict(row["options"]), seed=row["seed"],
+                identity=identity_from_row(row), game=row["game"], options=dict(row["options"]), seed=row["seed"],
                 seats={seat: Seating(**seating) for seat, seating in row["seats"].items()},
                 status=row["status"], reason=row["reason"], payoffs=dict(row["payoffs"]), report=dict(row["report"]),
-                turns=tuple([_turn(turn) for turn in row["turns"]]),
-                streams={seat: tuple([stream_of(s, picture) for s in streams]) for seat, streams in by_seat.items()},
+                turns=tuple([_turn_from_row(turn) for turn in row["turns"]]),
+                streams={seat: tuple([stream_from_row(s, picture) for s in own]) for seat, own in by_seat.items()},
                 started=row["started"], seconds=row["seconds"], rules=row["rules"],
                 group=row.get("group", -1), stage=row.get("stage", ""),
-                source=known(row.get("source", "played"), MatchSource),
+                source=require_source(row.get("source", "played"), MatchSource),
             )  # fmt: skip
         except KeyError as missing:
-            raise _unreadable(row, f"it has no {missing}") from None
+            raise _make_read_error(row, f"it has no {missing}") from None
         except (ValueError, TypeError, AttributeError) as error:
-            raise _unreadable(row, error) from None
+            raise _make_read_error(row, error) from None
 
 
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
@@ -334,56 +342,58 @@ def is_excused(turn: Turn) -> bool:
     return turn.finish == "length" and not turn.valid and ILLEGAL not in turn.rewards
 
 
-def trained(records: Iterable[MatchRecord]) -> list[Trajectory]:
+def trained_trajectories(records: Iterable[MatchRecord]) -> list[Trajectory]:
     """Return the trajectories of trained seats that took a turn, over all finished matches."""
     return [t for record in records for t in trajectories(record) if t.trained and t.turns]
 
 
-def _unreadable(row: Mapping[str, Any], why: object) -> RecordError:
-    return RecordError(f"match {str(row.get('id', ''))[:80]!r} cannot be read: {why}: restore the log from a copy")
+def _make_read_error(row: Mapping[str, Any], reason: object) -> RecordError:
+    return RecordError(f"match {str(row.get('id', ''))[:80]!r} cannot be read: {reason}: restore the log from a copy")
 
 
-def turn_row(turn: Turn) -> dict[str, Any]:
+def turn_to_row(turn: Turn) -> dict[str, Any]:
+    """Return a turn as a row of the match log, without credit and with unchecked numbers."""
     row: dict[str, Any] = dict(zip(_TURN_COLUMNS, turn, strict=False))
-    row["messages"] = [message_row(message) for message in turn.messages]
+    row["messages"] = [message_to_row(message) for message in turn.messages]
     if turn.source != "policy":
         row["source"] = turn.source
     return row
 
 
-def _checked_row(turn: Turn) -> dict[str, Any]:
-    row = turn_row(turn)
-    row["rewards"] = _floats(turn.rewards, f"turn {turn.index}: reward")
-    row["seconds"] = finite(turn.seconds, f"turn {turn.index}: seconds")
+def _checked_turn_to_row(turn: Turn) -> dict[str, Any]:
+    """Return a turn as a row. Raises ValueError, naming the turn, for numbers that are not finite."""
+    row = turn_to_row(turn)
+    row["rewards"] = _require_finite(turn.rewards, f"turn {turn.index}: reward")
+    row["seconds"] = require_finite(turn.seconds, f"turn {turn.index}: seconds")
     return row
 
 
-def _turn(row: Mapping[str, Any]) -> Turn:
-    messages = tuple([message(line) for line in row["messages"]])
+def _turn_from_row(row: Mapping[str, Any]) -> Turn:
+    messages = tuple([message_from_row(line) for line in row["messages"]])
     if "source" in row:
-        known(row["source"], TurnSource)
+        require_source(row["source"], TurnSource)
     return Turn(**{**row, "messages": messages, "rewards": dict(row["rewards"])})
 
 
-def _floats(values: Mapping[str, float], where: str) -> dict[str, float]:
-    return {name: finite(value, f"{where}[{name!r}]") for name, value in values.items()}
+def _require_finite(values: Mapping[str, float], field_name: str) -> dict[str, float]:
+    return {name: require_finite(value, f"{field_name}[{name!r}]") for name, value in values.items()}
 
 
-def images(turns: Iterable[Turn]) -> list[Image]:
+def list_images(turns: Iterable[Turn]) -> list[Image]:
     """Return the images in the turns' messages, sorted by hash."""
-    found = {image for turn in turns for each in turn.messages for image in each.images}
-    return sorted(found, key=lambda image: image.hash)
+    images = {image for turn in turns for message in turn.messages for image in message.images}
+    return sorted(images, key=lambda image: image.hash)
 
 
-def pictures_of(streams: Mapping[str, Iterable[Stream]]) -> dict[str, bytes]:
+def collect_pictures(streams: Mapping[str, Iterable[Stream]]) -> dict[str, bytes]:
     """Return the bytes of the images in the streams by hash."""
     return {span.hash: span.data for own in streams.values() for stream in own for span in stream.media}
 
 
-def place_of(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:
-    """Return the stream with a turn's reply, and begin and end of the reply in it; an empty stream, 0, 0 if none."""
+def find_reply(streams: Sequence[Stream], turn: int) -> tuple[Stream, int, int]:
+    """Return the stream with a turn's reply, and the reply's start and end in it; an empty stream, 0, 0 if none."""
     for stream in streams:
         if turn in stream.turns:
-            begin = stream.turns.index(turn)
-            return stream, begin, begin + stream.turns.count(turn)
+            start = stream.turns.index(turn)
+            return stream, start, start + stream.turns.count(turn)
     return Stream(), 0, 0

@@ -13,13 +13,13 @@ Deal = TypeVar("Deal", bound=Hashable)
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
-def identity_row(match: MatchId) -> dict[str, Any]:
+def identity_to_row(match: MatchId) -> dict[str, Any]:
     """Return a match's identity as columns of the log: id, iteration, deal, attempt; and a branch's parent and turn."""
     row = {"id": str(match), "iteration": match.iteration, "deal": match.deal, "attempt": match.attempt}
     return row | {"parent": str(match.parent), "parent_turn": match.turn} if match.parent else row
 
 
-def identity_of(row: Mapping[str, Any]) -> MatchId:
+def identity_from_row(row: Mapping[str, Any]) -> MatchId:
     """Return the match identity in a row's columns. Raises ValueError if they contradict the printed id."""
     parent = MatchId.parse(row["parent"]) if row.get("parent") else None
     match = MatchId(row["iteration"], row["deal"], row["attempt"], parent, row["parent_turn"] if parent else -1)
@@ -28,31 +28,31 @@ def identity_of(row: Mapping[str, Any]) -> MatchId:
     return match
 
 
-def known(source: Any, sources: Any) -> Any:
+def require_source(source: Any, sources: Any) -> Any:
     """Return `source` unchanged. Raises ValueError unless it is a value of the Literal type `sources`."""
     if source not in get_args(sources):
         raise ValueError(f"its source {str(source)[:80]!r} is none of {', '.join(get_args(sources))}")
     return source
 
 
-def message_row(message: Message) -> dict[str, Any]:
+def message_to_row(message: Message) -> dict[str, Any]:
     """Return a message as a dict: sender, text and, if it has any, images with their positions in the text.
 
     Adjacent texts are joined by a space, as in `Message.text`.
     """
-    text, images, before = "", [], None
+    text, images, previous = "", [], None
     for part in message.parts:
         if isinstance(part, Image):
             images.append({"place": len(text), **vars(part)})
         elif part:
-            text += f" {part}" if isinstance(before, str) else part
-        before = part or before
+            text += f" {part}" if isinstance(previous, str) else part
+        previous = part or previous
     row = {"sender": message.sender, "text": text}
     return row | {"images": images} if images else row
 
 
-def message(row: Mapping[str, Any]) -> Message:
-    """Return the message of a row of `message_row`. Raises ValueError if image positions are out of order or range."""
+def message_from_row(row: Mapping[str, Any]) -> Message:
+    """Return the message of a row of `message_to_row`. Raises ValueError if image positions are not in order."""
     if not (images := row.get("images")):
         return Message(row["sender"], (row["text"],))
     text, parts, end = row["text"], list[str | Image](), 0
@@ -64,7 +64,7 @@ def message(row: Mapping[str, Any]) -> Message:
     return Message(row["sender"], tuple([part for part in (*parts, text[end:]) if part]))
 
 
-def stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
+def stream_to_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
     """Return a stream's lists, with log-probabilities and entropies rounded to float32.
 
     Entropies and images are left out if there are none, and images' bytes always. Raises ValueError for lists of
@@ -72,7 +72,7 @@ def stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
     """
     if not len(stream.ids) == len(stream.mask) == len(stream.logprobs) == len(stream.turns):
         raise ValueError(f"the lists of {seat}'s stream differ in length")
-    logprobs = _float32(stream.logprobs, f"a log-probability in {seat}'s stream")
+    logprobs = _round_to_float32(stream.logprobs, f"a log-probability in {seat}'s stream")
     if any(not 0 <= token < 2**31 for token in stream.ids):
         raise ValueError(f"a token id in {seat}'s stream is not one of 31 bits")
     row: dict[str, list[Any]] = {
@@ -82,35 +82,35 @@ def stream_row(stream: Stream, seat: str) -> dict[str, list[Any]]:
         "turns": [int(turn) for turn in stream.turns],
     }
     if stream.entropy:
-        row["entropy"] = _float32(stream.entropy, f"an entropy in {seat}'s stream")
+        row["entropy"] = _round_to_float32(stream.entropy, f"an entropy in {seat}'s stream")
     if stream.media:
-        row["media"] = [_span_row(span) for span in stream.media]
+        row["media"] = [_span_to_row(span) for span in stream.media]
     return row
 
 
-def stream_of(row: Mapping[str, Any], picture: Callable[[str], bytes]) -> Stream:
-    """Return the stream of a row of `stream_row`; `picture` returns the bytes of its images.
+def stream_from_row(row: Mapping[str, Any], picture: Callable[[str], bytes]) -> Stream:
+    """Return the stream of a row of `stream_to_row`; `picture` returns the bytes of its images.
 
     Raises ValueError for lists that do not fit together.
     """
-    found = Stream(**{name: values for name, values in row.items() if name != "media"})
+    stream = Stream(**{name: values for name, values in row.items() if name != "media"})
     if images := row.get("media"):
-        keys_of(found.ids, spans := [_span(image) for image in images])
-        found.media = [replace(span, data=picture(span.hash)) for span in spans]
-    return found
+        keys_of(stream.ids, spans := [_span_from_row(image) for image in images])
+        stream.media = [replace(span, data=picture(span.hash)) for span in spans]
+    return stream
 
 
-def _span_row(span: MediaSpan) -> dict[str, Any]:
+def _span_to_row(span: MediaSpan) -> dict[str, Any]:
     height, width = span.size or (0, 0)
     return {"start": span.start, "length": span.length, "hash": span.hash, "height": height, "width": width}
 
 
-def _span(row: Mapping[str, Any]) -> MediaSpan:
+def _span_from_row(row: Mapping[str, Any]) -> MediaSpan:
     size = (row["height"], row["width"]) if row.get("height") else None
     return MediaSpan(row["start"], row["length"], row["hash"], size=size)
 
 
-def _float32(values: Sequence[float], label: str) -> list[float]:
+def _round_to_float32(values: Sequence[float], label: str) -> list[float]:
     """Round values to float32. Raises ValueError, naming `label`, for a value that is not finite."""
     with np.errstate(over="ignore"):
         rounded = np.asarray(values, dtype=np.float32)
@@ -119,7 +119,7 @@ def _float32(values: Sequence[float], label: str) -> list[float]:
     return rounded.tolist()  # type: ignore[no-any-return]
 
 
-def zero_sum(outcomes: Iterable[tuple[Mapping[str, float], Mapping[str, Any]]]) -> bool:
+def is_zero_sum(outcomes: Iterable[tuple[Mapping[str, float], Mapping[str, Any]]]) -> bool:
     """Return True if payoffs sum to zero in every match that ended regularly, and some payoff is not 0.
 
     `outcomes` are payoffs and report of each match. Illegal and truncated ends do not count.

@@ -37,7 +37,7 @@ from agents.stream import Stream  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.cli.loop import wait  # noqa: E402
 from arena.config.experiment import LearnSpec  # noqa: E402
-from arena.doctor import environment  # noqa: E402
+from arena.doctor import describe_environment  # noqa: E402
 from arena.learn.machine import fastest_precision  # noqa: E402
 from arena.learn.samples import Sample  # noqa: E402
 from arena.learn.trainer import PolicyTrainer  # noqa: E402
@@ -170,7 +170,7 @@ def main() -> None:
         print(json.dumps(measure_learning(options.learn, model, bf16, options.openings)))
         return
     result: dict[str, Any] = {"command": f"python benchmarks/adapters.py{' --quick' if options.quick else ''}"}
-    result |= {"bf16": bf16, "learn": {}, "memory": {}, "play": {}, "machine": environment()}
+    result |= {"bf16": bf16, "learn": {}, "memory": {}, "play": {}, "machine": describe_environment()}
     widths, rounds = ((8,), 1) if options.quick else ((16, 64), 6)
     for openings in OPENINGS:
         found = compare_learning(openings, 1 if options.quick else 3, options.quick)

@@ -42,7 +42,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.lab import Lab
 
 HERE = Path(__file__).parent
@@ -174,7 +174,7 @@ def main() -> None:
     options = parser.parse_args()
     began = time.perf_counter()
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
+    result |= {"machine": describe_environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
     if options.quick:
         result |= measure(options.seed, options.rows, 8, 1, ["autocast"])
     else:

@@ -47,7 +47,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.lab import Lab
 from arena.learn.machine import fastest_precision
 
@@ -257,7 +257,7 @@ def main() -> None:
     options = parser.parse_args()
     began = time.perf_counter()
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
+    result |= {"machine": describe_environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
     result |= measure(options)
     result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - began}
     fp32 = "-fp32" * (result["peer"]["settings"]["dtype"] == "float32")

@@ -33,7 +33,7 @@ from arena.cli.loop import wait  # noqa: E402
 from arena.config.layers import compose, to_yaml  # noqa: E402
 from arena.config.sources import set_layer, text_layer  # noqa: E402
 from arena.credit.samples import samples_of  # noqa: E402
-from arena.doctor import environment  # noqa: E402
+from arena.doctor import describe_environment  # noqa: E402
 from arena.lab import Lab  # noqa: E402
 
 ARMS = {"nano, fp32": ("nano", "fp32"), "SmolLM2, fp32": ("smollm2-135m-instruct", "fp32"),
@@ -51,7 +51,7 @@ def measure_agreement(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
     count = sum(len(c.trajectory.turns) for c in credited)
     assert count >= turns, f"{count} turns"
     requests = make_greedy_requests([s.stream for s in samples])[:greedy]
-    here = InProcessEngine(lab.experiment.settled_precision)
+    here = InProcessEngine(lab.experiment.resolved_precision)
     wait(here.publish("shared", 0, ModuleWeights(trainer.model)))
     theirs, ours = wait(lab.engine.generate(requests)), wait(here.generate(requests))
     ties = [
@@ -99,7 +99,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     arms, turns, greedy = (list(ARMS)[:1], 20, 5) if quick else (list(ARMS), TURNS, GREEDY)
-    result: dict[str, Any] = {"command": "python benchmarks/agreement.py", "machine": environment(), "arms": {}}
+    result: dict[str, Any] = {
+        "command": "python benchmarks/agreement.py",
+        "machine": describe_environment(),
+        "arms": {},
+    }
     for arm in arms:
         model, precision = ARMS[arm]
         more = ["policies.shared.imitate=null", "credit.estimator=zero", "engine={kind: vllm, max_model_len: 1024}",

@@ -21,7 +21,7 @@ from reporting import write_result
 from agents.stream import Stream
 from arena.config.kinds import choose
 from arena.credit.batch import Floats, TurnBatch
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.records import Trajectory, Turn
 from games.contracts import Message
 
@@ -291,7 +291,13 @@ def main() -> None:
     """Compute all rows and write the results."""
     command = "python benchmarks/bias.py"
     found = list(compute_rows())
-    result = {"command": command, "logits": LOGITS.tolist(), "batch": BATCH, "machine": environment(), "rows": found}
+    result = {
+        "command": command,
+        "logits": LOGITS.tolist(),
+        "batch": BATCH,
+        "machine": describe_environment(),
+        "rows": found,
+    }
     write_result("bias", result)
     print(format_table(found))
 

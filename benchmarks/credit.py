@@ -33,7 +33,7 @@ from arena.credit.batch import Credited, TurnBatch
 from arena.credit.estimators import ESTIMATORS
 from arena.credit.samples import samples_of
 from arena.credit.settings import CreditSpec
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.learn.batches import token_batch
 from arena.learn.losses import policy_gradient
 from arena.learn.samples import Sample
@@ -244,7 +244,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["cost", "packed"])
     what = parser.parse_args().what
-    head = {"command": f"python benchmarks/credit.py {what}", "machine": environment(), "seed": SEED}
+    head = {"command": f"python benchmarks/credit.py {what}", "machine": describe_environment(), "seed": SEED}
     head |= {"threads": torch.get_num_threads(), "load_at_start": os.getloadavg()}
     result = head | (measure_cost() if what == "cost" else measure_packing()) | {"load_at_end": os.getloadavg()}
     write_result(f"credit-{what}", result)

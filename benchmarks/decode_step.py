@@ -116,11 +116,15 @@ def main() -> None:
         )  # Python would import the installed Arena
     from timing import add_device
 
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
     checkouts = {"before": options.before.resolve()} if options.before else {}
     words = ["python", "benchmarks/decode_step.py", *["--before CHECKOUT"] * bool(options.before)]
-    result: dict[str, Any] = {"command": " ".join(words), "machine": environment(), "load_at_start": os.getloadavg()}
+    result: dict[str, Any] = {
+        "command": " ".join(words),
+        "machine": describe_environment(),
+        "load_at_start": os.getloadavg(),
+    }
     result |= measure(checkouts | {"now": HERE.parent}, 1 if options.quick else options.rounds, options.quick)
     result["machine"].pop("command", None)
     result["load_at_end"] = os.getloadavg()

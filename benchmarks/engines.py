@@ -39,7 +39,7 @@ from agents.precision import Precision  # noqa: E402
 from agents.published import ModuleWeights, on_base  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.cli.loop import wait  # noqa: E402
-from arena.doctor import environment  # noqa: E402
+from arena.doctor import describe_environment  # noqa: E402
 from arena.learn.machine import fastest_precision  # noqa: E402
 
 SHARED, OWN, REPLY = 200, 60, 16
@@ -154,7 +154,7 @@ def main() -> None:
     result["prefix cache"] = measure_prefix_cache(vllm)
     result["publish"] = measure_publishing(vllm, module, model, precision, rounds)
     wait(vllm.close())
-    result |= {"command": "make engines", "machine": environment()}
+    result |= {"command": "make engines", "machine": describe_environment()}
     print(json.dumps({key: result[key] for key in ("start_seconds", "prefix cache", "publish")}, indent=1))
     if not quick:
         write_result("engines", result)

@@ -243,7 +243,7 @@ def main() -> None:
     if options.page:
         update_page(json.loads((RESULTS / "fits.json").read_text("utf-8"))["rows"])
         return
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
     with TemporaryDirectory() as folder:
         chosen = [work for work in WORK if not options.quick or work.model == "nano"]
@@ -251,7 +251,7 @@ def main() -> None:
             run_script("fits.py", "--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
         rows = [row for w in chosen for row in compare(w, folder if w.model == RANDOM else w.model)]
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": environment(), "seed": SEED, "packs": packs_here(), "within": WITHIN, "rows": rows}
+    result |= {"machine": describe_environment(), "seed": SEED, "packs": packs_here(), "within": WITHIN, "rows": rows}
     result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
     write_result("fits", result, options.quick)
     if not options.quick:

@@ -20,7 +20,7 @@ from typing import Any
 from reporting import write_result
 
 import games
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from games.contracts import View
 
 ROUNDS, MATCHES, MOST_ACTS = 5, {"textworld": 6, "gymnasium": 40, "gem": 40}, 50
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     found = {name: measure(name, 1 if quick else ROUNDS, 0.1 if quick else 1.0) for name in NAMES}
-    result = {"command": "python benchmarks/foreign.py", "machine": environment(), "games": found}
+    result = {"command": "python benchmarks/foreign.py", "machine": describe_environment(), "games": found}
     write_result("foreign", result, quick)
     for name, row in found.items():
         print(

@@ -21,7 +21,7 @@ from agents.weights import resolve
 from arena.credit.asking import Question
 from arena.credit.rubric import BAR, Rubric, pair_question, score_question
 from arena.credit.verdicts import read_scores, read_winner
-from arena.doctor import environment
+from arena.doctor import describe_environment
 
 FILE = Path(__file__).parent / "results" / "hostile-judge.json"
 RUBRIC = Rubric.model_validate({
@@ -127,7 +127,7 @@ def main() -> None:
     options = parser.parse_args()
     kept = json.loads(FILE.read_text("utf-8"))["models"] if FILE.exists() else {}
     kept[options.name or options.model] = found = measure(JudgeModel(options.model, options.device))
-    result = {"command": "python benchmarks/hostile_judge.py", "machine": environment(), "models": kept}
+    result = {"command": "python benchmarks/hostile_judge.py", "machine": describe_environment(), "models": kept}
     FILE.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 

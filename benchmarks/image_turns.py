@@ -31,7 +31,7 @@ from agents.published import ModuleWeights
 from agents.scoring import StreamScorer, batch_of
 from agents.stream import Stream
 from agents.vision import vision_of
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from tests.factories.eyes import bare_inputs, config_of, make_eyes, picture, span
 
 FAMILIES = ("smolvlm", "qwen2_5_vl")
@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
-    found: dict[str, Any] = {"environment": environment()}
+    found: dict[str, Any] = {"environment": describe_environment()}
     for family in FAMILIES:
         for phase, steps in STEPS.items():
             seconds, memory = measure_seconds(family, phase, rounds), {}

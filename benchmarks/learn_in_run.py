@@ -97,10 +97,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.serve:
         return serve(options.serve)
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": environment(), "seed": 0, "load_at_start": os.getloadavg()}
+    result |= {"machine": describe_environment(), "seed": 0, "load_at_start": os.getloadavg()}
     for workload, (rounds, _) in list(RUNS.items())[:1] if options.quick else RUNS.items():
         result[workload] = compare_arms(workload, 1 if options.quick else rounds)
         print(workload, json.dumps({k: result[workload][k] for k in ("of never", "peak_gb")}), file=sys.stderr)

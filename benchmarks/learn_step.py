@@ -307,10 +307,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.serve:
         return serve(options.serve)
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": environment(), "seeds": "streams 0, advantages 1", "load_at_start": os.getloadavg()}
+    result |= {"machine": describe_environment(), "seeds": "streams 0, advantages 1", "load_at_start": os.getloadavg()}
     if options.profile:
         os.environ.setdefault("OMP_NUM_THREADS", "2")
         result["profile"] = profile_step()

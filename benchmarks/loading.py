@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from reporting import write_result
 
 from agents.stream import Stream
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.records import MatchRecord, Seating, Turn, trajectories
 from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
@@ -236,7 +236,7 @@ def main() -> None:
         result |= {"turns": options.turns} | compare_arms(arms, run, options.rounds)
     ours = [result["median"][name] for name in ("frames", "sql", "tokens")]
     result |= {"target": TARGET, "met": all(each[key] < most for each in ours for key, most in TARGET.items())}
-    result |= {"machine": environment() | {"duckdb": duckdb.__version__}, "load_at_end": os.getloadavg()}
+    result |= {"machine": describe_environment() | {"duckdb": duckdb.__version__}, "load_at_end": os.getloadavg()}
     write_result("loading", result)
     print(json.dumps({key: result[key] for key in ("median", "same_groups", "met")}, indent=1))
 

@@ -36,7 +36,7 @@ from agents.precision import Precision  # noqa: E402
 from agents.published import FolderWeights  # noqa: E402
 from agents.stream import Stream  # noqa: E402
 from agents.weights import resolve  # noqa: E402
-from arena.doctor import environment  # noqa: E402
+from arena.doctor import describe_environment  # noqa: E402
 from arena.fits.formulas import Place, cache_per_token, frozen_weights  # noqa: E402
 from arena.fits.shape import counted, shape_of  # noqa: E402
 
@@ -161,7 +161,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    result |= {"command": "python benchmarks/long_contexts.py", "machine": environment(), "formula": compute_table()}
+    result |= {"command": "python benchmarks/long_contexts.py", "machine": describe_environment(), "formula": compute_table()}
     print(json.dumps(result["formula"], indent=1))
     if not options.formula:
         counts, rows = ComputeCounter(), []

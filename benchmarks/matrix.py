@@ -9,7 +9,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from arena.cli.show_evaluate import titled
+from arena.cli.show_evaluate import format_game
 from arena.evaluate.crosstable_plot import draw_matrix
 from arena.evaluate.matrix import Cell
 from arena.play.settings import GameSpec
@@ -35,7 +35,7 @@ def draw(path: Path) -> Figure:
             task: [True] * won + [False] * (kept["trials"] - won) for task, won in enumerate(row["successes"])
         }
         cells.append(cell)
-    game = titled(GameSpec(name=kept["game"], options=kept["options"]))
+    game = format_game(GameSpec(name=kept["game"], options=kept["options"]))
     return draw_matrix(cells, f"{game}: {kept['tasks']} tasks × {kept['trials']} trials, 95 % intervals over tasks")
 
 

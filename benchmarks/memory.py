@@ -69,7 +69,7 @@ def measure_phases(settings: list[str], iterations: int) -> dict[str, Any]:
     from agents.weights import DEFAULT
     from arena.config.layers import compose, to_yaml
     from arena.config.sources import set_layer, text_layer
-    from arena.evaluate.examination import examination
+    from arena.evaluate.examination import make_examination
 
     start = read_memory()["now"]
     experiment = make_experiment(DEFAULT, False)
@@ -77,7 +77,7 @@ def measure_phases(settings: list[str], iterations: int) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     reset_peak()
     with open_lab(compose(layers)) as lab:
-        lab.examiner = examination(lab.run_folder, lab.experiment)
+        lab.examiner = make_examination(lab.run_folder, lab.experiment)
         found: dict[str, Any] = {"imports": start, "loaded": read_memory(), "held": []}
         peaks: dict[str, float] = {}
 
@@ -140,10 +140,10 @@ def main() -> None:
     if options.mode:
         print(json.dumps(measure_phases(*MODES[options.mode])))
         return
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": environment(), "seed": 0}
+    result |= {"machine": describe_environment(), "seed": 0}
     result["whole"] = run_script("memory.py", "--mode", "quick" if options.quick else "whole")
     if options.before:
         result["before"] = run_script("memory.py", "--mode", "whole", checkout=options.before.resolve())

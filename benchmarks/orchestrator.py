@@ -33,7 +33,7 @@ from timing import compute_ratios
 import games
 from agents.players.model import ScriptedPlayer
 from agents.players.scripted import make_scripted
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
@@ -284,7 +284,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
+    result |= {"machine": describe_environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
     sizes = [10, 100, 1000] if quick else [10, 100, 1000, 10_000]
     result["games"] = {g: measure_speed(g, n // 50 if quick else n, 1 if quick else 5) for g, n in GAMES.items()}
     result["growth"] = {game: measure_growth(game, sizes) for game in GAMES}

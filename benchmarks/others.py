@@ -24,7 +24,7 @@ from processes import run_script
 from reporting import write_result
 
 import games
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from games.base import TextGame
 from games.contracts import View
 
@@ -237,7 +237,11 @@ def main() -> None:
             row["start_up"] = {arm: run_start_up(arguments.world, name, arm) for arm in ("ours", "bare")}
         found[name] = row
         print(name, json.dumps(row), flush=True)
-        result = {"command": f"python benchmarks/others.py {arguments.world}", "machine": environment(), "games": found}
+        result = {
+            "command": f"python benchmarks/others.py {arguments.world}",
+            "machine": describe_environment(),
+            "games": found,
+        }
         if not arguments.quick:
             write_result(f"others-{arguments.world}", result)
 

@@ -35,7 +35,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer, set_layer
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
@@ -228,7 +228,7 @@ def main() -> None:
     options = parser.parse_args()
     rounds, iterations, matches = (1, 5, 8) if options.quick else (options.rounds, options.iterations, options.matches)
     result = json.loads(RESULT.read_text()) if RESULT.exists() and not options.quick else {}
-    about = {"machine": environment(), "seeds": [0], "load": os.getloadavg()}
+    about = {"machine": describe_environment(), "seeds": [0], "load": os.getloadavg()}
     rows = measure_bias(5 if options.quick else 40)
     result["enough"] = {"command": "python benchmarks/overlap.py --enough", **about, "rows": rows}
     if not options.enough:

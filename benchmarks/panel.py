@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from arena.config.saved_config import experiment_of
-from arena.doctor import environment
-from arena.evaluate.best_play import best_against_mixture
-from arena.evaluate.evaluation import deal_seeds
+from arena.config.saved_config import load_experiment
+from arena.doctor import describe_environment
+from arena.evaluate.best_play import compute_best_against_mixture
+from arena.evaluate.evaluation import draw_deal_seeds
 from arena.evaluate.panel_figures import compare_cells, compare_means
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
@@ -51,9 +51,9 @@ def compute_best_by_deal(evaluation: Evaluation) -> list[float]:
     members, seats = (list(dict.fromkeys(c[i] for c in list_cells(evaluation))) for i in (0, 1))
     spec, seeds = (
         GameSpec(name=evaluation.game, options=evaluation.options),
-        deal_seeds(evaluation.seed, evaluation.deals),
+        draw_deal_seeds(evaluation.seed, evaluation.deals),
     )
-    payoffs = [evaluation.best_against_mixture.get(s) or best_against_mixture(members, s, spec, seeds) for s in seats]
+    payoffs = [evaluation.best_against_mixture.get(s) or compute_best_against_mixture(members, s, spec, seeds) for s in seats]
     return [float(np.mean(row)) for row in zip(*payoffs, strict=True)]
 
 
@@ -161,7 +161,7 @@ def main() -> None:
     found = [run for folder in folders if (run := summarize_run(folder, options.least))]
     if not found:
         raise SystemExit(f"{options.study} has no run that was evaluated on a panel before and after")
-    study = experiment_of(folders[0])
+    study = load_experiment(folders[0])
     file = options.out / f"panel-{study.name}.json"
     runs = merge_runs(json.loads(file.read_text())["runs"] if file.exists() else [], found)
     print(*format_table(runs), sep="\n")
@@ -176,7 +176,7 @@ def main() -> None:
     below = compute_gaps([each for each in judged if each.key == found[0]["key"]]) if len(judged) > 1 else {}
     print(*format_gap_table(below) if below else (), sep="\n")
     kept = {
-        "command": command, "environment": environment(), "least": options.least, "arm": arm, "runs": runs,
+        "command": command, "environment": describe_environment(), "least": options.least, "arm": arm, "runs": runs,
         "gaps": below,
     }  # fmt: skip
     file.write_text(json.dumps(kept, indent=1) + "\n")

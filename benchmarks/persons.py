@@ -18,7 +18,7 @@ from workload import open_lab
 from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import text_layer
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.lab import Lab
 
 EXPERIMENT = """
@@ -75,7 +75,11 @@ def main() -> None:
                 if iteration > 1:  # the first round warms caches
                     rates[name].append(rate)
                     lengths[name].append(length)
-    result: dict[str, Any] = {"command": "python benchmarks/persons.py", "machine": environment(), "matches": 64}
+    result: dict[str, Any] = {
+        "command": "python benchmarks/persons.py",
+        "machine": describe_environment(),
+        "matches": 64,
+    }
     result |= {"turns_per_second": rates, "turns_per_match": lengths}
     result["over_script"] = {name: compute_ratios(rates[name], rates["script"]) for name in ARMS if name != "script"}
     write_result("persons", result, quick)

@@ -25,7 +25,7 @@ from agents.players.model import ChatPlayer
 from agents.policy import Policy
 from agents.role import Search, load_role
 from agents.weights import load_tokenizer, resolve
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.play.best_first import BestFirstSearch, Node
 from arena.play.contenders import ModelContender
 from arena.play.match import MatchPlan
@@ -174,7 +174,7 @@ def main() -> None:
             compare_with_first(rows)
             if not is_quick:
                 lines = ",\n".join(json.dumps(row) for row in rows)
-                head = json.dumps({**setting, "machine": environment()}, indent=1).removesuffix("\n}")
+                head = json.dumps({**setting, "machine": describe_environment()}, indent=1).removesuffix("\n}")
                 RESULT.write_text(f'{head},\n "rows": [\n{lines}\n]}}\n')
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from simulators.prover import Prover
 from simulators.prover.planning import Planner
 from simulators.prover.rewriting import RewriteProof
@@ -47,7 +47,11 @@ def main() -> None:
         rows.append({"depth": depth, "tried": means})
         print(f"{depth:5}", *(f"{mean:8.0f}" for mean in means.values()), flush=True)
     if not is_quick:
-        result = {"command": "python benchmarks/prover_subgoals.py", "machine": environment(), "theorems": theorems}
+        result = {
+            "command": "python benchmarks/prover_subgoals.py",
+            "machine": describe_environment(),
+            "theorems": theorems,
+        }
         RESULT.write_text(json.dumps({**result, "rows": rows}, indent=1) + "\n")
 
 

@@ -33,7 +33,7 @@ from agents.policy import Bases, Policy  # noqa: E402
 from agents.precision import Precision  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.config.experiment import LearnSpec  # noqa: E402
-from arena.doctor import environment  # noqa: E402
+from arena.doctor import describe_environment  # noqa: E402
 from arena.scale.cluster import placed  # noqa: E402
 from arena.scale.settings import ResourcesSpec, ScaleSpec, WorkerResources  # noqa: E402
 
@@ -127,7 +127,7 @@ def main() -> None:
                 save_random_model(folder)
             found = asyncio.run(measure(folder if name == RANDOM else resolve(name), options.rounds, options.stage))
         found |= {"command": format_command()}
-        mine[name] = found | {"machine": environment(), "load at end": os.getloadavg()}
+        mine[name] = found | {"machine": describe_environment(), "load at end": os.getloadavg()}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         print(name, json.dumps(found, indent=1), flush=True)
 

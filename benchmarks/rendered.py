@@ -25,10 +25,10 @@ import torch
 
 from agents.precision import Precision
 from arena.cli.loop import wait
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.evaluate import specs
 from arena.evaluate.evaluation import LIMITS, make_game
-from arena.plain import plain
+from arena.plain import to_plain
 from arena.play.contenders import Contender, ScriptedContender
 from arena.play.match import MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
@@ -286,7 +286,7 @@ def main() -> None:
         "command": f"python benchmarks/rendered.py {options.study} --dialogues {options.dialogues} "
         f"--seed {options.seed}",
         "model": MODEL, "study": STUDIES[options.study], "dialogues": len(dialogues), "tokens": tokens,
-        "machine": {name: value for name, value in environment().items() if name != "command"},
+        "machine": {name: value for name, value in describe_environment().items() if name != "command"},
         "speed": {"seconds": seconds, "cpu_seconds": cpu, "dialogues_per_cpu_second": len(dialogues) / cpu,
                   "tokens_per_cpu_second": tokens / cpu},
         "before": summarize_written(options.study, dialogues),
@@ -299,8 +299,8 @@ def main() -> None:
         options.texts.write_text("\n".join(map(json.dumps, rows)) + "\n")
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results |= {options.study: found} | ({"extractor": evaluate_extractor()} if LABELS.exists() else {})
-    RESULTS.write_text(json.dumps(plain(results, "result", gaps=True), indent=1) + "\n")
-    print(json.dumps(plain({n: found[n] for n in ("speed", "before", "after")}, "result", gaps=True), indent=1))
+    RESULTS.write_text(json.dumps(to_plain(results, "result", gaps=True), indent=1) + "\n")
+    print(json.dumps(to_plain({n: found[n] for n in ("speed", "before", "after")}, "result", gaps=True), indent=1))
 
 
 if __name__ == "__main__":

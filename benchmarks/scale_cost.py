@@ -27,7 +27,7 @@ from reporting import format_command
 
 from agents.engines.base import Completion
 from agents.weights import load_model, resolve
-from arena.doctor import environment
+from arena.doctor import describe_environment
 
 HERE = Path(__file__).resolve().parent
 MARK = "ARENA_SCALE_COST"
@@ -130,7 +130,7 @@ def main() -> None:
     options = parser.parse_args()
     rounds, matches, iterations = (1, 4, 2) if options.quick else (options.rounds, options.matches, options.iterations)
     result: Found = {"command": format_command()}
-    result |= {"machine": environment(), "load_at_start": os.getloadavg()}
+    result |= {"machine": describe_environment(), "load_at_start": os.getloadavg()}
     result |= {"recipe": "negotiation-nano", "settings": SETTINGS, "matches": matches, "iterations": iterations}
     found: dict[str, list[Found]] = {arm: [] for arm in ARMS}
     for _ in range(rounds):

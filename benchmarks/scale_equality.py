@@ -30,7 +30,7 @@ os.environ |= {
 
 import ray  # noqa: E402
 
-from arena.doctor import environment  # noqa: E402
+from arena.doctor import describe_environment  # noqa: E402
 from arena.learn.trainer import local_trainer  # noqa: E402
 from arena.scale.ranks import Ranks  # noqa: E402
 from arena.scale.trainer import ScaledTrainer  # noqa: E402
@@ -63,7 +63,7 @@ def write_results(cases: dict[str, Any], ranks: int) -> None:
     each = [value for case in cases.values() for label, value in case.items() if "ZeRO" in label]
     summary = {
         "command": f"python benchmarks/scale_equality.py --ranks {ranks}",
-        "environment": environment() | {"ray": ray.__version__},
+        "environment": describe_environment() | {"ray": ray.__version__},
         "iterations": ITERATIONS,
         "seeds": "samples 10 · iteration + policy, order of minibatches: the iteration",
         "worst weight": max(value["weight"] for value in each),

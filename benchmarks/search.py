@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from processes import read_status
 
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.statistics import SHARE, mean_ci
 from simulators.conformance import play
 from simulators.embedding import Embedding
@@ -197,14 +197,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.gates:
         file = RESULTS / "search_gates.json"
-        shares = {"environment": environment(), "seed": 0, "matches": MATCHES, "gates": measure_gates(MATCHES)}
+        shares = {"environment": describe_environment(), "seed": 0, "matches": MATCHES, "gates": measure_gates(MATCHES)}
         file.write_text(json.dumps(shares, indent=1) + "\n")
         print(f"written: {file}")
         return
     questions = 10 if options.quick else options.questions
     sizes = (100,) if options.quick else (100_000,) if options.large else (1_000, 10_000)
     file = RESULTS / f"search{'-quick' * options.quick}{'_large' * options.large}.json"
-    result: dict[str, Any] = {"environment": environment(), "seed": 0, "questions": questions}
+    result: dict[str, Any] = {"environment": describe_environment(), "seed": 0, "questions": questions}
     result |= {"recall": {}, "players": {}, "memory": {}}
 
     def keep() -> None:

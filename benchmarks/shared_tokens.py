@@ -34,7 +34,7 @@ from agents.role import Role
 from agents.scoring import StreamScorer, batch_of
 from agents.stream import Stream
 from agents.weights import DEFAULT, load_tokenizer, resolve
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from games.contracts import Message, View
 
 BUDGETS = (2048, 16384)
@@ -180,7 +180,7 @@ def main() -> None:
     model = load_module(resolve(DEFAULT))
     own, found = costs(model, bf16=True), make_cases()
     result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    about = {"command": "python benchmarks/shared_tokens.py", "machine": environment(), "costs": own._asdict()}
+    about = {"command": "python benchmarks/shared_tokens.py", "machine": describe_environment(), "costs": own._asdict()}
     result |= about | {"counts": {name: count_tokens(streams, own) for name, streams in found.items()}}
     print(json.dumps(result["counts"], indent=1))
     if not options.counts:

@@ -29,8 +29,8 @@ from scale_model import Simulation, Turn, World, compute_figures
 from scipy.optimize import minimize
 
 from analysis.panels import add_legend, assign_colours, make_sheet, save_png
-from arena.doctor import environment
-from arena.process import cores
+from arena.doctor import describe_environment
+from arena.process import count_cores
 from arena.store.reader import RunReader
 
 RESULTS = Path(__file__).parent / "results"
@@ -197,7 +197,7 @@ def simulate() -> dict[str, dict[str, dict[str, float]]]:
     """Simulate all arms at all sizes."""
     found: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in ARMS}
     pairs = [(arm, engines) for arm in ARMS for engines in SIZES]
-    with ProcessPoolExecutor(cores()) as pool:
+    with ProcessPoolExecutor(count_cores()) as pool:
         worlds = [make_cluster(engines, **ARMS[arm]) for arm, engines in pairs]
         for (arm, engines), row in zip(pairs, pool.map(compute_figures, worlds), strict=True):
             found[arm][str(engines)] = row
@@ -237,7 +237,7 @@ def main() -> None:
     if options.redraw:
         save_png(draw(kept["simulated"]), RESULTS / f"{NAME}.png")
         return
-    about = environment() | {"command": ["benchmarks/simulated_scale.py"]}
+    about = describe_environment() | {"command": ["benchmarks/simulated_scale.py"]}
     if not (options.again or options.engines):
         kept |= {"environment": about, "real": {name: run_real(settings) for name, settings in REAL.items()}}
     if not options.again:

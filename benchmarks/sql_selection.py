@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.statistics import rate_ci
 
 RESULT = Path(__file__).parent / "results" / "sql-selection.json"
@@ -73,7 +73,7 @@ def main() -> None:
     rows = evaluate_once(options.run, options.matches)
     for part in (*tables, *rows):
         print(json.dumps(part))
-    result = {"command": "python benchmarks/sql_selection.py RUN", "machine": environment()}
+    result = {"command": "python benchmarks/sql_selection.py RUN", "machine": describe_environment()}
     RESULT.write_text(json.dumps({**result, "selection": tables, "once": rows}, indent=1) + "\n")
 
 

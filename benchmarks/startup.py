@@ -20,7 +20,7 @@ from typing import Any
 
 from reporting import format_command, write_result
 
-from arena.doctor import environment
+from arena.doctor import describe_environment
 
 HERE = Path(__file__).parent
 SHORT = (
@@ -99,7 +99,7 @@ def main() -> None:
     checkouts = {"before": options.before.resolve()} if options.before else {}
     checkouts["now"] = HERE.parent
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": environment(), "load_at_start": os.getloadavg()}
+    result |= {"machine": describe_environment(), "load_at_start": os.getloadavg()}
     result["short"] = {
         words: compare_checkouts(measure_command, words, checkouts, 1 if options.quick else 5) for words in SHORT
     }

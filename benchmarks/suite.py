@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from arena.doctor import environment
+from arena.doctor import describe_environment
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -56,7 +56,7 @@ def main() -> None:
     before: dict[str, Any] = json.loads(FILE.read_text())["studies"] if FILE.exists() else {}
     kept = {name: found for name, found in before.items() if name in list_studies()}
     for name in names:
-        kept[name] = rehearse(name) | {"machine": environment()}
+        kept[name] = rehearse(name) | {"machine": describe_environment()}
         print(f"{name}: {kept[name]['whole'] / 60:.0f} minutes", flush=True)
         result = {"command": "python benchmarks/suite.py", "studies": dict(sorted(kept.items()))}
         FILE.write_text(json.dumps(result, indent=1) + "\n")

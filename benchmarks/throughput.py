@@ -40,7 +40,7 @@ from agents.players.scripted import make_scripted
 from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
@@ -277,7 +277,7 @@ def main() -> None:
         return
     quick, began = options.quick, time.perf_counter()
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
+    result |= {"machine": describe_environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
     result |= {"scripted": {}, "held": {}, "models": {}}
     parts: list[tuple[str, str, Callable[[], Any]]] = [
         *(("scripted", world, lambda world=world: measure_scripted(world, quick)) for world in WORLDS),

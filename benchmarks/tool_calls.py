@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.players.scripted import check_scripted
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.play.contenders import ScriptedContender, play_one
 from arena.play.making import SEAT_TOOLS, make_game
 from arena.play.match import Limits, MatchPlan
@@ -110,7 +110,7 @@ def main() -> None:
                 flush=True,
             )
     if not is_quick:
-        result = {"command": "python benchmarks/tool_calls.py", "machine": environment(), "rows": rows}
+        result = {"command": "python benchmarks/tool_calls.py", "machine": describe_environment(), "rows": rows}
         RESULT.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from reporting import RESULTS, format_command, write_result
 
 from arena.config.study import StudySpec
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.evaluate.study.family import correct_family
 from arena.evaluate.study.inference import benjamini_hochberg
 from arena.evaluate.study.results import Results
@@ -173,7 +173,7 @@ def main() -> None:
     found = compute_rates(list(simulate_studies(families)))
     settings = {"seeds": SEEDS, "effect": EFFECT, "by_seed": BY_SEED, "by_run": BY_RUN, "family": FAMILY}
     command = format_command()
-    result = {"command": command, "families": families, **settings, "machine": environment(), "rates": found}
+    result = {"command": command, "families": families, **settings, "machine": describe_environment(), "rates": found}
     write_result("verdicts", result)
     write_picture(lambda: draw(found), RESULTS / "verdicts.png")
     print(format_table(found))

@@ -31,7 +31,7 @@ from loading import ITERATIONS, SEED, TURNS, make_matches
 from processes import read_status
 from reporting import write_result
 
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.store.run import RunFolder
 
 HERE = Path(__file__).parents[1]
@@ -218,7 +218,11 @@ def main() -> None:
             result["few_iterations"]["server_mb"] = round(server.read_peak_memory(), 1)
         finally:
             server.child.terminate()
-    result |= {"target": TARGET, "machine": environment() | {"command": [command]}, "load_at_end": os.getloadavg()}
+    result |= {
+        "target": TARGET,
+        "machine": describe_environment() | {"command": [command]},
+        "load_at_end": os.getloadavg(),
+    }
     write_result("view", result)
     print(
         json.dumps({key: result[key] for key in ("paint", "wall_s", "cpu_s", "server_mb", "few_iterations")}, indent=1)

@@ -15,10 +15,10 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer, set_layer
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.lab import Lab
 from arena.learn.trainer import PolicyTrainer
-from arena.preflight import fitted
+from arena.preflight import fit_to_machine
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
 
@@ -58,9 +58,9 @@ def open_lab(experiment: Experiment) -> Iterator[Lab]:
     """
     if experiment.threads == "auto":
         experiment = experiment.model_copy(update={"threads": torch.get_num_threads()})
-    experiment = fitted(experiment)
+    experiment = fit_to_machine(experiment)
     with TemporaryDirectory() as folder:
-        run = RunFolder.create(Path(folder) / "run", to_yaml(experiment), environment())
+        run = RunFolder.create(Path(folder) / "run", to_yaml(experiment), describe_environment())
         with run.lock():
             lab = wait(Lab.open(run, experiment, SilentWatcher()))
             yield lab

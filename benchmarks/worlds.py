@@ -22,11 +22,11 @@ from open_spiel.python.algorithms.best_response import BestResponsePolicy
 from open_spiel.python.policy import UniformRandomPolicy
 from reporting import RESULTS, format_command, write_result
 
-from arena.config.study import EVALUATED, evaluated_figure
-from arena.doctor import environment
+from arena.config.study import EVALUATED, parse_evaluated_figure
+from arena.doctor import describe_environment
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import make_game, play, require_playable
-from arena.evaluate.played import Played
+from arena.evaluate.played import MatchOutcome
 from arena.play.contenders import ScriptedContender
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
@@ -57,7 +57,7 @@ def list_worlds(study: dict[str, Any]) -> list[World]:
     """Return the tables that a kept study's figure is measured on."""
     experiment, figure = merge_last_stage(study["experiment"]), study["study"]["figure"]
     if figure.startswith(EVALUATED):
-        game = experiment["evaluate"]["games"][evaluated_figure(figure)[0] - 1]
+        game = experiment["evaluate"]["games"][parse_evaluated_figure(figure)[0] - 1]
         return [World(GameSpec.model_validate(game), find_scripted_seats(experiment, game["name"]), [])]
     found = []
     for table in experiment.get("tables") or [experiment]:
@@ -84,9 +84,9 @@ def find_scripted_seats(experiment: dict[str, Any], game: str) -> dict[str, str]
     return {seat: policy for seat, policy in held.items() if policy not in experiment["policies"]}
 
 
-def compute_value(match: Played, figure: str, world: World) -> float | None:
+def compute_value(match: MatchOutcome, figure: str, world: World) -> float | None:
     """Return a match's figure, from its report or the payoffs of the `paid` seats. None without either."""
-    name = evaluated_figure(figure)[1].removeprefix(f"{world.game.name}.")  # the prefix of runs with several games
+    name = parse_evaluated_figure(figure)[1].removeprefix(f"{world.game.name}.")  # the prefix of runs with several games
     if name in match.report:
         return float(match.report[name])
     return fmean(match.payoffs[seat] for seat in world.paid) if world.paid else None
@@ -148,7 +148,7 @@ def main() -> None:
     matches = 10 if quick else MATCHES
     found = {study["name"]: measure_world(study, matches) for study in kept}
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": environment(), "matches": matches, "seed": SEED, "worlds": found}
+    result |= {"machine": describe_environment(), "matches": matches, "seed": SEED, "worlds": found}
     write_result("worlds", result, quick)
     print("\n".join(format_summary(found)))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from analysis.frames import load
 from analysis.report import report
-from arena.cli.page_data import deal_facts, theory_values
+from arena.cli.page_data import deal_facts, list_theory_values
 from tests.factories.browser import chromium
 from tests.factories.view import served
 
@@ -37,7 +37,7 @@ def main() -> None:
 def take_report(browser: Any, run: Path) -> None:
     """Take the screenshots of a run's report."""
     log = load(run)
-    games = {game: theory_values(game) for game in map(str, log.matches["game"].unique())}
+    games = {game: list_theory_values(game) for game in map(str, log.matches["game"].unique())}
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
         page.write_text(report(log, theory=games, deal_facts=deal_facts), "utf-8")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from arena.cli.run import Asked, _experiment, _layers
+from arena.cli.run import SelfplayOptions, _build_layers, _compose_experiment
 from arena.config.pipeline import read_pipeline
 from arena.config.sources import is_pipeline
 from arena.config.staging import plan
@@ -124,12 +124,12 @@ def test_a_run_that_is_shown_is_an_experiment(line: Shown, tmp_path: Path) -> No
         settings = [*([f"engine.kind={said['engine']}"] if said["engine"] else []), *(said["set_"] or ())]
         if any(said[name] for name in ("game", "recipe", "config")):
             named = {name: said[name] for name in ("game", "recipe", "config", "arm", "policies", "roles", "scale")}
-            asked = Asked(**named, settings=settings, iterations=said["iterations"], seed=said["seed"])
-            layers = _layers(asked)
+            asked = SelfplayOptions(**named, settings=settings, iterations=said["iterations"], seed=said["seed"])
+            layers = _build_layers(asked)
             if is_pipeline(layers):
                 assert plan(read_pipeline(layers), tmp_path / "run", print)
             else:
-                assert _experiment(layers, asked.policies).iterations > 0
+                assert _compose_experiment(layers, asked.policies).iterations > 0
 
 
 def begun(page: Path) -> None:

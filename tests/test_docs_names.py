@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import typer
 
-from arena.config.schema import schema_of
+from arena.config.schema import make_schema
 from tests.pages import PAGES, ROOT, names, parse
 
 ROOMS = ("arena", "agents", "games", "simulators", "analysis")
-SCHEMA = schema_of("experiment")
+SCHEMA = make_schema("experiment")
 METRICS = {"learn.shared.kl", "learn.shared.correction"}
 """Columns of tables that begin as settings do."""
 LONG = 1500

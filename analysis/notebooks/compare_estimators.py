@@ -30,7 +30,7 @@ import analysis
 from analysis import plots
 from arena.cli.loop import wait
 from arena.config.kinds import choose
-from arena.config.saved_config import experiment_of
+from arena.config.saved_config import load_experiment
 from arena.credit.compare import compare
 
 RUN = Path(os.environ.get("ARENA_RUN", "analysis/notebooks/example/negotiation"))
@@ -38,7 +38,7 @@ RUN = Path(os.environ.get("ARENA_RUN", "analysis/notebooks/example/negotiation")
 # %%
 # %matplotlib inline
 log = analysis.load(RUN)
-experiment = experiment_of(RUN)
+experiment = load_experiment(RUN)
 print(f"{len(log.matches)} matches, {len(log.turns)} turns; credit was given by {experiment.credit.estimator.plain()}")
 
 # %% [markdown]

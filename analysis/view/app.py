@@ -43,7 +43,7 @@ from analysis.view.seats import LEFT, Seats
 from analysis.view.services import AdvantageCache, Services
 from analysis.view.summary import summarise
 from analysis.view.tokens import read_tokens
-from arena.errors import ConfigError, StoreError, debugging
+from arena.errors import ConfigError, StoreError, is_debugging
 from arena.store.blobs import media_of
 from arena.store.reader import iteration_of
 
@@ -330,7 +330,7 @@ async def _respond(handler: Handler, arguments: Mapping[str, Any], parts: Mappin
     except CancelledError:  # the server shuts down
         return error_response("the server is shutting down", 503)
     except Exception as error:  # noqa: BLE001 an edited log may fail in any way; the page shows the error
-        if debugging():
+        if is_debugging():
             traceback.print_exc()
         return error_response(f"this cannot be answered: {type(error).__name__}: {error}", 500)
 

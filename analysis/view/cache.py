@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any
 
 from analysis.view.index import Index
-from arena.process import end_with
+from arena.process import end_with_parent
 
 LARGE = 30 * 10**6
 """Log size in bytes from which a child process does the work."""
@@ -48,5 +48,5 @@ class FigureCache:
         if size < LARGE:
             return function(self.index.reader.path, *arguments)
         context = multiprocessing.get_context("spawn")  # the child ends with this process, even if that is killed
-        with ProcessPoolExecutor(1, context, initializer=end_with, initargs=(os.getpid(),)) as child:
+        with ProcessPoolExecutor(1, context, initializer=end_with_parent, initargs=(os.getpid(),)) as child:
             return child.submit(function, self.index.reader.path, *arguments).result()

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arena.config.saved_config import experiment_of
+from arena.config.saved_config import load_experiment
 from arena.store import checkpoints
 from arena.store.files import require_run
 from arena.store.reader import RunReader
@@ -42,7 +42,7 @@ class Result:
     @property
     def iterations(self) -> int:
         """Total number of iterations that the run's experiment sets."""
-        return experiment_of(self.folder).iterations
+        return load_experiment(self.folder).iterations
 
     @property
     def complete(self) -> bool:

@@ -13,13 +13,13 @@ from typing import Any
 
 from arena.api.progress import Progress, ProgressWatcher
 from arena.api.result import Result
-from arena.api.settings import ExperimentLike, Overrides, experiment_of, layers_of, setting
+from arena.api.settings import ExperimentLike, Overrides, compose_experiment, make_layers, make_setting
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.saved_config import experiment_of as kept_experiment
+from arena.config.saved_config import load_experiment as kept_experiment
 from arena.errors import ConfigError, Interrupted
-from arena.evaluate.held_out import held_out
-from arena.launch import fresh_folder, resume_run, start
+from arena.evaluate.held_out import evaluate_held_out
+from arena.launch import choose_fresh_folder, resume_run, start
 from arena.store.files import CONFIG, require_run
 from arena.store.stages import pipeline_of
 
@@ -50,8 +50,8 @@ def run(
     >>> arena.run("kuhn_poker-nano", seed=1, out="runs/kuhn", progress=print)
     Result(runs/kuhn: 60 of 60 iterations)
     """
-    chosen = experiment_of(experiment, overrides, seed)
-    folder = Path(expanduser(out)) if out is not None else fresh_folder(chosen.name)
+    chosen = compose_experiment(experiment, overrides, seed)
+    folder = Path(expanduser(out)) if out is not None else choose_fresh_folder(chosen.name)
     return _run_to_end(
         folder, chosen.iterations, _as_progress(progress), lambda watcher: start(chosen, folder, watcher)
     )
@@ -76,8 +76,8 @@ def resume(
         which = "a pipeline" if path.resolve() == pipeline else f"a stage of the pipeline {pipeline}"
         raise ConfigError(f"{path} is {which}, which Python does not resume: use the command arena resume {pipeline}")
     path = require_run(path)
-    layers = layers_of(overrides)
-    layers += [setting("iterations", iterations)] if iterations is not None else []
+    layers = make_layers(overrides)
+    layers += [make_setting("iterations", iterations)] if iterations is not None else []
     asked = kept_experiment(path, layers, trust)
     return _run_to_end(
         path, asked.iterations, _as_progress(progress), lambda watcher: resume_run(path, watcher, layers, trust)
@@ -113,7 +113,7 @@ def _run_to_end(
 async def _evaluate(experiment: Experiment, folder: Path) -> None:
     """Evaluate the first and last weights if the experiment has `evaluate.games`, as the command line does."""
     if experiment.evaluate is not None and experiment.evaluate.games:
-        await held_out(folder, experiment.evaluate, experiment.seed)
+        await evaluate_held_out(folder, experiment.evaluate, experiment.seed)
 
 
 def _wait(work: Callable[[], Coroutine[Any, Any, None]], progress: Progress) -> None:

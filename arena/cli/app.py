@@ -28,14 +28,14 @@ from arena.cli import (
     sweep,
     tournament,
 )
-from arena.cli.command_plugins import Commands
+from arena.cli.command_plugins import CommandGroup
 from arena.cli.console import PlainConsole, note
 from arena.cli.contenders import Json
 from arena.cli.tables import print_rows
 from arena.errors import ConfigError
 
 app = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     help="The lab where language models learn by talking and playing with each other.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -61,18 +61,18 @@ app.add_typer(run.run_app, name="run")
 app.add_typer(check.check_app, name="check")
 
 
-def _version(wanted: bool) -> None:
+def _print_version(is_given: bool) -> None:
     from importlib.metadata import version
 
-    if wanted:
+    if is_given:
         print(f"arena {version('arena-selfplay')}")
         raise typer.Exit
 
 
 @app.callback()
-def _top(
+def _handle_global_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """The lab where language models learn by talking and playing with each other."""
@@ -96,7 +96,7 @@ def show(
     Example: arena show game haggle
     """
     from arena.cli import panel
-    from arena.cli.show import match_json, show_match, show_run
+    from arena.cli.show import match_to_json, show_match, show_run
     from arena.cli.show_game import describe, show_game
     from arena.store.contents import check_newest
     from arena.store.reader import RunReader
@@ -118,13 +118,13 @@ def show(
     if match and not run.exists() and (hint := nearest(str(run), ["game", "panel"])):
         raise ConfigError(f"there is no folder {run}{hint}")
     if is_pipeline(run) and not match:
-        from arena.cli.show_pipeline import overview, show_pipeline
+        from arena.cli.show_pipeline import list_stages, show_pipeline
 
-        return print(json.dumps(overview(run), default=str)) if as_json else show_pipeline(console, run)
+        return print(json.dumps(list_stages(run), default=str)) if as_json else show_pipeline(console, run)
     reader = RunReader(run)
     check_newest(run, note)
     if as_json:
-        print(json.dumps(match_json(run, match) if match else reader.metrics(), default=str))
+        print(json.dumps(match_to_json(run, match) if match else reader.metrics(), default=str))
     elif match:
         show_match(console, run, match)
     else:
@@ -141,4 +141,4 @@ def list_(
     if kind not in catalogue.KINDS:
         known = ", ".join(catalogue.KINDS)
         raise ConfigError(f"unknown list '{kind}'{nearest(kind, catalogue.KINDS)} (one of: {known})")
-    print_rows(PlainConsole(), catalogue.entries(kind, [roles] if roles else []), as_json)
+    print_rows(PlainConsole(), catalogue.list_entries(kind, [roles] if roles else []), as_json)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arena.cli.console import PlainConsole, note
-from arena.cli.progress import EVERY, lasting
+from arena.cli.progress import REPORT_INTERVAL, format_duration
 from arena.errors import ConfigError, Interrupted
-from arena.process import cores
+from arena.process import count_cores
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -34,16 +34,16 @@ OnRay = Annotated[
         "--on-ray", metavar="ADDRESS", help="Run on the Ray cluster at auto or host:port instead of this machine."
     ),
 ]
-NO_PICTURE = "no picture without matplotlib: pip install 'arena-selfplay[analysis]', then --redraw"
+NO_PLOT_NOTE = "no picture without matplotlib: pip install 'arena-selfplay[analysis]', then --redraw"
 
 
-def plan_line(label: str, runs: int, jobs: int | None, minutes: float | None, on_ray: str | None = None) -> str:
+def describe_plan(label: str, runs: int, jobs: int | None, minutes: float | None, on_ray: str | None = None) -> str:
     """Return `label` with the number of runs, how many run in parallel, and the total time at `minutes` per run."""
     if on_ray and not jobs:
         return f"{label}: {runs} runs, as many at a time as the cluster has processors"
-    parallel = min(jobs or cores(), runs)
-    took = f", about {lasting(60 * minutes * runs / parallel)} by the recipe" if minutes else ""
-    return f"{label}: {runs} runs, {parallel} at a time{took}"
+    parallel = min(jobs or count_cores(), runs)
+    duration = f", about {format_duration(60 * minutes * runs / parallel)} by the recipe" if minutes else ""
+    return f"{label}: {runs} runs, {parallel} at a time{duration}"
 
 
 def run_batch(
@@ -67,14 +67,14 @@ def run_batch(
     from arena.launch import check_alone
     from arena.store.locks import locked
 
-    if redraw and not any((folder / there).exists() for there in (EXPERIMENT, name)):
+    if redraw and not any((folder / file).exists() for file in (EXPERIMENT, name)):
         kind = name.removesuffix(".json")
         raise ConfigError(f"--redraw: there is no {kind} in {folder}: name its folder with --out")
     if not redraw:
         check_alone()
     planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), name)
     if redraw:
-        return Runner(planned, jobs or cores())
+        return Runner(planned, jobs or count_cores())
     with locked(folder), _starter(on_ray, folder) as (begin, processors):
         runner = Runner(planned, jobs or processors, begin)
         _run_all(runner, quiet)
@@ -87,11 +87,11 @@ def _starter(on_ray: str | None, folder: Path) -> Iterator[tuple[Begin, int]]:
     if on_ray is None:
         from arena.evaluate.study.runs import start_child
 
-        yield start_child, cores()
+        yield start_child, count_cores()
         return
     from arena.evaluate.study import on_ray as cluster
 
-    with cluster.on_ray(on_ray, folder) as starter:
+    with cluster.join_cluster(on_ray, folder) as starter:
         yield starter
 
 
@@ -102,22 +102,25 @@ def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[R], R]:
     reported on stderr unless `quiet`. It is called before the folder exists.
     """
 
-    def fitted(recipe: R) -> R:
+    def check_and_fit(recipe: R) -> R:
+        """Check the recipe with each arm, and return it with threads and precision for this machine."""
         from arena.cli.loop import wait
         from arena.config.arms import with_arm
-        from arena.config.recipe import plain_of, with_changes
+        from arena.config.recipe import recipe_to_plain, with_changes
         from arena.pipelines.checking import check_recipe, fitted_recipe
 
-        one = with_changes(recipe, {"threads": 1} if plain_of(recipe).get("threads", "auto") == "auto" else {})
+        one_thread = with_changes(
+            recipe, {"threads": 1} if recipe_to_plain(recipe).get("threads", "auto") == "auto" else {}
+        )
         since = monotonic()
         for n, arm in enumerate(arms):
-            wait(check_recipe(with_arm(one, arm), lambda what: None))
-            if monotonic() - since > EVERY and not quiet:
+            wait(check_recipe(with_arm(one_thread, arm), lambda step: None))
+            if monotonic() - since > REPORT_INTERVAL and not quiet:
                 note(f"checked: {n + 1} of {len(arms)}")
                 since = monotonic()
-        return wait(fitted_recipe(one))
+        return wait(fitted_recipe(one_thread))
 
-    return fitted
+    return check_and_fit
 
 
 def _run_all(runner: Runner, quiet: bool) -> None:
@@ -128,37 +131,38 @@ def _run_all(runner: Runner, quiet: bool) -> None:
     """
     from arena.config.study import EVALUATED, PANEL
     from arena.evaluate.study.results import read_curve, read_secondary_curve
-    from arena.evaluate.study.runs import result_folder
+    from arena.evaluate.study.runs import find_result_folder
     from arena.store.contents import METRICS
 
     spec, checked = runner.plan.spec, set[str]()
-    later = EVALUATED, PANEL  # known when a run has ended
+    after_run = EVALUATED, PANEL  # prefixes of figures that are known once a run has ended
 
-    with _followed(runner, quiet) as shown:
+    with _show_progress(runner, quiet) as screen:
 
-        def step(run: Run, more: int) -> None:
-            last = run._replace(path=result_folder(runner.plan, run) or run.path)
+        def record_progress(run: Run, new_iterations: int) -> None:
+            """Check the figures of an arm's first run, note missing gauges, and count the new iterations."""
+            last = run._replace(path=find_result_folder(runner.plan, run) or run.path)
             if run.arm not in checked and (last.path / METRICS).exists():
-                if not spec.figure.startswith(later):
+                if not spec.figure.startswith(after_run):
                     read_curve(last, spec.figure)
                 for figure in spec.also:
-                    if not figure.startswith(later):
+                    if not figure.startswith(after_run):
                         read_secondary_curve(spec, last, figure)
                 checked.add(run.arm)
             first = (run.arm, run.seed) == (spec.arm, spec.first_seed)
             if first and runner.plan.count_iterations(run) >= runner.plan.iterations(run.arm):
-                for line in _missing_gauge_lines(spec, last):
+                for line in _describe_missing_gauges(spec, last):
                     note(line)
-            shown.done += more
+            screen.done += new_iterations
 
         try:
-            runner.run(step, note, shown.tick)
+            runner.run(record_progress, note, screen.tick)
         except KeyboardInterrupt:
             raise Interrupted("interrupted; committed iterations are safe, and the same command continues") from None
 
 
-def _missing_gauge_lines(spec: StudySpec, run: Run) -> Iterator[str]:
-    """Return a message per gauge (metric that shows that the mechanism acted) without a value in this run."""
+def _describe_missing_gauges(spec: StudySpec, run: Run) -> Iterator[str]:
+    """Return a message for each gauge (metric that shows that the mechanism acted) that this run lacks."""
     from arena.evaluate.study.summary import average_figures
     from arena.evaluate.study.verdicts import list_missing_gauges
     from arena.store.contents import METRICS
@@ -168,17 +172,17 @@ def _missing_gauge_lines(spec: StudySpec, run: Run) -> Iterator[str]:
     return list_missing_gauges(spec, {figure: {run.arm: {run.seed: value}} for figure, value in found.items()})
 
 
-def about() -> dict[str, Any]:
+def collect_provenance() -> dict[str, Any]:
     """Return `command`, `time` (UTC), Arena's `commit` and `machine`, for the record of a study or sweep."""
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
-    machine = {name: value for name, value in environment().items() if name != "command"}
+    machine = {name: value for name, value in describe_environment().items() if name != "command"}
     when = datetime.now(UTC).isoformat(timespec="seconds")
     command = shlex.join(["arena", *sys.argv[1:]])
-    return {"command": command, "time": when, "commit": commit(machine["versions"]), "machine": machine}
+    return {"command": command, "time": when, "commit": find_commit(machine["versions"]), "machine": machine}
 
 
-def commit(versions: Mapping[str, str]) -> str:
+def find_commit(versions: Mapping[str, str]) -> str:
     """Return the commit of Arena's checkout, with a plus if files were changed; else its version in `versions`."""
     root = Path(__file__).resolve().parents[2]
 
@@ -203,24 +207,24 @@ class BatchScreen:
 
     def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
         self.runner, self.done, self._bar, self._quiet = runner, 0, bar, quiet
-        self._started = self._said = monotonic()
+        self._started = self._reported = monotonic()
         self._task = bar.add_task("iterations", total=runner.left) if bar else None
 
     def __str__(self) -> str:
         """Return a line such as `iterations: 12 of 60; mars-0 7 of 20, zero-0 5 of 20; about 4 min left`."""
-        running = ", ".join(self._run_line(run) for run in self.runner.running[:4])
-        more = len(self.runner.running) - 4
-        running += f" and {more} more" if more > 0 else ""
-        parts = [f"iterations: {self.done} of {self.runner.left}", running, self.remaining]
+        running = ", ".join(self._describe_run(run) for run in self.runner.running[:4])
+        others = len(self.runner.running) - 4
+        running += f" and {others} more" if others > 0 else ""
+        parts = [f"iterations: {self.done} of {self.runner.left}", running, self.remaining_time]
         return "; ".join(part for part in parts if part)
 
     @property
-    def remaining(self) -> str:
+    def remaining_time(self) -> str:
         """Remaining time, estimated from the iterations that this command ran; "" before the first one."""
         if not self.done:
             return ""
         seconds = (monotonic() - self._started) / self.done * (self.runner.left - self.done)
-        return f"about {lasting(seconds)} left"
+        return f"about {format_duration(seconds)} left"
 
     def tick(self) -> None:
         """Update the bar, or print a line if the last is 30 seconds old; nothing if quiet."""
@@ -228,17 +232,18 @@ class BatchScreen:
             return
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self.done, description=str(self))
-        elif monotonic() - self._said >= EVERY:
-            self._said = monotonic()
+        elif monotonic() - self._reported >= REPORT_INTERVAL:
+            self._reported = monotonic()
             note(str(self))
 
-    def _run_line(self, run: Run) -> str:
+    def _describe_run(self, run: Run) -> str:
         done, total = self.runner.plan.count_iterations(run), self.runner.plan.iterations(run.arm)
         return f"{run.path.name} {done} of {total}" if done else f"{run.path.name} before its first"
 
 
 @contextmanager
-def _followed(runner: Runner, quiet: bool) -> Iterator[BatchScreen]:
+def _show_progress(runner: Runner, quiet: bool) -> Iterator[BatchScreen]:
+    """Yield the progress display of a study or sweep, with a bar if stderr is a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn
 
     terminal = PlainConsole(stderr=True)
@@ -249,6 +254,6 @@ def _followed(runner: Runner, quiet: bool) -> Iterator[BatchScreen]:
         yield BatchScreen(runner, bar, quiet)
 
 
-def folder_of(kind: str, name: str, out: Path | None) -> Path:
+def choose_folder(kind: str, name: str, out: Path | None) -> Path:
     """Return `out`, or the default folder `runs/KIND-NAME`."""
     return out or Path("runs") / f"{kind}-{name}"

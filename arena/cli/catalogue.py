@@ -30,7 +30,7 @@ PARTS = (
 )
 """Names of the kinds in `arena.config.kinds`, repeated here because loading that module is slow."""
 KINDS = ("games", "roles", "policies", "models", "opponents", "engines", "panels", *PARTS, "presets", "recipes")
-_OURS = ("games.", "simulators.")
+_OWN_PACKAGES = ("games.", "simulators.")
 _SAMPLE_TURNS = 2
 _SAMPLE_ACTS = 60
 MODELINE = "# yaml-language-server:"
@@ -41,12 +41,12 @@ _OPPONENTS = {
     "pfsp": ("–", "A past version from the pool by (1 - p)^2, where p is the learner's chance to beat it, by game."),
     "fixed": ("policy: WHO", "A scripted policy, endpoint:MODEL, or a policy of the run with `train: false`."),
 }
-_SERVES = {
+_CAPABILITY_LABELS = {
     "has_vision": "images", "serves_adapters": "adapters", "serves_several": "several policies",
     "records_entropy": "entropies", "uses_several_gpus": "several GPUs",
 }  # fmt: skip
 """Capabilities of engines, as shown."""
-_OTHERS = {
+_ADAPTED_GAMES = {
     "openspiel:NAME": "A game of OpenSpiel, such as openspiel:oh_hell(players=4).",
     "pettingzoo:NAME": "An AEC environment of PettingZoo (extra pettingzoo), such as pettingzoo:connect_four_v3.",
     "textarena:NAME": "An environment of TextArena (extra textarena), such as textarena:TicTacToe-v0.",
@@ -65,12 +65,12 @@ _OTHERS = {
 }
 
 
-def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
+def list_entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]]:
     """Return the rows of `arena list KIND`, texts by column. `role_folders` are folders of the user's role files."""
     if kind == "games":
         places = games.CLASSES | {name: entry.value for name, entry in loading.find_entry_points().items()}
-        lines = {name: _game_line(name, place) for name, place in places.items()}
-        return [{"game": name, "what": what} for name, what in (lines | _OTHERS).items()]
+        lines = {name: _summarize_game(name, place) for name, place in places.items()}
+        return [{"game": name, "what": what} for name, what in (lines | _ADAPTED_GAMES).items()]
     if kind == "roles":
         from agents.role import list_roles, load_role
 
@@ -80,86 +80,89 @@ def entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str, str]
             for name, p in roles.items()
         ]
     if kind == "policies":
-        return _policies()
+        return _list_policies()
     if kind == "models":
-        return _models()
+        return _list_models()
     if kind == "opponents":
         return [{"play": name, "needs": needs, "what": what} for name, (needs, what) in _OPPONENTS.items()]
     if kind == "engines":
         from agents.engines.kinds import ENGINES
 
-        return [_engine(name) for name in ENGINES]
+        return [_describe_engine(name) for name in ENGINES]
     if kind == "recipes":
         from arena.config.sources import recipe_names
 
-        return [_recipe(name) for name in recipe_names()]
+        return [_describe_recipe(name) for name in recipe_names()]
     if kind == "panels":
-        from arena.cli.panel import entries as panels
+        from arena.cli.panel import list_panels
 
-        return panels()
+        return list_panels()
     if kind == "presets":
-        return [_preset(name, preset) for name, preset in PRESETS.items()]
+        return [_describe_preset(name, preset) for name, preset in PRESETS.items()]
     from arena.config.kinds import KINDS as gathered
     from arena.parts.chosen import described
 
     return next(described(known) for known in gathered.values() if known.plural == kind)
 
 
-def to_play() -> list[dict[str, str]]:
+def list_runnable() -> list[dict[str, str]]:
     """Return a row per recipe with the command that runs it, and one for any other game."""
     from arena.config.sources import recipe_names
 
     command = "arena run selfplay"
-    rows = [
-        {"command": f"{command} {'--game' if name in games.CLASSES else '--recipe'} {name}", "what": _recipe_line(name)}
-        for name in recipe_names()
-    ]
+    options = {name: "--game" if name in games.CLASSES else "--recipe" for name in recipe_names()}
+    rows = [{"command": f"{command} {o} {name}", "what": _summarize_recipe(name)} for name, o in options.items()]
     any_game = "Any game, by SmolLM2-135M in a role for it (arena list games)."
     return [*rows, {"command": f"{command} --game tic_tac_toe", "what": any_game}]
 
 
-def _preset(name: str, preset: Preset) -> dict[str, str]:
+def _describe_preset(name: str, preset: Preset) -> dict[str, str]:
     """Return a preset's row of `arena list presets`, with its settings as written in YAML."""
     rule = preset.learn["loss"]["policy_gradient"]
     weight = preset.learn["regularisers"]["kl"]["weight"]
     return {
-        "learn.loss": name, "ratio": rule["ratio"], "clip": _flow(rule["clip"]),
-        "aggregate": _flow(preset.learn["aggregate"]), "kl": f"{weight:g}", "goes with": preset.goes_with,
+        "learn.loss": name, "ratio": rule["ratio"], "clip": _format_flow(rule["clip"]),
+        "aggregate": _format_flow(preset.learn["aggregate"]), "kl": f"{weight:g}", "goes with": preset.goes_with,
         "from": preset.source,
     }  # fmt: skip
 
 
-def _flow(value: Any) -> str:
+def _format_flow(value: Any) -> str:
     """Return a value in YAML flow style: `ppo: {low: 0.2, high: 0.2}`."""
     text = json.dumps(value).replace('"', "")
     return text[1:-1].removesuffix(": {}") if isinstance(value, dict) else text
 
 
-def _game_line(name: str, place: str) -> str:
-    """Return the first line of a game's docstring, or why it cannot be loaded. Arena's own games are not imported."""
-    if place.startswith(_OURS) and (line := read_docstring(place)):
+def _summarize_game(name: str, place: str) -> str:
+    """Return the first line of a game's docstring, or the reason why it cannot be loaded.
+
+    Arena's own games are not imported.
+    """
+    if place.startswith(_OWN_PACKAGES) and (line := read_docstring(place)):
         return line
     complaint = games.find_problem(name)
-    return complaint or _first_line(games.find_factory(name)) or f"From a package: {place}."
+    return complaint or _first_docstring_line(games.find_factory(name)) or f"From a package: {place}."
 
 
-def _engine(name: str) -> dict[str, str]:
-    """Return an engine's row: what it serves, whether a seed repeats its replies, and whether it is installed."""
+def _describe_engine(name: str) -> dict[str, str]:
+    """Return an engine's row: capabilities, repeatability with the same seed, and whether it is installed."""
     from agents.engines.kinds import engine_class
 
-    found = engine_class(name)
-    able, is_missing = found.capabilities, importlib.util.find_spec(found.capabilities.package or "agents") is None
+    engine = engine_class(name)
+    able = engine.capabilities
+    is_missing = importlib.util.find_spec(able.package or "agents") is None
+    labels = [label for field, label in _CAPABILITY_LABELS.items() if getattr(able, field)]
     repeats = able.is_batch_invariant or not able.batches_continuously  # else batches depend on the clock
     return {
         "engine": name,
-        "serves": ", ".join(shown for field, shown in _SERVES.items() if getattr(able, field)) or "one policy",
+        "serves": ", ".join(labels) or "one policy",
         "a seed repeats": "bit by bit" if repeats else "up to rounding",
         "state": f"not installed: {able.install}" if is_missing else "installed",
-        "what": _first_line(found),
+        "what": _first_docstring_line(engine),
     }
 
 
-def _models() -> list[dict[str, str]]:
+def _list_models() -> list[dict[str, str]]:
     from agents.weights import available
 
     return [
@@ -169,7 +172,7 @@ def _models() -> list[dict[str, str]]:
     ]
 
 
-def _policies() -> list[dict[str, str]]:
+def _list_policies() -> list[dict[str, str]]:
     """Return the rows of models, scripted policies, endpoints and people, with the games they can play."""
     from agents.players.scripted import SCRIPTED
     from agents.weights import available
@@ -181,23 +184,23 @@ def _policies() -> list[dict[str, str]]:
     return [dict(zip(("policy", "plays", "what"), row, strict=True)) for row in rows]
 
 
-def _first_line(thing: Any) -> str:
+def _first_docstring_line(value: Any) -> str:
     """Return the first line of an object's docstring, or of the function in a partial; "" without one."""
-    target = getattr(thing, "func", thing)
+    target = getattr(value, "func", value)
     return (inspect.getdoc(target) or "").split("\n", 1)[0]
 
 
-def _recipe(name: str) -> dict[str, str]:
+def _describe_recipe(name: str) -> dict[str, str]:
     """Return a recipe's row with the family, minutes and paper of its study."""
     from arena.config.sources import recipe_layer
 
     study = recipe_layer(name).data.get("study", {})
     minutes = f"{study['minutes']:g}" if study.get("minutes") else ""
     details = {"family": study.get("family", ""), "minutes": minutes, "replicates": study.get("replicates", "")}
-    return {"recipe": name, **details, "what": _recipe_line(name)}
+    return {"recipe": name, **details, "what": _summarize_recipe(name)}
 
 
-def _recipe_line(name: str) -> str:
+def _summarize_recipe(name: str) -> str:
     from arena.config.sources import recipe_layer
 
     layer = recipe_layer(name)

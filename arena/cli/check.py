@@ -45,7 +45,7 @@ def check_role_file(
         return
     console = PlainConsole()
     parts = [("system", preview.system)]
-    parts += [(f"example {n}", f"{see}\n→ {say}") for n, (see, say) in enumerate(preview.examples, 1)]
+    parts += [(f"example {n}", f"{prompt}\n→ {reply}") for n, (prompt, reply) in enumerate(preview.examples, 1)]
     for n, (seat, turn) in enumerate(zip(preview.seats, preview.turns, strict=True)):
         parts.append((f"{seat}, turn {preview.seats[: n + 1].count(seat)}", turn))
     for title, text in parts:
@@ -78,17 +78,17 @@ def check_experiment(
     from arena.config.layers import to_yaml
     from arena.config.pipeline import Pipeline
     from arena.config.recipe import compose_recipe
-    from arena.config.sources import named_layer, set_layer
+    from arena.config.sources import load_layer, set_layer
     from arena.preflight import preflight
 
-    experiment = compose_recipe([named_layer(recipe), *map(set_layer, set_ or [])])
+    experiment = compose_recipe([load_layer(recipe), *map(set_layer, set_ or [])])
     if experiment.study:
         check_arms(experiment)
     console = PlainConsole()
     if isinstance(experiment, Pipeline):
         _check_pipeline(experiment, console, as_json)
         return
-    prepared = wait(preflight(experiment, lambda what: None))
+    prepared = wait(preflight(experiment, lambda step: None))
     if as_json:
         print(json.dumps({"experiment": to_yaml(prepared.experiment), "notes": list(prepared.notes)}))
         return
@@ -106,7 +106,7 @@ def _check_pipeline(pipeline: Pipeline, console: Console, as_json: bool) -> None
     from arena.pipelines.checking import check_recipe
 
     notes = list[str]()
-    wait(check_recipe(pipeline, lambda what: None, notes.append))
+    wait(check_recipe(pipeline, lambda step: None, notes.append))
     if as_json:
         print(json.dumps({"experiment": pipeline.to_yaml(), "notes": notes}))
         return
@@ -138,23 +138,24 @@ def check_game(
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000
     """
     from agents.reply import visible
-    from arena.config.sources import game_options
+    from arena.config.sources import parse_game_options
     from arena.evaluate.evaluation import make_game
     from arena.play import making
     from arena.play.settings import GameSpec
-    from games.conformance import kit as of_games
-    from simulators import conformance as of_simulators
+    from games.conformance import kit as games_kit
+    from simulators import conformance as simulators_kit
     from simulators.base import Simulator
 
-    options = game_options(option or [])
+    options = parse_game_options(option or [])
     game = make_game(GameSpec(name=name, options=options))
 
     def make() -> Any:
         return making.make_game(name, options)
 
-    simulated = isinstance(game, Simulator)
-    kit, count = (of_simulators if simulated else of_games), len(of_games.CHECKS)
-    with progress(count + simulated * len(of_simulators.CHECKS), as_json, label="checks") as step:
+    is_simulator = isinstance(game, Simulator)
+    kit = simulators_kit if is_simulator else games_kit
+    count = len(games_kit.CHECKS) + is_simulator * len(simulators_kit.CHECKS)
+    with progress(count, as_json, label="checks") as step:
         findings = kit.check(make, seeds=seeds, acts=acts, on_finding=step)
     failed = [finding.name for finding in findings if finding.ok is False]
     if as_json:
@@ -169,7 +170,7 @@ def check_game(
         for finding in findings:
             if not finding.ok:
                 say(console, f"{finding.name}: {kit.PROMISES[finding.name]}", "yellow")
-        promise = "simulators promise" if simulated else "games promise"
+        promise = "simulators promise" if is_simulator else "games promise"
         verdict = f"does not keep {', '.join(failed)}" if failed else f"keeps what {promise}"
         unchecked = [finding.name for finding in findings if finding.ok is None]
         verdict += f" (not checked: {', '.join(unchecked)})" if unchecked else ""

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from typer.core import TyperCommand
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """Command group that adds the plug-in commands after Arena's own. Entry points are read only if needed."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """Return the names of all commands: Arena's own, then the plug-ins' in alphabetical order."""
-        return list(dict.fromkeys([*super().list_commands(ctx), *sorted(_plugins())]))
+        return list(dict.fromkeys([*super().list_commands(ctx), *sorted(_find_plugins())]))
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]
         """Return Arena's own command of this name, else a plug-in's, else None."""
         if own := super().get_command(ctx, cmd_name):
             return own  # type: ignore[return-value]
-        plugin = _plugins().get(cmd_name)
+        plugin = _find_plugins().get(cmd_name)
         return _load(plugin) if plugin else None
 
 
-def _plugins() -> dict[str, EntryPoint]:
+def _find_plugins() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group="arena.commands")}
@@ -40,7 +40,7 @@ def _plugins() -> dict[str, EntryPoint]:
 def _load(plugin: EntryPoint) -> TyperCommand:
     """Return the plug-in's command. If it cannot be loaded, return one that raises ConfigError, so that help works."""
     try:
-        return _command(plugin.name, plugin.load())
+        return _make_command(plugin.name, plugin.load())
     except Exception as error:  # noqa: BLE001 another package's code may raise anything
         package, reason = plugin.dist.name if plugin.dist else plugin.value, error
 
@@ -48,10 +48,12 @@ def _load(plugin: EntryPoint) -> TyperCommand:
         raise ConfigError(f"arena {plugin.name} comes with {package}, which cannot be loaded: {reason}")
 
     any_arguments = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-    return _command(plugin.name, unavailable, help=f"Cannot be loaded ({package}).", context_settings=any_arguments)
+    return _make_command(
+        plugin.name, unavailable, help=f"Cannot be loaded ({package}).", context_settings=any_arguments
+    )
 
 
-def _command(name: str, function: Callable[..., Any], **settings: Any) -> TyperCommand:
+def _make_command(name: str, function: Callable[..., Any], **settings: Any) -> TyperCommand:
     app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
     app.command(name, **settings)(function)
     return typer.main.get_command(app)  # type: ignore[return-value]

@@ -24,7 +24,7 @@ class PlainConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the renderable's segments without characters that could steer the terminal."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=_harmless(segment.text))
+            yield segment if segment.control else segment._replace(text=_remove_control_characters(segment.text))
 
 
 def note(text: str) -> None:
@@ -34,7 +34,7 @@ def note(text: str) -> None:
     print(f"arena: {printable(text)}", file=sys.stderr)
 
 
-def close(command: str, data: dict[str, Any], out: Path | None, as_json: bool) -> None:
+def write_results(command: str, data: dict[str, Any], out: Path | None, as_json: bool) -> None:
     """Write results as JSON to `out`, if given, and to stdout if `as_json`. The key `by` names the command."""
     data = {"by": f"arena {command}", **data}
     if out:
@@ -43,7 +43,7 @@ def close(command: str, data: dict[str, Any], out: Path | None, as_json: bool) -
         print(json.dumps(data))
 
 
-def _harmless(text: str) -> str:
+def _remove_control_characters(text: str) -> str:
     """Remove characters that could steer a terminal or reorder the text; keep line ends."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from arena.play.contenders import Contender
     from arena.play.settings import GameSpec
 
-WHO = (
+CONTENDER_HELP = (
     "A scripted policy (random, mcts:100), a run (runs/latest, runs/latest@12, runs/latest@0:POLICY), a model "
     "or endpoint:MODEL."
 )
@@ -46,13 +46,13 @@ Trust = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Also write the JSON to this file.")]
 
 
-def listed(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Split a comma-separated option into its names, without duplicates. Commas in parentheses belong to a name."""
     parts = re.split(r",(?![^()]*\))", text)  # openspiel:oh_hell(players=3,num_suits=2) is one name
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
-def game_spec(
+def resolve_game(
     name: str, assignments: Sequence[str] | None, contenders: Sequence[Contender], split: str = ""
 ) -> GameSpec:
     """Return the game with the options of the first run among the contenders, overridden by `assignments` (A=B).
@@ -60,24 +60,24 @@ def game_spec(
     A game with splits uses the test split by default, whatever the run trained on. Prints a notice if the run has not
     played the game, or was not trained on the train split alone.
     """
-    from arena.config.own_files import same_game
-    from arena.config.sources import game_options
-    from arena.evaluate.casting import casts, warn_unknown_games
-    from arena.evaluate.evaluation import on_split
+    from arena.config.own_files import resolve_game_name
+    from arena.config.sources import parse_game_options
+    from arena.evaluate.casting import list_casts, warn_unknown_games
+    from arena.evaluate.evaluation import with_split
     from arena.play.settings import GameSpec
 
-    given = game_options(assignments or [])
-    if split and "split" in given:
+    overrides = parse_game_options(assignments or [])
+    if split and "split" in overrides:
         raise ConfigError("--split and --option split: give one of them")
-    runs = [(cast.name, cast.experiment) for cast in casts(contenders) if cast.experiment]
-    name = same_game(name, *(experiment for _, experiment in runs))
+    runs = [(cast.name, cast.experiment) for cast in list_casts(contenders) if cast.experiment]
+    name = resolve_game_name(name, *(experiment for _, experiment in runs))
     for line in warn_unknown_games(contenders, name):
         note(line)
-    trained = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
-    options = {key: value for _, game in trained[:1] for key, value in game.options.items() if key != "split"}
-    spec = on_split(_with_role_tools(GameSpec(name=name, options=options | given), contenders), split)
+    trained_games = [(run, table.game) for run, e in runs for table in e.all_tables() if table.game.name == name]
+    options = {key: value for _, game in trained_games[:1] for key, value in game.options.items() if key != "split"}
+    spec = with_split(_with_role_tools(GameSpec(name=name, options=options | overrides), contenders), split)
     if spec.options.get("split") == "test":
-        for run in dict.fromkeys(run for run, game in trained if game.options.get("split", "all") != "train"):
+        for run in dict.fromkeys(run for run, game in trained_games if game.options.get("split", "all") != "train"):
             warning = f"{run} was not trained on the train split of {name} alone: it may have seen these deals"
             note(f"{warning} (to train on the split: --set game.options.split=train)")
     return spec
@@ -86,21 +86,21 @@ def game_spec(
 def _with_role_tools(spec: GameSpec, contenders: Sequence[Contender]) -> GameSpec:
     """Return the game with the tools of `--role` at the seats of the first contender that has this option."""
     from agents.role import list_roles
-    from arena.config.role_tools import tools_of_role
-    from arena.evaluate.casting import casts
+    from arena.config.role_tools import read_role_tools
+    from arena.evaluate.casting import list_casts
     from arena.evaluate.evaluation import make_game
     from arena.play.making import SEAT_TOOLS
 
-    cast = next((cast for cast in casts(contenders) if cast.own_role), None)
-    tools = tools_of_role(cast.own_role, list_roles()) if cast else []
+    cast = next((cast for cast in list_casts(contenders) if cast.own_role), None)
+    tools = read_role_tools(cast.own_role, list_roles()) if cast else []
     if cast is None or not tools:
         return spec
     seats = cast.seats_in_run(spec.name, make_game(spec).possible_agents)
-    given = {**spec.options.get(SEAT_TOOLS, {}), **dict.fromkeys(seats, tools)}
-    return spec.model_copy(update={"options": {**spec.options, SEAT_TOOLS: given}})
+    tools_by_seat = {**spec.options.get(SEAT_TOOLS, {}), **dict.fromkeys(seats, tools)}
+    return spec.model_copy(update={"options": {**spec.options, SEAT_TOOLS: tools_by_seat}})
 
 
-def make_known(spec: GameSpec) -> None:
+def require_game(spec: GameSpec) -> None:
     """Raise ConfigError if the game does not exist. A file's game may come from a run, so it is checked later."""
     from arena.evaluate.evaluation import make_game
 
@@ -108,17 +108,20 @@ def make_known(spec: GameSpec) -> None:
         make_game(spec)
 
 
-def servers(assignments: Sequence[str] | None) -> Endpoints:
-    """Return the endpoint servers with the settings of `--endpoint`. Raises ConfigError if one is malformed."""
+def make_endpoints(assignments: Sequence[str] | None) -> Endpoints:
+    """Return endpoint servers with the settings of `--endpoint`. Raises ConfigError if one is malformed."""
     from agents.players.servers import Endpoints
-    from arena.config.layers import endpoint_specs
+    from arena.config.layers import parse_endpoints
 
-    return Endpoints(endpoint_specs(assignments or []))
+    return Endpoints(parse_endpoints(assignments or []))
 
 
-def doing() -> Callable[[str], None]:
+def make_announcer() -> Callable[[str], None]:
     """Return a function that announces a slow step, such as loading a model, on stderr if that is a terminal."""
     terminal = PlainConsole(stderr=True)
-    return lambda what: (
-        terminal.print(what, style="dim", markup=False, soft_wrap=True) if terminal.is_terminal else None
-    )
+
+    def announce(step: str) -> None:
+        if terminal.is_terminal:
+            terminal.print(step, style="dim", markup=False, soft_wrap=True)
+
+    return announce

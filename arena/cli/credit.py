@@ -36,20 +36,20 @@ def credit(
     """
     from arena.cli.loop import wait
     from arena.cli.show_credit import show_comparison
-    from arena.config.saved_config import experiment_of
+    from arena.config.saved_config import load_experiment
     from arena.credit.compare import compare
     from arena.store.contents import check_newest
     from arena.store.reader import RunReader
 
     check_newest(RunReader(run).path, note)
-    experiment = experiment_of(run, trust=trust)
+    experiment = load_experiment(run, trust=trust)
     chosen, length = parse_estimators(estimators), experiment.iterations
     comparison = wait(compare(run, experiment.credit, chosen, iteration, seed=experiment.seed, length=length))
     shown = match or comparison.most_disputed()
     if not (comparison.turns["match"] == shown).any():
         raise ConfigError(f"match '{shown}' has no turn of a trained policy here: leave --match out, or see arena show")
     if as_json:
-        print(json.dumps(_plain(comparison)))
+        print(json.dumps(_to_json(comparison)))
     else:
         show_comparison(PlainConsole(), run, comparison, shown)
 
@@ -72,7 +72,7 @@ def parse_estimators(text: str) -> list[Chosen]:
         raise ConfigError(f"--estimators: {field + ': ' if field else ''}{first['msg']}") from None
 
 
-def _plain(comparison: Comparison) -> dict[str, object]:
+def _to_json(comparison: Comparison) -> dict[str, object]:
     """Return the tables overview, correlations, bias and turns by name, each as a list of rows; NaN becomes None."""
     tables = {
         "overview": comparison.overview().rename_axis("estimator").reset_index(),

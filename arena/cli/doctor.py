@@ -51,40 +51,43 @@ def doctor(
     if scale:
         if model or recipe or set_ or adapters is not None or context is not None:
             raise ConfigError("--scale checks a cluster only: leave the other options out")
-        good = _show_cluster(scale, as_json)
+        is_fine = _check_cluster(scale, as_json)
     elif not model:
         if recipe or set_ or adapters is not None or context is not None:
             raise ConfigError("add --model: the other options need one, such as --model smollm2-135m-instruct")
-        good = _show_machine(as_json)
+        is_fine = _check_machine(as_json)
     else:
-        good = _show_fitting(model, adapters, recipe or "negotiation", set_ or [], context, as_json)
-    if not good:
+        is_fine = _check_fit(model, adapters, recipe or "negotiation", set_ or [], context, as_json)
+    if not is_fine:
         raise typer.Exit(1)
 
 
-def _show_machine(as_json: bool) -> bool:
+def _check_machine(as_json: bool) -> bool:
+    """Print the findings on this machine. Returns True if all checks passed."""
     from arena.doctor import examine
 
-    return _show(examine(), as_json)
+    return _report_findings(examine(), as_json)
 
 
-def _show_cluster(asked: str, as_json: bool) -> bool:
+def _check_cluster(settings: str, as_json: bool) -> bool:
+    """Print the findings on the cluster of `--scale`. Returns True if all checks passed."""
     from arena.cli.loop import wait
     from arena.config.layers import compose
-    from arena.config.sources import recipe_layer, scale_layers
+    from arena.config.sources import parse_scale, recipe_layer
     from arena.doctor import examine_cluster
 
-    scale = compose([recipe_layer("negotiation-nano"), *scale_layers(asked)]).scale
+    scale = compose([recipe_layer("negotiation-nano"), *parse_scale(settings)]).scale
     if scale is None:
         raise ConfigError("--scale none is one process: run arena doctor without --scale")
-    return _show(wait(examine_cluster(scale)), as_json)
+    return _report_findings(wait(examine_cluster(scale)), as_json)
 
 
-def _show(findings: list[Finding], as_json: bool) -> bool:
-    from arena.doctor import as_rows
+def _report_findings(findings: list[Finding], as_json: bool) -> bool:
+    """Print the findings, with a fix for each failed check. Returns True if all checks passed."""
+    from arena.doctor import findings_to_rows
 
     if as_json:
-        print(json.dumps(as_rows(findings)))
+        print(json.dumps(findings_to_rows(findings)))
     else:
         console, width = PlainConsole(), max(len(finding.what) for finding in findings)
         for finding in findings:
@@ -95,9 +98,10 @@ def _show(findings: list[Finding], as_json: bool) -> bool:
     return all(finding.ok for finding in findings)
 
 
-def _show_fitting(
+def _check_fit(
     model: str, adapters: int | None, recipe: str, settings: list[str], context: int | None, as_json: bool
 ) -> bool:
+    """Print the memory that the model needs, for the given settings and alternatives. Returns True if it fits."""
     from agents.half import packs_here
     from arena.config.layers import compose
     from arena.config.sources import recipe_layer, set_layer
@@ -115,24 +119,24 @@ def _show_fitting(
         devices=devices(),
         packs=packs_here(),
     )
-    compared, asked = ways(experiment, _precision(experiment.precision), adapters)
-    needs = fitting.needs(compared, asked)
+    alternatives, asked = ways(experiment, _resolve_precision(experiment.precision), adapters)
+    needs = fitting.needs(alternatives, asked)
     own = next(need for need in needs if need.asked)
     if as_json:
-        print(json.dumps(_plain(model, recipe, fitting, needs)))
+        print(json.dumps(_to_json(model, recipe, fitting, needs)))
     else:
-        _print(PlainConsole(), model, recipe, fitting, needs)
+        _print_fit(PlainConsole(), model, recipe, fitting, needs)
     return own.fits
 
 
-def _precision(said: str) -> Any:
+def _resolve_precision(setting: str) -> Any:
     from agents.precision import Precision
     from arena.learn.machine import fastest_precision
 
-    return Precision(fastest_precision() if said == "auto" else said)
+    return Precision(fastest_precision() if setting == "auto" else setting)
 
 
-def _plain(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> dict[str, Any]:
+def _to_json(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> dict[str, Any]:
     from dataclasses import asdict
 
     experiment = fitting.experiment
@@ -149,7 +153,7 @@ def _plain(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> dict
     }
 
 
-def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> None:
+def _print_fit(console: Console, model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> None:
     shape, experiment = fitting.shape, fitting.experiment
     say(console, f"{model}: {shape.parameters / 1e6:,.1f}M weights, {shape.layers} layers of {shape.width}")
     for device in fitting.devices:
@@ -161,7 +165,7 @@ def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: l
         folder = ", nor is the folder in memory through which it gets weights" if able.needs_folder else ""
         say(console, f"engine {experiment.engine.kind}: its server's own memory is not counted{folder}")
     console.print()
-    _print_ways(console, needs)
+    _print_alternatives(console, needs)
     own = next(need for need in needs if need.asked)
     console.print()
     columns = (own.loading, own.play, own.learning, own.between)
@@ -172,29 +176,29 @@ def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: l
         (name, *(f"{size / GB:.2f}" if size else "" for size in row)) for name, row in sizes_by_part.items() if any(row)
     ]
     show_table(console, ("where it goes, GB", "loading", "play alone", "learning", "play in a run"), rows)
-    say(console, _verdict(own, fitting), "green" if own.fits else "red")
+    say(console, _judge_fit(own, fitting), "green" if own.fits else "red")
 
 
-def _print_ways(console: Console, needs: list[Need]) -> None:
+def _print_alternatives(console: Console, needs: list[Need]) -> None:
     columns = ("GB at most", "precision", "loading", "play alone", "learning", "a run", "fits", "most in_flight")
     rows: list[tuple[Cell, ...]] = []
     for need in needs:
         sizes = (*(sum(parts.values()) for parts in (need.loading, need.play, need.learning)), need.run)
         fits = Text("yes", "green") if need.fits else Text("play only" if need.fits_play else "no", "red")
         name = Text(need.way.name + (" (as asked)" if need.asked else ""), style="bold" if need.asked else "")
-        largest = [_largest_text(number) for number in (need.in_flight, need.token_budget)]
+        largest = [_format_largest(number) for number in (need.in_flight, need.token_budget)]
         rows.append((name, str(need.way.precision), *(f"{size / GB:.2f}" for size in sizes), fits, *largest))
     show_table(console, (*columns, "token_budget"), rows)
 
 
-def _largest_text(number: int) -> str:
+def _format_largest(number: int) -> str:
     """Return the largest setting that fits in memory as text: `none`, a number, or `LARGEST or more` if all fit."""
     from arena.fits.plan import LARGEST
 
     return f"{LARGEST:,} or more" if number >= LARGEST else f"{number:,}" if number else "none"
 
 
-def _verdict(own: Need, fitting: Fitting) -> str:
+def _judge_fit(own: Need, fitting: Fitting) -> str:
     needed = max(sum(own.loading.values()), own.run)
     free = (fitting.gpu or fitting.devices[0]).free
     if own.fits and free and needed > free:

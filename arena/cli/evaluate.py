@@ -9,9 +9,9 @@ import typer
 
 from arena.cli import best_of as selection
 from arena.cli import panel as panels
-from arena.cli.console import PlainConsole, close, note
+from arena.cli.console import PlainConsole, note, write_results
 from arena.cli.contenders import (
-    WHO,
+    CONTENDER_HELP,
     Endpoint,
     Json,
     Option,
@@ -19,11 +19,11 @@ from arena.cli.contenders import (
     Role,
     Split,
     Trust,
-    doing,
-    game_spec,
-    listed,
-    make_known,
-    servers,
+    make_announcer,
+    make_endpoints,
+    require_game,
+    resolve_game,
+    split_names,
 )
 from arena.cli.progress import progress
 from arena.errors import ConfigError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def eval_(
-    contender: Annotated[str, typer.Argument(help=WHO, show_default=False)],
+    contender: Annotated[str, typer.Argument(help=CONTENDER_HELP, show_default=False)],
     game: Annotated[str, typer.Option(help="One or more games: kuhn_poker,negotiation.", show_default=False)] = "",
     against: Annotated[
         str,
@@ -124,111 +124,124 @@ def eval_(
     from arena.evaluate import specs
 
     require_output("--out", out, results("eval"))
-    asked = panels.EvalOptions(contender, before, trust, out, as_json)
+    shared = panels.EvalOptions(contender, before, trust, out, as_json)
+    games, opponents = split_names(game), split_names(against)
+
+    def make_loader() -> Contenders:
+        return specs.Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
+
     if best_of:
-        selection.refuse({"--panel": panel, "--before": before, "--matches": matches}, "does not go with --best-of")
-        chosen = selection.BestOfOptions(
-            n=best_of, games=listed(game), against=listed(against), options=option or [], split=split, by=listed(by),
-            judge=judge, reward_model=reward_model, decoding=listed(decoding), deals=deals or selection.DEALS,
+        others = {"--panel": panel, "--before": before, "--matches": matches}
+        selection.refuse_options(others, "does not go with --best-of")
+        options = selection.BestOfOptions(
+            n=best_of, games=games, against=opponents, options=option or [], split=split, by=split_names(by),
+            judge=judge, reward_model=reward_model, decoding=split_names(decoding), deals=deals or selection.DEALS,
             seed=seed or 0,
         )  # fmt: skip
-        loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
-        wait(selection.evaluate_best_of(asked, chosen, loader))
-        return
-    selection.refuse({"--by": by, "--judge": judge, "--decoding": decoding}, "needs --best-of, such as --best-of 16")
+        return wait(selection.evaluate_best_of(shared, options, make_loader()))
+    others = {"--by": by, "--judge": judge, "--decoding": decoding}
+    selection.refuse_options(others, "needs --best-of, such as --best-of 16")
     if panel:
         others = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
-        others |= {"--reward-model": reward_model}
-        played = panels.panel_with(panel, deals, seed, others)
-        loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
-        wait(panels.evaluate_on_panel(asked, played, loader))
-        return
+        loaded = panels.load_panel_with(panel, deals, seed, {**others, "--reward-model": reward_model})
+        return wait(panels.evaluate_on_panel(shared, loaded, make_loader()))
     if deals:
         raise ConfigError("--deals is for --panel and --best-of: use --matches, or name a panel")
-    games = _Games(
-        names=listed(game), against=listed(against), options=option or [], split=split, matches=matches or 200,
-        seed=seed or 0, reward_model=reward_model,
+    game_options = _GameOptions(
+        games=games, against=opponents, options=option or [], split=split, matches=matches or 200, seed=seed or 0,
+        reward_model=reward_model,
     )  # fmt: skip
-    games.check()
-    loader = specs.Contenders(role, doing(), servers(endpoint), note, trust)
-    wait(_evaluate(asked, games, loader))
+    game_options.check()
+    wait(_evaluate_games(shared, game_options, make_loader()))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Games:
+class _GameOptions:
     """Options of `arena eval` without a panel: games, opponents, game options, matches and seed."""
 
-    names: list[str]  # of the games
-    against: list[str]  # opponents; the default where empty
-    options: list[str]  # A=B, of the game
+    games: list[str]
+    against: list[str]
+    """Opponents; [] for the default."""
+    options: list[str]
+    """Options of the games, as A=B."""
     split: str
-    matches: int  # against each other contender
+    matches: int
+    """Minimum number of matches against each opponent."""
     seed: int
-    reward_model: str  # whose scores are reported; "" for none
+    reward_model: str
+    """Folder of the reward model whose scores are reported; "" for none."""
 
     def check(self) -> None:
         """Raise ConfigError if no game is named, or one does not exist."""
         from arena.play.settings import GameSpec
 
-        if not self.names:
+        if not self.games:
             raise ConfigError(
                 "name a --game, such as --game kuhn_poker, or a --panel (arena list panels): what is to be played?"
             )
-        for name in self.names:
-            make_known(GameSpec(name=name))
+        for name in self.games:
+            require_game(GameSpec(name=name))
 
 
-async def _evaluate(asked: panels.EvalOptions, games: _Games, loader: Contenders) -> None:
+async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loader: Contenders) -> None:
     """Play the games, with --before also with the run's first weights; write the results and print the figures."""
-    from arena.cli.show_evaluate import show_differences, show_results, warn
+    from arena.cli.show_evaluate import print_warnings, show_differences, show_results
     from arena.evaluate import specs
-    from arena.evaluate.evaluation import check_met, evaluate, matches_of
-    from arena.evaluate.held_out import changes
+    from arena.evaluate.evaluation import check_lineups, count_matches, evaluate
+    from arena.evaluate.held_out import changes_to_json
     from arena.evaluate.rating import Rater
 
-    first = [specs.before(asked.who, asked.trust)] if asked.before else []
-    who, *rest = await loader.load(asked.who, *first, *games.against, games=games.names)
-    players = [*rest[: len(first)], who]  # the first weights play first
-    played = []
-    for name in games.names:
-        spec = game_spec(name, games.options, [who], games.split)
-        opponents = await _opponents(who, rest[len(first) :], spec, loader)
-        check_met(who, opponents, spec)
-        played.append((spec, opponents))
-    rate = Rater(games.reward_model, players) if games.reward_model else None
-    total = sum(matches_of(p, _met_by(p, who, met), spec, games.matches) for p in players for spec, met in played)
+    first_weights = [specs.name_first_weights(shared.contender, shared.trust)] if shared.before else []
+    contender, *rest = await loader.load(shared.contender, *first_weights, *options.against, games=options.games)
+    players = [*rest[: len(first_weights)], contender]  # the first weights play first
+    opponents_by_game = []
+    for name in options.games:
+        spec = resolve_game(name, options.options, [contender], options.split)
+        opponents = await _choose_opponents(contender, rest[len(first_weights) :], spec, loader)
+        check_lineups(contender, opponents, spec)
+        opponents_by_game.append((spec, opponents))
+    rate = Rater(options.reward_model, players) if options.reward_model else None
+    work = [
+        [(player, _replace_contender(player, contender, opponents), spec) for spec, opponents in opponents_by_game]
+        for player in players
+    ]
+    total = sum(count_matches(player, others, spec, options.matches) for row in work for player, others, spec in row)
     results: list[list[Result]] = []
-    with progress(total, asked.as_json, loader.endpoints.status) as step:
-        for player in players:
+    with progress(total, shared.as_json, loader.endpoints.status) as step:
+        for row in work:
             results.append([])
-            for spec, met in played:
-                others = _met_by(player, who, met)
-                results[-1] += await evaluate(player, others, spec, games.matches, games.seed, step, rate)
+            for player, others, spec in row:
+                results[-1] += await evaluate(player, others, spec, options.matches, options.seed, step, rate)
     *old, after = results
-    data = {"contender": asked.who, "seed": games.seed, "results": [r.to_json() for r in after]}
+    data = {"contender": shared.contender, "seed": options.seed, "results": [r.to_json() for r in after]}
     if old:
-        data |= {"before": [r.to_json() for r in old[0]], "changes": changes(old[0], after)}
-    close("eval", data, asked.out, asked.as_json)
-    if asked.as_json:
+        data |= {"before": [r.to_json() for r in old[0]], "changes": changes_to_json(old[0], after)}
+    write_results("eval", data, shared.out, shared.as_json)
+    if shared.as_json:
         return
     console = PlainConsole()
     show_results(console, after)
     if old:
         console.print()
         show_differences(console, old[0], after)
-        warn(console, old[0])
+        print_warnings(console, old[0])
 
 
-async def _opponents(who: Contender, given: list[Contender], spec: GameSpec, loader: Contenders) -> list[Contender]:
-    """Return the opponents: none in a game of one seat, else `given`; by default `who` if cooperative, else random."""
+async def _choose_opponents(
+    contender: Contender, named: list[Contender], spec: GameSpec, loader: Contenders
+) -> list[Contender]:
+    """Return the opponents in a game: none if it has one seat, else those named on the command line.
+
+    The default is the contender itself in cooperative games, else the random player.
+    """
     from arena.evaluate.evaluation import make_game
 
     game = make_game(spec)
     if len(game.possible_agents) == 1:
         return []
-    return given or ([who] if game.cooperative else await loader.load("random"))
+    return named or ([contender] if game.cooperative else await loader.load("random"))
 
 
-def _met_by(player: Contender, who: Contender, others: list[Contender]) -> list[Contender]:
-    """Return `others` with `player` in place of `who`, so that self-play stays self-play for a run's first weights."""
-    return [player if other is who else other for other in others]
+def _replace_contender(player: Contender, contender: Contender, others: list[Contender]) -> list[Contender]:
+    """Return `others` with `player` in place of `contender`, so that first weights play themselves in self-play."""
+    return [player if other is contender else other for other in others]

@@ -43,18 +43,20 @@ def export(
     if as_ == "weights":
         if role or match:
             raise ConfigError(f"--{'role' if role else 'match'} chooses among matches: leave it out, or give --as")
-        written = _weights(run, to, policy or ["shared"], iteration or [], merged)
+        data, line = _export_weights(run, to, policy or ["shared"], iteration or [], merged)
     else:
         if merged:
             raise ConfigError(f"--merged is for weights: leave it out with --as {as_}")
-        chosen = {"iterations": iteration, "matches": match, "policies": policy, "roles": role}
-        written = _matches(run, to, as_, {name: tuple(values or ()) for name, values in chosen.items()}, trust)
-    print(json.dumps(written[0]) if as_json else f"{to}: {written[1]}")
+        given = {"iterations": iteration, "matches": match, "policies": policy, "roles": role}
+        filters = {name: tuple(values or ()) for name, values in given.items()}
+        data, line = _export_matches(run, to, as_, filters, trust)
+    print(json.dumps(data) if as_json else f"{to}: {line}")
 
 
-def _weights(
+def _export_weights(
     run: Path, to: Path, policies: list[str], iterations: list[int], merged: bool
 ) -> tuple[dict[str, object], str]:
+    """Write a policy's weights. Returns the result as JSON data and as a line of text."""
     from arena.export.training import mark_replies
     from arena.store.export import export as write
     from arena.store.export import without_optimizer
@@ -65,19 +67,20 @@ def _weights(
         from agents.adapter import save_merged
     notes: list[str] = []
 
-    def marked(policy: Path, into: Path) -> None:
-        (save_merged if merged else without_optimizer)(policy, into)
-        notes.extend(mark_replies(into))
+    def write_weights(policy: Path, target: Path) -> None:
+        (save_merged if merged else without_optimizer)(policy, target)
+        notes.extend(mark_replies(target))
 
-    number = write(run, policies[0], to, iterations[0] if iterations else None, marked)
+    number = write(run, policies[0], to, iterations[0] if iterations else None, write_weights)
     for line in notes:
         note(line)
     return {"folder": str(to), "iteration": number}, f"{policies[0]} after iteration {number}"
 
 
-def _matches(
-    run: Path, to: Path, name: str, chosen: dict[str, tuple[object, ...]], trust: bool
+def _export_matches(
+    run: Path, to: Path, name: str, filters: dict[str, tuple[object, ...]], trust: bool
 ) -> tuple[dict[str, object], str]:
+    """Write the matches that pass the filters in the format `name`. Returns JSON data and a line of text."""
     from agents.names import nearest
     from arena.export.formats import FORMATS, export_matches
     from arena.export.selection import Selection
@@ -92,9 +95,9 @@ def _matches(
         )
     reader = RunReader(run)
     check_newest(reader.path, note)
-    with new_folder(to) as beside:
-        beside.mkdir(parents=True)
-        counts, notes = export_matches(reader, Selection(**chosen), name, beside, trust)  # type: ignore[arg-type]
+    with new_folder(to) as folder:
+        folder.mkdir(parents=True)
+        counts, notes = export_matches(reader, Selection(**filters), name, folder, trust)  # type: ignore[arg-type]
     for line in notes:
         note(line)
     return {"folder": str(to), "rows": counts}, ", ".join(f"{count} {table}" for table, count in counts.items())

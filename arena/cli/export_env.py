@@ -35,7 +35,7 @@ def export_env(
     Example: arena export-env kuhn_poker --as gymnasium --against cfr --to kuhn
     """
     from agents.names import nearest
-    from arena.config.sources import game_options
+    from arena.config.sources import parse_game_options
     from arena.export.environments.episode import Task, deal
     from arena.export.environments.targets import TARGETS, write_environment
 
@@ -45,7 +45,7 @@ def export_env(
     given = "--seat" if seat else "--against" if against else ""
     if given and TARGETS[as_].is_for_all_seats:
         raise ConfigError(f"{given}: {as_} environments have all seats as players: leave it out")
-    task = Task(game, game_options(option or []), seat, against or "random")
+    task = Task(game, parse_game_options(option or []), seat, against or "random")
     seats = task.make().possible_agents
     if against and len(seats) == 1:
         raise ConfigError(f"--against: {game} has one seat: leave it out")

@@ -18,32 +18,34 @@ from arena.errors import ConfigError, StoreError
 if TYPE_CHECKING:
     from arena.cli.live import Screen
     from arena.evaluate.exploitability import Exploitability
-    from arena.evaluate.held_out import Compared
+    from arena.evaluate.held_out import HeldOutResults
 
 
 def print_report(console: Console, folder: Path, screen: Screen) -> None:
     """Play a finished run's evaluation, measure exploitability, and print the report; JSON if the style is `json`."""
     from arena.cli.show import show_changes, show_strength
-    from arena.cli.show_evaluate import show_differences, warn
+    from arena.cli.show_evaluate import print_warnings, show_differences
     from arena.cli.show_panel import show_run_panel
-    from arena.cli.summary import best_match, changes, games_without_rivals, silent_games
-    from arena.config.saved_config import experiment_of
+    from arena.cli.summary import compute_changes, find_best_match, find_games_without_rivals, find_uninformative_games
+    from arena.config.saved_config import load_experiment
     from arena.store.evaluations import read_evaluations
     from arena.store.reader import RunReader
 
     is_json = screen.style == "json"
-    compared, exact = evaluate_games(folder, quiet=is_json), measure_exploitability(folder)
+    compared = evaluate_games(folder, quiet=is_json)
+    exact = measure_exploitability(folder)
     if is_json:
-        print(json.dumps(_as_json(folder, compared, exact)))
+        print(json.dumps(_to_json(folder, compared, exact)))
         return
-    experiment, metrics, best = experiment_of(folder), RunReader(folder).metrics(), best_match(folder)
+    experiment, metrics, best = load_experiment(folder), RunReader(folder).metrics(), find_best_match(folder)
     show_run_panel(console, read_evaluations(folder), experiment, folder)
-    show_changes(console, changes(folder), metrics)
-    show_strength(console, exact, [] if compared else silent_games(folder), games_without_rivals(folder))
+    show_changes(console, compute_changes(folder), metrics)
+    uninformative = [] if compared else find_uninformative_games(folder)
+    show_strength(console, exact, uninformative, find_games_without_rivals(folder))
     if compared:
         console.print()
         show_differences(console, compared.before, compared.after)
-        warn(console, [*compared.before, *compared.after])
+        print_warnings(console, [*compared.before, *compared.after])
     games = dict.fromkeys(table.game.name for table in experiment.all_tables())
     commands = [f"arena show {folder}", *([f"arena show {folder} {best}"] if best else [])]
     commands += [f"arena eval {folder} --game {','.join(games)} --before"] if games else []
@@ -51,34 +53,34 @@ def print_report(console: Console, folder: Path, screen: Screen) -> None:
     console.print(Text("\nNext:\n" + "\n".join(f"  {command}" for command in commands)), soft_wrap=True)
 
 
-def _as_json(
-    folder: Path, compared: Compared | None, exact: Mapping[str, tuple[Exploitability, Exploitability]]
+def _to_json(
+    folder: Path, compared: HeldOutResults | None, exact: Mapping[str, tuple[Exploitability, Exploitability]]
 ) -> dict[str, object]:
-    from arena.cli.show_panel import panel_json
-    from arena.cli.summary import best_match, changes
-    from arena.config.saved_config import experiment_of
+    from arena.cli.show_panel import panel_to_json
+    from arena.cli.summary import compute_changes, find_best_match
+    from arena.config.saved_config import load_experiment
     from arena.store.evaluations import read_evaluations
 
     rows = [
         {"figure": c.name, "first": c.first, "last": c.last, "difference": c.difference, "theory": c.theory}
-        for c in changes(folder)
+        for c in compute_changes(folder)
     ]
     ends = {game: [first.exploitability, last.exploitability] for game, (first, last) in exact.items()}
-    data = {"run": str(folder), "changes": rows, "match": best_match(folder), "exploitability": ends}
-    panel = panel_json(read_evaluations(folder), experiment_of(folder), folder)
+    data = {"run": str(folder), "changes": rows, "match": find_best_match(folder), "exploitability": ends}
+    panel = panel_to_json(read_evaluations(folder), load_experiment(folder), folder)
     return data | ({"panel": panel} if panel else {}) | ({"evaluation": compared.to_json()} if compared else {})
 
 
-def evaluate_games(run: Path, quiet: bool) -> Compared | None:
+def evaluate_games(run: Path, quiet: bool) -> HeldOutResults | None:
     """Play the games of a run's `evaluate.games` with its first and last weights and return both results.
 
     Returns None if it names no games. Shows progress unless `quiet`.
     """
     from arena.cli.loop import wait
-    from arena.config.saved_config import experiment_of
-    from arena.evaluate.held_out import held_out
+    from arena.config.saved_config import load_experiment
+    from arena.evaluate.held_out import evaluate_held_out
 
-    experiment = experiment_of(run)
+    experiment = load_experiment(run)
     if experiment.evaluate is None or not experiment.evaluate.games:
         return None
     with ExitStack() as stack:
@@ -86,7 +88,7 @@ def evaluate_games(run: Path, quiet: bool) -> Compared | None:
         def begin(total: int) -> Callable[[], None]:
             return stack.enter_context(progress(total, quiet))
 
-        return wait(held_out(run, experiment.evaluate, experiment.seed, begin))
+        return wait(evaluate_held_out(run, experiment.evaluate, experiment.seed, begin))
 
 
 MAX_STATES = 100
@@ -100,12 +102,12 @@ def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploit
     that cannot be loaded.
     """
     from arena.cli.loop import wait
-    from arena.config.saved_config import experiment_of
+    from arena.config.saved_config import load_experiment
     from arena.evaluate import specs
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.exploitability import DecisionCache, exploitability_of, require_small
+    from arena.evaluate.exploitability import DecisionCache, exploitability_of_contender, require_small
 
-    measured, known, experiment = {}, DecisionCache(), experiment_of(run)
+    measured, cache, experiment = {}, DecisionCache(), load_experiment(run)
     loader = specs.Contenders()
     for table in experiment.all_tables():
         game = make_game(table.game)
@@ -113,7 +115,7 @@ def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploit
             continue
         with suppress(ConfigError, StoreError, WeightsError, RoleError):  # not measurable: reports nothing
             require_small(game, MAX_STATES)
-            ends = wait(loader.load(specs.before(str(run)), str(run)))
-            first, last = (wait(exploitability_of(contender, table.game, known)) for contender in ends)
+            ends = wait(loader.load(specs.name_first_weights(str(run)), str(run)))
+            first, last = (wait(exploitability_of_contender(contender, table.game, cache)) for contender in ends)
             measured[table.game.name] = first, last
     return measured

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from arena.cli.console import PlainConsole, close, note
-from arena.cli.contenders import Endpoint, Json, Out, Trust, doing, servers
+from arena.cli.console import PlainConsole, note, write_results
+from arena.cli.contenders import Endpoint, Json, Out, Trust, make_announcer, make_endpoints
 from arena.cli.progress import progress
-from arena.cli.tables import Cell, interval, say, show_table, verdict
+from arena.cli.tables import Cell, format_difference, format_interval, say, show_table
 from arena.errors import ConfigError
 from arena.store.outputs import require_output, results
 
@@ -66,8 +66,8 @@ def fork(
     from arena.play.contenders import HumanContender
 
     require_output("--out", out, results("fork"))
-    others = _others(seat or [])
-    loader = Contenders(role, doing(), servers(endpoint), note, trust)
+    others = _parse_seats(seat or [])
+    loader = Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
     with progress(2 * n, as_json or lines or "human" in others.values(), loader.endpoints.status) as step:
         person = HumanContender(PlainConsole(stderr=True))
         if lines:  # a page's seat
@@ -75,14 +75,14 @@ def fork(
 
             person = PageContender(PlainConsole(stderr=True))
         forked = wait(play(run, match, turn - 1, others, act, n, loader, person, step))
-    close("fork", _data(forked), out, as_json)
+    write_results("fork", _to_json(forked), out, as_json)
     if lines:
-        write_line({"end": _data(forked)})
+        write_line({"end": _to_json(forked)})
     elif not as_json:
         show(PlainConsole(), forked)
 
 
-def _others(assignments: Sequence[str]) -> dict[str, str]:
+def _parse_seats(assignments: Sequence[str]) -> dict[str, str]:
     """Return the player of each seat from `SEAT=WHO` options. Raises ConfigError for malformed or double seats."""
     others: dict[str, str] = {}
     for assignment in assignments:
@@ -94,14 +94,14 @@ def _others(assignments: Sequence[str]) -> dict[str, str]:
     return others
 
 
-def _data(forked: ForkResults) -> dict[str, Any]:
+def _to_json(forked: ForkResults) -> dict[str, Any]:
     """Return the forks as JSON data. Intervals are [estimate, low, high], with null for NaN."""
     parting = forked.parting
     arms = {"unchanged": forked.unchanged, "forked": forked.forked}
     figures = {
         name: {"logged": forked.logged.get(name)}
-        | {arm: _ends(forked.mean(values, name)) for arm, values in arms.items()}
-        | {"difference": _ends(forked.difference(name))}
+        | {arm: _interval_to_json(forked.mean(values, name)) for arm, values in arms.items()}
+        | {"difference": _interval_to_json(forked.difference(name))}
         for name in forked.figures()
     }
     return {
@@ -111,7 +111,7 @@ def _data(forked: ForkResults) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ends(interval: Interval) -> list[float | None]:
+def _interval_to_json(interval: Interval) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in interval]
 
 
@@ -120,19 +120,23 @@ def show(console: Console, forked: ForkResults) -> None:
     from arena.plain import printable
 
     parting = forked.parting
-    was = parting.match.turns[parting.turn]
-    logged_act = " ".join(was.action.split())[:MAX_ACT]
+    logged_turn = parting.match.turns[parting.turn]
+    logged_act = " ".join(logged_turn.action.split())[:MAX_ACT]
     act = f"{parting.act[:MAX_ACT]} instead of {logged_act}" if parting.act else f"was {logged_act}"
     players = ", ".join(f"{seat} = {forked.others.get(seat, who or 'human')}" for seat, who in forked.sat.items())
     forks = max(map(len, forked.forked.values()), default=0)
-    head = f"{parting.match.id} of {parting.match.game} from turn {parting.turn + 1} on ({was.seat}: {act})"
+    head = f"{parting.match.id} of {parting.match.game} from turn {parting.turn + 1} on ({logged_turn.seat}: {act})"
     say(console, head, "bold")
     say(console, f"{forks} forks: {players} (95 % intervals)")
     rows: list[list[Cell]] = []
     for name in forked.figures():
         logged, difference = forked.logged.get(name), forked.difference(name)
-        moved = Text("–") if math.isnan(difference.estimate) else verdict(name, difference, interval(difference))
-        means = [interval(forked.mean(arm, name)) for arm in (forked.unchanged, forked.forked)]
+        moved = (
+            Text("–")
+            if math.isnan(difference.estimate)
+            else format_difference(name, difference, format_interval(difference))
+        )
+        means = [format_interval(forked.mean(arm, name)) for arm in (forked.unchanged, forked.forked)]
         rows.append([printable(name), "–" if logged is None else f"{logged:.2f}", *means, moved])
     show_table(console, ("", "logged", "as they were", "forked", "difference"), rows)
     for reason, count in forked.failed.items():

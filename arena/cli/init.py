@@ -60,15 +60,15 @@ def init(
     if not to.is_dir():
         raise ConfigError(f"--to {to}: there is no such folder")
     texts = {file: (files("arena.cli") / "starts" / template).read_text("utf-8") for file, template in places.items()}
-    schemas = _schemas(texts.values())
+    schemas = _find_schemas(texts.values())
     for file in places:
         if os.path.lexists(file):
             raise ConfigError(f"{file} is there already: choose another name")
-    for shipped in schemas:
-        require_output("--to", to / shipped.name, schema(shipped.name))
-    for shipped in schemas:
-        write_output("--to", to / shipped.name, schema(shipped.name), shipped.read_bytes())
-        print(f"{to / shipped.name}: its schema, for editors")
+    for source in schemas:
+        require_output("--to", to / source.name, schema(source.name))
+    for source in schemas:
+        write_output("--to", to / source.name, schema(source.name), source.read_bytes())
+        print(f"{to / source.name}: its schema, for editors")
     for file, text in texts.items():
         write_atomic(file, re.sub(r"\bCLASS\b", title, re.sub(r"\bNAME(?=\b|_)", name, text)))
         print(f"{file}: written, to be changed")
@@ -76,9 +76,9 @@ def init(
         print(f"next: {command.format(name=to / name, title=title)}")
 
 
-def _schemas(texts: Iterable[str]) -> list[Path]:
-    """Return this version's files of the schemas that the texts name in their first lines."""
+def _find_schemas(texts: Iterable[str]) -> list[Path]:
+    """Return the shipped files of the schemas that the texts name in their first lines."""
     from arena.config.schema import FILES
 
-    named = [re.search(r"\$schema=(\w+)\.schema\.json", text) for text in texts]
-    return list(dict.fromkeys(FILES[found[1]] for found in named if found))
+    matches = [re.search(r"\$schema=(\w+)\.schema\.json", text) for text in texts]
+    return list(dict.fromkeys(FILES[match[1]] for match in matches if match))

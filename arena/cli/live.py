@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from arena.cli.console import note
-from arena.cli.progress import Pace, left
-from arena.cli.tables import cell, say
+from arena.cli.progress import Pace, format_remaining
+from arena.cli.tables import format_number, say
 from arena.plain import printable
 from arena.records import MatchRecord, Turn
 from arena.store.losses import losses
@@ -41,15 +41,15 @@ class Screen:
 
     def phase(self, iteration: int, name: str) -> None:
         """Show a new phase and reset the counts of turns and matches; iteration 0 is before the first."""
-        begins = f"iteration {iteration}: {name}" if iteration else name
-        self._phase, self._since = f"{self._label}: {begins}" if self._label else begins, monotonic()
+        phase = f"iteration {iteration}: {name}" if iteration else name
+        self._phase, self._since = f"{self._label}: {phase}" if self._label else phase, monotonic()
         self._turns = self._ended = self._failed = 0
         self._pace = None
         if self.style == "lines" and not iteration:
             self.console.print(Text(self._phase), soft_wrap=True)
 
     def stage(self, label: str, name: str, iterations: int) -> None:
-        """Show the stage of a pipeline that begins or goes on, and forget the iterations of the one before."""
+        """Show the stage of a pipeline that starts or resumes, and clear the iterations of the one before."""
         self._label, self._stage, self.iterations, self.rows = label, name, iterations, []
         if self.style != "json":
             self.console.print(Text(label, style="bold"), soft_wrap=True)
@@ -63,7 +63,7 @@ class Screen:
         self._turns += 1
 
     def progress(self, done: int, total: int) -> None:
-        """Store how many steps of the phase are done; in style `lines` print it every `EVERY` seconds."""
+        """Store how many steps of the phase are done; in style `lines` print it every `REPORT_INTERVAL` seconds."""
         self._pace = self._pace or Pace(self._phase, total)
         if self._pace.is_due(done) and self.style == "lines":
             say(self.console, str(self._pace))
@@ -78,10 +78,10 @@ class Screen:
         self.rows.append(row)
         if self.style == "json":
             stage = {"stage": self._stage} if self._stage else {}
-            self.console.file.write(json.dumps(stage | _finite(row)) + "\n")
+            self.console.file.write(json.dumps(stage | _replace_nonfinite(row)) + "\n")
             self.console.file.flush()
         elif self.style == "lines":
-            figures = cells(row, [row])
+            figures = format_row(row, [row])
             self.console.print(Text("  ".join(f"{name} {value}" for name, value in figures.items())), soft_wrap=True)
             show_losses(self.console, [row])
 
@@ -92,19 +92,19 @@ class Screen:
             status += f" · {self._turns} turns"
         if self._ended:
             status += f" · {self._ended} matches"
-        if rest := self._left():
-            status += f" · {rest}"
+        if remaining := self._format_remaining_time():
+            status += f" · {remaining}"
         if self._failed:
             status += f" ({self._failed} failed)"
-        lost = [Text(printable(line), style="yellow")] if (line := losses(self.rows)) else []
-        return Group(iteration_table(self.rows, self.iterations), *lost, Text(status, style="dim"))
+        losses_line = [Text(printable(line), style="yellow")] if (line := losses(self.rows)) else []
+        return Group(make_iteration_table(self.rows, self.iterations), *losses_line, Text(status, style="dim"))
 
-    def _left(self) -> str:
+    def _format_remaining_time(self) -> str:
         """Return the run's remaining time as text, estimated from the last 10 iterations; "" if unknown."""
         last = self.rows[-10:]
         seconds = sum(row["seconds"][part] for row in last for part in ("play", "learn", "commit"))
-        to_come = self.iterations - self.rows[-1]["iteration"] if last else 0
-        return left(len(last), len(last) + to_come, seconds)
+        remaining = self.iterations - self.rows[-1]["iteration"] if last else 0
+        return format_remaining(len(last), len(last) + remaining, seconds)
 
 
 def show_losses(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -113,64 +113,68 @@ def show_losses(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         say(console, line, "yellow", indent=2)
 
 
-def iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
+def make_iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:
     """Return a table of metrics with a row for each of the latest 20 iterations. `iterations` is the run's total."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     latest = rows[-20:] or [{}]
-    for name in cells(latest[-1], latest):
+    for name in format_row(latest[-1], latest):
         table.add_column(name, justify="right")
     for row in rows[-20:]:
-        table.add_row(*cells(row, latest).values())
+        table.add_row(*format_row(row, latest).values())
     if rows:
         table.caption = f"{rows[-1]['iteration']} of {iterations} iterations"
         table.caption_justify = "left"
     return table
 
 
-def cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def format_row(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return a row's figures as text by column. The columns depend on all `rows` of the table."""
-    learned = [stats for stats in _table(row, "learn").values() if isinstance(stats, Mapping)]
-    seconds = _table(row, "seconds")
-    cells = {
+    learned = [stats for stats in _get_table(row, "learn").values() if isinstance(stats, Mapping)]
+    seconds = _get_table(row, "seconds")
+    texts = {
         "it": str(row.get("iteration", "")),
-        "match/s": cell(number(row.get("matches_per_second"))),
-        "tok/s": cell(number(row.get("tokens_per_second")), "{:.0f}"),
+        "match/s": format_number(finite_or_none(row.get("matches_per_second"))),
+        "tok/s": format_number(finite_or_none(row.get("tokens_per_second")), "{:.0f}"),
     }
-    if any(_table(each, "panel") for each in rows):
-        cells["panel"] = cell(number(_table(row, "panel").get("payoff")), "{:.2f}")
-    cells["valid"] = cell(number(row.get("valid_rate")), "{:.2f}")
-    if "deal" in _table(rows[-1], "report"):
-        cells["deal"] = cell(number(_table(row, "report").get("deal")), "{:.2f}")
+    if any(_get_table(each, "panel") for each in rows):
+        texts["panel"] = format_number(finite_or_none(_get_table(row, "panel").get("payoff")), "{:.2f}")
+    texts["valid"] = format_number(finite_or_none(row.get("valid_rate")), "{:.2f}")
+    if "deal" in _get_table(rows[-1], "report"):
+        texts["deal"] = format_number(finite_or_none(_get_table(row, "report").get("deal")), "{:.2f}")
     if not all(each.get("zero_sum") for each in rows):
-        cells["payoff"] = cell(number(row.get("mean_payoff")), "{:.2f}")
+        texts["payoff"] = format_number(finite_or_none(row.get("mean_payoff")), "{:.2f}")
     else:  # the mean is always 0; what learners are paid against fixed opponents is not
-        for name, shown in _fixed_opponents(rows[-1]).items():
-            cells[f"payoff vs {shown}"] = cell(number(_table(row, "payoff_against").get(name)), "{:+.2f}")
-    for role in _table(rows[-1], "reward"):
-        cells[f"r {role}"] = cell(number(_table(row, "reward").get(role)), "{:+.2f}")
+        for name, opponent in _list_fixed_opponents(rows[-1]).items():
+            texts[f"payoff vs {opponent}"] = format_number(
+                finite_or_none(_get_table(row, "payoff_against").get(name)), "{:+.2f}"
+            )
+    for role in _get_table(rows[-1], "reward"):
+        texts[f"r {role}"] = format_number(finite_or_none(_get_table(row, "reward").get(role)), "{:+.2f}")
     return {
-        **cells,
-        "KL": cell(_mean([number(stats.get("kl")) for stats in learned]), "{:.3f}"),
-        "entropy": cell(_mean([number(stats.get("entropy")) for stats in learned]), "{:.2f}"),
-        "loss": cell(_mean([number(stats.get("loss")) for stats in learned]), "{:+.3f}"),
-        "s": cell(sum(number(seconds.get(part)) or 0.0 for part in ("play", "learn", "commit")), "{:.0f}"),
+        **texts,
+        "KL": format_number(_mean([finite_or_none(stats.get("kl")) for stats in learned]), "{:.3f}"),
+        "entropy": format_number(_mean([finite_or_none(stats.get("entropy")) for stats in learned]), "{:.2f}"),
+        "loss": format_number(_mean([finite_or_none(stats.get("loss")) for stats in learned]), "{:+.3f}"),
+        "s": format_number(
+            sum(finite_or_none(seconds.get(part)) or 0.0 for part in ("play", "learn", "commit")), "{:.0f}"
+        ),
     }
 
 
-def _fixed_opponents(row: Mapping[str, Any]) -> dict[str, str]:
+def _list_fixed_opponents(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of fixed opponents by key of `payoff_against`, without past versions of learners."""
-    names = {key: key.rpartition(" vs ")[2].rpartition("/")[2] for key in _table(row, "payoff_against")}
+    names = {key: key.rpartition(" vs ")[2].rpartition("/")[2] for key in _get_table(row, "payoff_against")}
     return {key: name for key, name in names.items() if not name.endswith("@past")}
 
 
-def number(value: Any) -> float | None:
+def finite_or_none(value: Any) -> float | None:
     """Return a logged value as a float; None if it is not a finite number."""
     return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 
-def _table(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = row.get(name)
-    return found if isinstance(found, Mapping) else {}
+def _get_table(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = row.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -178,8 +182,8 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _finite(value: Any) -> Any:
+def _replace_nonfinite(value: Any) -> Any:
     """Return the value with None for NaN and infinity, which JSON lacks, also within nested dicts."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _replace_nonfinite(item) for key, item in value.items()}
     return None if isinstance(value, float) and value - value != 0 else value

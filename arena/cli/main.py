@@ -35,7 +35,7 @@ from arena.errors import (
     PlayError,
     RanksLost,
     StoreError,
-    debugging,
+    is_debugging,
 )
 from games.adapters import loading
 
@@ -65,25 +65,25 @@ def run_cli() -> int:
     The code is 0 after success, 1 if a run stopped, 2 for bad input, and 128 plus the signal's number if interrupted.
     """
     try:
-        with _tracing(), _terminable() as signals:
+        with _print_tracebacks(), _handle_termination() as signals:
             _run_command()
     except STOPPED as error:
         return _complain(f"the run stopped: {error}", 1)
     except BAD_INPUT as error:
         return _complain(str(error), 2)
     except (Interrupted, KeyboardInterrupt) as stop:
-        return _stopped(str(stop) or "interrupted", signals)
+        return _complain_interrupted(str(stop) or "interrupted", signals)
     except SystemExit as end:
         if end.code == 128 + signal.SIGINT:
-            return _stopped("interrupted", signals)  # typer exits silently on KeyboardInterrupt
+            return _complain_interrupted("interrupted", signals)  # typer exits silently on KeyboardInterrupt
         if not (line := loading.describe_foreign_error(end)):
             raise
         return _complain(line, 2)
     except BrokenPipeError:
-        _discard(sys.stdout)
+        _redirect_to_devnull(sys.stdout)
         return 0
     except Exception as error:
-        if debugging() or not (failure := _external_failure(error)):
+        if is_debugging() or not (failure := _explain_external_error(error)):
             raise
         return _complain(*failure)
     return 0
@@ -102,14 +102,14 @@ def _run_command() -> None:
         raise
 
 
-def _external_failure(error: Exception) -> tuple[str, int] | None:
+def _explain_external_error(error: Exception) -> tuple[str, int] | None:
     """Return message and exit code for an error caused outside of Arena's code; None for other errors."""
     if isinstance(error, ModuleNotFoundError):
         from arena.fits.installed import complaint
 
         if line := complaint(error.name or ""):
             return line, 2
-    if _is_out_of_files(error):
+    if _has_too_many_files(error):
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return f"too many files are open: ulimit -n allows this process {limit}: raise it, as by ulimit -n 4096", 1
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
@@ -117,7 +117,7 @@ def _external_failure(error: Exception) -> tuple[str, int] | None:
             try:
                 stream.flush()
             except OSError:
-                _discard(stream)
+                _redirect_to_devnull(stream)
         return f"{error.filename or 'the output'} cannot be written: {error.strerror}", 1
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"{str(error.filename)[:80]}…: no file can have so long a name", 2
@@ -125,7 +125,7 @@ def _external_failure(error: Exception) -> tuple[str, int] | None:
     return (f"{line} ({DEBUG}=1 shows the traceback)", 2) if line else None
 
 
-def _is_out_of_files(error: BaseException | None) -> bool:
+def _has_too_many_files(error: BaseException | None) -> bool:
     """Return True if the error or one of its causes says that too many files are open."""
     for _ in range(20):  # user code can build a cyclic chain
         if error is None:
@@ -136,21 +136,21 @@ def _is_out_of_files(error: BaseException | None) -> bool:
     return False
 
 
-def _discard(stream: TextIO) -> None:
+def _redirect_to_devnull(stream: TextIO) -> None:
     """Redirect a stream to /dev/null, so that the flush at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
-def _tracing() -> Iterator[None]:
+def _print_tracebacks() -> Iterator[None]:
     """Print tracebacks of failed matches and expected errors on stderr if ARENA_DEBUG is set."""
-    if not debugging():
+    if not is_debugging():
         yield
         return
     import logging
     import traceback
 
-    from arena.plain import printable_lines, without_secrets
+    from arena.plain import printable_lines, remove_secrets
     from arena.store.runlog import PlainLines
 
     handler, failures = logging.StreamHandler(sys.stderr), logging.getLogger("arena.play.failures")
@@ -163,7 +163,7 @@ def _tracing() -> Iterator[None]:
     except Exception as error:
         if isinstance(error, (*BAD_INPUT, *STOPPED, Interrupted)):
             trace = "".join(traceback.TracebackException.from_exception(error).format())
-            print("\n".join(printable_lines(without_secrets(trace))), file=sys.stderr)
+            print("\n".join(printable_lines(remove_secrets(trace))), file=sys.stderr)
         raise
     finally:
         failures.removeHandler(handler)
@@ -171,7 +171,7 @@ def _tracing() -> Iterator[None]:
 
 
 @contextmanager
-def _terminable() -> Iterator[list[signal.Signals]]:
+def _handle_termination() -> Iterator[list[signal.Signals]]:
     """Handle SIGTERM and SIGHUP like Ctrl-C; yield the list of received signals. Ignored signals stay ignored."""
     received: list[signal.Signals] = []
 
@@ -194,18 +194,20 @@ def _terminable() -> Iterator[list[signal.Signals]]:
             signal.signal(number, handler)
 
 
-def _stopped(message: str, signals: Sequence[signal.Signals]) -> int:
+def _complain_interrupted(message: str, signals: Sequence[signal.Signals]) -> int:
+    """Print the message of an interrupted command and return its exit code, 128 plus the signal's number."""
     if signals:
         return _complain(message.replace("interrupted", f"ended by {signals[0].name}", 1), 128 + signals[0])
     return _complain(message, 128 + signal.SIGINT)
 
 
 def _complain(line: str, code: int) -> int:
+    """Print an error message, shortened to `MAX_MESSAGE` characters, and return the exit code `code`."""
     from arena.plain import printable
 
     shown = printable(line)
     try:
         note(shown if len(shown) <= MAX_MESSAGE else f"{shown[: MAX_MESSAGE - 1]}…")
     except OSError:  # a full disk or a closed terminal: only the exit code remains
-        _discard(sys.stderr)
+        _redirect_to_devnull(sys.stderr)
     return code

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from arena.cli.console import PlainConsole, close, note
+from arena.cli.console import PlainConsole, note, write_results
 from arena.cli.contenders import (
     Endpoint,
     Json,
@@ -23,10 +23,10 @@ from arena.cli.contenders import (
     Seed,
     Split,
     Trust,
-    doing,
-    game_spec,
-    listed,
-    servers,
+    make_announcer,
+    make_endpoints,
+    resolve_game,
+    split_names,
 )
 from arena.cli.progress import progress
 from arena.errors import ConfigError, Interrupted
@@ -77,26 +77,25 @@ def matrix_(
     Example: arena matrix asker random_asker --game clinic --persons cooperative,terse,terse+smollm2-135m-instruct
     """
     from arena.cli.loop import wait
-    from arena.evaluate.matrix import Cell, Person, play_matrix, read_persons, voice_in
+    from arena.evaluate.matrix import Cell, Person, find_voice, play_matrix, read_persons
     from arena.evaluate.specs import Contenders
 
     require_output("--plot", plot, PICTURE)
     require_output("--out", out, results("matrix"))
-    console, max_k = PlainConsole(), trials if k is None else k
+    max_k = trials if k is None else k
     if max_k > trials:
         raise ConfigError(f"--k {max_k} needs at least as many --trials, not {trials}")
-    texts = listed(persons)
-    loader = Contenders("", doing(), servers(endpoint), note, trust)
-    voices = list(dict.fromkeys(voice for text in texts if (voice := voice_in(text))))
+    texts = split_names(persons)
+    loader = Contenders("", make_announcer(), make_endpoints(endpoint), note, trust)
+    voices = list(dict.fromkeys(voice for text in texts if (voice := find_voice(text))))
     loaded = wait(loader.load(*dict.fromkeys(agents), *voices, games=[game]))
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
-    spec = game_spec(game, option, rows, split)
-    if taken := {"persona", "person"} & spec.options.keys():
-        raise ConfigError(f"--option {min(taken)}: --persons sets the persons of a matrix")
-    columns = read_persons(texts, spec)
-    voiced = dict(zip(voices, speakers, strict=True))
-    people = [Person(persona, voiced.get(voice), speech) for persona, voice, speech in columns]
-    cells, total, stopped = list[Cell](), len(rows) * len(people), False
+    spec = resolve_game(game, option, rows, split)
+    if reserved := {"persona", "person"} & spec.options.keys():
+        raise ConfigError(f"--option {min(reserved)}: --persons sets the persons of a matrix")
+    speaker_of = dict(zip(voices, speakers, strict=True))
+    people = [Person(persona, speaker_of.get(voice), speech) for persona, voice, speech in read_persons(texts, spec)]
+    cells, total, is_interrupted = list[Cell](), len(rows) * len(people), False
 
     async def play(step: Callable[[], None]) -> None:
         async for cell in play_matrix(rows, people, spec, tasks, trials, max_k, seed, step, role):
@@ -106,58 +105,64 @@ def matrix_(
         try:
             wait(play(step))
         except KeyboardInterrupt:
-            stopped = True
+            is_interrupted = True
     if cells:
-        title = _title(cells[0], spec)
-        if plot:
-            from arena.evaluate.crosstable_plot import draw_matrix, save_picture
-
-            save_picture(lambda: draw_matrix(cells, title), plot)
-        close("matrix", _to_json(cells, spec, seed), out, as_json)
-        if not as_json:
-            _show(console, title, cells)
-    if stopped:
+        _report(cells, spec, seed, plot, out, as_json)
+    if is_interrupted:
         done = f"{len(cells)} of {total} cells are done{f' and in {out}' if out and cells else ''}"
         raise Interrupted(f"interrupted: {done}; the cell in progress is lost")
 
 
-def _title(cell: Cell, spec: GameSpec) -> str:
-    from arena.cli.show_evaluate import titled
+def _report(
+    cells: Sequence[Cell], spec: GameSpec, seed: int, plot: Path | None, out: Path | None, as_json: bool
+) -> None:
+    """Draw the picture, write the results as JSON, and print the tables, as far as the options ask for them."""
+    title = _format_title(cells[0], spec)
+    if plot:
+        from arena.evaluate.crosstable_plot import draw_matrix, save_picture
 
-    return f"{titled(spec)}: {cell.tasks} tasks × {cell.trials} trials (95 % intervals over tasks)"
+        save_picture(lambda: draw_matrix(cells, title), plot)
+    write_results("matrix", _to_json(cells, spec, seed), out, as_json)
+    if not as_json:
+        _print_tables(PlainConsole(), title, cells)
+
+
+def _format_title(cell: Cell, spec: GameSpec) -> str:
+    from arena.cli.show_evaluate import format_game
+
+    return f"{format_game(spec)}: {cell.tasks} tasks × {cell.trials} trials (95 % intervals over tasks)"
 
 
 def _to_json(cells: Sequence[Cell], spec: GameSpec, seed: int) -> dict[str, Any]:
-    """Return the command, the machine, the settings and the cells (agent with person) as JSON data."""
-    from arena.doctor import environment
+    """Return command, machine, settings and the cells (one per agent and person) as JSON data."""
+    from arena.doctor import describe_environment
 
     first = cells[0]
-    machine = {name: value for name, value in environment().items() if name != "command"}
+    machine = {name: value for name, value in describe_environment().items() if name != "command"}
     invocation = {"command": shlex.join(["arena", *sys.argv[1:]]), "machine": machine, "seed": seed}
     settings = {"game": spec.name, "options": spec.options, "tasks": first.tasks, "trials": first.trials, "k": first.k}
     return invocation | settings | {"cells": [cell.to_json() for cell in cells]}
 
 
-def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
+def _print_tables(console: Console, title: str, cells: Sequence[Cell]) -> None:
     """Print tables of pass^1, pass^k and mean turns by agent and person, then each cell's failures by reason.
 
-    Equal tables of pass^1 and pass^k are printed once. A failure is printed with its number of matches; the rate is
-    that of all failures of the cell.
+    Equal tables of pass^1 and pass^k are printed once. A failure is printed with its number of matches and the rate
+    of all failures of the cell.
     """
-    from arena.cli.show_evaluate import shortened
-    from arena.cli.tables import cell as number
-    from arena.cli.tables import interval, print_table
+    from arena.cli.show_evaluate import shorten_names
+    from arena.cli.tables import format_interval, format_number, print_table
     from arena.plain import printable
 
     agents, persons = dict.fromkeys(cell.agent for cell in cells), dict.fromkeys(cell.person for cell in cells)
-    short = shortened(agents)
+    short = shorten_names(agents)
     by_pair = {(cell.agent, cell.person): cell for cell in cells}
     console.print(Text(printable(title), style="bold"), soft_wrap=True)
     max_k = cells[0].k
-    first, last = ({pair: interval(c.reliability(k)) for pair, c in by_pair.items()} for k in (1, max_k))
+    first, last = ({pair: format_interval(c.reliability(k)) for pair, c in by_pair.items()} for k in (1, max_k))
     both = f"pass^1 to pass^{max_k}" if max_k > 1 else "pass^1"
     figures = {both: first} if first == last else {"pass^1": first, f"pass^{max_k}": last}
-    figures["turns"] = {pair: number(c.mean("turns").estimate, "{:.1f}") for pair, c in by_pair.items()}
+    figures["turns"] = {pair: format_number(c.mean("turns").estimate, "{:.1f}") for pair, c in by_pair.items()}
     for name, values in figures.items():
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for n, column in enumerate((name, *persons)):
@@ -171,5 +176,6 @@ def _show(console: Console, title: str, cells: Sequence[Cell]) -> None:
         console.print()
     for cell in cells:
         for reason, count in cell.faults.items():
-            lost = f"! {cell.agent} with {cell.person}: {count} matches failed, {interval(cell.fault_rate)}: {reason}"
-            console.print(Text(printable(lost), style="yellow"), soft_wrap=True)
+            failures = f"{count} matches failed, {format_interval(cell.fault_rate)}: {reason}"
+            line = printable(f"! {cell.agent} with {cell.person}: {failures}")
+            console.print(Text(line, style="yellow"), soft_wrap=True)

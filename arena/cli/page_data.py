@@ -40,10 +40,10 @@ def deal_facts(game: str, options: str, seed: int, acts: Iterable[tuple[str, str
     if game not in games.GAMES or SEAT_TOOLS in options:
         return {}
     try:
-        found = replay_facts(Deal(game, json.loads(options), seed), acts)
+        dealt = replay_facts(Deal(game, json.loads(options), seed), acts)
     except (StoreError, ValueError, TypeError):
         return {}
-    facts = {"": found.public, **found.private}
+    facts = {"": dealt.public, **dealt.private}
     return {
         seat: {k: v for k, v in own.items() if k not in TURN_FACTS and v is not None} for seat, own in facts.items()
     }
@@ -61,7 +61,7 @@ def find_marks(game: str, options: str, seed: int, acts: Iterable[tuple[str, str
         return []
 
 
-def theory_values(game: str) -> Mapping[str, float]:
+def list_theory_values(game: str) -> Mapping[str, float]:
     """Return the theoretical values that one of Arena's games states, by name; {} for other games."""
     if game not in games.GAMES:
         return {}
@@ -75,10 +75,10 @@ def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool =
     not suffice for. Runs an event loop, so do not call it inside one.
     """
     from arena.cli.credit import parse_estimators
-    from arena.config.saved_config import experiment_of
+    from arena.config.saved_config import load_experiment
     from arena.credit.compare import compare
 
-    experiment = experiment_of(run, trust=trust)
+    experiment = load_experiment(run, trust=trust)
     chosen = parse_estimators(estimators)
     work = compare(run, experiment.credit, chosen, [iteration], seed=experiment.seed, length=experiment.iterations)
     comparison = asyncio.run(work)
@@ -89,9 +89,9 @@ def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool =
 
 def list_estimators() -> list[dict[str, str]]:
     """Return a row of texts per estimator of advantages, as `arena list estimators` prints."""
-    from arena.cli.catalogue import entries
+    from arena.cli.catalogue import list_entries
 
-    return entries("estimators")
+    return list_entries("estimators")
 
 
 def token_texts(run: Path, policy: str, ids: Sequence[int]) -> list[str]:

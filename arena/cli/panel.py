@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arena.cli.console import PlainConsole, close, note
+from arena.cli.console import PlainConsole, note, write_results
 from arena.cli.progress import progress
 from arena.errors import ConfigError
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from arena.play.contenders import Contender
 
 
-def panel_with(name: str, deals: int | None, seed: int | None, others: dict[str, Any]) -> Panel:
+def load_panel_with(name: str, deals: int | None, seed: int | None, refused: dict[str, Any]) -> Panel:
     """Load a panel, with its number of deals and seed replaced unless None.
 
-    Raises ConfigError if one of `others`, values of options that the panel decides, is not empty.
+    `refused` has values by option for options that the panel decides. Raises ConfigError if one is not empty.
     """
     from arena.panels.settings import load_panel
 
-    if extra := [option for option, value in others.items() if value]:
+    if extra := [option for option, value in refused.items() if value]:
         raise ConfigError(f"--panel decides the game and the opponents: leave {', '.join(extra)} out")
     changes = {"deals": deals, "seed": seed}
     return load_panel(name).model_copy(update={key: value for key, value in changes.items() if value is not None})
@@ -33,45 +33,45 @@ def panel_with(name: str, deals: int | None, seed: int | None, others: dict[str,
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """Options of `arena eval` about the contender `who` and the output."""
+    """Options of `arena eval` about the contender and the output."""
 
-    who: str
+    contender: str
     before: bool
     trust: bool
     out: Path | None
     as_json: bool
 
 
-async def evaluate_on_panel(asked: EvalOptions, panel: Panel, loader: Contenders) -> None:
+async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: Contenders) -> None:
     """Play the panel, with --before also with the run's first weights; write the results and print the payoffs."""
     from arena.cli.show_panel import show_panel_table
     from arena.evaluate import specs
     from arena.evaluate.best_play import BestPlay
-    from arena.evaluate.panel import met_in_training
+    from arena.evaluate.panel import find_training_opponents
     from arena.evaluate.panel_figures import to_json
 
-    who, trust = asked.who, asked.trust
-    wanted = [who, *([specs.before(who, trust)] if asked.before else []), *panel.members]
-    contender, *rest = await loader.load(*wanted, games=[panel.game.name])
-    first = rest.pop(0) if asked.before else None
+    name, trust = options.contender, options.trust
+    names = [name, *([specs.name_first_weights(name, trust)] if options.before else []), *panel.members]
+    contender, *rest = await loader.load(*names, games=[panel.game.name])
+    first = rest.pop(0) if options.before else None
     plans = _plan_all([contender, *([first] if first else [])], panel, rest)
-    with progress(sum(plan.matches for plan in plans), asked.as_json, loader.endpoints.status) as step:
+    with progress(sum(plan.matches for plan in plans), options.as_json, loader.endpoints.status) as step:
         after = await plans[0].play(step)
         old = await plans[1].play(step, best=BestPlay.of(after)) if first else None
-    source = specs.read_spec(who, trust)
-    known = met_in_training(source.experiment)
+    source = specs.read_spec(name, trust)
+    known = find_training_opponents(source.experiment)
     known = known.with_own(source.run, panel.members) if source.run else known
     data = {
-        "contender": who,
+        "contender": name,
         **to_json(after, old),
         "met": sorted(known.met),
         "demonstrated": sorted(known.demonstrated),
     }
-    close("eval", data, asked.out, asked.as_json)
-    if asked.as_json:
+    write_results("eval", data, options.out, options.as_json)
+    if options.as_json:
         return
     console = PlainConsole()
-    show_panel_table(console, after, old, known, who)
+    show_panel_table(console, after, old, known, name)
     for evaluation in (after, *([old] if old else ())):
         for reason, count in evaluation.failed.items():
             note(f"{evaluation.contender}: {count} failed and played again: {reason}")
@@ -80,18 +80,18 @@ async def evaluate_on_panel(asked: EvalOptions, panel: Panel, loader: Contenders
 def _plan_all(contenders: Sequence[Contender], panel: Panel, members: Sequence[Contender]) -> list[PanelPlan]:
     """Return a checked plan of each contender's matches. Raises ConfigError before any match is played."""
     from arena.evaluate.casting import Casting
-    from arena.evaluate.panel import PanelPlan, panel_game
+    from arena.evaluate.panel import PanelPlan, resolve_panel_game
     from arena.play.contenders import ModelContender
 
     casts = [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
-    game = panel_game(panel, next((cast.experiment for cast in casts if cast.experiment), None))
+    game = resolve_panel_game(panel, next((cast.experiment for cast in casts if cast.experiment), None))
     plans = [PanelPlan(contender, panel, game, members) for contender in contenders]
     for plan in plans:
         plan.check()
     return plans
 
 
-def entries() -> list[dict[str, str]]:
+def list_panels() -> list[dict[str, str]]:
     """Return a row per built-in panel with `panel`, `game`, `members` and `what`, for `arena list panels`."""
     from arena.panels.settings import about, load_panel, panel_names
 
@@ -112,12 +112,12 @@ def describe(name: str) -> dict[str, Any]:
 def show(console: PlainConsole, name: str) -> None:
     """Print the game, members and number of deals of the panel `name`."""
     from agents.players.scripted import OWN, SCRIPTED
-    from arena.cli.show_evaluate import titled
+    from arena.cli.show_evaluate import format_game
     from arena.cli.tables import say, show_table
     from arena.panels.settings import load_panel
 
     panel = load_panel(name)
-    played = titled(panel.game) if panel.game.options is not None else f"{panel.game.name}, as the run was trained"
+    played = format_game(panel.game) if panel.game.options is not None else f"{panel.game.name}, as the run was trained"
     say(console, f"panel {panel.panel}: {played}", "bold")
     rows = []
     for member in panel.members:

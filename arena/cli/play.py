@@ -14,7 +14,7 @@ from rich.text import Text
 
 from agents.names import nearest
 from arena.cli.console import PlainConsole, note
-from arena.cli.contenders import Endpoint, Trust, servers
+from arena.cli.contenders import Endpoint, Trust, make_endpoints
 from arena.errors import ConfigError, StoreError
 from arena.store.outputs import RECORDS, append_output, require_output
 from games.contracts import UNREAD
@@ -22,6 +22,7 @@ from games.contracts import UNREAD
 if TYPE_CHECKING:
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import Contender
+    from arena.play.match import MatchPlan
     from arena.records import MatchRecord
     from games.contracts import Game
 
@@ -58,7 +59,7 @@ def play(
     import secrets
 
     from arena.cli.loop import wait
-    from arena.config.sources import game_options
+    from arena.config.sources import parse_game_options
     from arena.evaluate.evaluation import make_game
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import HumanContender, play_one
@@ -67,34 +68,29 @@ def play(
     from games.contracts import MatchId
 
     if web:
-        in_browser()
-    console, given = PlainConsole(stderr=as_json or lines), game_options(option or [])
-    settings = trained_options(game, seat or [], trust) | given
+        play_in_browser()
+    console, overrides = PlainConsole(stderr=as_json or lines), parse_game_options(option or [])
+    settings = find_trained_options(game, seat or [], trust) | overrides
     table = make_game(GameSpec(name=game, options=settings))
-    who = assign_seats(table, seat or [])
+    players = assign_seats(table, seat or [])
     require_output("--out", out, RECORDS)
-    loader = Contenders(role, lambda what: console.print(_plain(what, "dim")), servers(endpoint), note, trust)
-    others = load_others(game, table, who, loader)
+    loader = Contenders(
+        role, lambda step: console.print(_make_text(step, "dim")), make_endpoints(endpoint), note, trust
+    )
+    others = load_others(game, table, players, loader)
     seed = secrets.randbelow(2**32) if seed is None else seed
     person: Contender = HumanContender(console)
     if lines:
         from arena.cli.seat import PageContender, write_line
 
         person = PageContender(console)
-    seated: dict[str, Contender] = {s: others.get(s, person) for s in who}
-    plan = MatchPlan(
-        identity=MatchId(0, 0),
-        game=game,
-        options=settings,
-        seed=seed,
-        seats={s: c.seating(game, s) for s, c in seated.items()},
-    )
-    console.print(_plain(f"{game}, seed {seed}: {', '.join(f'{s} = {name}' for s, name in who.items())}", "bold"))
-    if settings != given:
-        console.print(_plain(f"options (from the run unless given): {_typed(settings)}", "dim"), soft_wrap=True)
+    contenders: dict[str, Contender] = {s: others.get(s, person) for s in players}
+    seating = {s: contender.seating(game, s) for s, contender in contenders.items()}
+    plan = MatchPlan(identity=MatchId(0, 0), game=game, options=settings, seed=seed, seats=seating)
+    _show_plan(console, plan, players, settings != overrides)
     # the prompt handles Ctrl-C
-    record = wait(play_one(plan, seated, seed, Limits(), game=table), by_signal=False)
-    _show_end(console, table, [s for s in who if s not in others], record)
+    record = wait(play_one(plan, contenders, seed, Limits(), game=table), by_signal=False)
+    _show_outcome(console, table, [s for s in players if s not in others], record)
     row = record.to_json()
     if out is not None:
         append_output("--out", out, RECORDS, json.dumps(row))
@@ -102,25 +98,25 @@ def play(
         write_line({"end": row})
     elif as_json:
         print(json.dumps(row))
-    if record.status == "failed" and len(others) == len(who):
+    if record.status == "failed" and len(others) == len(players):
         raise typer.Exit(1)
 
 
-def in_browser() -> None:
+def play_in_browser() -> None:
     """Replace this process by `arena view`, which plays this command's match in the page. Never returns."""
     import os
     import sys
 
-    arguments = ["play", *(one for one in sys.argv[2:] if one != "--web"), "--lines"]
+    arguments = ["play", *(argument for argument in sys.argv[2:] if argument != "--web"), "--lines"]
     program = [sys.executable, "-P", "-m", "arena", "view", "--play", json.dumps(arguments)]
     os.execv(program[0], program)
 
 
-def trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[str, Any]:
+def find_trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[str, Any]:
     """Return the game options of the first run among the players, without its split; {} if no run plays this game."""
     from os.path import expanduser
 
-    from arena.config.own_files import same_game
+    from arena.config.own_files import resolve_game_name
     from arena.evaluate.specs import read_spec
     from arena.panels.settings import RUN_WEIGHTS
     from arena.store.files import CONFIG
@@ -130,9 +126,9 @@ def trained_options(name: str, assignments: Sequence[str], trust: bool) -> dict[
         if match is None or not Path(expanduser(match["path"]), CONFIG).is_file():
             continue
         if experiment := read_spec(who, trust).experiment:
-            called = same_game(name, experiment)
+            own_name = resolve_game_name(name, experiment)
             for table in experiment.all_tables():
-                if table.game.name == called:
+                if table.game.name == own_name:
                     return {key: value for key, value in table.game.options.items() if key != "split"}
     return {}
 
@@ -161,19 +157,19 @@ def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
     return {name: assigned[name] for name in names}
 
 
-def load_others(title: str, game: Game, who: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
-    """Return the contenders of all seats but the human ones, loaded and checked. Scripted policies talk if they can."""
+def load_others(title: str, game: Game, players: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
+    """Load and check the contenders of all seats but the human ones. Scripted policies talk if they can."""
     from agents.players.scripted import talking
     from arena.cli.loop import wait
     from arena.evaluate.casting import warn_unknown_games
 
-    specs = list(dict.fromkeys(spec for spec in who.values() if spec != HUMAN))
+    specs = list(dict.fromkeys(spec for spec in players.values() if spec != HUMAN))
     try:
         loaded = dict(zip(specs, wait(loader.load(*(talking(spec, game) for spec in specs))), strict=True))
     except ConfigError as error:
-        slips = [spec for spec in specs if "did you mean" not in str(error) and nearest(spec, [HUMAN])]
-        raise ConfigError(f"{error}{nearest(slips[0], [HUMAN]) if slips else ''}") from None
-    others = {seat: loaded[spec] for seat, spec in who.items() if spec != HUMAN}
+        misspelt = [spec for spec in specs if "did you mean" not in str(error) and nearest(spec, [HUMAN])]
+        raise ConfigError(f"{error}{nearest(misspelt[0], [HUMAN]) if misspelt else ''}") from None
+    others = {seat: loaded[spec] for seat, spec in players.items() if spec != HUMAN}
     for seat, contender in others.items():
         contender.check(title, game, seat)
     for line in warn_unknown_games(others.values(), title):
@@ -181,7 +177,16 @@ def load_others(title: str, game: Game, who: Mapping[str, str], loader: Contende
     return others
 
 
-def _show_end(console: Console, game: Game, people: Sequence[str], record: MatchRecord) -> None:
+def _show_plan(console: Console, plan: MatchPlan, players: Mapping[str, str], has_run_options: bool) -> None:
+    """Print game, seed and players by seat, and the game's options if some are those of a run."""
+    names = ", ".join(f"{seat} = {name}" for seat, name in players.items())
+    console.print(_make_text(f"{plan.game}, seed {plan.seed}: {names}", "bold"))
+    if has_run_options:
+        options = f"options (from the run unless given): {_format_options(plan.options)}"
+        console.print(_make_text(options, "dim"), soft_wrap=True)
+
+
+def _show_outcome(console: Console, game: Game, people: Sequence[str], record: MatchRecord) -> None:
     """Print the messages that people have not read, or the whole match if none took part, and the result."""
     from agents.players.human import HumanLeft, show_messages
     from games.abilities import PlainWords
@@ -190,7 +195,7 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
     teller = game if isinstance(game, PlainWords) else None
     if record.status == "failed":
         reason = record.reason.removeprefix(f"{HumanLeft.__name__}: ")
-        console.print(_plain(f"The match was not finished: {reason}", "yellow"), soft_wrap=True)
+        console.print(_make_text(f"The match was not finished: {reason}", "yellow"), soft_wrap=True)
         return
     if people:
         show_messages(console, game.messages(people[0]), teller)
@@ -202,16 +207,17 @@ def _show_end(console: Console, game: Game, people: Sequence[str], record: Match
             deal = Deal(record.game, record.options, record.seed)
             acts = [(turn.seat, turn.action) for turn in record.turns if turn.source not in UNREAD]
             show_deal(console, replay_facts(deal, acts).lines())
-        console.print(_plain(game.render(), ""), soft_wrap=True)
+        console.print(_make_text(game.render(), ""), soft_wrap=True)
     for turn in record.turns:
         if not turn.valid and turn.seat not in people:
             console.print(
-                _plain(f"not a legal act, {turn.seat} wrote: {turn.raw.strip() or '(nothing)'}", "dim"), soft_wrap=True
+                _make_text(f"not a legal act, {turn.seat} wrote: {turn.raw.strip() or '(nothing)'}", "dim"),
+                soft_wrap=True,
             )
     if teller:
         _show_epilogue(console, *teller.epilogue(people))
     payoffs = ", ".join(f"{seat} {value:+g}" for seat, value in record.payoffs.items())
-    console.print(_plain(f"payoffs: {payoffs}", "bold"), soft_wrap=True)
+    console.print(_make_text(f"payoffs: {payoffs}", "bold"), soft_wrap=True)
 
 
 def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str) -> None:
@@ -221,22 +227,23 @@ def _show_epilogue(console: Console, rows: Sequence[Sequence[str]], verdict: str
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for place, head in enumerate(rows[0]):
-        table.add_column(_plain(head, ""), overflow="fold", no_wrap=not place)
+        table.add_column(_make_text(head, ""), overflow="fold", no_wrap=not place)
     for row in rows[1:]:
-        table.add_row(*(_plain(cell, "") for cell in row))
+        table.add_row(*(_make_text(cell, "") for cell in row))
     if not console.is_terminal or console.width < MIN_WIDTH:
         table.width = Measurement.get(console, console.options.update(width=10_000), table).maximum
     console.print()
     console.print(table, crop=False)
-    console.print(_plain(verdict, "bold"), soft_wrap=not console.is_terminal)
+    console.print(_make_text(verdict, "bold"), soft_wrap=not console.is_terminal)
 
 
-def _typed(options: Mapping[str, Any]) -> str:
+def _format_options(options: Mapping[str, Any]) -> str:
     """Return game options as text, `illegal=end, talk=false`."""
     return ", ".join(f"{name}={json.dumps(value).strip(chr(34))}" for name, value in options.items())
 
 
-def _plain(text: str, style: str) -> Text:
+def _make_text(text: str, style: str) -> Text:
+    """Return a styled text with its control characters made visible."""
     from agents.reply import visible
 
     return Text(visible(text, keep="\n"), style=style)

@@ -9,18 +9,18 @@ from time import monotonic
 from arena.cli.console import PlainConsole, note
 from arena.errors import Interrupted
 
-EVERY = 30.0
+REPORT_INTERVAL = 30.0
 """Seconds between two progress lines without a terminal."""
 
 
-def left(done: int, total: int, seconds: float) -> str:
+def format_remaining(done: int, total: int, seconds: float) -> str:
     """Return the remaining time, `about 4 min left`, if `done` of `total` steps took `seconds`; "" if unknown."""
     if not 0 < done < total:
         return ""
-    return f"about {lasting(seconds * (total - done) / done)} left"
+    return f"about {format_duration(seconds * (total - done) / done)} left"
 
 
-def lasting(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration as rounded text: 40 s, 4 min, 2.5 h."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
@@ -32,17 +32,17 @@ class Pace:
 
     def __init__(self, label: str, total: int) -> None:
         self.label, self.total, self.done = label, total, 0
-        self._began = self._reported = monotonic()
+        self._started = self._reported = monotonic()
 
     def __str__(self) -> str:
         """Return a line such as `matches: 120 of 800, about 4 min left`."""
-        rest = left(self.done, self.total, monotonic() - self._began)
-        return f"{self.label}: {self.done} of {self.total}" + (f", {rest}" if rest else "")
+        remaining = format_remaining(self.done, self.total, monotonic() - self._started)
+        return f"{self.label}: {self.done} of {self.total}" + (f", {remaining}" if remaining else "")
 
     def is_due(self, done: int) -> bool:
-        """Record the number of finished steps; return True if `EVERY` seconds have passed since the last report."""
+        """Record the number of finished steps, and return True if a report is due, every `REPORT_INTERVAL` seconds."""
         self.done, now = done, monotonic()
-        if now - self._reported < EVERY:
+        if now - self._reported < REPORT_INTERVAL:
             return False
         self._reported = now
         return True
@@ -61,12 +61,14 @@ def progress(
     from rich.progress import Progress, ProgressColumn, Task
     from rich.text import Text
 
-    class Status(ProgressColumn):
+    class StatusColumn(ProgressColumn):
+        """Column with the text of `status`."""
+
         def render(self, task: Task) -> Text:
             return Text(status(), style="dim")
 
     terminal, pace = PlainConsole(stderr=True), Pace(label, total)
-    columns = [*Progress.get_default_columns(), Status()]
+    columns = [*Progress.get_default_columns(), StatusColumn()]
     with Progress(*columns, console=terminal, transient=True, disable=quiet or not terminal.is_terminal) as bar:
         task = bar.add_task(label, total=total)
 

@@ -17,7 +17,7 @@ from arena.cli.console import PlainConsole
 from arena.cli.contenders import Json, Trust
 from arena.cli.tables import print_rows
 from arena.errors import ConfigError
-from arena.process import loading
+from arena.process import pause_garbage_collection
 
 if TYPE_CHECKING:
     from typer.core import TyperCommand
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from arena.config.sources import Layer
 
 
-class Runs(TyperGroup):
+class RunGroup(TyperGroup):
     """Command group `arena run`, with a hint for a recipe's name in place of a command."""
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]
@@ -42,7 +42,7 @@ class Runs(TyperGroup):
         return None
 
 
-run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True, cls=Runs)
+run_app = typer.Typer(help="Run an experiment.", no_args_is_help=True, cls=RunGroup)
 
 Scale = Annotated[
     str,
@@ -86,10 +86,10 @@ def run_selfplay(
     if not (game or recipe or config):
         if any((arm, set_, policies, engine, roles, iterations, seed, scale, out, reuse)):
             raise ConfigError("add --game, --recipe or --config: what is to be played? (arena run selfplay lists them)")
-        print_rows(PlainConsole(), catalogue.to_play(), as_json)
+        print_rows(PlainConsole(), catalogue.list_runnable(), as_json)
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]
-    asked = Asked(
+    options = SelfplayOptions(
         game=game,
         recipe=recipe,
         config=config,
@@ -103,29 +103,29 @@ def run_selfplay(
     )
     from arena.config.sources import is_pipeline
 
-    layers = _layers(asked)
+    layers = _build_layers(options)
     if is_pipeline(layers):
-        return _run_pipeline(_pipeline(layers, asked), out, reuse, as_json)
+        return _run_pipeline(_read_pipeline(layers, options), out, reuse, as_json)
     if reuse:
         raise ConfigError("--reuse: this experiment has no stages to copy (docs/pipelines.md)")
-    experiment = _experiment(layers, asked.policies)
-    with loading():
+    experiment = _compose_experiment(layers, options.policies)
+    with pause_garbage_collection():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
         from arena.launch import start
 
-    console, screen = _screen(experiment.iterations, as_json)
+    console, screen = _make_screen(experiment.iterations, as_json)
     with screen.on_screen():
         folder = wait(start(experiment, out, screen))
     print_report(console, folder, screen)
 
 
 def _run_pipeline(pipeline: Pipeline, out: Path | None, reuse: Path | None, as_json: bool) -> None:
-    with loading():
+    with pause_garbage_collection():
         from arena.cli.loop import wait
         from arena.pipelines.running import start_pipeline
 
-    console, screen = _screen(0, as_json)
+    console, screen = _make_screen(0, as_json)
     with screen.on_screen():
         folder = wait(start_pipeline(pipeline, out, screen, reuse))
     _report_pipeline(console, folder, screen)
@@ -135,7 +135,7 @@ def _resume_pipeline(run: Path, layers: Sequence[Layer], trust: bool, as_json: b
     from arena.cli.loop import wait
     from arena.pipelines.running import resume_pipeline
 
-    console, screen = _screen(0, as_json)
+    console, screen = _make_screen(0, as_json)
     with screen.on_screen():
         folder = wait(resume_pipeline(run, screen, layers, trust))
     _report_pipeline(console, folder, screen)
@@ -176,34 +176,35 @@ def resume(
 
     Example: arena resume runs/latest --iterations 40 --set learn.lr=1e-5
     """
-    with loading():
+    with pause_garbage_collection():
         from arena.cli.final_report import print_report
         from arena.cli.loop import wait
-        from arena.config.saved_config import experiment_of
-        from arena.config.sources import scale_layers, set_layer
+        from arena.config.saved_config import load_experiment
+        from arena.config.sources import parse_scale, set_layer
         from arena.launch import resume_run
         from arena.store.stages import pipeline_of
 
     assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
-    layers = [*(scale_layers(scale) if scale else []), *map(set_layer, assignments)]
+    layers = [*(parse_scale(scale) if scale else []), *map(set_layer, assignments)]
     if pipeline_of(run):
         return _resume_pipeline(run, layers, trust, as_json)
-    experiment = experiment_of(run, layers, trust)
-    console, screen = _screen(experiment.iterations, as_json)
+    experiment = load_experiment(run, layers, trust)
+    console, screen = _make_screen(experiment.iterations, as_json)
     with screen.on_screen():
         wait(resume_run(run, screen, layers, trust))
     print_report(console, run, screen)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class SelfplayOptions:
     """Options of `arena run selfplay`. Empty and None leave a setting to the recipe."""
 
     game: str
     recipe: str
     config: Path | None
     arm: str
-    settings: Sequence[str]  # A.B=C; later ones override earlier ones
+    settings: Sequence[str]
+    """Overrides as A.B=C; later ones win."""
     policies: str
     roles: Path | None
     iterations: int | None
@@ -211,34 +212,34 @@ class Asked:
     scale: str
 
 
-def _layers(asked: Asked) -> list[Layer]:
+def _build_layers(options: SelfplayOptions) -> list[Layer]:
     """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
     import games
-    from arena.config.sources import file_layer, recipe_layer, recipe_of, scale_layers, set_layer
+    from arena.config.sources import file_layer, parse_scale, recipe_layer, recipe_of, set_layer
 
-    if asked.game and (complaint := games.find_problem(asked.game)):
+    if options.game and (complaint := games.find_problem(options.game)):
         raise ConfigError(f"{complaint} (arena list games)")
-    own = [file_layer(asked.config)] if asked.config else []
-    whole = not (asked.recipe or asked.game) and any(
+    own = [file_layer(options.config)] if options.config else []
+    is_complete = not (options.recipe or options.game) and any(
         key in layer.data for layer in own for key in ("game", "tables", "source", "stages")
     )
-    layers = own if whole else [recipe_layer(asked.recipe) if asked.recipe else recipe_of(asked.game), *own]
-    if asked.arm:
+    layers = own if is_complete else [recipe_layer(options.recipe) if options.recipe else recipe_of(options.game), *own]
+    if options.arm:
         from arena.config.arms import arm_layers
         from arena.config.recipe import compose_recipe
 
-        below = compose_recipe(layers)
-        layers += arm_layers(below, asked.arm, below.seed if asked.seed is None else asked.seed)
-    roles = json.dumps(str(asked.roles)) if asked.roles else None
-    flags = {"roles": roles, "iterations": asked.iterations, "seed": asked.seed}
-    flags["game.name"] = json.dumps(asked.game) if asked.recipe and asked.game else None
+        recipe = compose_recipe(layers)
+        layers += arm_layers(recipe, options.arm, recipe.seed if options.seed is None else options.seed)
+    roles = json.dumps(str(options.roles)) if options.roles else None
+    flags = {"roles": roles, "iterations": options.iterations, "seed": options.seed}
+    flags["game.name"] = json.dumps(options.game) if options.recipe and options.game else None
     layers += [set_layer(f"{name}={value}") for name, value in flags.items() if value is not None]
-    layers += scale_layers(asked.scale) if asked.scale else []
-    return layers + [set_layer(assignment) for assignment in asked.settings]
+    layers += parse_scale(options.scale) if options.scale else []
+    return layers + [set_layer(assignment) for assignment in options.settings]
 
 
-def _experiment(layers: Sequence[Layer], policies: str) -> Experiment:
-    """Compose the experiment, with the policies that `--policies` asks for. Raises ConfigError if it is invalid."""
+def _compose_experiment(layers: Sequence[Layer], policies: str) -> Experiment:
+    """Compose the experiment, with shared or separate policies if set. Raises ConfigError if it is invalid."""
     from arena.config.layers import compose, with_policies
 
     experiment = compose(layers)
@@ -249,16 +250,17 @@ def _experiment(layers: Sequence[Layer], policies: str) -> Experiment:
     return with_policies(experiment, "separate") if policies else experiment
 
 
-def _pipeline(layers: Sequence[Layer], asked: Asked) -> Pipeline:
+def _read_pipeline(layers: Sequence[Layer], options: SelfplayOptions) -> Pipeline:
     """Read the pipeline that the layers describe. Raises ConfigError if it is invalid."""
     from arena.config.pipeline import read_pipeline
 
-    if asked.policies:
+    if options.policies:
         raise ConfigError("--policies: a pipeline names the policies of its stages itself")
     return read_pipeline(layers)
 
 
-def _screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
+def _make_screen(iterations: int, as_json: bool) -> tuple[Console, Screen]:
+    """Return a console, and a run's screen on it: JSON lines, a table in a terminal, or plain lines."""
     from arena.cli.live import Screen
 
     console = PlainConsole()

@@ -18,7 +18,7 @@ from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, read_act
 from agents.reply import one_line
 from arena.play.contenders import HumanContender
 from arena.play.match import MatchPlan, SeatedPlayer
-from arena.rows import message_row
+from arena.rows import message_to_row
 from games.abilities import PlainWords
 from games.contracts import Act, Game, Message, View
 
@@ -33,29 +33,29 @@ class PageSeat(Human):
         """Ask until a legal act is typed and return it. Raises HumanLeft at the end of the input."""
         for name, data in self.pictures(view.messages).items():
             write_line({"image": name, "data": b64encode(data).decode()})
-        write_line({"ask": self._question(view)})
+        write_line({"ask": self._make_question(view)})
         while True:
             line = sys.stdin.readline(MAX_LINE)
             if not line.endswith("\n"):
                 raise HumanLeft(f"{view.seat} left the match")
-            written, talk = _answer(line)
-            act = read_act(written, view.legal, numbered=False)
-            if act is None and written and self.game is not None and takes(self.game, written):
-                act = written
+            typed, talk = _parse_answer(line)
+            act = read_act(typed, view.legal, numbered=False)
+            if act is None and typed and self.game is not None and takes(self.game, typed):
+                act = typed
             if act is not None:
-                whole = f"{act} | {talk}" if talk else act
+                reply = f"{act} | {talk}" if talk else act
                 write_line({"took": act, "talk": talk})
-                return Act(whole, whole, talk, "", "stop")
-            write_line({"wrong": f"'{written[:80]}' is not a legal act{nearest(written, view.legal or ())}"})
+                return Act(reply, reply, talk, "", "stop")
+            write_line({"wrong": f"'{typed[:80]}' is not a legal act{nearest(typed, view.legal or ())}"})
 
-    def _question(self, view: View) -> dict[str, Any]:
+    def _make_question(self, view: View) -> dict[str, Any]:
         teller = self.teller
         return {
             "seat": view.seat, "turn": view.turn,
             "rules": teller.introduction(view.seat) if teller else view.rules,
-            "messages": [_message(message) for message in view.messages],
+            "messages": [_message_to_json(message) for message in view.messages],
             "words": teller.in_words(view.seat) if teller else "",
-            "facts": [] if teller else [*_facts(view.public), *_facts(view.private)],
+            "facts": [] if teller else [*_list_facts(view.public), *_list_facts(view.private)],
             "legal": list(view.legal[:LISTED]) if view.legal is not None and not teller else None,
         }  # fmt: skip
 
@@ -75,29 +75,29 @@ def write_line(value: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _message(message: Message) -> list[Any]:
+def _message_to_json(message: Message) -> list[Any]:
     """Return a message's sender, its text and, if it has any, its images with their positions in the text."""
     if not message.images:
         return [message.sender, message.text]
-    row = message_row(message)
+    row = message_to_row(message)
     images = [
-        {"hash": one["hash"], "width": one["width"], "height": one["height"],
-         "place": len(row["text"][: one["place"]].encode("utf-16-le", "surrogatepass")) // 2}
-        for one in row["images"]
+        {"hash": image["hash"], "width": image["width"], "height": image["height"],
+         "place": len(row["text"][: image["place"]].encode("utf-16-le", "surrogatepass")) // 2}
+        for image in row["images"]
     ]  # fmt: skip
     return [row["sender"], row["text"], images]
 
 
-def _answer(line: str) -> tuple[str, str]:
-    """Return the act and the talk in an input line, each "" if it is not a text."""
+def _parse_answer(line: str) -> tuple[str, str]:
+    """Return the act and the talk of an input line; "" for one that is missing or no text."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
         value = None
-    found = value if isinstance(value, dict) else {}
-    act, talk = (found.get(name) if isinstance(found.get(name), str) else "" for name in ("act", "talk"))
+    fields = value if isinstance(value, dict) else {}
+    act, talk = (fields.get(name) if isinstance(fields.get(name), str) else "" for name in ("act", "talk"))
     return one_line(str(act), 4000), one_line(str(talk).replace("|", " "), TALK_LENGTH)
 
 
-def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _list_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, value if isinstance(value, str) else literal(value)) for name, value in facts.items()]

@@ -37,7 +37,7 @@ def serve(
 
     try:
         from agents.connections import server
-        from arena.serve.service import Served, Service, roles_of
+        from arena.serve.service import ServedModel, Service, find_roles
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve]'") from None
     try:
@@ -47,32 +47,34 @@ def serve(
     key = os.environ.get(KEY) or None
     if not is_loopback(host) and key is None:
         raise ConfigError(f"--host {host}: other machines can connect there: set {KEY} to a key that they must send")
+    listener = _listen(host, port)
+    loader = Contenders(announce=note, note=note, engine=spec)
+    (loaded,) = wait(loader.load(contender if not policy else f"{contender}:{policy}"))
+    if not isinstance(loaded, ModelContender) or not isinstance(loaded.cast, Casting):
+        raise ConfigError(f"{contender} has no weights to serve: give a run, a model or its folder")
+    served = {
+        name or Path(contender).name: ServedModel(
+            model,
+            min(model.positions, loaded.engine.max_context),
+            model.frame.longest_token,
+            find_roles(loaded.cast.experiment, name),
+        )
+        for name, model in loaded.cast.policies.items()
+    }
+    service = Service(loaded.engine, served, key)
+    hosts = ["*"] if not is_loopback(host) else ["localhost", "127.0.0.1", "[::1]", host]
+    note(f"serving {', '.join(service.names())} at http://{host}:{listener.getsockname()[1]}/v1 (Ctrl-C ends)")
     try:
-        listening = socket.create_server((host, port))
+        wait(server(service.app(hosts), log_level="warning", lifespan="off").serve(sockets=[listener]), by_signal=False)
+    finally:
+        wait(loader.close())
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Open a listening socket. Raises ConfigError if the address or port is not available."""
+    try:
+        return socket.create_server((host, port))
     except OSError as error:
         raise ConfigError(
             f"--host {host} --port {port}: {error.strerror or error}: take another, or --port 0"
         ) from None
-    loader = Contenders(doing=note, note=note, engine=spec)
-    (loaded,) = wait(loader.load(contender if not policy else f"{contender}:{policy}"))
-    if not isinstance(loaded, ModelContender) or not isinstance(loaded.cast, Casting):
-        raise ConfigError(f"{contender} has no weights to serve: give a run, a model or its folder")
-    cast = loaded.cast
-    served = {
-        name or Path(contender).name: Served(
-            held,
-            min(held.positions, loaded.engine.max_context),
-            held.frame.longest_token,
-            roles_of(cast.experiment, name),
-        )
-        for name, held in cast.policies.items()
-    }
-    service = Service(loaded.engine, served, key)
-    hosts = ["*"] if not is_loopback(host) else ["localhost", "127.0.0.1", "[::1]", host]
-    note(f"serving {', '.join(service.names())} at http://{host}:{listening.getsockname()[1]}/v1 (Ctrl-C ends)")
-    try:
-        wait(
-            server(service.app(hosts), log_level="warning", lifespan="off").serve(sockets=[listening]), by_signal=False
-        )
-    finally:
-        wait(loader.close())

@@ -8,7 +8,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from arena.cli.tables import Cell, cell, say, show_table
+from arena.cli.tables import Cell, format_number, say, show_table
 from arena.credit.compare import Comparison
 from arena.plain import printable
 from arena.store.reader import RunReader
@@ -21,13 +21,13 @@ def show_comparison(console: Console, run: Path, comparison: Comparison, match: 
     """Print the estimators' overview, correlations and bias by role, and one match turn by turn."""
     say(console, f"{run}: {len(comparison.turns)} turns of {comparison.turns['match'].nunique()} matches", "bold")
     overview = comparison.overview()
-    silent = [str(name) for name, zeros in overview["zeros"].items() if zeros == 1]
+    all_zero = [str(name) for name, zeros in overview["zeros"].items() if zeros == 1]
     for name in ("zeros", "praised"):
         overview[name] = overview[name].map("{:.0%}".format)
     _print_frame(console, overview)
-    if silent:
+    if all_zero:
         reason = "nothing in its groups differs; groups of one deal need play.group above 1"
-        say(console, f"0 on every turn: {', '.join(silent)} ({reason})", "dim")
+        say(console, f"0 on every turn: {', '.join(all_zero)} ({reason})", "dim")
     console.print()
     say(console, "correlation over all turns")
     _print_frame(console, comparison.correlations())
@@ -51,14 +51,14 @@ def _turn_rows(run: Path, comparison: Comparison, match: str) -> Iterator[list[C
         reply = reply if len(reply) <= MAX_REPLY else f"{reply[: MAX_REPLY - 1]}…"
         line = Text(f"{printable(turn['seat'])}: ", style="cyan").append(reply, "default" if turn["valid"] else "red")
         is_credited = turn["index"] in credited.index
-        numbers = [_number(credited.loc[turn["index"]][name]) if is_credited else "" for name in figures]
+        numbers = [_format_value(credited.loc[turn["index"]][name]) if is_credited else "" for name in figures]
         yield [str(turn["index"] + 1), *(f"{number:>7}" for number in numbers), line]
 
 
 def _print_frame(console: Console, frame: pd.DataFrame) -> None:
-    rows = ([str(index), *map(_number, row)] for index, row in frame.iterrows())
+    rows = ([str(index), *map(_format_value, row)] for index, row in frame.iterrows())
     show_table(console, ("", *map(str, frame.columns)), rows, justify="right")
 
 
-def _number(value: Any) -> str:
-    return value if isinstance(value, str) else cell(float(value), "{:+.2f}")
+def _format_value(value: Any) -> str:
+    return value if isinstance(value, str) else format_number(float(value), "{:+.2f}")

@@ -14,7 +14,7 @@ from rich.text import Text
 import games
 from agents.errors import ScriptedPolicyError
 from agents.facts import fact_lines
-from arena.cli.catalogue import entries, sample_views
+from arena.cli.catalogue import list_entries, sample_views
 from games.contracts import Game
 
 SHOWN_ACTS = 8
@@ -40,15 +40,15 @@ def describe(name: str) -> dict[str, Any]:
         "public": dict(views[mover].public),
         "private": {seat: dict(views[seat].private) for seat in seats if seat in views},
         "acts": {seat: list(views[seat].legal or ()) for seat in seats if seat in views},
-        "options": {option: list(about) for option, *about in _options(factory)},
+        "options": {option: list(about) for option, *about in _list_options(factory)},
         "rewards": dict(game.reward_parts),
         "theory": {name: float(value) for name, value in game.theory.items()},
-        "players": _players(game),
-        "roles": [row["role"] for row in entries("roles") if row["game"] == name],
+        "players": _list_players(game),
+        "roles": [row["role"] for row in list_entries("roles") if row["game"] == name],
     }
 
 
-def _options(factory: Any) -> Iterator[tuple[str, str, str]]:
+def _list_options(factory: Any) -> Iterator[tuple[str, str, str]]:
     """Yield name, type and default of each option; the game's own options come first."""
     names = games.list_options(factory) if isinstance(factory, type) else ()
     found: dict[str, inspect.Parameter] = {}
@@ -63,19 +63,19 @@ def _options(factory: Any) -> Iterator[tuple[str, str, str]]:
         yield name, kind, "needed" if default is inspect.Parameter.empty else json.dumps(default, default=str)
 
 
-def _players(game: Game) -> list[str]:
+def _list_players(game: Game) -> list[str]:
     """Return the scripted policies that can play a seat of this game, minimax with a fixed depth."""
     from agents.players.scripted import SCRIPTED, check_scripted
 
     # checking whether a full search is possible may take minutes
     searched = {"minimax": "minimax:4", "nash": "" if game.perfect_information else "nash"}
-    able = []
+    players = []
     for name in dict.fromkeys([*SCRIPTED, *game.players]):
         if spec := searched.get(name, name):
             with suppress(ScriptedPolicyError):
                 check_scripted(spec, game)
-                able.append(spec)
-    return able
+                players.append(spec)
+    return players
 
 
 def show_game(console: Console, name: str) -> None:

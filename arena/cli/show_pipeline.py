@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from arena.cli.live import cells
+from arena.cli.live import format_row
 from arena.cli.tables import say, show_table
 from arena.config.sources import text_layer
 from arena.errors import StoreError
@@ -22,24 +22,25 @@ HIDDEN = ("it", "match/s", "tok/s", "s")
 """Columns of a run's table that say nothing about a stage as a whole."""
 
 
-def overview(run: Path) -> list[dict[str, Any]]:
+def list_stages(run: Path) -> list[dict[str, Any]]:
     """Return a row for each of a pipeline's stages: its name, kind, folder, state, iterations, and latest metrics."""
     config = run / CONFIG
     stages = text_layer(str(config), FolderReader(run).config()).data.get(STAGES)
     try:
-        return [_row(run, number, entry) for number, entry in enumerate(stages, start=1)]
+        return [_describe_stage(run, number, entry) for number, entry in enumerate(stages, start=1)]
     except (TypeError, KeyError, AttributeError, StopIteration):
         raise StoreError(f"{config} is not as it was written: restore it from a copy") from None
 
 
 def show_pipeline(console: Console, run: Path) -> None:
     """Print a pipeline's stages, how far each is, and its latest metrics."""
-    rows = overview(run)
-    figures = [{k: v for k, v in cells(row["metrics"], [row["metrics"]]).items() if k not in HIDDEN} for row in rows]
+    rows = list_stages(run)
+    cells = [format_row(row["metrics"], [row["metrics"]]) for row in rows]
+    figures = [{name: text for name, text in row.items() if name not in HIDDEN} for row in cells]
     names = list(dict.fromkeys(name for row in figures for name, value in row.items() if value != "–"))
     table = [
-        [row["stage"], row["kind"], _state(row), *(found.get(name, "") for name in names)]
-        for row, found in zip(rows, figures, strict=True)
+        [row["stage"], row["kind"], _format_state(row), *(texts.get(name, "") for name in names)]
+        for row, texts in zip(rows, figures, strict=True)
     ]
     show_table(console, ("stage", "kind", "state", *names), table)
     if runs := begun(run):
@@ -47,32 +48,30 @@ def show_pipeline(console: Console, run: Path) -> None:
         say(console, f"the newest run: arena show {runs[-1]}")
 
 
-def _row(run: Path, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_stage(run: Path, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
     name, kind = str(entry["name"]), next(key for key in entry if key not in ("name", "with"))
     folder = stage_folder(run, number, name)
     metrics, is_run = read_metrics(folder / METRICS), (folder / CONFIG).is_file()
     planned = text_layer(str(folder), FolderReader(folder).config()).data.get("iterations") if is_run else None
-    try:
-        state = (
-            "done"
-            if described(folder)
-            else "running"
-            if in_use(folder)
-            else "stopped"
-            if folder.exists()
-            else "to come"
-        )
-    except StoreError:
-        state = f"damaged {DONE}"
     return {
-        "stage": name, "kind": kind, "folder": str(folder), "state": state,
+        "stage": name, "kind": kind, "folder": str(folder), "state": _find_state(folder),
         "iterations": metrics[-1]["iteration"] if metrics else 0, "planned": planned,
         "metrics": metrics[-1] if metrics else {},
     }  # fmt: skip
 
 
-def _state(row: Mapping[str, Any]) -> str:
+def _find_state(folder: Path) -> str:
+    """Return the state of a stage, given its folder: done, running, stopped, to come or damaged."""
+    try:
+        if described(folder):
+            return "done"
+        return "running" if in_use(folder) else "stopped" if folder.exists() else "to come"
+    except StoreError:
+        return f"damaged {DONE}"
+
+
+def _format_state(row: Mapping[str, Any]) -> str:
     """Return `running, 3 of 20 iterations`; the state alone before the first iteration."""
-    of = f" of {row['planned']}" if row["planned"] else ""
-    ending = "" if row["iterations"] == 1 and not of else "s"
-    return f"{row['state']}, {row['iterations']}{of} iteration{ending}" if row["iterations"] else str(row["state"])
+    total = f" of {row['planned']}" if row["planned"] else ""
+    plural = "" if row["iterations"] == 1 and not total else "s"
+    return f"{row['state']}, {row['iterations']}{total} iteration{plural}" if row["iterations"] else str(row["state"])

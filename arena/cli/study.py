@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from arena.cli.batch import NO_PICTURE, Jobs, OnRay, about, folder_of, plan_line, run_batch
+from arena.cli.batch import NO_PLOT_NOTE, Jobs, OnRay, choose_folder, collect_provenance, describe_plan, run_batch
 from arena.cli.console import PlainConsole, note
-from arena.cli.contenders import Json, listed
-from arena.cli.progress import lasting
-from arena.cli.tables import interval, say, show_table
+from arena.cli.contenders import Json, split_names
+from arena.cli.progress import format_duration
+from arena.cli.tables import format_interval, say, show_table
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,42 +64,40 @@ def study(
 
     Example: arena study negotiation-nano --seeds 3 --arms all --jobs 2
     """
-    from arena.config.arms import check_arms, chosen_arms, study_of
-    from arena.config.sources import named_layer
+    from arena.config.arms import check_arms, require_study, select_arms
+    from arena.config.sources import load_layer
     from arena.evaluate.study.overrides import list_kept_by_arms, with_settings
 
     first = [f"study.first_seed={first_seed}"] if first_seed is not None else []
-    experiment = with_settings(named_layer(recipe), [*(set_ or []), *first])
-    beside = chosen_arms(experiment, listed(arms))
-    chosen = [*dict.fromkeys([study_of(experiment).arm, *beside])]
+    experiment = with_settings(load_layer(recipe), [*(set_ or []), *first])
+    chosen = [*dict.fromkeys([require_study(experiment).arm, *select_arms(experiment, split_names(arms))])]
     check_arms(experiment)
-    seeds = seeds or study_of(experiment).seeds or DEFAULT_SEEDS
+    seeds = seeds or require_study(experiment).seeds or DEFAULT_SEEDS
     if not as_json:
         for line in list_kept_by_arms(experiment, set_ or []):
             note(line)
-    folder = folder_of("study", experiment.name, out)
-    power = _power(pilot, study_of(experiment), seeds, quiet=as_json) if pilot else {}
+    folder = choose_folder("study", experiment.name, out)
+    power = _estimate_power(pilot, require_study(experiment), seeds, quiet=as_json) if pilot else {}
     if rehearse:
         return _rehearse(experiment, folder, chosen, seeds, jobs, as_json, on_ray)
     if not (as_json or redraw):
-        _announce(
-            experiment, f"{experiment.name}: {len(chosen)} arms × {seeds} seeds", len(chosen) * seeds, jobs, on_ray
-        )
+        label = f"{experiment.name}: {len(chosen)} arms × {seeds} seeds"
+        _announce(experiment, label, len(chosen) * seeds, jobs, on_ray)
 
     from arena.evaluate.study import results as study_results
-    from arena.evaluate.study.plot import plot
+    from arena.evaluate.study.plot import write_plot
 
     runner = run_batch(experiment, folder, chosen, seeds, jobs, as_json, redraw, on_ray=on_ray)
     results = study_results.collect(runner.plan)
-    data = study_results.write(runner.plan, results, about() | power)
-    if any(results.curves.values()) and not plot(results, folder / "study.png"):
-        note(NO_PICTURE)
+    data = study_results.write(runner.plan, results, collect_provenance() | power)
+    if any(results.curves.values()) and not write_plot(results, folder / "study.png"):
+        note(NO_PLOT_NOTE)
     print(json.dumps(data)) if as_json else _show(PlainConsole(), runner.plan, results)
     if runner.failures:
         raise typer.Exit(1)
 
 
-def _power(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> dict[str, dict[str, object]]:
+def _estimate_power(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> dict[str, dict[str, object]]:
     """Estimate from a pilot study the smallest differences that `seeds` seeds could detect.
 
     Prints them unless `quiet`, and returns them as the record's entry `pilot`.
@@ -107,10 +105,10 @@ def _power(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> dict[str, d
     from arena.evaluate.study.family import POWER, predict_visible
     from arena.evaluate.study.results import read
 
-    least = predict_visible(read(pilot), spec, seeds)
-    for arm, difference in least.items() if not quiet else ():
+    smallest = predict_visible(read(pilot), spec, seeds)
+    for arm, difference in smallest.items() if not quiet else ():
         note(f"by {pilot}, {seeds} seeds show a difference of {difference:.3g} from {arm} with chance {POWER:g}")
-    return {"pilot": {"file": pilot.name, "power": POWER, "smallest": least}}
+    return {"pilot": {"file": pilot.name, "power": POWER, "smallest": smallest}}
 
 
 def _rehearse(
@@ -128,18 +126,18 @@ def _rehearse(
     """
     from arena.config.arms import with_arm
     from arena.config.experiment import Experiment
-    from arena.evaluate.study.rehearsal import REHEARSED, estimate_seconds, rehearsal
+    from arena.evaluate.study.rehearsal import REHEARSED, estimate_seconds, make_rehearsal
 
     if not isinstance(experiment, Experiment):  # stages may count epochs or steps instead
         raise ConfigError("--rehearse: stages of a pipeline have no common number of iterations to shorten")
-    short = rehearsal(experiment)
+    short = make_rehearsal(experiment)
     if not as_json:
         label = f"rehearsal of {experiment.name}: {REHEARSED} iterations of {len(arms)} arms"
         _announce(short, label, len(arms), jobs, on_ray)
 
     from arena.evaluate.study.results import collect
 
-    runner = run_batch(short, rehearsed_in(folder), arms, 1, jobs, as_json, on_ray=on_ray)
+    runner = run_batch(short, get_rehearsal_folder(folder), arms, 1, jobs, as_json, on_ray=on_ray)
     collect(runner.plan)  # raises ConfigError for an unknown figure of an evaluation
     parallel = runner.jobs
     seconds = {run.arm: estimate_seconds(run.path, with_arm(experiment, run.arm)) for run in runner.plan.runs}
@@ -147,29 +145,30 @@ def _rehearse(
     is_complete = len(known) == len(arms)
     total = max(sum(known) * seeds / min(parallel, len(arms) * seeds), *known) if is_complete else None
     if as_json:
-        data = {"rehearsed": str(rehearsed_in(folder)), "failures": runner.failures, "seconds": seconds}
+        data = {"rehearsed": str(get_rehearsal_folder(folder)), "failures": runner.failures, "seconds": seconds}
         print(json.dumps({**data, "seeds": seeds, "jobs": parallel, "whole": total}))
     else:
         for arm, each in seconds.items():
-            print(f"{arm}: a run of {with_arm(experiment, arm).iterations} iterations takes about {_duration(each)}")
+            iterations = with_arm(experiment, arm).iterations
+            print(f"{arm}: a run of {iterations} iterations takes about {_format_seconds(each)}")
         size = f"{len(arms)} arms × {seeds} seeds, {parallel} at a time"
-        print(f"the whole, {size}: about {_duration(total)}; nothing is judged here")
+        print(f"the whole, {size}: about {_format_seconds(total)}; nothing is judged here")
     if runner.failures:
         raise typer.Exit(1)
 
 
-def rehearsed_in(folder: Path) -> Path:
+def get_rehearsal_folder(folder: Path) -> Path:
     """Return the rehearsal's folder beside the study's; the study's may be `.`, which has no name to extend."""
     return Path(f"{os.path.abspath(folder) if folder.name in ('', '..') else folder}-rehearsal")
 
 
-def _duration(seconds: float | None) -> str:
-    return "an unknown time" if seconds is None else lasting(seconds)
+def _format_seconds(seconds: float | None) -> str:
+    return "an unknown time" if seconds is None else format_duration(seconds)
 
 
 def _announce(experiment: Recipe, label: str, runs: int, jobs: int | None, on_ray: str | None) -> None:
     """Print the number and estimated time of the runs, before they are loaded and checked, which takes a while."""
-    note(plan_line(label, runs, jobs, experiment.study.minutes if experiment.study else None, on_ray))
+    note(describe_plan(label, runs, jobs, experiment.study.minutes if experiment.study else None, on_ray))
 
 
 def _show(console: Console, plan: Plan, results: Results) -> None:
@@ -183,8 +182,8 @@ def _show(console: Console, plan: Plan, results: Results) -> None:
     for heading, arms in {title: results.arms, **results.beside}.items():
         say(console, heading, "bold")
         rows = [
-            (arm.arm, str(arm.seeds), *map(interval, (arm.first, arm.last, arm.change)),
-             interval(arm.behind) if arm.behind else "")
+            (arm.arm, str(arm.seeds), *map(format_interval, (arm.first, arm.last, arm.change)),
+             format_interval(arm.behind) if arm.behind else "")
             for arm in arms
         ]  # fmt: skip
         show_table(console, columns, rows)
@@ -196,15 +195,15 @@ def _show(console: Console, plan: Plan, results: Results) -> None:
     if work:  # with equally many matches, an arm may still take more optimiser steps
         show_table(console, ("learned from, a run", "optimiser steps", "tokens"), work)
     say(console, f"{results.verdict.verdict}: {results.verdict.because}", STYLES.get(results.verdict.verdict, "yellow"))
-    if line := missing_line(plan, results):
+    if line := describe_missing_runs(plan, results):
         say(console, line, "yellow")
     say(console, f"claim: {spec.claim} ({spec.replicates}; published: {spec.published})")
 
 
-def missing_line(plan: Plan, results: Results) -> str:
+def describe_missing_runs(plan: Plan, results: Results) -> str:
     """Return a line that names up to six unfinished runs; "" if all are finished."""
-    from arena.evaluate.study.results import missing_runs
+    from arena.evaluate.study.results import list_missing_runs
 
-    names = [run.path.name for run in missing_runs(plan, results)]
+    names = [run.path.name for run in list_missing_runs(plan, results)]
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return f"missing: {', '.join(names[:6])}{more}" if names else ""

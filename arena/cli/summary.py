@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from arena.cli.live import number
+from arena.cli.live import finite_or_none
 from arena.league.pool import version_of
-from arena.rows import zero_sum
+from arena.rows import is_zero_sum
 from arena.statistics import Interval, difference_ci, mean_ci, range_of
 from arena.store.losses import complete
 from arena.store.reader import RunReader
@@ -33,64 +33,66 @@ class Change:
     """Mean value of each solution concept over the deals of the last iteration; often empty."""
 
 
-def changes(run: Path) -> list[Change]:
+def compute_changes(run: Path) -> list[Change]:
     """Return each figure's change from the first to the last iteration, with intervals over matches; [] if none."""
-    ends = _ends(run)
+    ends = _read_end_matches(run)
     if not ends:
         return []
     comparisons = []
-    limits = (("truncated per match", _truncated), ("ended by a full context", _context))
-    reached = [limit for limit in limits if any(map(limit[1], (row for rows in ends for row in rows)))]
-    for name, figure in (("valid per match", _valid), *reached, *_figures(ends[1])):
-        first, last = ([v for row in rows if (v := number(figure(row))) is not None] for rows in ends)
+    optional = (("truncated per match", _truncated_rate), ("ended by a full context", _ended_by_context))
+    occurred = [each for each in optional if any(map(each[1], (row for rows in ends for row in rows)))]
+    for name, figure in (("valid per match", _valid_rate), *occurred, *_list_figures(ends[1])):
+        first, last = ([v for row in rows if (v := finite_or_none(figure(row))) is not None] for rows in ends)
         if first and last:
             bounds = range_of(name, [*first, *last])
             means = mean_ci(first, bounds), mean_ci(last, bounds)
             difference = difference_ci(first, last, bounds) if ends[0] is not ends[1] else None
-            comparisons.append(Change(name, *means, difference, _theory(name, ends[1])))
+            comparisons.append(Change(name, *means, difference, _mean_theory(name, ends[1])))
     return comparisons
 
 
-def _theory(name: str, rows: list[Row]) -> dict[str, float]:
+def _mean_theory(name: str, rows: list[Row]) -> dict[str, float]:
     """Return the mean value of a figure by solution concept: `nash_payoff_first` in the reports for `payoff first`."""
     key, means = name.rpartition(": ")[2].replace(" ", "_"), dict[str, float]()
     for solution in SOLUTIONS:
-        values = [value for row in rows if (value := number(row["report"].get(f"{solution}_{key}"))) is not None]
+        figure = _make_report_figure(f"{solution}_{key}")
+        values = [value for row in rows if (value := figure(row)) is not None]
         means |= {solution: fmean(values)} if values else {}
     return means
 
 
-def _ends(run: Path) -> list[list[Row]]:
+def _read_end_matches(run: Path) -> list[list[Row]]:
     """Return two lists of finished matches, of the first and of the last iteration; [] before any iteration."""
     reader = RunReader(run)
-    numbers = _finished_iterations(reader)
+    numbers = _list_finished_iterations(reader)
     finished = {k: complete(reader.log.read(k, streams=False)) for k in {*numbers[:1], *numbers[-1:]}}
     return [finished[numbers[0]], finished[numbers[-1]]] if numbers else []
 
 
-def silent_games(run: Path) -> list[str]:
+def find_uninformative_games(run: Path) -> list[str]:
     """Return the zero-sum games that only learners played; payoffs there do not measure strength."""
-    rows = [row for end in _ends(run) for row in end]
+    rows = [row for end in _read_end_matches(run) for row in end]
     games = {str(row["game"]) for row in rows if len(row["payoffs"]) > 1}
-    met = {str(row["game"]) for row in rows if opponents(row)}
-    return sorted(game for game in games - met if _zero_sum([row for row in rows if row["game"] == game]))
+    with_opponents = {str(row["game"]) for row in rows if find_opponents(row)}
+    return sorted(game for game in games - with_opponents if _is_zero_sum([row for row in rows if row["game"] == game]))
 
 
-def games_without_rivals(run: Path) -> list[str]:
+def find_games_without_rivals(run: Path) -> list[str]:
     """Return the games that learners played with frozen opponents whose seats are not rivals."""
-    return sorted({str(row["game"]) for end in _ends(run) for row in end if opponents(row) and _without_rivals(row)})
+    rows = [row for end in _read_end_matches(run) for row in end]
+    return sorted({str(row["game"]) for row in rows if find_opponents(row) and _has_no_rivals(row)})
 
 
-def _without_rivals(row: Row) -> bool:
+def _has_no_rivals(row: Row) -> bool:
     """Return True for a simulator's match, whose report has `score` and `success`."""
     return len(row["payoffs"]) > 1 and {"score", "success"} <= row["report"].keys()
 
 
-def _zero_sum(rows: list[Row]) -> bool:
-    return zero_sum((row["payoffs"], row["report"]) for row in rows)
+def _is_zero_sum(rows: list[Row]) -> bool:
+    return is_zero_sum((row["payoffs"], row["report"]) for row in rows)
 
 
-def opponents(row: Row) -> dict[str, str]:
+def find_opponents(row: Row) -> dict[str, str]:
     """Return the learners' frozen opponents by seat: `past` for a past version, else the policy's name."""
     seats = row["seats"]
     learners = {seat["policy"] for seat in seats.values() if seat["trained"]}
@@ -101,7 +103,7 @@ def opponents(row: Row) -> dict[str, str]:
 Figure = Callable[[Row], float | None]
 
 
-def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
+def _list_figures(rows: list[Row]) -> list[tuple[str, Figure]]:
     """Return name and function of each game's figures: payoffs, win rates and reported figures."""
     games = sorted({str(row["game"]) for row in rows})
     figures: list[tuple[str, Figure]] = []
@@ -109,19 +111,19 @@ def _figures(rows: list[Row]) -> list[tuple[str, Figure]]:
         sample = next(row for row in rows if row["game"] == game)
         title = f"{game}: " if len(games) > 1 else ""
         own = [row for row in rows if row["game"] == game]
-        shown = [(name, figure) for name, figure in _game_figures(sample) if name != MEAN or not _zero_sum(own)]
-        if len(sample["payoffs"]) > 1 and "deal" not in sample["report"] and not _without_rivals(sample):
-            met = sorted({name for row in own for name in opponents(row).values()})
-            shown = [*((f"win rate against {name}", _wins(name)) for name in met), *shown]
-        figures += [(f"{title}{name}", _in_game(game, figure)) for name, figure in shown]
+        shown = [(name, figure) for name, figure in _list_game_figures(sample) if name != MEAN or not _is_zero_sum(own)]
+        if len(sample["payoffs"]) > 1 and "deal" not in sample["report"] and not _has_no_rivals(sample):
+            met = sorted({name for row in own for name in find_opponents(row).values()})
+            shown = [*((f"win rate against {name}", _make_win_figure(name)) for name in met), *shown]
+        figures += [(f"{title}{name}", _restrict_to_game(game, figure)) for name, figure in shown]
     return figures
 
 
-def _wins(opponent: str) -> Figure:
+def _make_win_figure(opponent: str) -> Figure:
     """Return a function of a match: 1 if the learners were paid more than this opponent, 0.5 if equal, 0 if less."""
 
     def won(row: Row) -> float | None:
-        others = {seat for seat, name in opponents(row).items() if name == opponent}
+        others = {seat for seat, name in find_opponents(row).items() if name == opponent}
         learners = [seat for seat, held in row["seats"].items() if held["trained"]]
         if not others or not learners:
             return None
@@ -131,59 +133,59 @@ def _wins(opponent: str) -> Figure:
     return won
 
 
-def _game_figures(sample: Row) -> list[tuple[str, Figure]]:
+def _list_game_figures(sample: Row) -> list[tuple[str, Figure]]:
     """Return name and function of each figure of matches like this one: deal rate, payoffs, joint value."""
     figures: list[tuple[str, Figure]] = []
     if "deal" in sample["report"]:
-        figures.append(("deal rate", _reported("deal")))
+        figures.append(("deal rate", _make_report_figure("deal")))
     figures.append((MEAN, _mean_payoff))
     if "payoff_first" in sample["report"]:
-        figures += [("payoff first", _reported("payoff_first")), ("payoff second", _reported("payoff_second"))]
+        figures += [(f"payoff {seat}", _make_report_figure(f"payoff_{seat}")) for seat in ("first", "second")]
     else:
         for seat in sample["payoffs"]:
             figures.append((f"payoff {seat}", lambda row, seat=seat: row["payoffs"].get(seat)))  # type: ignore[misc]
     if "efficiency" in sample["report"]:
-        figures.append(("joint value / best", _reported("efficiency")))
+        figures.append(("joint value / best", _make_report_figure("efficiency")))
     return figures
 
 
-def _in_game(game: str, figure: Figure) -> Figure:
+def _restrict_to_game(game: str, figure: Figure) -> Figure:
     return lambda row: figure(row) if row["game"] == game else None
 
 
-def _reported(name: str) -> Figure:
-    return lambda row: number(row["report"].get(name))
+def _make_report_figure(name: str) -> Figure:
+    return lambda row: finite_or_none(row["report"].get(name))
 
 
 def _mean_payoff(row: Row) -> float | None:
     return float(sum(row["payoffs"].values())) / len(row["payoffs"]) if row["payoffs"] else None
 
 
-def _valid(row: Row) -> float | None:
+def _valid_rate(row: Row) -> float | None:
     turns = [turn for turn in row["turns"] if turn.get("source") not in UNREAD]
     return sum(bool(turn["valid"]) for turn in turns) / len(turns) if turns else None
 
 
-def _truncated(row: Row) -> float | None:
+def _truncated_rate(row: Row) -> float | None:
     cut = [turn["finish"] == "length" for turn in row["turns"] if turn["finish"] != "script"]
     return sum(cut) / len(cut) if cut else None
 
 
-def _context(row: Row) -> float | None:
+def _ended_by_context(row: Row) -> float | None:
     return float(row["report"].get("ended") == "context")
 
 
-def _finished_iterations(reader: RunReader) -> list[int]:
+def _list_finished_iterations(reader: RunReader) -> list[int]:
     """Return the numbers of the committed iterations, or of all logged ones if none is committed."""
     logged = reader.iterations()
     finished = {row["iteration"] for row in reader.metrics()}
     return [number for number in logged if number in finished] or logged
 
 
-def best_match(run: Path) -> str | None:
+def find_best_match(run: Path) -> str | None:
     """Return the id of the last iteration's match with the highest total payoff, then the most turns; None if none."""
     reader = RunReader(run)
-    numbers = _finished_iterations(reader)
+    numbers = _list_finished_iterations(reader)
     rows = [r for r in reader.log.read(numbers[-1], streams=False) if r["status"] == "finished"] if numbers else []
     best = max(rows, key=lambda row: (sum(row["payoffs"].values()), len(row["turns"])), default=None)
     return None if best is None else str(best["id"])

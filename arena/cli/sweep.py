@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from arena.cli.batch import Jobs, OnRay, about, folder_of, plan_line, run_batch
+from arena.cli.batch import Jobs, OnRay, choose_folder, collect_provenance, describe_plan, run_batch
 from arena.cli.console import PlainConsole, note
-from arena.cli.contenders import Json, listed
-from arena.cli.tables import interval, say, show_table
+from arena.cli.contenders import Json, split_names
+from arena.cli.tables import format_interval, say, show_table
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from arena.evaluate.study.plan import Plan
-    from arena.evaluate.study.ranking import Ranked
+    from arena.evaluate.study.ranking import RankedSetting
     from arena.evaluate.study.results import Results
 
 RECORD = "sweep.json"
@@ -65,45 +65,46 @@ def sweep(
 
     Example: arena sweep negotiation-nano --set learn.lr=1e-4,3e-4 --set learn.minibatches=2,4 --seeds 3
     """
-    from arena.config.arms import check_arms, chosen_arms, study_of
+    from arena.config.arms import check_arms, require_study, select_arms
     from arena.config.recipe import compose_recipe
-    from arena.config.sources import named_layer
-    from arena.evaluate.study.grid import build_grid, count_settings, read_axes, recipe_axes, sweep_experiment
+    from arena.config.sources import load_layer
+    from arena.evaluate.study.grid import build_grid, count_settings, make_sweep, read_axes, read_recipe_axes
 
-    base = named_layer(recipe)
-    swept_axes = read_axes(set_) if set_ else recipe_axes(base)
+    base = load_layer(recipe)
+    swept_axes = read_axes(set_) if set_ else read_recipe_axes(base)
     if not swept_axes:
         raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
-    tuned = [""] if arms is None else chosen_arms(compose_recipe([base]), listed(arms))
+    tuned = [""] if arms is None else select_arms(compose_recipe([base]), split_names(arms))
     settings = count_settings(swept_axes)
     runs = settings * len(tuned) * seeds
     size_line = f"{settings} settings" + (f" of {len(tuned)} arms" if arms else "") + f" × {seeds} seeds"
     if runs > most:
         raise ConfigError(f"{size_line} are {runs} runs, more than {most}: try fewer values, or allow them with --most")
     points = build_grid(swept_axes, tuned)
-    experiment = sweep_experiment(base, points, seeds, figure, less_is_better, first_seed)
+    experiment = make_sweep(base, points, seeds, figure, less_is_better, first_seed)
     check_arms(experiment)
-    names = list(study_of(experiment).arms)
+    names = list(require_study(experiment).arms)
     if not (as_json or redraw):
-        note(plan_line(f"sweep of {experiment.name}: {size_line}", runs, jobs, study_of(experiment).minutes, on_ray))
+        label = f"sweep of {experiment.name}: {size_line}"
+        note(describe_plan(label, runs, jobs, require_study(experiment).minutes, on_ray))
 
     from arena.evaluate.study import ranking
     from arena.evaluate.study import results as study_results
 
-    folder = folder_of("sweep", experiment.name, out)
+    folder = choose_folder("sweep", experiment.name, out)
     runner = run_batch(experiment, folder, names, seeds, jobs, as_json, redraw, RECORD, on_ray)
     results = study_results.collect(runner.plan)
     ranked = ranking.rank(results, points)
     ranks = {"grid": swept_axes, "ranking": ranking.to_json(ranked)}
-    data = study_results.write(runner.plan, results, about() | ranks)
+    data = study_results.write(runner.plan, results, collect_provenance() | ranks)
     print(json.dumps(data)) if as_json else _show(PlainConsole(), runner.plan, results, ranked)
     if runner.failures:
         raise typer.Exit(1)
 
 
-def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranked]) -> None:
+def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[RankedSetting]) -> None:
     """Print the settings with their figure, best first, the missing runs, and a warning about tuning."""
-    from arena.cli.study import missing_line
+    from arena.cli.study import describe_missing_runs
 
     spec = plan.spec
     order = "the lowest first" if spec.verdict.less_is_better else "the highest first"
@@ -111,11 +112,17 @@ def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranke
     has_arms = any(one.arm for one in ranked)
     columns = ("setting", *(["arm"] if has_arms else []), "seeds", spec.figure, "run")
     rows = [
-        (" ".join(one.settings), *([one.arm] if has_arms else []), str(len(one.values)), interval(one.mean), one.name)
+        (
+            " ".join(one.settings),
+            *([one.arm] if has_arms else []),
+            str(len(one.values)),
+            format_interval(one.mean),
+            one.name,
+        )
         for one in ranked
     ]
     show_table(console, columns, rows)
-    if line := missing_line(plan, results):
+    if line := describe_missing_runs(plan, results):
         say(console, line, "yellow")
     last = spec.first_seed + results.seeds - 1
     seeds = f"seeds {spec.first_seed} to {last}" if last > spec.first_seed else f"seed {last}"

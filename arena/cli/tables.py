@@ -31,19 +31,19 @@ def say(console: Console, text: str, style: str = "", indent: int = 0) -> None:
     console.print(Text(" " * indent + printable(text), style=style), soft_wrap=True)
 
 
-def cell(value: float | None, form: str = "{:.3g}") -> str:
+def format_number(value: float | None, form: str = "{:.3g}") -> str:
     """Return a number for a table, without minus before zero; a dash for None and NaN."""
     shown = "–" if value is None or value != value else form.format(value)
     return _MINUS_ZERO.sub(lambda found: "+" * ("+" in form) + found[1], shown)
 
 
-def interval(ci: Interval, form: str = "{:.2f}") -> str:
+def format_interval(ci: Interval, form: str = "{:.2f}") -> str:
     """Return an estimate with its interval, `0.54 [0.49, 0.59]`, or the estimate alone if the bounds are NaN."""
-    estimate, low, high = (cell(value, form) for value in ci)
+    estimate, low, high = (format_number(value, form) for value in ci)
     return estimate if ci.low != ci.low else f"{estimate} [{low}, {high}]"
 
 
-def verdict(name: str, difference: Interval, shown: str) -> Text:
+def format_difference(name: str, difference: Interval, shown: str) -> Text:
     """Return the difference marked ▲ more, ▼ less or ≈ within noise; green if better, red if worse.
 
     The direction that is better depends on the figure's `name`, and is spelled out if less is better.
@@ -59,7 +59,7 @@ def verdict(name: str, difference: Interval, shown: str) -> Text:
     return Text(f"{'▲' if more else '▼'} {shown}{word}", style=("green" if is_good else "red") if is_known else "")
 
 
-def bare_table(*columns: str, justify: Literal["left", "right"] = "left") -> Table:
+def make_table(*columns: str, justify: Literal["left", "right"] = "left") -> Table:
     """Return a table without frame. The first column holds names and may fold; the others never do."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for n, name in enumerate(columns):
@@ -82,7 +82,7 @@ def show_table(
     console: Console, columns: Sequence[str], rows: Iterable[Sequence[Cell]], justify: Literal["left", "right"] = "left"
 ) -> None:
     """Print a table without frame: a header per column, then the rows. The first column holds names and may fold."""
-    table = bare_table(*columns, justify=justify)
+    table = make_table(*columns, justify=justify)
     for row in rows:
         table.add_row(*(Text(value) if isinstance(value, str) else value for value in row))
     print_table(console, table)

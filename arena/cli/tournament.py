@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from arena.cli.console import PlainConsole, close, note
+from arena.cli.console import PlainConsole, note, write_results
 from arena.cli.contenders import (
-    WHO,
+    CONTENDER_HELP,
     Endpoint,
     Json,
     Matches,
@@ -19,17 +19,17 @@ from arena.cli.contenders import (
     Seed,
     Split,
     Trust,
-    doing,
-    game_spec,
-    make_known,
-    servers,
+    make_announcer,
+    make_endpoints,
+    require_game,
+    resolve_game,
 )
 from arena.cli.progress import progress
 from arena.store.outputs import PICTURE, require_output, results
 
 
 def tournament_(
-    contenders: Annotated[list[str], typer.Argument(help=WHO, show_default=False)],
+    contenders: Annotated[list[str], typer.Argument(help=CONTENDER_HELP, show_default=False)],
     game: Annotated[str, typer.Option(help="A game of two seats (arena list games).", show_default=False)],
     matches: Matches = 200,
     role: Role = "",
@@ -49,25 +49,27 @@ def tournament_(
     Example: arena tournament random nash runs/latest runs/latest@0 --game kuhn_poker --plot standings.png
     """
     from arena.cli.loop import wait
-    from arena.evaluate.evaluation import deals_for
+    from arena.evaluate.evaluation import count_deals
     from arena.evaluate.specs import Contenders
-    from arena.evaluate.tournament import pair_count, tournament
+    from arena.evaluate.tournament import count_pairs, play_tournament
     from arena.play.settings import GameSpec
 
     console = PlainConsole()
     require_output("--plot", plot, PICTURE)
     require_output("--out", out, results("tournament"))
-    make_known(GameSpec(name=game))
-    loader = Contenders(role, doing(), servers(endpoint), note, trust)
+    require_game(GameSpec(name=game))
+    loader = Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
     loaded = wait(loader.load(*contenders, games=[game]))
-    spec = game_spec(game, option, loaded, split)
-    with progress(pair_count(len(loaded), spec) * deals_for(matches, 2) * 2, as_json, loader.endpoints.status) as step:
-        standings = wait(tournament(loaded, spec, matches, seed, step))
+    spec = resolve_game(game, option, loaded, split)
+    with progress(
+        count_pairs(len(loaded), spec) * count_deals(matches, 2) * 2, as_json, loader.endpoints.status
+    ) as step:
+        standings = wait(play_tournament(loaded, spec, matches, seed, step))
     if plot:
         from arena.evaluate.crosstable_plot import draw_tournament, save_picture
 
         save_picture(lambda: draw_tournament(standings), plot)
-    close("tournament", {"seed": seed, **standings.to_json()}, out, as_json)
+    write_results("tournament", {"seed": seed, **standings.to_json()}, out, as_json)
     if not as_json:
         from arena.cli.show_evaluate import show_standings
 

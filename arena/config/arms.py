@@ -5,25 +5,25 @@ from dataclasses import replace
 from typing import cast
 
 from agents.names import nearest
-from arena.config.recipe import R, Recipe, compose_recipe, experiments_of, last_experiment, plain_of
+from arena.config.recipe import R, Recipe, compose_recipe, find_last_experiment, list_experiments, recipe_to_plain
 from arena.config.sources import Layer, set_layer
-from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
+from arena.config.study import EVALUATED, PANEL, StudySpec, parse_evaluated_figure
 from arena.errors import ConfigError
 
 
-def study_of(experiment: Recipe) -> StudySpec:
+def require_study(experiment: Recipe) -> StudySpec:
     """Return the experiment's `study` section. Raises ConfigError if it has none."""
     if experiment.study is None:
         raise ConfigError(f"{experiment.name} has no section `study` that names arms (docs/experiments.md)")
     return experiment.study
 
 
-def chosen_arms(experiment: Recipe, names: Sequence[str]) -> list[str]:
+def select_arms(experiment: Recipe, names: Sequence[str]) -> list[str]:
     """Return the study's arms that `--arms` names, in the study's order; `["all"]` names all of them.
 
     Raises ConfigError for an unknown arm, or if `names` is empty.
     """
-    known = study_of(experiment).names
+    known = require_study(experiment).names
     if list(names) == ["all"]:
         return known
     for arm in names:
@@ -39,15 +39,15 @@ def arm_layers(experiment: Recipe, arm: str, seed: int) -> list[Layer]:
 
     The first arm, the recipe itself, has none of its own. Raises ConfigError for an unknown arm.
     """
-    study = study_of(experiment)
+    study = require_study(experiment)
     if arm not in study.names:
         known = ", ".join(study.names)
         raise ConfigError(f"{experiment.name} has no arm '{arm}'{nearest(arm, study.names)} (its arms: {known})")
-    each = [_layer("study.each", setting.replace("{seed}", str(seed))) for setting in study.each]
-    return each + [_layer(f"study.arms.{arm}", setting) for setting in study.arms.get(arm, ())]
+    each = [_make_layer("study.each", setting.replace("{seed}", str(seed))) for setting in study.each]
+    return each + [_make_layer(f"study.arms.{arm}", setting) for setting in study.arms.get(arm, ())]
 
 
-def _layer(place: str, setting: str) -> Layer:
+def _make_layer(place: str, setting: str) -> Layer:
     layer = set_layer(setting)
     return replace(layer, source=layer.source.replace("--set", f"{place}:", 1))
 
@@ -55,7 +55,9 @@ def _layer(place: str, setting: str) -> Layer:
 def with_arm(experiment: R, arm: str, seed: int = 0) -> R:
     """Return the experiment with the overrides of one arm of its study. Raises ConfigError for an unknown arm."""
     layers = arm_layers(experiment, arm, seed)
-    changed = compose_recipe([Layer(experiment.name, "", plain_of(experiment)), *layers]) if layers else experiment
+    changed = (
+        compose_recipe([Layer(experiment.name, "", recipe_to_plain(experiment)), *layers]) if layers else experiment
+    )
     return cast(R, changed)
 
 
@@ -65,12 +67,12 @@ def check_arms(experiment: Recipe) -> None:
     Also checks that the study's metrics of evaluations and panels are among those that `evaluate` plays. Arms in
     `study.uneven` may play another number.
     """
-    study = study_of(experiment)
-    asked = last_experiment(experiment).evaluate
+    study = require_study(experiment)
+    evaluate = find_last_experiment(experiment).evaluate
     figures = (study.figure, *study.also)
-    games = len((asked and asked.games) or ())
+    games = len((evaluate and evaluate.games) or ())
     for name in figures:
-        number = evaluated_figure(name)[0]
+        number = parse_evaluated_figure(name)[0]
         if name.startswith(EVALUATED) and not games:
             raise ConfigError(f"study: {name} needs a section `evaluate` with `games` (docs/experiments.md)")
         if name.startswith(EVALUATED) and not 1 <= number <= games:
@@ -78,14 +80,14 @@ def check_arms(experiment: Recipe) -> None:
                 f"study: {name} names game {number} of `evaluate`, which has games 1 to {games} (docs/studies.md)"
             )
     panels = [name for name in figures if name.startswith(PANEL)]
-    if panels and not (asked and asked.panel):
+    if panels and not (evaluate and evaluate.panel):
         raise ConfigError(f"study: {panels[0]} needs a section `evaluate` with a `panel` (docs/panels.md)")
-    first = budget(with_arm(experiment, study.arm))
+    first = compute_budget(with_arm(experiment, study.arm))
     for arm in study.arms:
-        other = budget(with_arm(experiment, arm))
+        other = compute_budget(with_arm(experiment, arm))
         if other != first and arm not in study.uneven:
             raise ConfigError(
-                f"study.arms.{arm}: plays {_budget_text(other)} matches, {study.arm} {_budget_text(first)}: "
+                f"study.arms.{arm}: plays {_format_budget(other)} matches, {study.arm} {_format_budget(first)}: "
                 f"give both the same, or name {arm} in `study.uneven`"
             )
 
@@ -94,10 +96,10 @@ Budget = tuple[tuple[int, int], ...]
 """Number of iterations, and of matches per iteration, of each experiment of a recipe."""
 
 
-def budget(recipe: Recipe) -> Budget:
+def compute_budget(recipe: Recipe) -> Budget:
     """Return the number of iterations and of matches per iteration, including branches, by stage."""
-    return tuple((each.iterations, each.play.most_matches) for each in experiments_of(recipe))
+    return tuple((each.iterations, each.play.most_matches) for each in list_experiments(recipe))
 
 
-def _budget_text(budget: Budget) -> str:
+def _format_budget(budget: Budget) -> str:
     return " + ".join(f"{iterations} × {matches}" for iterations, matches in budget)

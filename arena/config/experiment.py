@@ -93,10 +93,10 @@ class Experiment(Spec):
     """The claim to test and how to test it (`arena study`). A single run ignores it."""
 
     @property
-    def settled_precision(self) -> Precision:
-        """Precision of the run. Raises ValueError if it is `auto`, which `arena.preflight.fitted` replaces."""
+    def resolved_precision(self) -> Precision:
+        """Precision of the run. Raises ValueError if it is `auto`, which `arena.preflight.fit_to_machine` replaces."""
         if self.precision == "auto":
-            raise ValueError("precision is still auto: take what arena.preflight.fitted makes of the experiment")
+            raise ValueError("precision is still auto: use the experiment that arena.preflight.fit_to_machine returns")
         return Precision(self.precision)
 
     @property

@@ -54,13 +54,13 @@ def with_hints(error: ValidationError) -> ValidationError:
     errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):
         about = fault.get("ctx", {})
-        what: Any = fault["type"]
-        if what == "part_error":
-            what = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
+        kind: Any = fault["type"]
+        if kind == "part_error":
+            kind = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
             if "kind" in about:
-                what = chosen.unknown(**{**about, "hint": _hint(about["name"], about["kind"])})
-        details: InitErrorDetails = {"type": what, "loc": fault["loc"], "input": fault["input"]}
-        if about and isinstance(what, str):
+                kind = chosen.unknown(**{**about, "hint": _hint(about["name"], about["kind"])})
+        details: InitErrorDetails = {"type": kind, "loc": fault["loc"], "input": fault["input"]}
+        if about and isinstance(kind, str):
             details["ctx"] = about
         errors.append(details)
     return ValidationError.from_exception_data(error.title, errors)

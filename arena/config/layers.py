@@ -13,15 +13,15 @@ from agents.names import nearest
 from agents.players.spend import EndpointSpec
 from arena.config.experiment import Experiment, LearnSpec
 from arena.config.kinds import with_hints
-from arena.config.presets import preset_in
+from arena.config.presets import find_preset
 from arena.config.role_tools import with_role_tools
-from arena.config.sources import Layer, as_mapping, text_layer
+from arena.config.sources import Layer, require_mapping, text_layer
 from arena.errors import ConfigError
 from arena.parts.chosen import Kind, Kinds, settings_model
 from arena.store.files import CONFIG, STAGES
 
 
-def endpoint_specs(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
+def parse_endpoints(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
     """Parse `--endpoint` assignments into servers by name, values as YAML.
 
     `A=B` sets the server of `endpoint:MODEL`, whose name is ""; `NAME.A=B` sets a named one. Raises ConfigError for a
@@ -51,25 +51,25 @@ def compose(layers: Iterable[Layer]) -> Experiment:
     source and line, also for a pipeline, which is no single experiment.
     """
     stack = list(layers)
-    settings = merged(stack)
+    settings = merge_layers(stack)
     if STAGES in settings:
         source = next(layer.source for layer in reversed(stack) if STAGES in layer.data)
         what = "this takes a single experiment, not a pipeline (arena run selfplay --config runs one)"
         raise ConfigError(f"{source}: it has `stages`, and {what}")
     try:
-        return with_role_tools(Experiment.model_validate(merge(nano_defaults(settings), settings)))
+        return with_role_tools(Experiment.model_validate(merge(find_nano_defaults(settings), settings)))
     except ValidationError as error:
         raise ConfigError(explain(error, stack)) from None
 
 
-def merged(layers: Iterable[Layer]) -> dict[str, Any]:
+def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
     """Return the settings of all layers, later over earlier, with presets expanded and not validated.
 
     Raises ConfigError for a layer that is no mapping.
     """
     settings: dict[str, Any] = {}
     for layer in layers:
-        as_mapping(layer)
+        require_mapping(layer)
         # `tables` replaces `game` and `seats`, and the other way round.
         lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
         settings = merge({key: value for key, value in settings.items() if key not in lower}, _expand_preset(layer))
@@ -80,7 +80,7 @@ NANO_LR = 5e-4
 """Default learning rate of nano models. At a real model's rate their random weights learn nothing in a short run."""
 
 
-def nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+def find_nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return `learn.lr` as `NANO_LR`, below all layers, if all policies are nano models; else {}."""
     policies = settings.get("policies")
     given = list(policies.values()) if isinstance(policies, Mapping) else []
@@ -95,7 +95,7 @@ def _is_nano(model: str) -> bool:
 
 def _expand_preset(layer: Layer) -> Mapping[str, Any]:
     """Return the layer's settings with a preset in `learn.loss` expanded. The layer's other settings win."""
-    if (preset := preset_in(layer.data, layer.source)) is None:
+    if (preset := find_preset(layer.data, layer.source)) is None:
         return layer.data  # type: ignore[no-any-return]
     beside = {key: value for key, value in layer.data["learn"].items() if key != "loss"}
     return {**layer.data, "learn": merge(preset.learn, beside, LearnSpec)}
@@ -108,7 +108,7 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experi
     """
     merged = dict(below)
     for key, value in above.items():
-        old, (is_part, inner) = merged.get(key), _inner_hint(hint, key)
+        old, (is_part, inner) = merged.get(key), _find_inner_hint(hint, key)
         if isinstance(old, Mapping) and isinstance(value, Mapping) and not (is_part and old.keys() != value.keys()):
             merged[key] = merge(old, value, inner)
         else:
@@ -116,7 +116,7 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experi
     return merged
 
 
-def _inner_hint(hint: Any, key: str) -> tuple[bool, Any]:
+def _find_inner_hint(hint: Any, key: str) -> tuple[bool, Any]:
     """Return True if the value under `key` is a single part, and the type of the settings in it; None if unknown.
 
     `hint` is the type of the mapping that has the key.
@@ -147,25 +147,25 @@ def explain(error: ValidationError, stack: Sequence[Layer], model: type[BaseMode
     error = with_hints(error)
     worst = strict_yaml.gravest(error)
     path = tuple(worst["loc"])
-    if worst["type"] == "missing" and (slip := _misspelt_entry(path[:-1], stack)):
+    if worst["type"] == "missing" and (slip := _explain_misspelt_entry(path[:-1], stack)):
         raise ConfigError(slip)
     found = (layer for n in range(len(path), 0, -1) for layer in reversed(stack) if _has(layer.data, path[:n]))
     layer = next(found, stack[-1])
     return strict_yaml.explain(error, layer.text, layer.source, model, layer.at)
 
 
-def _misspelt_entry(path: tuple[str | int, ...], stack: Sequence[Layer]) -> str:
+def _explain_misspelt_entry(path: tuple[str | int, ...], stack: Sequence[Layer]) -> str:
     """Return an error message if the incomplete entry at `path` has a misspelt key, such as `seats.opner`; else ""."""
     if not path or not isinstance(path[-1], str):
         return ""
-    siblings = [key for layer in stack for key in _keys(layer.data, path[:-1]) if key != path[-1]]
+    siblings = [key for layer in stack for key in _keys_at(layer.data, path[:-1]) if key != path[-1]]
     source = next((layer.source for layer in reversed(stack) if _has(layer.data, path)), "")
     near = nearest(path[-1], siblings)
     where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
     return strict_yaml.one_line(f"{source}: {where}: there is no '{path[-1]}'{near}") if near else ""
 
 
-def _keys(data: Any, path: tuple[str | int, ...]) -> list[str]:
+def _keys_at(data: Any, path: tuple[str | int, ...]) -> list[str]:
     for key in path:
         try:
             data = data[key]
@@ -196,7 +196,7 @@ def with_policies(experiment: Experiment, mode: Literal["shared", "separate"]) -
         for seat, spec in table.seats.items():
             if spec.policy not in trainable:
                 continue
-            name = "shared" if mode == "shared" else _policy_name(spec.role)
+            name = "shared" if mode == "shared" else _make_policy_name(spec.role)
             if name in experiment.policies and name not in trainable:
                 raise ConfigError(f"policies.{name}: a frozen policy has the name that {seat} needs: rename it")
             if policies.setdefault(name, trainable[spec.policy]) != trainable[spec.policy]:
@@ -209,7 +209,7 @@ def with_policies(experiment: Experiment, mode: Literal["shared", "separate"]) -
     return experiment.with_tables(tables).model_copy(update={"policies": policies})
 
 
-def _policy_name(role: str) -> str:
+def _make_policy_name(role: str) -> str:
     """Turn the name of a role or of its file into a policy's name."""
     return re.sub(r"[^a-z0-9_-]", "-", Path(role).stem.lower()).lstrip("-_")
 

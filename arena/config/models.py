@@ -12,13 +12,13 @@ from arena.errors import ConfigError
 from arena.play.tables import Table
 
 
-def check_models(experiment: Experiment, tables: Sequence[Table], doing: Callable[[str], None]) -> list[str]:
+def check_models(experiment: Experiment, tables: Sequence[Table], announce: Callable[[str], None]) -> list[str]:
     """Check each model's files and tokenizer without loading weights, fetch missing models, and return notes."""
     notes = []
     named = [(policy.model, policy.reference) for policy in experiment.policies.values()]
     for model in dict.fromkeys(model for models in named for model in models if model):
         if any(known.name == model and known.state == "not fetched" for known in available()):
-            doing(f"fetching {model}, once")
+            announce(f"fetching {model}, once")
         folder = resolve(model)
         check_weights(folder)
         frame = tokenizer_and_frame(folder)[1]

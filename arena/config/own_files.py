@@ -40,13 +40,13 @@ def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str
     """
     copies: dict[str, bytes] = {}
     known: dict[str, dict[str, str]] = {}
-    for kind, name, source in _named_files(experiment):
+    for kind, name, source in _list_named_files(experiment):
         if name not in known:
             with explained(source, "reading"):
                 data = read_plain(source, LARGEST)
-            place = _free_path(f"{kind}/{source.name}", data, copies)
+            place = _find_free_path(f"{kind}/{source.name}", data, copies)
             copies[place] = data
-            known[name] = {"copy": place, "sha256": digest(data), "from": str(source)}
+            known[name] = {"copy": place, "sha256": hash_bytes(data), "from": str(source)}
     return copies, known
 
 
@@ -56,8 +56,8 @@ def admit_code(run: Path, config: Any, trust: bool = False) -> None:
     Importing untrusted code then fails. Works on the raw config, because composing it already loads code. `trust`
     trusts the code from now on.
     """
-    known = _recorded_files(run)
-    for path in _code_files(config):
+    known = _read_recorded_files(run)
+    for path in _list_code_files(config):
         _load_code_from(run, path, known, trust)
     _admit_modules(run, config, trust)
 
@@ -67,22 +67,22 @@ def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Ex
 
     `trust` trusts the copied code from now on. Raises ConfigError if a copy was edited, StoreError if one is missing.
     """
-    known = _recorded_files(run)
+    known = _read_recorded_files(run)
     for about in known.values():
         copy = inside(run, about["copy"])
         with explained(copy, "reading"):
-            if digest(read_plain(copy)) != about["sha256"]:
+            if hash_bytes(read_plain(copy)) != about["sha256"]:
                 raise ConfigError(f"{copy} was edited since its run began: restore it, or start a new run")
-    for path in _part_files(experiment):
+    for path in _list_part_files(experiment):
         _load_code_from(run, path, known, trust)
-    for game in _games(experiment):
+    for game in _list_games(experiment):
         _load_game_from(run, game, known, trust)
     _admit_modules(run, _plain_games(experiment), trust)
-    for address in _tool_servers(experiment):
+    for address in _list_tool_servers(experiment):
         if trust:
             _trust([_harness_digest(address)])
         REFUSED.pop(address, None)
-        if _harness_digest(address) not in _trusted():
+        if _harness_digest(address) not in _read_trusted():
             REFUSED[address] = f"{run} would ask the MCP server {address[:200]!r}: to allow that, pass --trust"
     roles = {name: str(run / about["copy"]) for name, about in known.items() if about["copy"].startswith("roles/")}
     if not roles:
@@ -96,59 +96,59 @@ def require_own_tools(run: Path, experiment: Experiment, options: Mapping[str, A
 
     Tools run programs, and an edited log could name any program.
     """
-    known = [game.options.get(SEAT_TOOLS) for game in _games(experiment)]
+    known = [game.options.get(SEAT_TOOLS) for game in _list_games(experiment)]
     if options.get(SEAT_TOOLS) and options[SEAT_TOOLS] not in known:
         raise StoreError(f"{run}: its log names tools that its experiment does not")
 
 
-def edited(run: Path) -> list[str]:
+def list_edited(run: Path) -> list[str]:
     """Return a note for each original file that was edited since the run began. The run uses its own copy."""
     notes = []
-    for name, about in _recorded_files(run).items():
+    for name, about in _read_recorded_files(run).items():
         source = Path(about["from"])
-        if source.is_file() and digest(source.read_bytes()) != about["sha256"]:
+        if source.is_file() and hash_bytes(source.read_bytes()) != about["sha256"]:
             notes.append(f"{name} was edited since {run} began; the run uses its own copy, {run / about['copy']}")
     return notes
 
 
-def same_game(name: str, *experiments: Experiment | None) -> str:
+def resolve_game_name(name: str, *experiments: Experiment | None) -> str:
     """Return the name of a user's game, PATH/FILE.py:CLASS, as the experiments spell its path.
 
     The first experiment with a game of that file and class decides. Returns `name` if there is none.
     """
-    known = (game.name for experiment in experiments if experiment for game in _games(experiment))
+    known = (game.name for experiment in experiments if experiment for game in _list_games(experiment))
     own = (called for called in known if Path(called).name == Path(name).name) if ".py:" in name else ()
     return next(iter(own), name)
 
 
 def trust_files(experiment: Experiment) -> None:
     """Record the experiment's game files, part files, modules and agent programs as trusted on this machine."""
-    paths = [*filter(None, (file_of(game.name) for game in _games(experiment))), *_part_files(experiment)]
-    _trust(digest(path.read_bytes()) for path in paths if path.is_file())
-    _trust(_modules(_plain_games(experiment)).values())
-    _trust(map(_harness_digest, _harnesses(experiment)))
+    paths = [*filter(None, (file_of(game.name) for game in _list_games(experiment))), *_list_part_files(experiment)]
+    _trust(hash_bytes(path.read_bytes()) for path in paths if path.is_file())
+    _trust(_hash_modules(_plain_games(experiment)).values())
+    _trust(map(_harness_digest, _list_harnesses(experiment)))
 
 
 def trust_code(config: Any) -> None:
     """Record the code files that a config names anywhere, which need not be valid, as trusted on this machine."""
-    _trust(digest(path.read_bytes()) for path in _code_files(config) if path.is_file())
+    _trust(hash_bytes(path.read_bytes()) for path in _list_code_files(config) if path.is_file())
 
 
-def source_hashes(experiments: Iterable[Experiment], config: Any) -> dict[str, str]:
+def hash_sources(experiments: Iterable[Experiment], config: Any) -> dict[str, str]:
     """Return the SHA-256 by path of the files that experiments name, and of a config's code files and data sets."""
-    named = [path for experiment in experiments for _, _, path in _named_files(experiment)]
-    files = dict.fromkeys(map(Path.absolute, [*named, *_code_files(config), *_data_files(config)]))
-    return {str(path): _hash(path) for path in files}
+    named = [path for experiment in experiments for _, _, path in _list_named_files(experiment)]
+    files = dict.fromkeys(map(Path.absolute, [*named, *_list_code_files(config), *_list_data_files(config)]))
+    return {str(path): _hash_file(path) for path in files}
 
 
 def require_unchanged(run: Path, hashes: Mapping[str, str]) -> None:
-    """Raise ConfigError if a file in `hashes`, as `source_hashes` returned them, was edited since."""
+    """Raise ConfigError if a file in `hashes`, as `hash_sources` returned them, was edited since."""
     for name, known in hashes.items():
-        if _hash(Path(name)) != known:
+        if _hash_file(Path(name)) != known:
             raise ConfigError(f"{name} was edited since {run} began: restore it, or start a new run")
 
 
-def _hash(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with explained(path, "reading"):
         return str(fingerprint(path)["sha256"])
 
@@ -159,102 +159,102 @@ def trust_servers(servers: Iterable[EndpointSpec]) -> None:
 
 
 def admit_servers(
-    run: Path, asked: Mapping[str, EndpointSpec], recorded: Mapping[str, EndpointSpec], trust: bool = False
+    run: Path, wanted: Mapping[str, EndpointSpec], recorded: Mapping[str, EndpointSpec], trust: bool = False
 ) -> None:
     """Raise ConfigError if a run folder names an untrusted server, which would get a key.
 
-    Otherwise, or with `trust`, records all `asked` servers as trusted. Servers in `asked` that differ from the
+    Otherwise, or with `trust`, records all `wanted` servers as trusted. Servers in `wanted` that differ from the
     `recorded` ones come from the user's command and are trusted.
     """
-    for name, server in asked.items():
+    for name, server in wanted.items():
         from_folder = name in recorded and _server_digest(recorded[name]) == _server_digest(server)
-        if from_folder and not trust and _server_digest(server) not in _trusted():
+        if from_folder and not trust and _server_digest(server) not in _read_trusted():
             url, variable = server.url or "OpenAI, or OPENAI_BASE_URL", server.key_variable or KEY_VARIABLE
             raise ConfigError(f"{run} would ask {url} with the key in {variable}: to allow that, pass --trust")
-    trust_servers(asked.values())
+    trust_servers(wanted.values())
 
 
-def admit_harnesses(run: Path, asked: Experiment, recorded: Experiment, trust: bool = False) -> None:
+def admit_harnesses(run: Path, wanted: Experiment, recorded: Experiment, trust: bool = False) -> None:
     """Raise ConfigError if a run folder names an untrusted agent program, which would be started or asked.
 
-    Otherwise, or with `trust`, trusts all `asked` ones. Those that are not `recorded` come from the user's command.
+    Otherwise, or with `trust`, trusts all `wanted` ones. Those that are not `recorded` come from the user's command.
     """
-    for harness in sorted(_harnesses(asked) & _harnesses(recorded)):
-        if not trust and _harness_digest(harness) not in _trusted():
+    for harness in sorted(_list_harnesses(wanted) & _list_harnesses(recorded)):
+        if not trust and _harness_digest(harness) not in _read_trusted():
             raise ConfigError(f"{run} would run the agent program {harness[:200]!r}: to allow that, pass --trust")
-    _trust(map(_harness_digest, _harnesses(asked)))
+    _trust(map(_harness_digest, _list_harnesses(wanted)))
 
 
-def digest(data: bytes) -> str:
+def hash_bytes(data: bytes) -> str:
     """Return the SHA-256 of the data in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def _trust(digests: Iterable[str]) -> None:
-    known = _trusted()
+    known = _read_trusted()
     if new := set(digests) - known:
-        make_folder(_trust_file().parent)
-        write_atomic(_trust_file(), "".join(f"{each}\n" for each in sorted(known | new)))
+        make_folder(_get_trust_file().parent)
+        write_atomic(_get_trust_file(), "".join(f"{each}\n" for each in sorted(known | new)))
 
 
-def _trusted() -> set[str]:
+def _read_trusted() -> set[str]:
     """Return the digests of files, modules and servers that the user trusts."""
     try:
-        return set(_trust_file().read_text("ascii").split())
+        return set(_get_trust_file().read_text("ascii").split())
     except (OSError, ValueError):
         return set()
 
 
-def _trust_file() -> Path:
+def _get_trust_file() -> Path:
     return home() / "trusted"
 
 
 def _server_digest(server: EndpointSpec) -> str:
-    return digest(f"server {server.url} {server.key_variable}".encode())
+    return hash_bytes(f"server {server.url} {server.key_variable}".encode())
 
 
 def _harness_digest(harness: str) -> str:
-    return digest(f"harness {harness}".encode())
+    return hash_bytes(f"harness {harness}".encode())
 
 
-def _harnesses(experiment: Experiment) -> set[str]:
+def _list_harnesses(experiment: Experiment) -> set[str]:
     """Return the commands and URLs of the agent programs at a run's seats, and of the MCP servers of its tools."""
     seats = [held for table in experiment.all_tables() for held in table.seats.values()]
-    return {held.harness for held in seats if held.harness} | _tool_servers(experiment)
+    return {held.harness for held in seats if held.harness} | _list_tool_servers(experiment)
 
 
-def _tool_servers(experiment: Experiment) -> set[str]:
+def _list_tool_servers(experiment: Experiment) -> set[str]:
     """Return the commands and URLs of the MCP servers of seats' tools."""
-    given = [game.options.get(SEAT_TOOLS) for game in _games(experiment)]
+    given = [game.options.get(SEAT_TOOLS) for game in _list_games(experiment)]
     sources = [one for seats in given if isinstance(seats, Mapping) for held in seats.values() for one in held]
     return {str(one["mcp"]) for one in sources if isinstance(one, Mapping) and one.get("mcp")}
 
 
 def _admit_modules(run: Path, config: Any, trust: bool) -> None:
     """Make the loader refuse untrusted modules that names of games refer to; `trust` trusts them."""
-    for module, known in _modules(config).items():
+    for module, known in _hash_modules(config).items():
         if trust:
             _trust([known])
-        if known not in _trusted():
+        if known not in _read_trusted():
             loading.refuse(module, f"{run} would run the code of the module {module}: read it, then pass --trust")
 
 
-def _modules(config: Any) -> dict[str, str]:
+def _hash_modules(config: Any) -> dict[str, str]:
     """Return the trust digest by module name, for every text in the config that could name a module of a game.
 
     Those are `pettingzoo:package.module` and `gymnasium:module:Name-v0`, with or without the library's name, and
     what `verifiers:` and `openenv:` run.
     """
-    texts = list(_texts(config))
+    texts = list(_list_texts(config))
     names = [name for text in texts if "." in (name := text.rpartition("pettingzoo:")[2])]
     modules = (parse_module(text).rpartition("gymnasium:")[2] for text in texts)
     names += [module for module in modules if module and all(part.isidentifier() for part in module.split("."))]
     names += [module for text in texts if (module := find_run_module(text))]
-    return {name: digest(f"module {name}".encode()) for name in names}
+    return {name: hash_bytes(f"module {name}".encode()) for name in names}
 
 
 def _plain_games(experiment: Experiment) -> list[Any]:
-    return [game.model_dump(mode="json") for game in _games(experiment)]
+    return [game.model_dump(mode="json") for game in _list_games(experiment)]
 
 
 def _load_game_from(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
@@ -263,7 +263,7 @@ def _load_game_from(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, 
     if path is None:
         return
     _load_code_from(run, path, known, trust)
-    for option in _data_options(game):
+    for option in _list_data_options(game):
         if option in known:
             loading.use_saved_data(option, str(inside(run, known[option]["copy"]).absolute()))
 
@@ -271,51 +271,51 @@ def _load_game_from(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, 
 def _load_code_from(run: Path, path: Path, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
     about = known.get(str(path))
     own = inside(run, about["copy"]).absolute() if about else path
-    digests = {digest(own.read_bytes())} if own.is_file() else set[str]()
+    digests = {hash_bytes(own.read_bytes())} if own.is_file() else set[str]()
     if trust:
         _trust(digests)
-    why = "" if digests <= _trusted() else f"{run} would run the code of {own}: read it, then pass --trust"
-    loading.use_saved_copy(path, loading.SavedGameFile(own, why))
+    reason = "" if digests <= _read_trusted() else f"{run} would run the code of {own}: read it, then pass --trust"
+    loading.use_saved_copy(path, loading.SavedGameFile(own, reason))
 
 
-def _named_files(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
+def _list_named_files(experiment: Experiment) -> Iterator[tuple[str, str, Path]]:
     """Yield kind (`roles`, `games`, `data` or `parts`), name in the config, and path of each named file."""
     roles = list_roles([experiment.roles] if experiment.roles else [])
     for table in experiment.all_tables():
         for seat in table.seats.values():
             yield "roles", seat.role, roles[seat.role] if seat.role in roles else Path(seat.role)
-    for game in _games(experiment):
+    for game in _list_games(experiment):
         if path := file_of(game.name):
             yield "games", str(path), path
-            for option in _data_options(game):
+            for option in _list_data_options(game):
                 if Path(option).is_absolute() and Path(option).is_file():
                     yield "data", option, Path(option)
-    for path in _part_files(experiment):
+    for path in _list_part_files(experiment):
         yield "parts", str(path), path
 
 
-def _games(experiment: Experiment) -> list[GameSpec]:
+def _list_games(experiment: Experiment) -> list[GameSpec]:
     """Return all games of play, of the evaluation and of its panel."""
     games = [table.game for table in experiment.all_tables()]
-    if (asked := experiment.evaluate) is None:
+    if (evaluate := experiment.evaluate) is None:
         return games
-    panel_game = asked.panel.game if asked.panel else None
+    panel_game = evaluate.panel.game if evaluate.panel else None
     of_panel = [GameSpec(name=panel_game.name, options=panel_game.options or {})] if panel_game else []
-    return [*games, *of_panel, *asked.held_out]
+    return [*games, *of_panel, *evaluate.held_out]
 
 
-def _part_files(experiment: Experiment) -> list[Path]:
+def _list_part_files(experiment: Experiment) -> list[Path]:
     """Return the user's code files other than games: estimators, losses and other parts, and scripted players."""
-    games = {file_of(game.name) for game in _games(experiment)}
-    return [path for path in _code_files(experiment.model_dump(mode="json")) if path not in games]
+    games = {file_of(game.name) for game in _list_games(experiment)}
+    return [path for path in _list_code_files(experiment.model_dump(mode="json")) if path not in games]
 
 
-def _code_files(config: Any) -> list[Path]:
+def _list_code_files(config: Any) -> list[Path]:
     """Return the distinct paths of all `file.py:name` texts in a config, which may be incomplete or wrong."""
-    return list(dict.fromkeys(filter(None, map(file_of, _texts(config)))))
+    return list(dict.fromkeys(filter(None, map(file_of, _list_texts(config)))))
 
 
-def _data_files(value: Any) -> Iterator[Path]:
+def _list_data_files(value: Any) -> Iterator[Path]:
     """Yield the files of data sets in a nested config: below each absolute path under a key `data`."""
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -323,31 +323,31 @@ def _data_files(value: Any) -> Iterator[Path]:
                 path = Path(item)
                 yield from (file for file in sorted(path.rglob("*")) if file.is_file()) if path.is_dir() else [path]
             else:
-                yield from _data_files(item)
+                yield from _list_data_files(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _data_files(item)
+            yield from _list_data_files(item)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _list_texts(value: Any) -> Iterator[str]:
     """Yield every text in a nested config, keys of mappings included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from (*_texts(key), *_texts(item))
+            yield from (*_list_texts(key), *_list_texts(item))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _texts(item)
+            yield from _list_texts(item)
 
 
-def _data_options(game: GameSpec) -> list[str]:
+def _list_data_options(game: GameSpec) -> list[str]:
     """Return the option values of a user's game file that look like paths of data files; [] for other games."""
     texts = [value for value in game.options.values() if isinstance(value, str) and Path(value).suffix]
     return [text for text in texts if file_of(game.name) and "\0" not in text and len(text) < 1000]
 
 
-def _free_path(place: str, data: bytes, copies: Mapping[str, bytes]) -> str:
+def _find_free_path(place: str, data: bytes, copies: Mapping[str, bytes]) -> str:
     """Return `place`, or else the first of `name-2`, `name-3`, ... that is free in `copies` or holds equal `data`."""
     path, number = Path(place), 1
     while copies.get(place, data) != data:
@@ -361,7 +361,7 @@ def _with_roles(table: TableSpec, roles: Mapping[str, str]) -> TableSpec:
     return table.model_copy(update={"seats": seats})
 
 
-def _recorded_files(run: Path) -> dict[str, dict[str, str]]:
+def _read_recorded_files(run: Path) -> dict[str, dict[str, str]]:
     """Return the record of the run's copied files: `copy`, `sha256` and `from` by name. StoreError if malformed."""
     files: Any = FolderReader(run).environment().get(FILES, {})
     texts = ("copy", "sha256", "from")

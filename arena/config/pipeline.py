@@ -18,8 +18,8 @@ from pydantic import TypeAdapter, ValidationError
 from agents import strict_yaml
 from agents.names import nearest
 from arena.config.experiment import Experiment
-from arena.config.layers import explain, merge, merged
-from arena.config.sources import Layer, as_mapping
+from arena.config.layers import explain, merge, merge_layers
+from arena.config.sources import Layer, require_mapping
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
 from arena.parts.chosen import Kinds, part, settings_model, takes_any
@@ -60,7 +60,7 @@ class StageSpec:
     def data(self) -> dict[str, Any]:
         """Return the kind's settings as plain values, not validated."""
         if takes_any(PIPELINE_STAGE, self.kind):
-            return merged(self.settings)
+            return merge_layers(self.settings)
         data: dict[str, Any] = {}
         for layer in self.settings:
             data = merge(data, layer.data, settings_model(PIPELINE_STAGE, self.kind))
@@ -90,18 +90,23 @@ class Pipeline:
         """Study of a claim about the pipeline, if any."""
         return self.head.study
 
-    def plain(self, settle: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
-        """Return the pipeline as plain values, which `read_pipeline` reads back. `settle` changes settings of runs."""
+    def plain(self, transform: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
+        """Return the pipeline as plain values, which `read_pipeline` reads back.
+
+        `transform` changes settings of runs.
+        """
         stages = []
         for spec in self.stages:
             own = Kinds(PIPELINE_STAGE).anchored({spec.kind: spec.data()})
             if takes_any(PIPELINE_STAGE, spec.kind):
-                own = {kind: settle(data) for kind, data in own.items()}
-            stages.append({NAME: spec.name, **own, **({OVERLAY: settle(merged(spec.overlay))} if spec.overlay else {})})
+                own = {kind: transform(data) for kind, data in own.items()}
+            stages.append(
+                {NAME: spec.name, **own, **({OVERLAY: transform(merge_layers(spec.overlay))} if spec.overlay else {})}
+            )
         study = {} if self.study is None else {"study": self.study.model_dump(mode="json")}
-        return {**settle(merged(self.shared)), **study, STAGES: stages}
+        return {**transform(merge_layers(self.shared)), **study, STAGES: stages}
 
-    def settled(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model: model) -> "Pipeline":
+    def with_changes(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model: model) -> "Pipeline":
         """Return the pipeline with absolute paths, final names of models, and `changed` shared settings."""
         data = self.plain(lambda own: _with_models(anchored(own, Experiment), resolve))
         return read_pipeline([Layer(CONFIG, "", merge(data, changed))])
@@ -124,16 +129,18 @@ def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
     stages.rl.play.iterations=5`. Raises ConfigError, with source and line, for malformed stages.
     """
     for layer in layers:
-        as_mapping(layer)
+        require_mapping(layer)
     listing = next((n for n in reversed(range(len(layers))) if isinstance(layers[n].data.get(STAGES), list)), None)
     if listing is None:
         first = next(layer for layer in layers if STAGES in layer.data)
-        raise fault(first, (STAGES,), "a list of stages belongs here, such as `stages: [{play: {iterations: 5}}]`")
+        raise locate_error(
+            first, (STAGES,), "a list of stages belongs here, such as `stages: [{play: {iterations: 5}}]`"
+        )
     stages = _read_stages(layers[listing])
     for layer in layers[listing + 1 :]:
-        stages = _overridden(stages, layer)
+        stages = _override_stages(stages, layer)
     tops = [replace(layer, data={k: v for k, v in layer.data.items() if k != STAGES}) for layer in layers]
-    given = merged(tops)
+    given = merge_layers(tops)
     try:
         head = Head.model_validate({name: given[name] for name in Head.model_fields if name in given})
     except ValidationError as error:
@@ -151,7 +158,7 @@ def count_equal_stages(first: Mapping[str, Any], second: Mapping[str, Any]) -> i
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def fault(layer: Layer, path: Sequence[str | int], problem: str) -> ConfigError:
+def locate_error(layer: Layer, path: Sequence[str | int], problem: str) -> ConfigError:
     """Return an error about the field at a path in the layer, in one line with source and line."""
     return ConfigError(strict_yaml.locate(layer.text, layer.source, (*layer.at, *path), problem))
 
@@ -160,13 +167,13 @@ def _read_stages(layer: Layer) -> list[StageSpec]:
     """Read a list of stages. Raises ConfigError for a malformed one, or for two of one name."""
     listed = layer.data[STAGES]
     if not 1 <= len(listed) <= MOST:
-        raise fault(layer, (STAGES,), f"{len(listed)} stages: a pipeline has 1 to {MOST}")
+        raise locate_error(layer, (STAGES,), f"{len(listed)} stages: a pipeline has 1 to {MOST}")
     stages: list[StageSpec] = []
     for n, entry in enumerate(listed):
         place = (STAGES, n)
         spec = _read_stage(layer, place, {entry: None} if isinstance(entry, str) else entry, n + 1)
         if spec.name in (other.name for other in stages):
-            raise fault(layer, place, f"a second stage with the name '{spec.name}': give one another `name`")
+            raise locate_error(layer, place, f"a second stage with the name '{spec.name}': give one another `name`")
         stages.append(spec)
     return stages
 
@@ -174,44 +181,46 @@ def _read_stages(layer: Layer) -> list[StageSpec]:
 def _read_stage(layer: Layer, place: tuple[str, int], entry: Any, number: int) -> StageSpec:
     """Read one entry of the list of stages. Raises ConfigError for a malformed one."""
     if not isinstance(entry, Mapping):
-        raise fault(layer, place, "a stage is its kind with settings, such as `play: {iterations: 5}`")
+        raise locate_error(layer, place, "a stage is its kind with settings, such as `play: {iterations: 5}`")
     kinds = [key for key in entry if key not in (NAME, OVERLAY)]
     if len(kinds) != 1:
         known = ", ".join(PIPELINE_STAGES)
         missing = f"the stage's kind is missing: one of {known}"
-        raise fault(layer, place, f"one kind belongs here, not {' and '.join(kinds)}" if kinds else missing)
+        raise locate_error(layer, place, f"one kind belongs here, not {' and '.join(kinds)}" if kinds else missing)
     kind = kinds[0]
     try:
         part(PIPELINE_STAGE, kind)
     except ValueError as error:
         near = nearest(kind, PIPELINE_STAGES) or f" (there are: {', '.join(PIPELINE_STAGES)})"
         unknown = f"unknown kind of stage '{strict_yaml.one_line(kind, 80)}'{near}"
-        raise fault(layer, (*place, kind), str(error) if ".py:" in kind else unknown) from None
+        raise locate_error(layer, (*place, kind), str(error) if ".py:" in kind else unknown) from None
     name = entry.get(NAME, kind.rpartition(":")[2])
     try:
         _NAME.validate_python(name)
     except ValidationError:
         what = f"{strict_yaml.one_line(repr(name), 80)} is no name: use at most 64 lower-case letters, digits, - and _"
-        raise fault(layer, (*place, NAME), f"{what}, first a letter or digit") from None
+        raise locate_error(layer, (*place, NAME), f"{what}, first a letter or digit") from None
     empty = StageSpec(number=number, name=name, kind=kind, settings=(), overlay=())
     return _with_layers(empty, layer, place, {key: value for key, value in entry.items() if key != NAME})
 
 
-def _overridden(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpec]:
+def _override_stages(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpec]:
     """Return the stages with the settings by which a layer changes them, by name. Raises ConfigError if malformed."""
     changed = layer.data.get(STAGES, {})
     if not isinstance(changed, Mapping):
-        raise fault(layer, (STAGES,), "settings of stages by name belong here, such as stages.rl.play.iterations=5")
+        raise locate_error(
+            layer, (STAGES,), "settings of stages by name belong here, such as stages.rl.play.iterations=5"
+        )
     known = [spec.name for spec in stages]
     for name, entry in changed.items():
         if name not in known:
-            raise fault(
+            raise locate_error(
                 layer, (STAGES, name), f"no stage '{name}'{nearest(name, known)} (there are {', '.join(known)})"
             )
         kind = stages[known.index(name)].kind
         if not isinstance(entry, Mapping) or (wrong := [key for key in entry if key not in (kind, OVERLAY)]):
             what = f"no {wrong[0]} here" if isinstance(entry, Mapping) else "settings belong here"
-            raise fault(layer, (STAGES, name), f"{what}: change the settings under {kind} or {OVERLAY}")
+            raise locate_error(layer, (STAGES, name), f"{what}: change the settings under {kind} or {OVERLAY}")
     return [
         _with_layers(spec, layer, (STAGES, spec.name), changed[spec.name]) if spec.name in changed else spec
         for spec in stages
@@ -224,10 +233,12 @@ def _with_layers(spec: StageSpec, layer: Layer, place: tuple[str | int, ...], en
     for key, given in entry.items():
         data = {} if given is None else given
         if not isinstance(data, Mapping):
-            raise fault(layer, (*place, key), "a mapping of settings belongs here")
+            raise locate_error(layer, (*place, key), "a mapping of settings belongs here")
         added[key] = (Layer(layer.source, layer.text, data, (*layer.at, *place, key)),)
     if added[OVERLAY] and takes_any(PIPELINE_STAGE, spec.kind):
-        raise fault(layer, (*place, OVERLAY), f"{spec.kind} takes these settings itself: write them under {spec.kind}")
+        raise locate_error(
+            layer, (*place, OVERLAY), f"{spec.kind} takes these settings itself: write them under {spec.kind}"
+        )
     return replace(spec, settings=spec.settings + added[spec.kind], overlay=spec.overlay + added[OVERLAY])
 
 

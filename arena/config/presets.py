@@ -72,7 +72,7 @@ PRESETS = {
 }  # fmt: skip
 
 
-def preset_in(data: Mapping[str, Any], source: str) -> Preset | None:
+def find_preset(data: Mapping[str, Any], source: str) -> Preset | None:
     """Return the preset that `learn.loss` names in `data`; None if it names another loss or nothing.
 
     Raises ConfigError, which names `source`, if the preset is given settings.

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.pipeline import OVERLAY, Pipeline, read_pipeline
-from arena.config.saved_config import as_plain
+from arena.config.saved_config import experiment_to_plain
 from arena.config.sources import Layer, is_pipeline
 from arena.config.staging import plan
 from arena.config.study import StudySpec
@@ -26,12 +26,12 @@ def compose_recipe(layers: Sequence[Layer]) -> Recipe:
     return read_pipeline(layers) if is_pipeline(layers) else compose(layers)
 
 
-def plain_of(recipe: Recipe) -> dict[str, Any]:
+def recipe_to_plain(recipe: Recipe) -> dict[str, Any]:
     """Return a recipe as plain values, which `compose_recipe` reads back."""
-    return as_plain(recipe) if isinstance(recipe, Experiment) else recipe.plain()
+    return experiment_to_plain(recipe) if isinstance(recipe, Experiment) else recipe.plain()
 
 
-def yaml_of(recipe: Recipe) -> str:
+def recipe_to_yaml(recipe: Recipe) -> str:
     """Return a recipe as YAML, which `compose_recipe` reads back."""
     return to_yaml(recipe) if isinstance(recipe, Experiment) else recipe.to_yaml()
 
@@ -45,21 +45,21 @@ def with_study(recipe: R, study: StudySpec) -> R:
 
 def with_changes(recipe: R, changed: Mapping[str, Any]) -> R:
     """Return a copy of the recipe with other values of these top-level settings."""
-    made = recipe.model_copy(update=changed) if isinstance(recipe, Experiment) else recipe.settled(changed)
+    made = recipe.model_copy(update=changed) if isinstance(recipe, Experiment) else recipe.with_changes(changed)
     return cast(R, made)
 
 
-def anchored_recipe(recipe: R) -> R:
+def anchor_recipe(recipe: R) -> R:
     """Return a copy of the recipe with absolute paths."""
-    return cast(R, anchored(recipe) if isinstance(recipe, Experiment) else recipe.settled({}))
+    return cast(R, anchored(recipe) if isinstance(recipe, Experiment) else recipe.with_changes({}))
 
 
-def experiments_of(recipe: Recipe) -> list[Experiment]:
+def list_experiments(recipe: Recipe) -> list[Experiment]:
     """Return the recipe's experiment, or those of a pipeline's stages before any has run; other stages have none."""
-    return list(staged_experiments(recipe).values())
+    return list(experiments_by_stage(recipe).values())
 
 
-def staged_experiments(recipe: Recipe) -> dict[str, Experiment]:
+def experiments_by_stage(recipe: Recipe) -> dict[str, Experiment]:
     """Return the experiments of a pipeline by name of stage, before any has run; that of another recipe under ""."""
     if isinstance(recipe, Experiment):
         return {"": recipe}
@@ -67,7 +67,7 @@ def staged_experiments(recipe: Recipe) -> dict[str, Experiment]:
     return {stage.spec.name: stage.made for stage in stages if isinstance(stage.made, Experiment)}
 
 
-def last_experiment(recipe: Recipe) -> Experiment:
+def find_last_experiment(recipe: Recipe) -> Experiment:
     """Return the recipe's experiment, or that of a pipeline's last stage. Raises ConfigError if that one has none."""
     if isinstance(recipe, Experiment):
         return recipe
@@ -77,7 +77,7 @@ def last_experiment(recipe: Recipe) -> Experiment:
     return made
 
 
-def last_prefix(recipe: Recipe) -> str:
+def get_last_stage_prefix(recipe: Recipe) -> str:
     """Return the prefix of the last stage's keys for `--set`, such as `stages.rl.play.`; "" without stages."""
     if isinstance(recipe, Experiment):
         return ""

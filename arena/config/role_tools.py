@@ -34,7 +34,7 @@ def with_role_tools(experiment: Experiment) -> Experiment:
     return experiment.with_tables(changed)
 
 
-def tools_of_role(name: str, roles: Mapping[str, Path]) -> list[Any]:
+def read_role_tools(name: str, roles: Mapping[str, Path]) -> list[Any]:
     """Return the tools of a role, with absolute paths; [] for a role that has none or cannot be loaded.
 
     `roles` maps known roles to their files. Raises ConfigError for invalid tools.
@@ -54,7 +54,7 @@ def tools_of_role(name: str, roles: Mapping[str, Path]) -> list[Any]:
 
 
 def _with_tools(seat: SeatSpec, roles: Mapping[str, Path]) -> SeatSpec:
-    tools = tools_of_role(seat.role, roles) if seat.tools is None else []
+    tools = read_role_tools(seat.role, roles) if seat.tools is None else []
     return seat.model_copy(update={"tools": tools}) if tools else seat
 
 

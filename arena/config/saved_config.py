@@ -52,15 +52,15 @@ class Change(NamedTuple):
     now: Any
 
     @property
-    def allowed(self) -> bool:
+    def may_change(self) -> bool:
         """True if a run may be resumed with the change."""
         return any(self.field == name or self.field.startswith(f"{name}.") for name in MAY_CHANGE)
 
     def __str__(self) -> str:
-        return f"{self.field} ({_abbreviated(self.before)} → {_abbreviated(self.now)})"
+        return f"{self.field} ({_abbreviate(self.before)} → {_abbreviate(self.now)})"
 
 
-def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) -> Experiment:
+def load_experiment(run: Path, layers: Sequence[Layer] = (), trust: bool = False) -> Experiment:
     """Load the experiment from a run folder's config.yaml, with the overrides `layers`.
 
     Raises ConfigError for the folder of a reward model's training, with what it is used for.
@@ -77,14 +77,14 @@ def experiment_of(run: Path, layers: Sequence[Layer] = (), trust: bool = False) 
         )
     own_files.admit_code(run, [layer.data, RunReader(run).environment().get("experiment")], trust)
     saved = compose([layer])
-    if refused := [change for change in changes(recorded(run) or saved, saved) if not change.allowed]:
+    if refused := [change for change in list_changes(read_recorded(run) or saved, saved) if not change.may_change]:
         raise ConfigError(
-            f"{config} was edited since its run began: {_listed(refused)}: restore it, or start a new run"
+            f"{config} was edited since its run began: {_join_changes(refused)}: restore it, or start a new run"
         )
     return with_overrides(layer, layers) if layers else saved
 
 
-def pipeline_settings(folder: Path, trust: bool = False) -> dict[str, Any]:
+def load_pipeline_settings(folder: Path, trust: bool = False) -> dict[str, Any]:
     """Return a pipeline's settings from its folder, for `read_pipeline`.
 
     Raises ConfigError if they were edited. Without `trust`, importing code that they name and that no run on this
@@ -101,55 +101,57 @@ def pipeline_settings(folder: Path, trust: bool = False) -> dict[str, Any]:
 def with_overrides(base: Layer, layers: Sequence[Layer]) -> Experiment:
     """Return an experiment with overrides. Raises ConfigError if they change what may not change when it is resumed."""
     saved, overridden = compose([base]), compose([base, *layers])
-    if refused := [change for change in changes(saved, overridden) if not change.allowed]:
+    if refused := [change for change in list_changes(saved, overridden) if not change.may_change]:
         may = ", ".join(MAY_CHANGE)
-        raise ConfigError(f"{_listed(refused)} cannot change when a run is resumed: start a new run (these may: {may})")
+        raise ConfigError(
+            f"{_join_changes(refused)} cannot change when a run is resumed: start a new run (these may: {may})"
+        )
     return overridden
 
 
-def recorded(run: Path) -> Experiment | None:
+def read_recorded(run: Path) -> Experiment | None:
     """Return the experiment that environment.json records for the run's latest command; None if it has none."""
     settings = RunReader(run).environment().get("experiment")
     return None if settings is None else compose([Layer(str(run / ENVIRONMENT), "", settings)])
 
 
-def identity(run: Path) -> str:
+def hash_identity(run: Path) -> str:
     """Return a hash of the recorded settings that may not change. Files with another hash belong to another run."""
-    settings = dict(_leaves(as_plain(before))) if (before := recorded(run)) else {}
-    return digest({name: value for name, value in settings.items() if not Change(name, None, None).allowed})
+    settings = dict(_list_leaves(experiment_to_plain(before))) if (before := read_recorded(run)) else {}
+    return digest({name: value for name, value in settings.items() if not Change(name, None, None).may_change})
 
 
-def changes(before: Experiment, now: Experiment) -> list[Change]:
+def list_changes(before: Experiment, now: Experiment) -> list[Change]:
     """Return the settings that differ between two experiments, by dotted name; None stands for a missing setting."""
-    return differences(as_plain(before), as_plain(now))
+    return list_differences(experiment_to_plain(before), experiment_to_plain(now))
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """Return the plain values that differ, by dotted name; None stands for a missing one."""
-    old, new = dict(_leaves(before)), dict(_leaves(now))
+    old, new = dict(_list_leaves(before)), dict(_list_leaves(now))
     fields = sorted(old.keys() | new.keys())
     return [Change(name, old.get(name), new.get(name)) for name in fields if old.get(name) != new.get(name)]
 
 
-def as_plain(experiment: Experiment) -> dict[str, Any]:
+def experiment_to_plain(experiment: Experiment) -> dict[str, Any]:
     """Return the experiment as plain JSON values, which `compose` reads back."""
     return experiment.model_dump(mode="json", by_alias=True)
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _list_leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
-            yield from _leaves(item, f"{name}.{key}" if name else str(key))
+            yield from _list_leaves(item, f"{name}.{key}" if name else str(key))
     else:
         yield name, value
 
 
-def _listed(changes: Iterable[Change]) -> str:
+def _join_changes(changes: Iterable[Change]) -> str:
     first, *rest = changes
     several = [str(change) for change in (first, *rest[:2])]
     return ", ".join(several) + (f" and {len(rest) - 2} more" if len(rest) > 2 else "")
 
 
-def _abbreviated(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:40]}…"

@@ -66,45 +66,45 @@ def modeline(kind: str) -> str:
 _MODELS: dict[str, type[BaseModel]] = {"panel": Panel, "role": Role}
 
 
-def schema_of(kind: str) -> Schema:
+def make_schema(kind: str) -> Schema:
     """Return the JSON Schema of a kind of file: `experiment`, `panel` or `role`."""
-    return _experiment() if kind == "experiment" else _finished(kind, _MODELS[kind].model_json_schema())
+    return _make_experiment_schema() if kind == "experiment" else _add_header(kind, _MODELS[kind].model_json_schema())
 
 
-def text_of(kind: str) -> str:
+def schema_to_text(kind: str) -> str:
     """Return the schema of `experiment`, `panel` or `role` as the JSON text that is shipped."""
-    return json.dumps(schema_of(kind), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(make_schema(kind), indent=1, ensure_ascii=False) + "\n"
 
 
-def _experiment() -> Schema:
+def _make_experiment_schema() -> Schema:
     """Return the schema of an experiment with all parts. No key that files or stages may override is required."""
     schema = Experiment.model_json_schema(schema_generator=Generator)
     schema.pop("required")
     definitions: Schema = schema["$defs"]
     for kind in KINDS.values():
-        settings = {name: _settings(kind, name, definitions) for name in kind.table}
+        settings = {name: _make_settings_schema(kind, name, definitions) for name in kind.table}
         definitions[kind.plural] = {"type": "object", "properties": settings, **_OWN_SETTINGS}
-        definitions[kind.name] = _part(kind, settings)
+        definitions[kind.name] = _make_part_schema(kind, settings)
     for overridden in ("GameSpec", "PolicySpec", "SeatSpec"):
         definitions[overridden].pop("required")
-    definitions[PIPELINE_STAGE.name] = _stage(definitions.pop(PIPELINE_STAGE.plural))
+    definitions[PIPELINE_STAGE.name] = _make_stage_schema(definitions.pop(PIPELINE_STAGE.plural))
     listed = {"type": "array", "items": {"$ref": f"#/$defs/{PIPELINE_STAGE.name}"}, "minItems": 1, "maxItems": MOST}
     stages = "Stages of a pipeline, which run one after the other and share the other settings."
     schema["properties"][STAGES] = {"description": stages, **listed}
-    definitions["EvaluateSpec"]["properties"]["panel"]["anyOf"].insert(0, _suggested(panel_names()))
-    definitions["PanelGame"]["properties"]["name"] |= _suggested(games.CLASSES)
-    definitions["GameSpec"]["properties"]["name"] |= _suggested(games.CLASSES)
-    definitions["SeatSpec"]["properties"]["role"] |= _suggested(list_roles())
-    definitions["SeatSpec"]["properties"]["policy"] |= _suggested(SCRIPTED)
-    return _finished("experiment", _placed(schema))
+    definitions["EvaluateSpec"]["properties"]["panel"]["anyOf"].insert(0, _suggest(panel_names()))
+    definitions["PanelGame"]["properties"]["name"] |= _suggest(games.CLASSES)
+    definitions["GameSpec"]["properties"]["name"] |= _suggest(games.CLASSES)
+    definitions["SeatSpec"]["properties"]["role"] |= _suggest(list_roles())
+    definitions["SeatSpec"]["properties"]["policy"] |= _suggest(SCRIPTED)
+    return _add_header("experiment", _resolve_placeholders(schema))
 
 
-def _suggested(names: Any) -> Schema:
+def _suggest(names: Any) -> Schema:
     """Return a schema that accepts any text and suggests these names."""
     return {"anyOf": [{"enum": sorted(names)}, {"type": "string"}]}
 
 
-def _settings(kind: Kind, name: str, definitions: Schema) -> Schema:
+def _make_settings_schema(kind: Kind, name: str, definitions: Schema) -> Schema:
     """Return the schema of a part's settings, which may be null; add the definitions it refers to to `definitions`."""
     schema = settings_model(kind, name).model_json_schema(schema_generator=Generator)
     definitions |= schema.pop("$defs", {})
@@ -114,7 +114,7 @@ def _settings(kind: Kind, name: str, definitions: Schema) -> Schema:
     return {"description": description, "anyOf": [schema, {"type": "null"}]}
 
 
-def _part(kind: Kind, settings: Schema) -> Schema:
+def _make_part_schema(kind: Kind, settings: Schema) -> Schema:
     """Return the schema of a part (estimator, loss, …): a name, its name with settings, or for a schedule a number."""
     names = [*settings, *(PRESETS if kind == LOSS else ())]
     forms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": OWN}]
@@ -122,30 +122,30 @@ def _part(kind: Kind, settings: Schema) -> Schema:
     return {"anyOf": [*forms, {"type": "number"}] if kind.number else forms}
 
 
-def _stage(kinds: Schema) -> Schema:
+def _make_stage_schema(kinds: Schema) -> Schema:
     """Return the schema of a pipeline's stage: a kind with its settings, and its name and other settings beside it."""
     beside = {"name": _JSON_NAME, "with": WHOLE}
     return {"anyOf": [{"enum": [*kinds["properties"]]}, {**kinds, "properties": kinds["properties"] | beside}]}
 
 
-def _placed(schema: Any) -> Any:
+def _resolve_placeholders(schema: Any) -> Any:
     """Return the schema with every placeholder of a part replaced by a reference to its definition."""
     if isinstance(schema, dict):
         if PLACE in schema:
             kept = {key: value for key, value in schema.items() if key in ("description", "default")}
             return {**kept, "allOf": [{"$ref": f"#/$defs/{schema[PLACE]}"}]}
-        return {key: _placed(value) for key, value in schema.items()}
-    return [_placed(item) for item in schema] if isinstance(schema, list) else schema
+        return {key: _resolve_placeholders(value) for key, value in schema.items()}
+    return [_resolve_placeholders(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def _finished(kind: str, schema: Schema) -> Schema:
+def _add_header(kind: str, schema: Schema) -> Schema:
     return {"$schema": DIALECT, "$id": FILES[kind].name, **schema}
 
 
 def main() -> None:
     """Write the schema files of experiments, panels and roles into the package."""
     for kind, file in FILES.items():
-        file.write_text(text_of(kind), "utf-8")
+        file.write_text(schema_to_text(kind), "utf-8")
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ from arena.play.settings import TableSpec
 from arena.play.tables import Table, lay_table
 from games.contracts import Game
 
-SHOWN = ("scripted", "against")
+IMITATED = ("scripted", "against")
 """Settings of `imitate` that name scripted policies."""
 
 
-def set_tables(experiment: Experiment) -> list[Table]:
+def resolve_tables(experiment: Experiment) -> list[Table]:
     """Load the experiment's games with the roles and policies of their seats, one `Table` per game.
 
     Raises ConfigError for an unknown name, with the nearest one, and for a policy that cannot play its seat.
@@ -31,13 +31,13 @@ def set_tables(experiment: Experiment) -> list[Table]:
     folders = [experiment.roles] if experiment.roles else []
     tables = []
     for i, spec in enumerate(experiment.all_tables()):
-        where = f"tables[{i}]." if experiment.tables is not None else ""
-        table = lay_table(spec.game, {seat: s.role for seat, s in spec.seats.items()}, folders, where=where)
+        prefix = f"tables[{i}]." if experiment.tables is not None else ""
+        table = lay_table(spec.game, {seat: s.role for seat, s in spec.seats.items()}, folders, where=prefix)
         harnesses = {seat: held.harness for seat, held in spec.seats.items() if held.harness}
         holders = {seat: held.policy for seat, held in spec.seats.items()}
         table = replace(table, holders=holders, harnesses=harnesses, share=spec.share)
-        _check_holders(experiment, spec, table, where)
-        _check_harnesses(experiment, table, where)
+        _check_holders(experiment, spec, table, prefix)
+        _check_harnesses(experiment, table, prefix)
         _check_opponents(experiment, spec, table)
         tables.append(table)
     _check_role_names(tables)
@@ -49,25 +49,25 @@ def set_tables(experiment: Experiment) -> list[Table]:
     return tables
 
 
-def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where: str) -> None:
+def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, prefix: str) -> None:
     """Raise ConfigError unless each seat has a known policy that can play there."""
     game = table.make_game()
     for seat, held in spec.seats.items():
         policy = experiment.policies.get(held.policy)
         if policy is None:
-            _check_scripted(held.policy, game, seat, f"{where}seats.{seat}.policy", experiment.policies)
+            _check_scripted(held.policy, game, seat, f"{prefix}seats.{seat}.policy", experiment.policies)
             continue
         role = table.roles[seat]
         if policy.train:
             _check_sampling(role, held.policy)
         if role.sampling.search and (why := unfit_for_search(game)):
-            raise ConfigError(f"{where}seats.{seat}: role {role.role}: sampling.search: {why}")
+            raise ConfigError(f"{prefix}seats.{seat}: role {role.role}: sampling.search: {why}")
 
 
-def _check_harnesses(experiment: Experiment, table: Table, where: str) -> None:
+def _check_harnesses(experiment: Experiment, table: Table, prefix: str) -> None:
     """Raise ConfigError unless each agent program can be started and asks a policy that can answer it."""
     for seat, harness in table.harnesses.items():
-        place, name = f"{where}seats.{seat}.harness", table.holders[seat]
+        place, name = f"{prefix}seats.{seat}.harness", table.holders[seat]
         sampling = table.roles[seat].sampling
         if name not in experiment.policies:
             raise ConfigError(f"{place}: an agent program asks a policy with weights, and '{name}' has none")
@@ -83,11 +83,11 @@ def _check_harnesses(experiment: Experiment, table: Table, where: str) -> None:
                 command_of(harness)
         except HarnessError as error:
             raise ConfigError(f"{place}: {error}") from None
-        if missing := [package for package in _packages(harness) if not find_spec(package)]:
+        if missing := [package for package in _list_packages(harness) if not find_spec(package)]:
             raise ConfigError(f"{place}: {missing[0]} is not installed: pip install 'arena-selfplay[serve,endpoint]'")
 
 
-def _packages(harness: str) -> list[str]:
+def _list_packages(harness: str) -> list[str]:
     return ["starlette", "uvicorn", *(["httpx2"] if is_url(harness) else [])]
 
 
@@ -95,23 +95,23 @@ def _check_imitated(experiment: Experiment, tables: Sequence[Table]) -> None:
     """Raise ConfigError unless each imitated script can play a seat of its learner, and each such seat has one."""
     made = [table.make_game() for table in tables]
     for name, policy in experiment.policies.items():
-        shown = {f"policies.{name}.imitate.{field}": getattr(policy.imitate, field, ()) for field in SHOWN}
+        scripts_by_field = {f"policies.{name}.imitate.{key}": getattr(policy.imitate, key, ()) for key in IMITATED}
         if policy.train and experiment.learn.demonstrations:
-            shown["learn.demonstrations.scripted"] = experiment.learn.demonstrations.scripted
+            scripts_by_field["learn.demonstrations.scripted"] = experiment.learn.demonstrations.scripted
         seats = zip(tables, made, strict=True)
         places = [(game, seat) for table, game in seats for seat, holder in table.holders.items() if holder == name]
-        for where, scripts in shown.items():
-            why = [[_scripted_error(script, *place, where) for place in places] for script in scripts]
-            for complaints in (*why, *zip(*why, strict=True)):  # a script's, and a seat's
-                errors = [error for error in complaints if error]
-                if errors and len(errors) == len(complaints):
+        for field, scripts in scripts_by_field.items():
+            results = [[_find_scripted_error(script, *place, field) for place in places] for script in scripts]
+            for row in (*results, *zip(*results, strict=True)):  # of a script, and of a seat
+                errors = [error for error in row if error]
+                if errors and len(errors) == len(row):
                     raise errors[0]
 
 
-def _scripted_error(script: str, game: Game, seat: str, where: str) -> ConfigError | None:
+def _find_scripted_error(script: str, game: Game, seat: str, field: str) -> ConfigError | None:
     """Return the error if a scripted policy cannot play at a seat, else None."""
     try:
-        _check_scripted(script, game, seat, where)
+        _check_scripted(script, game, seat, field)
     except ConfigError as error:
         return error
     return None
@@ -123,11 +123,11 @@ def _check_opponents(experiment: Experiment, spec: TableSpec, table: Table) -> N
     for i, opponent in enumerate(experiment.league.opponents if experiment.league else ()):
         if opponent.policy and opponent.policy not in experiment.policies and len(trained) > 1:
             for seat in trained:
-                where = f"league.opponents[{i}].policy"
-                _check_scripted(opponent.policy, table.make_game(), seat, where, experiment.policies)
+                field = f"league.opponents[{i}].policy"
+                _check_scripted(opponent.policy, table.make_game(), seat, field, experiment.policies)
 
 
-def _check_scripted(spec: str, game: Game, seat: str, where: str, policies: Iterable[str] | None = None) -> None:
+def _check_scripted(spec: str, game: Game, seat: str, field: str, policies: Iterable[str] | None = None) -> None:
     """Raise ConfigError unless `spec` is a scripted policy that can play at the seat.
 
     With the names of other `policies`, endpoints are accepted and a misspelt policy gets a hint.
@@ -138,12 +138,12 @@ def _check_scripted(spec: str, game: Game, seat: str, where: str, policies: Iter
             return
         check_scripted(spec, game, seat)
     except EndpointError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{field}: {error}") from None
     except ScriptedPolicyError as error:
         if policies is None or ".py:" in spec or spec in SCRIPTED or spec.partition(":")[0] in SCRIPTED:
-            raise ConfigError(f"{where}: {error}") from None
+            raise ConfigError(f"{field}: {error}") from None
         near = nearest(spec, [*policies, *SCRIPTED])
-        raise ConfigError(f"{where}: unknown policy '{spec}'{near} (arena list policies)") from None
+        raise ConfigError(f"{field}: unknown policy '{spec}'{near} (arena list policies)") from None
 
 
 def _check_sampling(role: Role, policy: str) -> None:

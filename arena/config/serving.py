@@ -20,7 +20,7 @@ def check_serving(experiment: Experiment, tables: Sequence[Table]) -> None:
             f"engine.kind: {kind} serves no adapters, and policy '{min(adapters)}' is one: set engine.kind to "
             f"{kinds_with('serves_adapters')}"
         )
-    if not able.serves_several and len(served := _served(experiment)) > 1:
+    if not able.serves_several and len(served := _list_served(experiment)) > 1:
         raise ConfigError(
             f"engine.kind: {kind} serves one policy, and this run has {', '.join(served)}: set engine.kind to "
             f"{kinds_with('serves_several')}"
@@ -42,7 +42,7 @@ def check_serving(experiment: Experiment, tables: Sequence[Table]) -> None:
         )
 
 
-def _served(experiment: Experiment) -> list[str]:
+def _list_served(experiment: Experiment) -> list[str]:
     """Return descriptions of all weights that the engine serves."""
     past = ["past versions"] if experiment.league else []
     by_reference = experiment.learn.uses_reference or "reference" in experiment.credit.needs

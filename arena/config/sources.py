@@ -45,12 +45,12 @@ def file_layer(path: Path) -> Layer:
     """Load a YAML file of settings. Raises ConfigError if it cannot be read or is no mapping."""
     try:
         text = strict_yaml.read_text(path)
-        return as_mapping(Layer(str(path), text, strict_yaml.load(text, str(path))))
+        return require_mapping(Layer(str(path), text, strict_yaml.load(text, str(path))))
     except strict_yaml.YamlError as error:
         raise ConfigError(str(error)) from None
 
 
-def named_layer(name: str) -> Layer:
+def load_layer(name: str) -> Layer:
     """Load a YAML file if `name` ends in .yaml or .yml or has a slash, else a built-in recipe.
 
     Raises ConfigError if there is no such file or recipe.
@@ -59,7 +59,7 @@ def named_layer(name: str) -> Layer:
     return file_layer(Path(name)) if is_file else recipe_layer(name)
 
 
-def as_mapping(layer: Layer) -> Layer:
+def require_mapping(layer: Layer) -> Layer:
     """Return the layer itself. Raises ConfigError unless its data is a mapping."""
     if not isinstance(layer.data, Mapping):
         raise ConfigError(f"{layer.source}:1: expected `key: value` lines, got {type(layer.data).__name__}")
@@ -79,7 +79,7 @@ def text_layer(source: str, text: str) -> Layer:
         raise ConfigError(str(error)) from None
 
 
-def game_options(assignments: Iterable[str]) -> dict[str, Any]:
+def parse_game_options(assignments: Iterable[str]) -> dict[str, Any]:
     """Parse the `A=B` assignments of `--option` into a game's options, values as YAML. ConfigError if malformed."""
     options: dict[str, Any] = {}
     for assignment in assignments:
@@ -90,15 +90,15 @@ def game_options(assignments: Iterable[str]) -> dict[str, Any]:
     return options
 
 
-def scale_layers(asked: str) -> list[Layer]:
+def parse_scale(text: str) -> list[Layer]:
     """Parse the value of `--scale`, such as `trainers=2,engines=2`, into layers that set the section `scale`.
 
     `none` removes the section. Raises ConfigError if malformed.
     """
-    if asked.strip() == "none":
+    if text.strip() == "none":
         return [set_layer("scale=null")]
-    parts = [part.strip() for part in asked.split(",") if part.strip()]
-    if wrong := [part for part in parts if "=" not in part] or ([] if parts else [asked]):
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if wrong := [part for part in parts if "=" not in part] or ([] if parts else [text]):
         flag = strict_yaml.one_line(f"--scale {wrong[0]}", 200)
         raise ConfigError(f"{flag}: write it as --scale trainers=2,engines=2, or --scale none for one process")
     pairs = [part.split("=", 1) for part in parts]

@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from agents.adapter_config import is_adapter
 from agents.names import nearest
 from arena.config.experiment import Experiment
-from arena.config.layers import compose, explain, merged, nano_defaults
-from arena.config.pipeline import Pipeline, StageSpec, fault
+from arena.config.layers import compose, explain, find_nano_defaults, merge_layers
+from arena.config.pipeline import Pipeline, StageSpec, locate_error
 from arena.config.sources import Layer
 from arena.errors import ConfigError
 from arena.parts.chosen import choose, settings_model, takes_any
@@ -67,28 +67,29 @@ class PlannedStage:
 
 
 def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
-    """Compose all stages before the first one runs, in the pipeline's folder `run`. Raises ConfigError, with the stage.
+    """Compose all stages before the first one runs, in the pipeline's folder `run`.
 
-    Models with which policies begin stand for the weights that earlier stages will have trained.
+    Initial models of policies stand for the weights that earlier stages will have trained. Raises ConfigError, with
+    the stage's name.
     """
     for layer in pipeline.shared:
-        for path, text in _references(layer.data, ()):
-            raise fault(layer, path, f"{text[:200]}: only the settings of a stage can name another stage")
+        for path, text in _find_references(layer.data, ()):
+            raise locate_error(layer, path, f"{text[:200]}: only the settings of a stage can name another stage")
     earlier, planned, loops = Earlier(), list[PlannedStage](), set[str]()
     for spec in pipeline.stages:
-        composing = _Composing(pipeline, spec, earlier, note)
-        with named(spec.name):
-            made = composing.compose()
-        final = not (composing.data_of or composing.weights_of & loops)
-        planned.append(PlannedStage(spec=spec, made=made, defaults=composing.defaults or {}, is_final=final))
+        composer = _StageComposer(pipeline, spec, earlier, note)
+        with add_stage_name(spec.name):
+            made = composer.compose()
+        is_final = not (composer.data_of or composer.weights_of & loops)
+        planned.append(PlannedStage(spec=spec, made=made, defaults=composer.defaults or {}, is_final=is_final))
         folder = stage_folder(run, spec.number, spec.name)
         if isinstance(made, Experiment):
             playing = made.playing()
             weights = {name: policy.model for name, policy in playing.items() if policy.train}
         else:
-            begun = _models_in(merged(pipeline.shared)) | earlier.newest
-            weights = {name: begun.get(name, str(path)) for name, path in made.weights(folder).items()}
-            if weights.keys() - begun.keys():  # weights of a new kind, such as a reward model's
+            initial = _find_models(merge_layers(pipeline.shared)) | earlier.newest
+            weights = {name: initial.get(name, str(path)) for name, path in made.weights(folder).items()}
+            if weights.keys() - initial.keys():  # weights of a new kind, such as a reward model's
                 loops.add(spec.name)
         earlier = earlier.plus(spec.name, folder, weights)
     return planned
@@ -96,12 +97,12 @@ def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
 
 def compose_stage(pipeline: Pipeline, planned: PlannedStage, earlier: Earlier, note: Note) -> Experiment | StageLoop:
     """Compose a stage from the results of the earlier ones. Raises ConfigError, with the stage's name."""
-    with named(planned.spec.name):
-        return _Composing(pipeline, planned.spec, earlier, note, planned.defaults).compose()
+    with add_stage_name(planned.spec.name):
+        return _StageComposer(pipeline, planned.spec, earlier, note, planned.defaults).compose()
 
 
 @contextmanager
-def named(stage: str) -> Iterator[None]:
+def add_stage_name(stage: str) -> Iterator[None]:
     """Add the stage's name to ConfigErrors of the block."""
     try:
         yield
@@ -109,14 +110,14 @@ def named(stage: str) -> Iterator[None]:
         raise ConfigError(f"stage {stage}: {error}") from None
 
 
-def stage_seed(seed: int, name: str) -> int:
+def derive_stage_seed(seed: int, name: str) -> int:
     """Return the seed of a stage, derived from the pipeline's seed and the stage's name."""
     sequence = np.random.SeedSequence((seed, int.from_bytes(name.encode(), "big")))
     return int(sequence.generate_state(1)[0])
 
 
-class _Composing:
-    """Composition of one stage from the shared settings, earlier stages and its own settings."""
+class _StageComposer:
+    """Composer of one stage from the shared settings, earlier stages and its own settings."""
 
     def __init__(
         self,
@@ -136,12 +137,16 @@ class _Composing:
 
     def compose(self) -> Experiment | StageLoop:
         """Return the stage's experiment or loop. Raises ConfigError if it is invalid."""
-        spec, seed = self.spec, stage_seed(self.pipeline.head.seed, self.spec.name)
-        resolved = replace(spec, settings=self._resolved(spec.settings), overlay=self._resolved(spec.overlay))
+        spec, seed = self.spec, derive_stage_seed(self.pipeline.head.seed, self.spec.name)
+        resolved = replace(
+            spec, settings=self._resolve_layers(spec.settings), overlay=self._resolve_layers(spec.overlay)
+        )
         made = self._make(resolved, seed)
         if not isinstance(made, Mapping):
             if spec.overlay:
-                raise fault(spec.overlay[0], (), f"{spec.kind} makes no experiment that these settings could change")
+                raise locate_error(
+                    spec.overlay[0], (), f"{spec.kind} makes no experiment that these settings could change"
+                )
             return made
         own = [Layer(f"the kind {spec.kind}", "", made)]
         own += [*resolved.settings] if takes_any(PIPELINE_STAGE, spec.kind) else []
@@ -150,7 +155,7 @@ class _Composing:
         derived = {"name": f"{self.pipeline.head.name}-{spec.name}"[:64], "seed": seed, **self._policies(shared, own)}
         stack = [*shared, Layer("the pipeline", "", derived), *own]
         if self.defaults is None:
-            self.defaults = nano_defaults(merged(stack))
+            self.defaults = find_nano_defaults(merge_layers(stack))
         return compose([Layer("the pipeline", "", self.defaults), *stack])
 
     def _make(self, spec: StageSpec, seed: int) -> Mapping[str, Any] | StageLoop:
@@ -161,7 +166,7 @@ class _Composing:
         except ValidationError as error:
             raise ConfigError(explain(error, spec.settings or self.pipeline.shared, model)) from None
         context = StageContext(
-            shared=merged(self.pipeline.shared),
+            shared=merge_layers(self.pipeline.shared),
             seed=seed,
             folders=self.earlier.folders,
             weights={policy: Path(weights) for policy, weights in self.earlier.newest.items()},
@@ -174,18 +179,18 @@ class _Composing:
 
         They neither imitate again nor get another adapter.
         """
-        theirs = _policies_in(merged([*shared, *own]))
-        chosen = {name: spec["model"] for name, spec in _policies_in(merged(own)).items() if "model" in spec}
+        names = _find_policies(merge_layers([*shared, *own]))
+        chosen = {name: spec["model"] for name, spec in _find_policies(merge_layers(own)).items() if "model" in spec}
         known = {weights for trained in self.earlier.weights.values() for weights in trained.values()}
         started: dict[str, Any] = {}
-        for name in theirs:
+        for name in names:
             weights = chosen.get(name, self.earlier.newest.get(name))
             if weights in known:
                 adapted = {"adapter": None} if is_adapter(Path(weights)) else {}
                 started[name] = {"model": weights, "imitate": None, **adapted}
         return {"policies": started} if started else {}
 
-    def _resolved(self, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    def _resolve_layers(self, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
         return tuple(replace(layer, data=self._resolve(layer, layer.data, ())) for layer in layers)
 
     def _resolve(self, layer: Layer, value: Any, path: tuple[str | int, ...]) -> Any:
@@ -199,7 +204,7 @@ class _Composing:
         try:
             return self._place(match["stage"], match["policy"], path)
         except ConfigError as error:
-            raise fault(layer, path, f"{value[:200]}: {error}") from None
+            raise locate_error(layer, path, f"{value[:200]}: {error}") from None
 
     def _place(self, stage: str, policy: str | None, path: tuple[str | int, ...]) -> str:
         """Return the weights or folder that the name of an earlier stage stands for. Raises ConfigError if none."""
@@ -229,21 +234,21 @@ class _Composing:
         return trained[wanted]
 
 
-def _references(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _find_references(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield path and text of each value that names a stage."""
     if isinstance(value, Mapping | list):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _references(item, (*path, key))
+            yield from _find_references(item, (*path, key))
     elif isinstance(value, str) and _REFERENCE.fullmatch(value):
         yield path, value
 
 
-def _models_in(settings: Mapping[str, Any]) -> dict[str, str]:
+def _find_models(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the models of the policies in settings that are not validated, by policy name."""
-    return {name: str(spec["model"]) for name, spec in _policies_in(settings).items() if "model" in spec}
+    return {name: str(spec["model"]) for name, spec in _find_policies(settings).items() if "model" in spec}
 
 
-def _policies_in(settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _find_policies(settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the policies in settings that are not validated, by name."""
     policies = settings.get("policies")
     return {k: v for k, v in policies.items() if isinstance(v, Mapping)} if isinstance(policies, Mapping) else {}

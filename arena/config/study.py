@@ -24,7 +24,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**62)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-def evaluated_figure(figure: str) -> tuple[int, str]:
+def parse_evaluated_figure(figure: str) -> tuple[int, str]:
     """Split `evaluation.NAME` or `evaluation.2.NAME` into the game's number (1 if absent) and the metric's name."""
     number, dot, name = figure.removeprefix(EVALUATED).partition(".")
     numbered = dot and number.isdecimal() and len(number) < 4
@@ -152,7 +152,7 @@ class StudySpec(BaseModel):
         """Arms to beat that learn from reward; empty if the claim is only that the first arm learns."""
         return [arm for arm in self.verdict.better_than if arm not in CONTROLS]
 
-    def judged(self, seeds: int) -> range:
+    def select_test_seeds(self, seeds: int) -> range:
         """Return the first `seeds` test seeds, from `first_seed` on. Raises ValueError if one was used for tuning."""
         test_seeds = range(self.first_seed, self.first_seed + seeds)
         if tuned := sorted(seed for seed in set(self.tuned_on) if seed in test_seeds):
@@ -168,7 +168,7 @@ class StudySpec(BaseModel):
 
     @model_validator(mode="after")
     def _holds_its_sample(self) -> Self:
-        self.judged(self.seeds or 1)
+        self.select_test_seeds(self.seeds or 1)
         return self
 
     @model_validator(mode="after")
@@ -178,10 +178,10 @@ class StudySpec(BaseModel):
         named = {"verdict.better_than": self.verdict.better_than, "warm": self.warm, "uneven": self.uneven}
         named["gauges.unlike"] = [gauge.unlike for gauge in self.gauges if gauge.unlike]
         for field, names in named.items():
-            self._known(field, names)
+            self._require_known_arms(field, names)
         return self
 
-    def _known(self, field: str, names: Iterable[str]) -> None:
+    def _require_known_arms(self, field: str, names: Iterable[str]) -> None:
         for name in names:
             if name not in self.arms:
                 known = f"{nearest(name, self.arms)} (they are {', '.join(self.arms)})"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arena.credit.batch import Floats, Ints, TurnBatch
-from arena.records import Trajectory, place_of
+from arena.records import Trajectory, find_reply
 from games.contracts import MOST_TURNS, MatchId
 
 
@@ -79,5 +79,5 @@ def over_copies(batch: TurnBatch, tokens: Floats) -> Floats:
 
 
 def _sampled_ids(trajectory: Trajectory, turn: int) -> list[int]:
-    stream, begin, end = place_of(trajectory.streams, turn)
+    stream, begin, end = find_reply(trajectory.streams, turn)
     return stream.ids[begin:end]

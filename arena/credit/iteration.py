@@ -18,7 +18,7 @@ from arena.credit.settings import CreditSpec
 from arena.parts.chance import generator
 from arena.parts.chosen import Chosen
 from arena.parts.schedules import Clock
-from arena.records import MatchRecord, Trajectory, trained
+from arena.records import MatchRecord, Trajectory, trained_trajectories
 from arena.store.reader import LogReader
 
 Measured = Callable[[frozenset[str], Sequence[Trajectory]], Awaitable[Measures]]
@@ -89,7 +89,7 @@ class Crediting:
         wanted = self._deals
         if not deals:
             return wanted
-        batch, rewards = await self._provisional(k, trained(records))
+        batch, rewards = await self._provisional(k, trained_trajectories(records))
         if self._replay:
             batch, rewards = await self._provisional(k, self._replay.inject(batch, rewards))
         lost = lost_deals(batch, select(batch, rewards, self.rule))
@@ -101,7 +101,7 @@ class Crediting:
         Updates the state of estimators and replay. Raises ConfigError in iteration 1 if the settings name a reward that
         nothing paid and the games do not declare their rewards.
         """
-        trajectories = trained(records)
+        trajectories = trained_trajectories(records)
         if k == 1 and not self._declared:
             check_came(self.rule, self._chosen, (await self._provisional(k, trajectories))[0])
         if self._replay is None:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from arena.errors import ConfigError, PlayError
-from arena.evaluate.evaluation import IN_FLIGHT, make_game, own_seats, plain
-from arena.evaluate.sampled import Decoding, Scorer, require_success, sample, with_decoding
-from arena.evaluate.selection import FIGURES, Figure, Rule, Sample, expected, mean, sizes
+from arena.evaluate.evaluation import IN_FLIGHT, find_own_seats, interval_to_json, make_game
+from arena.evaluate.sampled import Decoding, Scorer, require_success, sample_matches, with_decoding
+from arena.evaluate.selection import FIGURES, Figure, Rule, Sample, average_results, estimate_best_of, list_curve_sizes
 from arena.play.contenders import Contender
 from arena.play.settings import GameSpec
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci, range_of
@@ -73,12 +73,12 @@ class BestOf:
         """Return the rows and the success by number of matches as JSON, with intervals as [estimate, low, high]."""
         rows = [
             {"by": row.name, "matches": row.matches, "tokens": row.tokens, "turns": row.turns}
-            | {figure: plain(self.mean(row, figure)) for figure in FIGURES}
-            | {"against_mean": {figure: plain(self.difference(row, figure)) for figure in FIGURES}}
+            | {figure: interval_to_json(self.mean(row, figure)) for figure in FIGURES}
+            | {"against_mean": {figure: interval_to_json(self.difference(row, figure)) for figure in FIGURES}}
             for row in self.rows
         ]
         success = {
-            rule: {str(k): plain(mean_ci(values, SHARE)) for k, values in curve.items()}
+            rule: {str(k): interval_to_json(mean_ci(values, SHARE)) for k, values in curve.items()}
             for rule, curve in self.curves.items()
         }
         return {
@@ -88,7 +88,7 @@ class BestOf:
         }  # fmt: skip
 
 
-def answering_seat(contender: Contender, spec: GameSpec) -> str:
+def find_answering_seat(contender: Contender, spec: GameSpec) -> str:
     """Return the contender's only seat in the game, apart from the game's judge seat.
 
     Raises ConfigError if it has several, or if the game reports no success.
@@ -99,7 +99,7 @@ def answering_seat(contender: Contender, spec: GameSpec) -> str:
         game.reset(seed=0)
         game.stop("stopped")
         require_success(game.report(), spec.name)
-    own = [seat for seat in own_seats(contender, spec.name, seats) if seat != judge_seat]
+    own = [seat for seat in find_own_seats(contender, spec.name, seats) if seat != judge_seat]
     if len(own) != 1:
         raise ConfigError(
             f"--best-of selects one seat's answer, and {contender.name} has {len(own)} in {spec.name} "
@@ -125,7 +125,7 @@ def seat_contenders(
     return lineup
 
 
-async def best_of(
+async def play_best_of(
     lineup: Mapping[str, Contender], seat: str, spec: GameSpec, *, n: int, deals: int, seed: int,
     rules: Sequence[Rule], decodings: Sequence[Decoding] = (), scorers: Mapping[str, Scorer] | None = None,
     ended: Callable[[], None] = lambda: None, in_flight: int = IN_FLIGHT,
@@ -136,11 +136,11 @@ async def best_of(
     finished match. A deal with a match that keeps failing is left out. Raises PlayError if most matches fail, or no
     deal is complete.
     """
-    played, failed = await sample(lineup, seat, spec, deals, n, seed, scorers or {}, ended, in_flight)
+    played, failed = await sample_matches(lineup, seat, spec, deals, n, seed, scorers or {}, ended, in_flight)
     single: dict[str, list[list[Sample]]] = {}
     for decoding in decodings:
         table = {**lineup, seat: with_decoding(lineup[seat], decoding, n)}
-        single[decoding], more = await sample(table, seat, spec, deals, 1, seed, {}, ended, in_flight)
+        single[decoding], more = await sample_matches(table, seat, spec, deals, 1, seed, {}, ended, in_flight)
         failed += more
     whole = [d for d in range(deals) if len(played[d]) == n and all(own[d] for own in single.values())]
     if not whole:
@@ -148,12 +148,12 @@ async def best_of(
             f"every deal has a match that kept failing: {max(failed, key=lambda why: failed[why], default='')}"
         )
     kept = [played[d] for d in whole]
-    curves = {rule: _curve(kept, rule, seed) for rule in rules}
-    rows = [replace(_row(MEAN, kept, [mean(own) for own in kept], 1 / n), matches=1)]
-    rows += [_row(rule, kept, curves[rule][n]) for rule in rules]
+    curves = {rule: _estimate_curve(kept, rule, seed) for rule in rules}
+    rows = [replace(_make_row(MEAN, kept, [average_results(own) for own in kept], 1 / n), matches=1)]
+    rows += [_make_row(rule, kept, curves[rule][n]) for rule in rules]
     for name, matches in single.items():
         own = [matches[d] for d in whole]
-        rows.append(_row(name, own, [mean(samples) for samples in own]))
+        rows.append(_make_row(name, own, [average_results(samples) for samples in own]))
     return BestOf(
         game=spec, contender=lineup[seat].name, seat=seat, n=n, rows=rows, failed=dict(failed),
         curves={rule: {k: [v["success"] for v in values] for k, values in c.items()} for rule, c in curves.items()},
@@ -161,12 +161,15 @@ async def best_of(
     )  # fmt: skip
 
 
-def _curve(deals: Sequence[Sequence[Sample]], rule: Rule, seed: int) -> dict[int, list[dict[Figure, float]]]:
+def _estimate_curve(deals: Sequence[Sequence[Sample]], rule: Rule, seed: int) -> dict[int, list[dict[Figure, float]]]:
     """Return the expected results by number of matches, one per deal."""
-    return {k: [expected(own, rule, k, (seed, d, k)) for d, own in enumerate(deals)] for k in sizes(len(deals[0]))}
+    return {
+        k: [estimate_best_of(own, rule, k, (seed, d, k)) for d, own in enumerate(deals)]
+        for k in list_curve_sizes(len(deals[0]))
+    }
 
 
-def _row(
+def _make_row(
     name: str, deals: Sequence[Sequence[Sample]], values: Sequence[Mapping[Figure, float]], share: float = 1
 ) -> Row:
     """Return the row of these results. Its costs are those of all matches per deal times `share`."""

@@ -30,7 +30,7 @@ class BestPlay(NamedTuple):
         return cls(responses, evaluation.best_against_mixture)
 
 
-def best_play(places: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Sequence[int]) -> BestPlay:
+def compute_best_play(places: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Sequence[int]) -> BestPlay:
     """Compute best play against pairs of panel member and own seat, on the deals of these seeds.
 
     Only scripted members with known action probabilities have results, and mixtures only if all members have them.
@@ -42,18 +42,18 @@ def best_play(places: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Se
         (member.name, seat): found
         for seat, members in by_seat.items()
         for member in members
-        if isinstance(member, ScriptedContender) and (found := best_responses(member.name, seat, spec, seeds))
+        if isinstance(member, ScriptedContender) and (found := compute_best_responses(member.name, seat, spec, seeds))
     }
     mixtures = {
         seat: found
         for seat, members in by_seat.items()
         if all(isinstance(member, ScriptedContender) for member in members)
-        and (found := best_against_mixture([member.name for member in members], seat, spec, seeds))
+        and (found := compute_best_against_mixture([member.name for member in members], seat, spec, seeds))
     }
     return BestPlay(responses, mixtures)
 
 
-def best_responses(member: str, seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
+def compute_best_responses(member: str, seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
     """Return the payoff of a best response to a scripted policy on each deal, None where it is unknown.
 
     Returns [] if none is known: the game or the policy does not allow it.
@@ -72,7 +72,7 @@ def best_responses(member: str, seat: str, spec: GameSpec, seeds: Sequence[int])
     return found if any(worth is not None for worth in found) else []
 
 
-def best_against_mixture(members: Sequence[str], seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
+def compute_best_against_mixture(members: Sequence[str], seat: str, spec: GameSpec, seeds: Sequence[int]) -> Deals:
     """Return, by deal, the payoff of best play against an unknown member, all equally likely; [] if any is unknown."""
     found: Deals = []
     for seed in seeds:

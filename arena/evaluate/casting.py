@@ -16,7 +16,7 @@ from arena.play.contenders import Contender, ModelContender
 from arena.play.settings import SeatSpec
 
 PLAYER, NANO_PLAYER = "player", "nano_player"
-TINY = 10_000_000
+MIN_PARAMETERS = 10_000_000
 """Parameters below which a model gets the terse role. Such models are trained here and cannot read sentences."""
 
 
@@ -55,13 +55,13 @@ class Casting:
         roles = ", ".join(dict.fromkeys(Path(spec.role).stem for table in tables for spec in table.seats.values()))
         return (
             f"{self.name} never played {game}, and none of its roles ({roles}) is for it: it plays in the role "
-            f"{NANO_PLAYER if self.tiny else PLAYER} (--role NAME for another: arena list roles)"
+            f"{NANO_PLAYER if self.is_tiny else PLAYER} (--role NAME for another: arena list roles)"
         )
 
     @property
-    def tiny(self) -> bool:
-        """True if one of the policies has too few parameters (`TINY`) to read sentences, and needs a terse role."""
-        return min(parameters_in(base_folder(policy.source)) for policy in self.policies.values()) < TINY
+    def is_tiny(self) -> bool:
+        """True if a policy has fewer than `MIN_PARAMETERS`: it cannot read sentences, and needs a terse role."""
+        return min(parameters_in(base_folder(policy.source)) for policy in self.policies.values()) < MIN_PARAMETERS
 
     def _policy(self, game: str, seat: str) -> Policy:
         """Return the only policy, or the run's policy at this seat. Raises ConfigError if no policy has the seat."""
@@ -92,7 +92,9 @@ class Casting:
             return load_role(names[0], folders)
         if (role := self._for_any_game()) is not None:
             return role
-        return load_role(NANO_PLAYER if parameters_in(base_folder(self._policy(game, seat).source)) < TINY else PLAYER)
+        return load_role(
+            NANO_PLAYER if parameters_in(base_folder(self._policy(game, seat).source)) < MIN_PARAMETERS else PLAYER
+        )
 
     def _for_any_game(self) -> Role | None:
         """Return the first of the run's roles that is not written for one game; None if there is none."""
@@ -108,11 +110,11 @@ class Casting:
         return [table.seats[seat] for table in tables if table.game.name == game and seat in table.seats]
 
 
-def casts(contenders: Iterable[Contender]) -> list[Casting]:
+def list_casts(contenders: Iterable[Contender]) -> list[Casting]:
     """Return the seat assignments (`Casting`) of those contenders that have weights."""
     return [c.cast for c in contenders if isinstance(c, ModelContender) and isinstance(c.cast, Casting)]
 
 
 def warn_unknown_games(contenders: Iterable[Contender], game: str) -> list[str]:
     """Return a warning for each run among the contenders that never played this game and has no role for it."""
-    return list(dict.fromkeys(filter(None, (cast.warn_unknown_game(game) for cast in casts(contenders)))))
+    return list(dict.fromkeys(filter(None, (cast.warn_unknown_game(game) for cast in list_casts(contenders)))))

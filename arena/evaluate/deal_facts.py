@@ -44,7 +44,7 @@ class DealFacts:
                 yield f"{label}: {', '.join(fact_lines(scope, known))}"
 
 
-def facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> DealFacts:
+def find_facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> DealFacts:
     """Recover the facts that each seat saw at its first move, from the row of a match in a run's log.
 
     `trust` allows the folder's code. Raises StoreError if the deal cannot be replayed: its game's code is not trusted,
@@ -55,7 +55,7 @@ def facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> De
         name = row["game"] if is_plain else _import_own_game(run, row, trust)
     except (ConfigError, StoreError, RoleError) as error:
         raise StoreError(f"{_WITHOUT}: {error}") from None
-    return replay_facts(Deal(name, row["options"], row["seed"]), _acts(row["turns"]), row["rules"])
+    return replay_facts(Deal(name, row["options"], row["seed"]), _list_acts(row["turns"]), row["rules"])
 
 
 def replay_facts(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) -> DealFacts:
@@ -103,15 +103,15 @@ def _pass_ended(game: Game) -> None:
 
 def _import_own_game(run: Path, row: Mapping[str, Any], trust: bool) -> str:
     """Make a logged match's game and tools loadable from the run's folder, and return the game's name."""
-    from arena.config.own_files import require_own_tools, same_game, with_own_roles
-    from arena.config.saved_config import experiment_of
+    from arena.config.own_files import require_own_tools, resolve_game_name, with_own_roles
+    from arena.config.saved_config import load_experiment
 
-    experiment = with_own_roles(run, experiment_of(run, trust=trust), trust)
+    experiment = with_own_roles(run, load_experiment(run, trust=trust), trust)
     require_own_tools(run, experiment, row["options"])
-    return same_game(row["game"], experiment)
+    return resolve_game_name(row["game"], experiment)
 
 
-def _acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _list_acts(turns: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(turn["seat"], turn["action"]) for turn in turns if turn.get("source") not in UNREAD]
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import games
 from arena.errors import ConfigError
 from arena.evaluate.casting import Casting
-from arena.evaluate.played import Played, outcome_of
+from arena.evaluate.played import MatchOutcome, read_outcome
 from arena.play import making
 from arena.play.contenders import Contender, ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
@@ -82,19 +82,21 @@ class Result:
         return {
             "game": self.game.name, "options": self.game.options, "contender": self.contender,
             "against": self.against or None, "matches": self.matches, "deals": len(self.figures["payoff"]),
-            "scored": self.scored and {name: [n, plain(self.rate(name))] for name, n in self.scored.items()},
-            "figures": {name: plain(self.mean(name)) for name in self.figures},
-            "payoff_by_seat": {s: plain(mean_ci([v for v in paid if v == v])) for s, paid in self.by_seat.items()},
+            "scored": self.scored and {name: [n, interval_to_json(self.rate(name))] for name, n in self.scored.items()},
+            "figures": {name: interval_to_json(self.mean(name)) for name in self.figures},
+            "payoff_by_seat": {
+                s: interval_to_json(mean_ci([v for v in paid if v == v])) for s, paid in self.by_seat.items()
+            },
             "illegal": self.illegal, "ended": self.ended, "failed": self.failed,
         }  # fmt: skip
 
 
-def plain(interval: Interval) -> list[float | None]:
+def interval_to_json(interval: Interval) -> list[float | None]:
     """Return an interval as a JSON list [estimate, low, high], with null for NaN."""
     return [value if math.isfinite(value) else None for value in interval]
 
 
-def change(before: Result, after: Result, figure: str) -> Interval:
+def compute_change(before: Result, after: Result, figure: str) -> Interval:
     """Return the figure's mean change, after minus before, paired by deal, with its interval.
 
     Both must have played the same deals. Deals without a value in both are left out.
@@ -116,18 +118,18 @@ def make_game(spec: GameSpec) -> Game:
         raise ConfigError(f"{spec.name}: {error}") from None
 
 
-def on_split(spec: GameSpec, asked: str = "") -> GameSpec:
+def with_split(spec: GameSpec, split: str = "") -> GameSpec:
     """Return the game's settings with a split of its hidden entities.
 
-    It is `asked`, else the split of the game's options, else `test`, whose entities do not occur in `train`. A game
-    without splits stays unchanged. Raises ConfigError if `asked` names a split that the game does not have.
+    It is `split`, else the split of the game's options, else `test`, whose entities do not occur in `train`. A game
+    without splits stays unchanged. Raises ConfigError if `split` names one that the game does not have.
     """
     if not isinstance(make_game(spec), Split):
-        if asked:
-            raise ConfigError(f"--split {asked}: {spec.name} has no splits: leave it out")
+        if split:
+            raise ConfigError(f"--split {split}: {spec.name} has no splits: leave it out")
         return spec
-    split = asked or spec.options.get("split", "test")
-    split_spec = GameSpec(name=spec.name, options={**spec.options, "split": split})
+    chosen = split or spec.options.get("split", "test")
+    split_spec = GameSpec(name=spec.name, options={**spec.options, "split": chosen})
     make_game(split_spec)
     return split_spec
 
@@ -140,10 +142,10 @@ def require_playable(contenders: Sequence[Contender], spec: GameSpec) -> None:
             contender.check(spec.name, game, seat)
 
 
-def check_met(contender: Contender, opponents: Sequence[Contender], spec: GameSpec) -> None:
+def check_lineups(contender: Contender, opponents: Sequence[Contender], spec: GameSpec) -> None:
     """Raise ConfigError if the contender or an opponent cannot play one of its seats in this evaluation."""
     game = make_game(spec)
-    for _, tables in _meetings(contender, opponents, spec):
+    for _, tables in _list_meetings(contender, opponents, spec):
         for table in tables:
             for seat, who in table.items():
                 who.check(spec.name, game, seat)
@@ -164,58 +166,62 @@ async def evaluate(
     figure `learned`. Matches that keep failing are left out and counted in `failed`. Raises ConfigError if a player
     cannot take its seat, and PlayError if most matches fail.
     """
-    check_met(contender, opponents, game)
-    met = _meetings(contender, opponents, game)
-    return [await _result(contender, other, tables, game, matches, seed, ended, rate) for other, tables in met]
+    check_lineups(contender, opponents, game)
+    met = _list_meetings(contender, opponents, game)
+    return [
+        await _evaluate_against(contender, other, tables, game, matches, seed, ended, rate) for other, tables in met
+    ]
 
 
-def matches_of(contender: Contender, opponents: Sequence[Contender], game: GameSpec, matches: int) -> int:
+def count_matches(contender: Contender, opponents: Sequence[Contender], game: GameSpec, matches: int) -> int:
     """Return the number of matches that `evaluate` plays with these arguments: one per deal and lineup."""
-    return sum(deals_for(matches, len(tables)) * len(tables) for _, tables in _meetings(contender, opponents, game))
+    return sum(
+        count_deals(matches, len(tables)) * len(tables) for _, tables in _list_meetings(contender, opponents, game)
+    )
 
 
-def _meetings(
+def _list_meetings(
     contender: Contender, opponents: Sequence[Contender], spec: GameSpec
 ) -> list[tuple[Contender, list[dict[str, Contender]]]]:
     """Return every opponent with its lineups (contender by seat); in a game of one seat, the contender with its own."""
     seats = tuple(make_game(spec).possible_agents)
     others = opponents if len(seats) > 1 else [contender]
-    return [(other, lineups(contender, other, spec.name, seats)) for other in others]
+    return [(other, list_lineups(contender, other, spec.name, seats)) for other in others]
 
 
-def deals_for(matches: int, lineups: int) -> int:
+def count_deals(matches: int, lineups: int) -> int:
     """Return the smallest number of deals that gives at least `matches` matches, one per deal and lineup."""
     return -(-matches // lineups)
 
 
-def lineups(contender: Contender, other: Contender, game: str, seats: Sequence[str]) -> list[dict[str, Contender]]:
-    """Return a lineup (contender by seat) for each of the contender's `own_seats`, with `other` at all other seats.
+def list_lineups(contender: Contender, other: Contender, game: str, seats: Sequence[str]) -> list[dict[str, Contender]]:
+    """Return a lineup (contender by seat) for each of the contender's own seats, with `other` at all other seats.
 
     In self-play there is one lineup.
     """
-    own = seats[:1] if contender.name == other.name else own_seats(contender, game, seats)
+    own = seats[:1] if contender.name == other.name else find_own_seats(contender, game, seats)
     return [{seat: contender if seat == mine else other for seat in seats} for mine in own]
 
 
-def own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
+def find_own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
     """Return those of `seats` that a contender's run gave it in this game; all if it has no run or never played it."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
     return cast.seats_in_run(game, seats) if isinstance(cast, Casting) else seats
 
 
-async def _result(
+async def _evaluate_against(
     contender: Contender, other: Contender, tables: Sequence[Lineup], spec: GameSpec, matches: int, seed: int,
     ended: Callable[[], None], rate: Rate | None = None,
 ) -> Result:  # fmt: skip
     seats = tuple(tables[0])
-    played, failed = await play(tables, spec, deals_for(matches, len(tables)), seed, ended, rate=rate)
+    played, failed = await play(tables, spec, count_deals(matches, len(tables)), seed, ended, rate=rate)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
     flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
     game = make_game(spec)
     scored = contender.name != other.name and not game.cooperative and game.rivals
     outcomes = Counter(p.score(own) for p, own in flat)
     offended = [p.offender in own for p, own in flat if p.offender]
-    figures, ranges = _figures(played, held, scored)
+    figures, ranges = _average_figures(played, held, scored)
     return Result(
         game=spec,
         contender=contender.name,
@@ -228,18 +234,18 @@ async def _result(
         ended=dict(Counter(str(p.report["ended"]) for p, _ in flat)),
         failed=dict(failed),
         ranges=ranges,
-        by_seat=_by_seat(played, held),
+        by_seat=_payoffs_by_seat(played, held),
     )
 
 
-def _by_seat(played: list[list[Played | None]], held: list[list[str]]) -> dict[str, list[float]]:
+def _payoffs_by_seat(played: list[list[MatchOutcome | None]], held: list[list[str]]) -> dict[str, list[float]]:
     """Return the contender's payoffs per deal by its seat, NaN for a missing match. In self-play it has all seats."""
     pairs = [(row, seat) for row, own in zip(played, held, strict=True) for seat in own]
     return {seat: [p.payoffs[seat] if p else math.nan for p in row] for row, seat in pairs}
 
 
-def _figures(
-    played: list[list[Played | None]], held: list[list[str]], scored: bool
+def _average_figures(
+    played: list[list[MatchOutcome | None]], held: list[list[str]], scored: bool
 ) -> tuple[dict[str, list[float]], dict[str, Bounds]]:
     """Return, by figure, its mean over each deal's matches (NaN if one is missing), and its range."""
 
@@ -265,7 +271,7 @@ def _mean(values: Sequence[float]) -> float:
 # -- playing -----------------------------------------------------------------------------------------------
 
 
-def deal_seeds(seed: int, deals: int) -> list[int]:
+def draw_deal_seeds(seed: int, deals: int) -> list[int]:
     """Return the seeds of an evaluation's deals. They differ from training seeds, which depend on the iteration."""
     entropy = (seed, int.from_bytes(b"deals", "big"))
     return [int(each) for each in np.random.SeedSequence(entropy).generate_state(deals, np.uint64)]
@@ -274,14 +280,14 @@ def deal_seeds(seed: int, deals: int) -> list[int]:
 async def play(
     tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None,
     in_flight: int = IN_FLIGHT, rate: Rate | None = None,
-) -> tuple[list[list[Played | None]], Counter[str]]:  # fmt: skip
+) -> tuple[list[list[MatchOutcome | None]], Counter[str]]:  # fmt: skip
     """Play the same deals with every lineup (contender by seat) in `tables`, `in_flight` matches at once.
 
     Returns the outcomes by lineup and deal (None for a match that kept failing) and the failed attempts by reason.
     `ended` is called after each finished match, and `rate` scores it. Raises PlayError if more matches keep failing
     than finish.
     """
-    seeds = deal_seeds(seed, deals)
+    seeds = draw_deal_seeds(seed, deals)
     plans = [
         MatchPlan(
             identity=MatchId(i, deal), game=spec.name, options=dict(spec.options), seed=seeds[deal],
@@ -290,14 +296,14 @@ async def play(
         for deal in range(deals)  # matches of a deal run together and share their cached prefix
         for i, table in enumerate(tables)
     ]  # fmt: skip
-    played: dict[tuple[int, int], Played] = {}
+    played: dict[tuple[int, int], MatchOutcome] = {}
 
-    async def one(plan: MatchPlan) -> MatchRecord:
+    async def play_plan(plan: MatchPlan) -> MatchRecord:
         table, deal = plan.identity.iteration, plan.identity.deal
         record = await play_one(plan, tables[table], seed, LIMITS)
         if record.status == "finished":
-            played[table, deal] = outcome_of(record, await rate(record) if rate else {})
+            played[table, deal] = read_outcome(record, await rate(record) if rate else {})
         return replace(record, turns=(), streams={})  # frees memory
 
-    failed = await play_counting_failures(plans, one, ended, in_flight)
+    failed = await play_counting_failures(plans, play_plan, ended, in_flight)
     return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(tables))], failed

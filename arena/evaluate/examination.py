@@ -17,8 +17,8 @@ from arena.evaluate import specs
 from arena.evaluate.best_play import BestPlay
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import make_game
-from arena.evaluate.panel import PanelPlan, check_members, panel_game
-from arena.evaluate.panel_figures import figures
+from arena.evaluate.panel import PanelPlan, check_members, resolve_panel_game
+from arena.evaluate.panel_figures import compute_figures
 from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.parts.paths import anchored
 from arena.play.contenders import ModelContender
@@ -40,7 +40,7 @@ class Examination:
         self._done: set[int | None] | None = None
         """Iterations that were evaluated, or whose evaluation failed."""
 
-    async def due(self, k: int, parts: Parts) -> bool:
+    async def is_due(self, k: int, parts: Parts) -> bool:
         """Return True if the weights after iteration `k` are due for evaluation and were not evaluated yet.
 
         They are due if none were evaluated yet, every `evaluate.every` iterations, and after the run's last one.
@@ -66,7 +66,7 @@ class Examination:
             self._best = await compute(plan.best_play)
         try:
             evaluation = await plan.play(
-                _count_for(watcher, plan.matches), self.experiment.play.in_flight, self._best, k
+                _make_counter(watcher, plan.matches), self.experiment.play.in_flight, self._best, k
             )
         except PlayError as error:
             watcher.note(f"iteration {k} was not evaluated against the panel {plan.panel.panel}: {error}")
@@ -74,7 +74,7 @@ class Examination:
         for reason, times in evaluation.failed.items():
             watcher.note(f"panel {plan.panel.panel}, iteration {k}: {times} failed and played again: {reason}")
         self.run.evaluations.append(evaluation.model_dump(mode="json"))
-        return figures(evaluation)
+        return compute_figures(evaluation)
 
     async def _begin(self, parts: Parts) -> None:
         """Load the panel's members, and read the evaluations from before an interruption."""
@@ -85,13 +85,13 @@ class Examination:
             self._best = BestPlay.of(before[-1])
 
 
-def examination(run: RunFolder, experiment: Experiment) -> Examination | None:
+def make_examination(run: RunFolder, experiment: Experiment) -> Examination | None:
     """Return the evaluation of a run during training; None if its experiment names no panel."""
     return Examination(run, experiment) if experiment.evaluate and experiment.evaluate.panel else None
 
 
 async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
-    panel = panel_of(experiment)
+    panel = get_panel(experiment)
     assert panel is not None
     trained = {name: parts.policies[name] for name in parts.policies.trainers}
     name = ", ".join(trained)
@@ -99,12 +99,12 @@ async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
     members = await specs.Contenders(endpoints=Endpoints(experiment.servers())).load(
         *panel.members, games=[panel.game.name]
     )
-    plan = PanelPlan(who, panel, panel_game(panel, experiment), members)
+    plan = PanelPlan(who, panel, resolve_panel_game(panel, experiment), members)
     plan.check()
     return plan
 
 
-def _count_for(watcher: Watcher, total: int) -> Callable[[], None]:
+def _make_counter(watcher: Watcher, total: int) -> Callable[[], None]:
     """Return a callback that reports one more of `total` matches, if the watcher follows progress."""
     numbers = count(1)
     return lambda: watcher.progress(next(numbers), total) if isinstance(watcher, ProgressWatcher) else None
@@ -113,7 +113,7 @@ def _count_for(watcher: Watcher, total: int) -> Callable[[], None]:
 # -- before anything is played -----------------------------------------------------------------------------
 
 
-def panel_of(experiment: Experiment) -> Panel | None:
+def get_panel(experiment: Experiment) -> Panel | None:
     """Return the experiment's panel, with `evaluate.deals` as its number of deals if set; None without a panel."""
     spec = experiment.evaluate
     if spec is None or spec.panel is None:
@@ -126,16 +126,16 @@ def check_panel(experiment: Experiment) -> None:
 
     Raises ConfigError, StoreError or WeightsError, whose message starts with `evaluate.panel`.
     """
-    if (panel := panel_of(experiment)) is None:
+    if (panel := get_panel(experiment)) is None:
         return
     try:
-        game = panel_game(panel, experiment)
-        check_members(panel, game, _learner_seats(experiment, game))
+        game = resolve_panel_game(panel, experiment)
+        check_members(panel, game, _find_learner_seats(experiment, game))
     except (ConfigError, StoreError, WeightsError) as error:
         raise type(error)(f"evaluate.panel: {error}") from None
 
 
-def _learner_seats(experiment: Experiment, game: GameSpec) -> list[str]:
+def _find_learner_seats(experiment: Experiment, game: GameSpec) -> list[str]:
     """Return the seats at which the learners are evaluated: those that they have in the run, else all.
 
     Raises ConfigError if several learners could take the seats, or if the run trains none.
@@ -160,14 +160,14 @@ def with_fixed_panel(experiment: Experiment) -> Experiment:
     if spec is None or spec.panel is None:
         return experiment
     spec = anchored(spec)
-    panel = spec.panel.model_copy(update={"members": [_pinned(member) for member in spec.panel.members]})
+    panel = spec.panel.model_copy(update={"members": [_pin_iteration(member) for member in spec.panel.members]})
     return experiment.model_copy(update={"evaluate": spec.model_copy(update={"panel": panel})})
 
 
-def _pinned(member: str) -> str:
+def _pin_iteration(member: str) -> str:
     """Return a member `runs/other` as `runs/other@12`, its newest iteration, because that run may still be learning."""
     match = RUN_WEIGHTS.fullmatch(member)
     if match is None or names_scripted(member) or match["iteration"] or not Path(match["path"], CONFIG).is_file():
         return member
     policy = f":{match['policy']}" if match["policy"] else ""
-    return f"{match['path']}@{specs.newest(Path(match['path']))}{policy}"
+    return f"{match['path']}@{specs.find_newest_iteration(Path(match['path']))}{policy}"

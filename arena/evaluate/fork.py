@@ -15,13 +15,13 @@ from pathlib import Path
 
 from agents.names import nearest
 from arena.config.experiment import Experiment
-from arena.config.own_files import same_game, with_own_roles
-from arena.config.saved_config import experiment_of
+from arena.config.own_files import resolve_game_name, with_own_roles
+from arena.config.saved_config import load_experiment
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game
-from arena.evaluate.matrix import in_role
-from arena.evaluate.specs import Contenders, available_iterations
+from arena.evaluate.matrix import with_role
+from arena.evaluate.specs import Contenders, list_iterations
 from arena.league.pool import version_of
 from arena.parts.chance import number
 from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
@@ -96,12 +96,12 @@ async def fork(
     """
     loader, others = loader or Contenders(), dict(seats or {})
     reader = RunReader(run)
-    experiment = with_own_roles(reader.path, experiment_of(reader.path, trust=loader.trust), loader.trust)
+    experiment = with_own_roles(reader.path, load_experiment(reader.path, trust=loader.trust), loader.trust)
     record = MatchRecord.from_json(reader.match(match))
-    record = replace(record, game=same_game(record.game, experiment))
+    record = replace(record, game=resolve_game_name(record.game, experiment))
     parting = require_forkable(Parting(record, turn, act), others)
     notes: dict[str, None] = {}
-    sat = {seat: _spec_of(reader.path, experiment, held, notes) for seat, held in record.seats.items()}
+    sat = {seat: _find_spec(reader.path, experiment, held, notes) for seat, held in record.seats.items()}
     for line in notes:
         loader.note(line)
     if nobody := [seat for seat, name in (sat | others).items() if not name]:
@@ -113,18 +113,18 @@ async def fork(
         if name not in players:
             raise ConfigError(f"no person is here to play {seat}: name another player than {HUMAN}")
         players[name].check(record.game, make_game(GameSpec(name=record.game, options=record.options)), seat)
-    roles = {} if loader.role else _roles(experiment, record.game)
+    roles = {} if loader.role else _find_roles(experiment, record.game)
     tables = [
-        {seat: _in_run_role(roles.get(seat), players[name], record.game, seat) for seat, name in arm.items()}
+        {seat: _with_run_role(roles.get(seat), players[name], record.game, seat) for seat, name in arm.items()}
         for arm in arms
     ]
     played, failed = await _play(parting, tables, experiment.seed, n, ended)
     pairs = [forks for forks in zip(*played, strict=True) if all(forks)]  # a fork that failed in one arm has no pair
     if not pairs:
         raise PlayError(f"no fork of {match} was finished: {max(failed, key=lambda why: failed[why], default='')}")
-    figures = [_figures(records) for records in zip(*pairs, strict=True)]
+    figures = [_collect_figures(records) for records in zip(*pairs, strict=True)]
     return ForkResults(
-        parting=parting, sat=sat, others=others, logged=_outcome(record), forked=figures[-1],
+        parting=parting, sat=sat, others=others, logged=_list_outcomes(record), forked=figures[-1],
         unchanged=figures[0] if len(arms) > 1 else {}, failed=dict(failed),
     )  # fmt: skip
 
@@ -147,7 +147,7 @@ def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:
     return parting
 
 
-def _spec_of(run: Path, experiment: Experiment, held: Seating, notes: dict[str, None]) -> str:
+def _find_spec(run: Path, experiment: Experiment, held: Seating, notes: dict[str, None]) -> str:
     """Return the spec of a logged seat's player, such as `RUN@12:POLICY` or `random`; "" for a person.
 
     For deleted weights it is the nearest available version, and a message is added to `notes`.
@@ -157,23 +157,25 @@ def _spec_of(run: Path, experiment: Experiment, held: Seating, notes: dict[str, 
     name, version = version_of(held.policy) or (held.policy, held.version)
     if not experiment.trained(name):
         return f"{run}:{name}"
-    closest = min(available_iterations(run), key=lambda iteration: (abs(iteration - version), -iteration))
+    closest = min(list_iterations(run), key=lambda iteration: (abs(iteration - version), -iteration))
     if closest != version:
         line = f"{run} keeps no weights of {name} after iteration {version}: those of {closest} play in their place"
         notes.setdefault(line)
     return f"{run}@{closest}:{name}"
 
 
-def _roles(experiment: Experiment, game: str) -> dict[str, str]:
+def _find_roles(experiment: Experiment, game: str) -> dict[str, str]:
     """Return the role of each seat at the run's first table of this game."""
     tables = [table for table in experiment.all_tables() if table.game.name == game]
     return {seat: held.role for table in tables[:1] for seat, held in table.seats.items()}
 
 
-def _in_run_role(role: str | None, who: Contender, game: str, seat: str) -> Contender:
+def _with_run_role(role: str | None, contender: Contender, game: str, seat: str) -> Contender:
     """Return the contender in the run's role of the seat, for the same prompts, unless it has roles of its own."""
-    bare = isinstance(who, ModelContender) and isinstance(who.cast, Casting) and who.cast.experiment is None
-    return in_role(who, game, seat, role) if role and (bare or isinstance(who, EndpointContender)) else who
+    cast = contender.cast if isinstance(contender, ModelContender) else None
+    is_bare = isinstance(cast, Casting) and cast.experiment is None
+    needs_role = role and (is_bare or isinstance(contender, EndpointContender))
+    return with_role(contender, game, seat, role) if role and needs_role else contender
 
 
 # -- playing -----------------------------------------------------------------------------------------------
@@ -200,7 +202,7 @@ async def _play(
         for i in range(n)
     ]  # fmt: skip
 
-    async def one(plan: MatchPlan) -> MatchRecord:
+    async def play_plan(plan: MatchPlan) -> MatchRecord:
         table, i = plan.identity.iteration, plan.identity.deal
         at = parting if table == len(tables) - 1 else replace(parting, act="")
         joining = {seat: Joining(who, at) for seat, who in tables[table].items()}
@@ -211,17 +213,17 @@ async def _play(
 
     person = any(who.name == HUMAN for table in tables for who in table.values())
     # A person plays one match at a time.
-    return played, await play_counting_failures(plans, one, ended, 1 if person else IN_FLIGHT)
+    return played, await play_counting_failures(plans, play_plan, ended, 1 if person else IN_FLIGHT)
 
 
-def _outcome(record: MatchRecord) -> dict[str, float]:
+def _list_outcomes(record: MatchRecord) -> dict[str, float]:
     """Return a match's payoffs, as `payoff SEAT`, and the numbers of its report."""
     report = {name: float(value) for name, value in record.report.items() if not isinstance(value, str)}
     return {f"payoff {seat}": value for seat, value in record.payoffs.items()} | report
 
 
-def _figures(records: Sequence[MatchRecord | None]) -> Figures:
+def _collect_figures(records: Sequence[MatchRecord | None]) -> Figures:
     """Return, for each figure that all finished forks have, one value per fork."""
-    outcomes = [_outcome(record) for record in records if record]
+    outcomes = [_list_outcomes(record) for record in records if record]
     names = [name for name in (outcomes[0] if outcomes else ()) if all(name in one for one in outcomes)]
     return {name: [one[name] for one in outcomes] for name in names}

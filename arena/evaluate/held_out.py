@@ -11,19 +11,19 @@ from agents.players.scripted import check_scripted, names_scripted
 from agents.players.servers import Endpoints
 from agents.weights import resolve
 from arena.config.experiment import Experiment
-from arena.config.saved_config import experiment_of
+from arena.config.saved_config import load_experiment
 from arena.credit.rewards.reward_model import require_reader
 from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.evaluation import (
     Result,
-    change,
-    check_met,
+    check_lineups,
+    compute_change,
+    count_matches,
     evaluate,
+    interval_to_json,
     make_game,
-    matches_of,
-    on_split,
-    plain,
+    with_split,
 )
 from arena.evaluate.examination import check_panel
 from arena.evaluate.rating import Rater
@@ -35,28 +35,30 @@ from arena.store.files import write_atomic
 FILE = "evaluation.json"
 
 
-class Compared(NamedTuple):
+class HeldOutResults(NamedTuple):
     """Results of an evaluation before and after learning on the same deals, one per game and opponent."""
 
     before: list[Result]
     after: list[Result]
 
     def to_json(self) -> dict[str, Any]:
-        """Return `before`, `results` (after learning) and the `changes` of every figure (after - before) as JSON."""
+        """Return `before`, `results` (after learning) and `changes` (after - before) of every figure as JSON."""
         return {
             "before": [result.to_json() for result in self.before],
             "results": [result.to_json() for result in self.after],
-            "changes": changes(self.before, self.after),
+            "changes": changes_to_json(self.before, self.after),
         }
 
 
-def changes(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str, Any]]:
+def changes_to_json(before: Sequence[Result], after: Sequence[Result]) -> list[dict[str, Any]]:
     """Return, for each game and opponent, the mean change of every common figure with its interval, as JSON values."""
     return [
         {
             "game": new.game.name,
             "against": new.against or None,
-            "figures": {name: plain(change(old, new, name)) for name in new.figures if name in old.figures},
+            "figures": {
+                name: interval_to_json(compute_change(old, new, name)) for name in new.figures if name in old.figures
+            },
         }
         for old, new in zip(before, after, strict=True)
     ]
@@ -105,33 +107,34 @@ def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collectio
             raise ConfigError(f"evaluate.against: {error} (evaluate.games.{n})") from None
 
 
-async def held_out(
+async def evaluate_held_out(
     run: Path, spec: EvaluateSpec, seed: int, begin: Callable[[int], Callable[[], None]] = lambda total: lambda: None
-) -> Compared:
+) -> HeldOutResults:
     """Evaluate the run's first and last weights by `spec`, write evaluation.json to its folder, return the results.
 
     `begin` is called with the number of matches and returns a callback for each finished match.
     """
-    loader = specs.Contenders(endpoints=Endpoints(experiment_of(run).servers()), summaries=spec.summaries)
+    loader = specs.Contenders(endpoints=Endpoints(load_experiment(run).servers()), summaries=spec.summaries)
     weights = f"{run}:{spec.policy}" if spec.policy else str(run)
     last, first, *others = await loader.load(
-        weights, specs.before(weights), *spec.against, games=[game.name for game in spec.held_out]
+        weights, specs.name_first_weights(weights), *spec.against, games=[game.name for game in spec.held_out]
     )
-    games = [on_split(game) for game in spec.held_out]
-    work = [(who, game, _opponents(who, game, others)) for who in (first, last) for game in games]
+    games = [with_split(game) for game in spec.held_out]
+    work = [(who, game, _choose_opponents(who, game, others)) for who in (first, last) for game in games]
     for who, game, opponents in work:
-        check_met(who, opponents, game)
+        check_lineups(who, opponents, game)
     rate = Rater(spec.reward_model, [who for who, *_ in work]) if spec.reward_model is not None else None
-    step = begin(sum(matches_of(who, opponents, game, spec.matches) for who, game, opponents in work))
+    step = begin(sum(count_matches(who, opponents, game, spec.matches) for who, game, opponents in work))
     played = [await evaluate(who, opponents, game, spec.matches, seed, step, rate) for who, game, opponents in work]
     half = len(games)
-    compared = Compared([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
+    compared = HeldOutResults([r for row in played[:half] for r in row], [r for row in played[half:] for r in row])
     write_atomic(run / FILE, json.dumps({"seed": seed, **compared.to_json()}, indent=1) + "\n")
     return compared
 
 
-def _opponents(who: Contender, game: GameSpec, others: list[Contender]) -> list[Contender]:
+def _choose_opponents(contender: Contender, game: GameSpec, others: list[Contender]) -> list[Contender]:
+    """Return the opponents in a game: none if it has one seat, the contender itself in cooperative games."""
     made = make_game(game)
     if len(made.possible_agents) == 1:
         return []
-    return [who] if made.cooperative or not others else others
+    return [contender] if made.cooperative or not others else others

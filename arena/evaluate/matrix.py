@@ -21,7 +21,7 @@ from agents.reply import one_line
 from agents.role import load_role, written_for
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
-from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game, own_seats, plain
+from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, find_own_seats, interval_to_json, make_game
 from arena.play.contenders import Contender, EndpointContender, ModelContender, play_one
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
@@ -64,7 +64,7 @@ class Person:
     def apply_to(self, game: GameSpec) -> GameSpec:
         """Return the game's settings with the options of this person."""
         options = {"persona": self.persona} if self.persona else {}
-        if speeches(make_game(game)):
+        if list_speeches(make_game(game)):
             options["person"] = SCRIPT if self.voice is None else self.speech
         return GameSpec(name=game.name, options={**game.options, **options})
 
@@ -127,15 +127,15 @@ class Cell:
         return {
             "agent": self.agent, "person": self.person, "words": self.speaker,
             "matches": self.matches, "missing": self.tasks * self.trials - self.matches,
-            "success": plain(self.reliability(1)),
-            **{f"pass^{k}": plain(self.reliability(k)) for k in range(1, self.k + 1)},
-            "faults": {"rate": plain(self.fault_rate), "reasons": dict(sorted(self.faults.items()))},
-            "figures": {name: plain(self.mean(name)) for name in self.figures},
+            "success": interval_to_json(self.reliability(1)),
+            **{f"pass^{k}": interval_to_json(self.reliability(k)) for k in range(1, self.k + 1)},
+            "faults": {"rate": interval_to_json(self.fault_rate), "reasons": dict(sorted(self.faults.items()))},
+            "figures": {name: interval_to_json(self.mean(name)) for name in self.figures},
             "successes": [sum(self.successes.get(task, ())) for task in range(self.tasks)],
         }  # fmt: skip
 
 
-def voice_in(text: str) -> str:
+def find_voice(text: str) -> str:
     """Return the voice of a column's text, CONTENDER in `terse+CONTENDER` or `terse=CONTENDER`; "" if there is none."""
     return PARTS.match(text).group(3)  # type: ignore[union-attr]  # it matches any text
 
@@ -158,13 +158,13 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
         if not personas and persona == DEFAULT_PERSONA:
             persona = ""
         if not personas and persona:
-            raise ConfigError(f"--persons: {game.name} has no persona{_instead(made, text, voice)}")
+            raise ConfigError(f"--persons: {game.name} has no persona{_suggest_instead(made, text, voice)}")
         if personas and persona not in personas:
             near = nearest(persona, personas) or f" (one of: {', '.join(personas)})"
             raise ConfigError(f"--persons: {game.name} has no persona '{one_line(persona, 80)}'{near}")
         if mark and not voice:
             raise ConfigError(f"--persons {text}: name the speaker, such as {persona}{mark}smollm2-135m-instruct")
-        if voice and speech not in speeches(made) and not (speech == "played" and _has_partners(made)):
+        if voice and speech not in list_speeches(made) and not (speech == "played" and _has_partners(made)):
             raise ConfigError(f"--persons {text}: {game.name} has no option `person` with the value {speech}")
         persons.append((persona, voice, speech))
     return persons
@@ -172,52 +172,52 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
 
 def _has_partners(game: Game) -> bool:
     """Return True if the game has no simulated person but several seats."""
-    return not speeches(game) and len(game.possible_agents) > 1
+    return not list_speeches(game) and len(game.possible_agents) > 1
 
 
-def _instead(game: Game, text: str, voice: str) -> str:
+def _suggest_instead(game: Game, text: str, voice: str) -> str:
     """Return what to write instead of a column's text, for a game without personas."""
-    if not speeches(game) and not _has_partners(game):
+    if not list_speeches(game) and not _has_partners(game):
         return "s: leave --persons out"
     return f" '{one_line(text, 80)}': write {DEFAULT_PERSONA}" + (f"={voice}" if voice else " or default=CONTENDER")
 
 
-def speeches(game: Game) -> Sequence[Speech]:
+def list_speeches(game: Game) -> Sequence[Speech]:
     """Return the values of the simulator's option `person`; () if it has no such option."""
     return game.speeches if isinstance(game, PersonGame) else ()
 
 
-def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
+def with_role(contender: Contender, game: str, seat: str, role: str = "") -> Contender:
     """Return the contender in `role` or, if that is empty, in the role written for the seat, if there is one.
 
     Scripted players stay unchanged. Without `role`, so do runs, which have roles of their own, and models too small to
     read sentences.
     """
-    if isinstance(who, EndpointContender) and (chosen := role or written_for(game, seat)):
+    if isinstance(contender, EndpointContender) and (chosen := role or written_for(game, seat)):
         loaded = load_role(chosen)
-        return replace(who, role=lambda game, seat: loaded)
-    if isinstance(who, ModelContender) and isinstance(cast := who.cast, Casting):
-        own = cast.experiment is not None or cast.tiny
+        return replace(contender, role=lambda game, seat: loaded)
+    if isinstance(contender, ModelContender) and isinstance(cast := contender.cast, Casting):
+        own = cast.experiment is not None or cast.is_tiny
         if chosen := role or ("" if own else written_for(game, seat)):
-            return replace(who, cast=replace(cast, own_role=chosen, _roles={}))
-    return who
+            return replace(contender, cast=replace(cast, own_role=chosen, _roles={}))
+    return contender
 
 
-def lineup(agent: Contender, person: Person, game: GameSpec, role: str = "") -> dict[str, Contender]:
+def make_lineup(agent: Contender, person: Person, game: GameSpec, role: str = "") -> dict[str, Contender]:
     """Return the players of a cell by seat, each in the role written for its seat; `role` replaces the agent's.
 
     The agent takes all seats or, if another player speaks for the person or is its partner, the first one or those of
     its run. A player that decides what a person says gets the role `customer_played` instead of `customer`.
     """
     made = make_game(person.apply_to(game))
-    seats, has_person = made.possible_agents, bool(speeches(made))
+    seats, has_person = made.possible_agents, bool(list_speeches(made))
     if person.voice is None:
-        return {seat: in_role(agent, game.name, seat, role) for seat in seats}
-    own = seats[:1] if has_person else own_seats(agent, game.name, seats)
+        return {seat: with_role(agent, game.name, seat, role) for seat in seats}
+    own = seats[:1] if has_person else find_own_seats(agent, game.name, seats)
     own = own if len(own) < len(seats) else seats[:1]
     suffix = "_played" if has_person and person.speech == "played" else ""
-    others = {seat: in_role(person.voice, game.name, seat + suffix) for seat in seats}
-    return others | {seat: in_role(agent, game.name, seat, role) for seat in own}
+    others = {seat: with_role(person.voice, game.name, seat + suffix) for seat in seats}
+    return others | {seat: with_role(agent, game.name, seat, role) for seat in own}
 
 
 async def play_matrix(
@@ -237,7 +237,7 @@ async def play_matrix(
     match that finished or was given up. `role` is the agents' role, instead of their own. Raises ConfigError before the
     first match if a player cannot take its seat.
     """
-    cells = [(agent, person, lineup(agent, person, game, role)) for agent in agents for person in persons]
+    cells = [(agent, person, make_lineup(agent, person, game, role)) for agent in agents for person in persons]
     for _, person, table in cells:
         sample = make_game(person.apply_to(game))
         for seat, who in table.items():

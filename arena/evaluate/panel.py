@@ -13,10 +13,10 @@ from typing import NamedTuple
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
 from arena.evaluate import specs
-from arena.evaluate.best_play import BestPlay, best_play
+from arena.evaluate.best_play import BestPlay, compute_best_play
 from arena.evaluate.casting import Casting
-from arena.evaluate.evaluation import IN_FLIGHT, Lineup, deal_seeds, make_game, on_split, own_seats, play
-from arena.evaluate.played import Played
+from arena.evaluate.evaluation import IN_FLIGHT, Lineup, draw_deal_seeds, find_own_seats, make_game, play, with_split
+from arena.evaluate.played import MatchOutcome
 from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.play.contenders import Contender, ScriptedContender
 from arena.play.settings import GameSpec
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 class PanelPlan:
     """Planned evaluation of one contender against a panel: `check` it, then `play` it."""
 
-    who: Contender
+    contender: Contender
     panel: Panel
     game: GameSpec
     members: Sequence[Contender]
@@ -48,9 +48,9 @@ class PanelPlan:
         """Lineups with every member of the panel at every seat of the contender, member by member."""
         seats = tuple(make_game(self.game).possible_agents)
         return [
-            Place(member, mine, {seat: self.who if seat == mine else member for seat in seats})
+            Place(member, mine, {seat: self.contender if seat == mine else member for seat in seats})
             for member in self.members
-            for mine in own_seats(self.who, self.game.name, seats)
+            for mine in find_own_seats(self.contender, self.game.name, seats)
         ]
 
     @property
@@ -62,7 +62,7 @@ class PanelPlan:
     def key(self) -> str:
         """Hash of panel settings, members and seats; equal for contenders with equal seats (`Evaluation.key`)."""
         met = [(place.member.name, place.seat) for place in self.places]
-        return _key(self.panel, self.game, met)
+        return _hash_settings(self.panel, self.game, met)
 
     def check(self) -> None:
         """Raise ConfigError if a player cannot play its seat, or if there are more than `MAX_MATCHES` matches."""
@@ -90,7 +90,7 @@ class PanelPlan:
         known = self.best_play() if best is None else best
         return Evaluation(
             iteration=iteration,
-            contender=self.who.name,
+            contender=self.contender.name,
             panel=panel.panel,
             key=self.key,
             game=self.game.name,
@@ -98,7 +98,7 @@ class PanelPlan:
             seed=panel.seed,
             deals=panel.deals,
             cells=[
-                _cell(place, row, known.responses.get((place.member.name, place.seat)))
+                _make_cell(place, row, known.responses.get((place.member.name, place.seat)))
                 for place, row in zip(places, played, strict=True)
             ],
             best_against_mixture=dict(known.against_mixture),
@@ -109,10 +109,10 @@ class PanelPlan:
     def best_play(self) -> BestPlay:
         """Compute the payoffs of best play on these deals, as far as members and game allow it."""
         met = [(place.member, place.seat) for place in self.places]
-        return best_play(met, self.game, deal_seeds(self.panel.seed, self.panel.deals))
+        return compute_best_play(met, self.game, draw_deal_seeds(self.panel.seed, self.panel.deals))
 
 
-def _cell(place: Place, row: Sequence[Played | None], best: Deals | None) -> Cell:
+def _make_cell(place: Place, row: Sequence[MatchOutcome | None], best: Deals | None) -> Cell:
     seat = place.seat
     has_deals = any(p and "deal" in p.report for p in row)
     return Cell(
@@ -125,7 +125,7 @@ def _cell(place: Place, row: Sequence[Played | None], best: Deals | None) -> Cel
     )
 
 
-def _key(panel: Panel, game: GameSpec, met: Sequence[tuple[str, str]]) -> str:
+def _hash_settings(panel: Panel, game: GameSpec, met: Sequence[tuple[str, str]]) -> str:
     settings = [panel.panel, game.name, game.options, panel.deals, panel.seed, met]
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
@@ -133,7 +133,7 @@ def _key(panel: Panel, game: GameSpec, met: Sequence[tuple[str, str]]) -> str:
 # -- checks before play -----------------------------------------------------------------------
 
 
-def panel_game(panel: Panel, experiment: Experiment | None) -> GameSpec:
+def resolve_panel_game(panel: Panel, experiment: Experiment | None) -> GameSpec:
     """Return the game with the panel's options, else those of the evaluated run, on the `test` split if it has one.
 
     Raises ConfigError for an unknown game or option, or a game without a second seat.
@@ -143,7 +143,7 @@ def panel_game(panel: Panel, experiment: Experiment | None) -> GameSpec:
         tables = experiment.all_tables() if experiment else []
         trained = [table.game.options for table in tables if table.game.name == panel.game.name]
         options = {key: value for own in trained[:1] for key, value in own.items() if key != "split"}
-    spec = on_split(GameSpec(name=panel.game.name, options=options))
+    spec = with_split(GameSpec(name=panel.game.name, options=options))
     if len(make_game(spec).possible_agents) < 2:
         raise ConfigError(f"panel {panel.panel}: {spec.name} has one seat, and a panel needs a seat for its members")
     return spec
@@ -173,10 +173,10 @@ def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
             if source.kind == "brain":
                 ScriptedContender(member).check(game.name, made, seat)
             elif source.kind == "weights":
-                _unloaded(source)(game.name, seat)
+                _cast_without_weights(source)(game.name, seat)
 
 
-def _unloaded(source: specs.Source) -> Casting:
+def _cast_without_weights(source: specs.Source) -> Casting:
     """Return the assignment of a source's policies to seats, with tokenizers but without weights."""
     policies = {name: source.load_policy(name, f"{source.spec}/{name}") for name in source.folders}
     return Casting(name=source.spec, policies=policies, experiment=source.experiment)
@@ -197,7 +197,7 @@ class TrainingOpponents(NamedTuple):
         return self._replace(met=self.met | own)
 
 
-def met_in_training(experiment: Experiment | None) -> TrainingOpponents:
+def find_training_opponents(experiment: Experiment | None) -> TrainingOpponents:
     """Return a run's opponents (without its own past versions) and demonstrators by the names of panel members."""
     if experiment is None:
         return TrainingOpponents()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from arena.evaluate.evaluation import plain
+from arena.evaluate.evaluation import interval_to_json
 from arena.statistics import ANY, SHARE, Bounds, Interval, mean_ci, paired_ci
 from arena.store.evaluations import Cell, Deals, Evaluation
 
@@ -27,19 +27,19 @@ class Comparison(NamedTuple):
         Intervals are [estimate, low, high].
         """
         shares = {"before": self.before, "after": self.after, "difference": self.difference}
-        intervals = {name: plain(each) for name, each in shares.items() if each is not None}
+        intervals = {name: interval_to_json(each) for name, each in shares.items() if each is not None}
         best = {"best_response": self.best, "best_against_mixture": self.best_against_mixture}
         return intervals | {name: worth for name, worth in best.items() if worth is not None}
 
 
-def payoffs(evaluation: Evaluation) -> Deals:
+def mean_payoffs(evaluation: Evaluation) -> Deals:
     """Return, by deal, the contender's mean payoff over all members and seats; a deal with a missing match is None."""
-    return [_mean_if_complete(row) for row in _by_deal([cell.payoff for cell in evaluation.cells])]
+    return [_mean_if_complete(row) for row in _transpose([cell.payoff for cell in evaluation.cells])]
 
 
 def valid_rates(evaluation: Evaluation) -> Deals:
     """Return, by deal, the contender's mean share of legal acts over finished matches; None for a deal without any."""
-    return [_mean_of_known(row) for row in _by_deal([cell.valid for cell in evaluation.cells])]
+    return [_mean_of_known(row) for row in _transpose([cell.valid for cell in evaluation.cells])]
 
 
 def deal_rates(evaluation: Evaluation) -> Deals | None:
@@ -48,12 +48,12 @@ def deal_rates(evaluation: Evaluation) -> Deals | None:
     Returns None instead of a list for games without agreements.
     """
     agreed = [cell.deal for cell in evaluation.cells if cell.deal is not None]
-    return [_mean_of_known(row) for row in _by_deal(agreed)] if agreed else None
+    return [_mean_of_known(row) for row in _transpose(agreed)] if agreed else None
 
 
 def best_response(evaluation: Evaluation) -> float | None:
     """Return the mean payoff of best responses to all members at all seats; None unless all are known."""
-    return _mean_if_complete([_best(cell) for cell in evaluation.cells])
+    return _mean_if_complete([_mean_best_response(cell) for cell in evaluation.cells])
 
 
 def best_against_mixture(evaluation: Evaluation) -> float | None:
@@ -65,15 +65,15 @@ def best_against_mixture(evaluation: Evaluation) -> float | None:
     return _mean_if_complete([_mean_if_complete(deals) if deals else None for deals in by_seat])
 
 
-def figures(evaluation: Evaluation) -> dict[str, float]:
+def compute_figures(evaluation: Evaluation) -> dict[str, float]:
     """Return the means over deals for a row of metrics: payoff, valid and, in games with agreements, deal.
 
     A mean without values is NaN.
     """
-    found = {"payoff": payoffs(evaluation), "valid": valid_rates(evaluation)}
+    found = {"payoff": mean_payoffs(evaluation), "valid": valid_rates(evaluation)}
     if (deals := deal_rates(evaluation)) is not None:
         found["deal"] = deals
-    return {name: mean_ci(_numbers(values)).estimate for name, values in found.items()}
+    return {name: mean_ci(_drop_missing(values)).estimate for name, values in found.items()}
 
 
 def compare_cells(after: Evaluation, before: Evaluation | None = None) -> list[tuple[Cell, Comparison]]:
@@ -83,7 +83,7 @@ def compare_cells(after: Evaluation, before: Evaluation | None = None) -> list[t
     """
     olds = before.cells if before else [None] * len(after.cells)
     return [
-        (new, _compare(new.payoff, old.payoff if old else None, ANY, _best(new)))
+        (new, _compare(new.payoff, old.payoff if old else None, ANY, _mean_best_response(new)))
         for new, old in zip(after.cells, olds, strict=True)
     ]
 
@@ -93,7 +93,7 @@ def compare_means(after: Evaluation, before: Evaluation | None = None) -> dict[s
 
     The keys are payoff, valid and deal.
     """
-    paid = _compare(payoffs(after), payoffs(before) if before else None, ANY, best_response(after))
+    paid = _compare(mean_payoffs(after), mean_payoffs(before) if before else None, ANY, best_response(after))
     found = {"payoff": paid._replace(best_against_mixture=best_against_mixture(after))}
     found["valid"] = _compare(valid_rates(after), valid_rates(before) if before else None, SHARE)
     if (deals := deal_rates(after)) is not None:
@@ -119,32 +119,32 @@ def to_json(after: Evaluation, before: Evaluation | None = None) -> dict[str, An
 
 
 def _compare(after: Deals, before: Deals | None, bounds: Bounds, best: float | None = None) -> Comparison:
-    new = mean_ci(_numbers(after), bounds)
+    new = mean_ci(_drop_missing(after), bounds)
     if before is None:
         return Comparison(None, new, None, best)
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if a is not None and b is not None]
     moved = paired_ci([a for a, _ in pairs], [b for _, b in pairs], bounds)
-    return Comparison(mean_ci(_numbers(before), bounds), new, moved, best)
+    return Comparison(mean_ci(_drop_missing(before), bounds), new, moved, best)
 
 
-def _best(cell: Cell) -> float | None:
+def _mean_best_response(cell: Cell) -> float | None:
     """Return the mean payoff of a best response over deals; None if it is unknown for one."""
     return _mean_if_complete(cell.best_response) if cell.best_response else None
 
 
-def _by_deal(lists: Sequence[Deals]) -> list[Deals]:
+def _transpose(lists: Sequence[Deals]) -> list[Deals]:
     return [list(row) for row in zip(*lists, strict=True)]
 
 
 def _mean_if_complete(values: Sequence[float | None]) -> float | None:
-    known = _numbers(values)
+    known = _drop_missing(values)
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _mean_of_known(values: Sequence[float | None]) -> float | None:
-    known = _numbers(values)
+    known = _drop_missing(values)
     return sum(known) / len(known) if known else None
 
 
-def _numbers(values: Sequence[float | None]) -> list[float]:
+def _drop_missing(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]

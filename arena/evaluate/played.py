@@ -17,7 +17,7 @@ LEARNED = "learned"
 
 
 @dataclass(frozen=True)
-class Played:
+class MatchOutcome:
     """Outcome of a finished match: payoffs, number of acts and of illegal ones by seat, and the game's report."""
 
     payoffs: Mapping[str, float]
@@ -63,10 +63,10 @@ class Played:
         return figures | {n: v for n, v in self.report.items() if n not in figures and not isinstance(v, str)}
 
 
-def outcome_of(record: MatchRecord, learned: Mapping[str, float]) -> Played:
+def read_outcome(record: MatchRecord, learned: Mapping[str, float]) -> MatchOutcome:
     """Return the outcome of a finished match. `learned` are a reward model's scores by seat."""
     acts = Counter(turn.seat for turn in record.turns if turn.source not in UNREAD)
     invalid = Counter(turn.seat for turn in record.turns if not turn.valid)
     last = record.turns[-1] if record.turns else None
     offender = last.seat if last and not last.valid and record.report["ended"] == "illegal" else ""
-    return Played(record.payoffs, acts, invalid, offender, record.report, learned)
+    return MatchOutcome(record.payoffs, acts, invalid, offender, record.report, learned)

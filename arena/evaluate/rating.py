@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agents.computing import compute
 from arena.credit.rewards.reward_model import require_reader
 from arena.errors import ConfigError
-from arena.evaluate.casting import casts
+from arena.evaluate.casting import list_casts
 from arena.play.contenders import Contender
 from arena.records import MatchRecord
 
@@ -27,7 +27,7 @@ class Rater:
 
         Raises ConfigError unless it is one, and reads the tokens of all contenders with weights as they do.
         """
-        folders = {policy.source for cast in casts(contenders) for policy in cast.policies.values()}
+        folders = {policy.source for cast in list_casts(contenders) for policy in cast.policies.values()}
         try:
             self._folder = require_reader(model, sorted(folders))
         except ValueError as error:

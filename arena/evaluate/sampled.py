@@ -12,7 +12,7 @@ from agents.engines.base import Completion, Engine, Request
 from agents.policy import Policy
 from agents.role import Cautious, Role, Votes
 from arena.errors import ConfigError
-from arena.evaluate.evaluation import LIMITS, deal_seeds
+from arena.evaluate.evaluation import LIMITS, draw_deal_seeds
 from arena.evaluate.selection import Sample
 from arena.play.contenders import Contender, ModelContender, play_one
 from arena.play.making import make_game
@@ -45,7 +45,7 @@ class TokenMeter:
         """Sample the replies with the wrapped engine and count their tokens."""
         completions = await self._engine.generate(requests)
         for request, completion in zip(requests, completions, strict=True):
-            self._sampled[_match_of(request.key)] += len(completion.ids)
+            self._sampled[_match_id(request.key)] += len(completion.ids)
         return completions
 
     def pop(self, match: str) -> int:
@@ -53,7 +53,7 @@ class TokenMeter:
         return self._sampled.pop(match, 0)
 
 
-def _match_of(key: str) -> str:
+def _match_id(key: str) -> str:
     return key.partition("/")[0]
 
 
@@ -79,7 +79,7 @@ def with_decoding(contender: Contender, decoding: Decoding, samples: int) -> Mod
     return replace(contender, cast=with_option)
 
 
-async def sample(
+async def sample_matches(
     lineup: Mapping[str, Contender], seat: str, spec: GameSpec, deals: int, n: int, seed: int,
     scorers: Mapping[str, Scorer], ended: Callable[[], None], in_flight: int,
 ) -> tuple[list[list[Sample]], Counter[str]]:  # fmt: skip
@@ -99,11 +99,11 @@ async def sample(
             identity=MatchId(deal, i), game=spec.name, options=dict(spec.options), seed=deal_seed, seats=seating,
             draws=(i,),
         )
-        for deal, deal_seed in enumerate(deal_seeds(seed, deals))
+        for deal, deal_seed in enumerate(draw_deal_seeds(seed, deals))
         for i in range(n)
     ]  # fmt: skip
 
-    async def one(plan: MatchPlan) -> MatchRecord:
+    async def play_plan(plan: MatchPlan) -> MatchRecord:
         game = make_game(plan.game, plan.options)
         record = await play_one(plan, lineup, seed, LIMITS, game=game)
         spent = meter.pop(plan.id) if meter else sum(turn.tokens for turn in record.turns if turn.seat == seat)
@@ -112,7 +112,7 @@ async def sample(
             found[plan.identity.iteration, plan.identity.deal] = _sample_of(record, game, seat, spent, scores)
         return replace(record, turns=(), streams={})  # frees memory
 
-    failed = await play_counting_failures(plans, one, ended, in_flight)
+    failed = await play_counting_failures(plans, play_plan, ended, in_flight)
     return [[found[deal, i] for i in range(n) if (deal, i) in found] for deal in range(deals)], failed
 
 
@@ -120,7 +120,7 @@ def _sample_of(record: MatchRecord, game: Game, seat: str, tokens: int, scores: 
     success = require_success(record.report, record.game)
     score = record.report.get("score", success)
     return Sample(
-        answer=answer_of(record, game, seat),
+        answer=find_answer(record, game, seat),
         success=success,
         score=success if isinstance(score, str) or not math.isfinite(score) else float(score),
         payoff=record.payoffs[seat],
@@ -138,7 +138,7 @@ def require_success(report: Mapping[str, float | bool | str], game: str) -> floa
     return float(success)
 
 
-def answer_of(record: MatchRecord, game: Game, seat: str) -> str:
+def find_answer(record: MatchRecord, game: Game, seat: str) -> str:
     """Return the seat's answer: the game's `final_answer`, else the last legal act in lower case without talk."""
     if isinstance(game, Answers):
         return game.final_answer(seat)

@@ -50,17 +50,17 @@ class Sample:
     reward_model: float = -math.inf
 
 
-def choose(samples: Sequence[Sample], rule: Rule) -> int:
+def select_match(samples: Sequence[Sample], rule: Rule) -> int:
     """Return the index of the match that the rule selects."""
-    return elected([sample.answer for sample in samples]) if rule == "majority" else _ranked(samples, rule)[-1]
+    return elected([sample.answer for sample in samples]) if rule == "majority" else _rank(samples, rule)[-1]
 
 
-def mean(samples: Sequence[Sample]) -> dict[Figure, float]:
+def average_results(samples: Sequence[Sample]) -> dict[Figure, float]:
     """Return the mean result of a single match."""
-    return expected(samples, "oracle", 1)  # with k = 1 the rule does not matter
+    return estimate_best_of(samples, "oracle", 1)  # with k = 1 the rule does not matter
 
 
-def expected(samples: Sequence[Sample], rule: Rule, k: int, seed: Sequence[int] = ()) -> dict[Figure, float]:
+def estimate_best_of(samples: Sequence[Sample], rule: Rule, k: int, seed: Sequence[int] = ()) -> dict[Figure, float]:
     """Return the expected result of the rule's selection among k random matches of `samples`.
 
     `samples` are in the order of sampling. `seed` determines the random subsets of `majority`. Raises ValueError for k
@@ -72,23 +72,23 @@ def expected(samples: Sequence[Sample], rule: Rule, k: int, seed: Sequence[int] 
     if rule == "majority" and 1 < k < n:
         rng = np.random.default_rng([*seed])
         subsets = [sorted(rng.permutation(n)[:k].tolist()) for _ in range(SUBSETS)]
-        picked = [subset[choose([samples[i] for i in subset], rule)] for subset in subsets]
+        picked = [subset[select_match([samples[i] for i in subset], rule)] for subset in subsets]
         weights = {i: picked.count(i) / SUBSETS for i in dict.fromkeys(picked)}
     elif rule == "majority" and k == n:
-        weights = {choose(samples, rule): 1.0}
+        weights = {select_match(samples, rule): 1.0}
     else:
-        ranked = _ranked(samples, "oracle" if rule == "majority" else rule)  # for k = 1 any order gives the mean
+        ranked = _rank(samples, "oracle" if rule == "majority" else rule)  # for k = 1 any order gives the mean
         weights = {place: math.comb(rank, k - 1) / math.comb(n, k) for rank, place in enumerate(ranked)}
     # The weights sum to 1 only up to rounding, and intervals reject a success above 1.
     return {name: round(math.fsum(w * getattr(samples[i], name) for i, w in weights.items()), 12) for name in FIGURES}
 
 
-def sizes(n: int) -> list[int]:
+def list_curve_sizes(n: int) -> list[int]:
     """Return the numbers of matches of a curve: the powers of two below n, and n."""
     return [*(1 << power for power in range((n - 1).bit_length())), n]
 
 
-def _ranked(samples: Sequence[Sample], rule: Rule) -> list[int]:
+def _rank(samples: Sequence[Sample], rule: Rule) -> list[int]:
     """Return the indices in ascending order of the rule's value. Among ties the match sampled first comes last."""
 
     def key(i: int) -> tuple[float, ...]:

@@ -36,8 +36,8 @@ from agents.role import load_role
 from agents.weights import available, resolve
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.own_files import edited, same_game, with_own_roles
-from arena.config.saved_config import as_plain, experiment_of, pipeline_settings
+from arena.config.own_files import list_edited, resolve_game_name, with_own_roles
+from arena.config.saved_config import experiment_to_plain, load_experiment, load_pipeline_settings
 from arena.config.sources import Layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
@@ -97,7 +97,7 @@ def read_spec(spec: str, trust: bool = False) -> Source:
     try:
         return Source(spec=spec, kind="weights", folders={"": resolve(spec)})
     except WeightsError as error:
-        raise _unknown(spec, path) or error from None
+        raise _make_unknown_error(spec, path) or error from None
 
 
 def _is_run(spec: str) -> bool:
@@ -105,7 +105,7 @@ def _is_run(spec: str) -> bool:
     return match is not None and isfile(Path(expanduser(match["path"]), CONFIG))
 
 
-def _unknown(spec: str, path: Path) -> ConfigError | None:
+def _make_unknown_error(spec: str, path: Path) -> ConfigError | None:
     """Return an error with the nearest name for an unknown spec; None for a folder or hub name without a model."""
     if exists(path) or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not exists(path.parent)):
         return None  # the caller's error about the folder or the hub says more
@@ -120,15 +120,15 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
 
 
 def _read_run(spec: str, run: Path, iteration: str | None, policy: str | None, trust: bool) -> Source:
-    experiment = _with_shared_games(run, experiment_of(run, trust=trust), trust)
+    experiment = _with_shared_games(run, load_experiment(run, trust=trust), trust)
     experiment = with_own_roles(run, experiment, trust)
     trained = [name for name, held in experiment.policies.items() if held.train]
     known = trained if policy is None else [policy]
     if policy is not None and policy not in experiment.policies:
         names = list(experiment.policies)
         raise StoreError(f"{run} has no policy '{policy}'{nearest(policy, names)} (it has: {', '.join(names)})")
-    number = newest(run) if iteration is None else int(iteration)
-    folders = {name: _weights(run, experiment, name, number) for name in known}
+    number = find_newest_iteration(run) if iteration is None else int(iteration)
+    folders = {name: _find_weights(run, experiment, name, number) for name in known}
     return Source(spec=spec, kind="weights", folders=folders, experiment=experiment, iteration=number, run=run)
 
 
@@ -141,23 +141,23 @@ def _with_shared_games(run: Path, experiment: Experiment, trust: bool) -> Experi
     folder = pipeline_of(run)
     if experiment.all_tables() or folder is None:
         return experiment
-    shared = pipeline_settings(folder, trust)
+    shared = load_pipeline_settings(folder, trust)
     games = {name: shared[name] for name in ("game", "seats", "tables", "roles") if name in shared}
-    return compose([Layer(CONFIG, "", as_plain(experiment)), Layer(str(folder / CONFIG), "", games)])
+    return compose([Layer(CONFIG, "", experiment_to_plain(experiment)), Layer(str(folder / CONFIG), "", games)])
 
 
-def newest(run: Path) -> int:
+def find_newest_iteration(run: Path) -> int:
     """Return the iteration of a run's newest checkpoint. Raises StoreError if there is none or it is damaged."""
     return checkpoints.newest(run).iteration
 
 
-def available_iterations(run: Path) -> list[int]:
+def list_iterations(run: Path) -> list[int]:
     """Return the iterations of a run with available weights, in ascending order, including 0, the first weights."""
     versions = (version_of(folder.name) for folder in (run / "league").glob("*@*"))
     return sorted({0, *checkpoints.iterations(run), *(version[1] for version in versions if version)})
 
 
-def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> Path:
+def _find_weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> Path:
     """Return the folder of a policy's weights after an iteration.
 
     It is the checkpoint, else the league's pool, else (for iteration 0 and frozen policies) the model that the run
@@ -171,7 +171,7 @@ def _weights(run: Path, experiment: Experiment, policy: str, iteration: int) -> 
         return pooled
     if iteration == 0:
         return resolve(experiment.policies[policy].model)
-    known = ", ".join(map(str, available_iterations(run)))
+    known = ", ".join(map(str, list_iterations(run)))
     raise StoreError(f"{run} keeps no weights of iteration {iteration}; it has: {known}")
 
 
@@ -184,7 +184,7 @@ class Contenders:
     def __init__(
         self,
         role: str = "",
-        doing: Callable[[str], None] = lambda step: None,
+        announce: Callable[[str], None] = lambda step: None,
         endpoints: Endpoints | None = None,
         note: Callable[[str], None] = lambda line: None,
         trust: bool = False,
@@ -193,11 +193,11 @@ class Contenders:
     ) -> None:
         """Configure the loader; nothing is loaded yet.
 
-        `role` replaces the roles of all models. `doing` is called with a description of each slow step, `note` with a
-        message for each file that was edited since its run began. `trust` lets code in a run's folder run. `summaries`
+        `role` replaces the roles of all models. `announce` is called with a description of each slow step, `note` with
+        a message for each file that was edited since its run began. `trust` allows code in a run's folder. `summaries`
         replaces the number of summaries of roles with summary memory.
         """
-        self.role, self.doing, self.note, self.trust = role, doing, note, trust
+        self.role, self.announce, self.note, self.trust = role, announce, note, trust
         self.endpoints, self.summaries = endpoints or Endpoints(), summaries
         self.engine = engine or EngineSpec()
         """Settings of the engine that serves the weights."""
@@ -213,17 +213,17 @@ class Contenders:
             spec: read_spec(spec, self.trust) for spec in specs if _is_run(spec)
         }  # a run brings its own copies of files
         experiments = [source.experiment for source in read.values()]
-        for complaint in filter(None, (unknown_game(same_game(name, *experiments)) for name in games)):
+        for complaint in filter(None, (unknown_game(resolve_game_name(name, *experiments)) for name in games)):
             raise ConfigError(f"{complaint} (arena list games)")
         sources = [read.get(spec) or read_spec(spec, self.trust) for spec in specs]
         for run in dict.fromkeys(source.run for source in sources if source.run):
-            for line in edited(run):
+            for line in list_edited(run):
                 self.note(line)
         if self.role:
             load_role(self.role)
         try:
             for note in await self.endpoints.check(source.spec for source in sources if source.kind == "endpoint"):
-                self.doing(note)
+                self.announce(note)
         except EndpointError as error:
             raise ConfigError(str(error)) from None
         return [await self._load(source) for source in sources]
@@ -238,7 +238,7 @@ class Contenders:
         policies = {}
         for name, folder in source.folders.items():
             served = f"{source.spec}/{name}" if name else source.spec
-            self.doing(f"loading {folder}")
+            self.announce(f"loading {folder}")
             policy = await compute(source.load_policy, name, served)
             policies[name] = policy.past(served, source.iteration, folder)
             await engine.publish(served, source.iteration, FolderWeights(folder))
@@ -257,7 +257,7 @@ class Contenders:
     async def _engine_for(self, source: Source) -> Engine:
         """Return the engine for the precision of the contender's run, or for float32; open it at first use."""
         run = source.experiment
-        precision = run.settled_precision if run else Precision.FP32
+        precision = run.resolved_precision if run else Precision.FP32
         if precision not in self._engines:
             engine = self._engines[precision] = make_engine(self.engine, precision)
             await engine.open()
@@ -275,7 +275,7 @@ class Contenders:
                 await contender.engine.retire(policy.name)
 
 
-def before(spec: str, trust: bool = False) -> str:
+def name_first_weights(spec: str, trust: bool = False) -> str:
     """Return the spec of a run's first weights, such as `runs/latest@0`, given the spec of any of its weights.
 
     Raises ConfigError for contenders that are not runs.
@@ -286,12 +286,10 @@ def before(spec: str, trust: bool = False) -> str:
     return f"{match['path']}@0" + (f":{match['policy']}" if match["policy"] else "")
 
 
-def history(spec: str, trust: bool = False) -> list[str]:
+def list_history(spec: str, trust: bool = False) -> list[str]:
     """Return the specs of all available weights of a run, oldest first, given one of them; [spec] for others."""
     match, source = RUN_WEIGHTS.fullmatch(spec), read_spec(spec, trust)
     if match is None or source.experiment is None:
         return [spec]
     policy = f":{match['policy']}" if match["policy"] else ""
-    return [
-        f"{match['path']}@{iteration}{policy}" for iteration in available_iterations(Path(expanduser(match["path"])))
-    ]
+    return [f"{match['path']}@{iteration}{policy}" for iteration in list_iterations(Path(expanduser(match["path"])))]

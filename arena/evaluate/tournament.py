@@ -18,8 +18,8 @@ import pandas as pd
 
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.bradley_terry import elo_intervals
-from arena.evaluate.evaluation import deals_for, make_game, play, require_playable
-from arena.evaluate.played import Played
+from arena.evaluate.evaluation import count_deals, make_game, play, require_playable
+from arena.evaluate.played import MatchOutcome
 from arena.play.contenders import Contender
 from arena.play.settings import GameSpec
 from arena.statistics import Interval, mean_ci
@@ -63,35 +63,37 @@ class Standings:
         """Return the results as JSON values, the standings as a list by descending payoff, with null for NaN."""
         return {
             "game": self.game.name, "options": self.game.options, "deals": self.deals, "matches": self.matches,
-            "standings": [{"contender": n, **_finite(row)} for n, row in self.table.to_dict("index").items()],
-            "payoffs": {str(name): _finite(row) for name, row in self.payoffs.to_dict("index").items()},
+            "standings": [
+                {"contender": name, **_replace_nonfinite(row)} for name, row in self.table.to_dict("index").items()
+            ],
+            "payoffs": {str(name): _replace_nonfinite(row) for name, row in self.payoffs.to_dict("index").items()},
             "cycles": self.cycles and {name: list(share) for name, share in self.cycles._asdict().items()},
             "illegal": self.illegal, "failed": self.failed,
         }  # fmt: skip
 
 
-def _finite(row: Mapping[Any, float]) -> dict[str, float | None]:
+def _replace_nonfinite(row: Mapping[Any, float]) -> dict[str, float | None]:
     return {str(name): float(value) if np.isfinite(value) else None for name, value in row.items()}
 
 
 @dataclass(frozen=True)
-class Meeting:
+class PairMatches:
     """Matches of a pair of players, `a` and `b` (indices), on the same deals in both orders; `a` may equal `b`."""
 
     a: int
     b: int
-    orders: Sequence[Sequence[Played]]
+    orders: Sequence[Sequence[MatchOutcome]]
     """Matches by order and deal: `a` has the first seat in the first order, `b` in the second, if there is one."""
     seats: tuple[str, ...]
 
-    def by_deal(self, value: Callable[[Played, str], float], player: int) -> np.ndarray:
+    def by_deal(self, value: Callable[[MatchOutcome, str], float], player: int) -> np.ndarray:
         """Return the mean over orders, for each deal, of `value(match, seat)` at the seat of this player (an index)."""
         own = self.seats if player == self.a else self.seats[::-1]
         rows = [[value(p, seat) for p in row] for row, seat in zip(self.orders, own, strict=False)]
         return np.mean(rows, axis=0)  # type: ignore[no-any-return]
 
 
-async def tournament(
+async def play_tournament(
     contenders: Sequence[Contender], game: GameSpec, matches: int, seed: int, ended: Callable[[], None] = lambda: None
 ) -> Standings:
     """Play at least `matches` matches per pair and return the standings.
@@ -110,7 +112,7 @@ async def tournament(
     if len(seats) != 2:
         raise ConfigError(f"a tournament is for games of two seats, {game.name} has {len(seats)}: use arena eval")
     require_playable(contenders, game)
-    deals, meetings, failed = deals_for(matches, 2), [], Counter[str]()
+    deals, meetings, failed = count_deals(matches, 2), [], Counter[str]()
     pairs = (combinations_with_replacement if cooperative else combinations)(range(len(names)), 2)
     for a, b in pairs:
         tables = [
@@ -121,18 +123,18 @@ async def tournament(
         if any(len(row) < deals for row in complete):
             reason = faults.most_common(1)[0][0]
             raise PlayError(f"matches of {names[a]} with {names[b]} keep failing: {reason}")
-        meetings.append(Meeting(a, b, complete, seats))
+        meetings.append(PairMatches(a, b, complete, seats))
         failed += faults
     return compute_standings(names, game, meetings, deals, seed, cooperative, failed)
 
 
-def pair_count(contenders: int, game: GameSpec) -> int:
+def count_pairs(contenders: int, game: GameSpec) -> int:
     """Return how many pairs of players meet; in cooperative games each player also meets itself."""
     return contenders * (contenders + (1 if make_game(game).cooperative else -1)) // 2
 
 
 def compute_standings(
-    names: Sequence[str], game: GameSpec, meetings: Sequence[Meeting], deals: int, seed: int, cooperative: bool,
+    names: Sequence[str], game: GameSpec, meetings: Sequence[PairMatches], deals: int, seed: int, cooperative: bool,
     failed: Counter[str],
 ) -> Standings:  # fmt: skip
     """Compute payoffs, ratings and cycles from the matches of all pairs. `seed` seeds the resampling of deals."""

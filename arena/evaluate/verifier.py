@@ -12,7 +12,7 @@ from agents.role import Role
 from agents.stream import Context, Stream, answer_stream
 from arena.errors import ConfigError
 from arena.evaluate.casting import Casting
-from arena.evaluate.evaluation import make_game, own_seats
+from arena.evaluate.evaluation import find_own_seats, make_game
 from arena.play.contenders import Contender, ModelContender
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord, trajectories
@@ -78,7 +78,7 @@ def _require_readable(policy: Policy, contender: Contender, spec: GameSpec, seat
             raise ConfigError(f"--judge: {error}") from None
 
 
-def seat_of_judge(judge: Contender, spec: GameSpec, seat: str) -> str:
+def find_judge_seat(judge: Contender, spec: GameSpec, seat: str) -> str:
     """Return the judge's own seat in the game; "" if it has none. `seat` gives the answer.
 
     It is the game's judge seat, else the only other seat that the judge had in its own run of this game.
@@ -88,5 +88,5 @@ def seat_of_judge(judge: Contender, spec: GameSpec, seat: str) -> str:
         return game.judge_seat
     seats = tuple(game.possible_agents)
     cast = judge.cast if isinstance(judge, ModelContender) else None
-    own = [*own_seats(judge, spec.name, seats)] if isinstance(cast, Casting) and cast.experiment else []
+    own = [*find_own_seats(judge, spec.name, seats)] if isinstance(cast, Casting) and cast.experiment else []
     return own[0] if len(own) == 1 and own[0] != seat else ""

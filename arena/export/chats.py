@@ -19,9 +19,9 @@ from agents.errors import ChatError, RoleError, WeightsError
 from agents.policy import tokenizer_and_frame
 from agents.role import Role
 from agents.weights import resolve
-from arena.config.own_files import require_own_tools, same_game, with_own_roles
-from arena.config.saved_config import experiment_of
-from arena.config.seating import set_tables
+from arena.config.own_files import require_own_tools, resolve_game_name, with_own_roles
+from arena.config.saved_config import load_experiment
+from arena.config.seating import resolve_tables
 from arena.errors import StoreError
 from arena.export.selection import Iteration, Row, Selection
 from arena.play.making import deal_game
@@ -80,8 +80,8 @@ class Chats:
     def __post_init__(self) -> None:
         """Load the run's experiment and roles. Raises ConfigError if it, a role or a game cannot be loaded."""
         run = self.reader.path
-        self.experiment = with_own_roles(run, experiment_of(run, trust=self.trust), self.trust)
-        tables = set_tables(self.experiment)
+        self.experiment = with_own_roles(run, load_experiment(run, trust=self.trust), self.trust)
+        tables = resolve_tables(self.experiment)
         self.roles = {(table.game.name, role.role): role for table in tables for role in table.roles.values()}
         self._harnessed = {(table.game.name, seat) for table in tables for seat in table.harnesses}
 
@@ -132,7 +132,7 @@ class Chats:
                 key = reply.row["id"], reply.turn["seat"]
                 row = current.get(key)
                 if row is None or row["messages"] != reply.prompt[: len(row["messages"])]:
-                    row = current[key] = _chat_row(reply)
+                    row = current[key] = _make_chat_row(reply)
                     rows.append(row)
                 row["messages"] = [*reply.prompt, reply.said]
                 row["all_valid"] &= reply.turn["valid"]
@@ -149,7 +149,7 @@ class Chats:
             rows: dict[tuple[str, str], Row] = {}
             for reply in replies:
                 key = reply.row["id"], reply.turn["seat"]
-                new = _unread(reply.prompt, prompts.get(key, []))
+                new = _find_new_messages(reply.prompt, prompts.get(key, []))
                 prompts[key] = [*reply.prompt, reply.said]
                 lines = [str(message["content"]) for message in (*new, reply.said)]
                 if key in rows:
@@ -169,7 +169,7 @@ class Chats:
 
     def _replay(self, row: Row, worth: Mapping[int, float]) -> Iterator[Reply]:
         require_own_tools(self.reader.path, self.experiment, row["options"])
-        name = same_game(row["game"], self.experiment)
+        name = resolve_game_name(row["game"], self.experiment)
         conversations = {
             seat: Conversation(self._role(name, held), self._frame(held["policy"]))
             for seat, held in self._model_seats(row).items()
@@ -197,7 +197,7 @@ class Chats:
             if not game.agents or game.agent_selection != seat:
                 raise StoreError(f"{name} goes another way than the log")
             view = view_of(game, seat, turn["index"])
-            if _texts(turn["messages"]) != [(message.sender, message.text) for message in view.messages]:
+            if _list_texts(turn["messages"]) != [(message.sender, message.text) for message in view.messages]:
                 raise StoreError(f"{name} shows something else than it did")
             if conversation:
                 prompt = conversation.ask(view)
@@ -229,7 +229,7 @@ class Chats:
         return role
 
 
-def _unread(prompt: Chat, read: Chat) -> Chat:
+def _find_new_messages(prompt: Chat, read: Chat) -> Chat:
     """Return the messages of a prompt from the first one that `read` lacks, in order; at least the last one.
 
     Replies count as read: a role may show them without their private field.
@@ -239,11 +239,11 @@ def _unread(prompt: Chat, read: Chat) -> Chat:
     return prompt[next((number for number, is_known in enumerate(known) if not is_known), len(prompt) - 1) :]
 
 
-def _texts(messages: list[Row]) -> list[tuple[str, str]]:
+def _list_texts(messages: list[Row]) -> list[tuple[str, str]]:
     return [(message["sender"], message["text"]) for message in messages]
 
 
-def _chat_row(first: Reply) -> Row:
+def _make_chat_row(first: Reply) -> Row:
     row, turn = first.row, first.turn
     return {
         "messages": [], "match": row["id"], "iteration": row["iteration"], "game": row["game"],

@@ -5,7 +5,7 @@ from pathlib import Path
 from arena.errors import StoreError
 from arena.export import inspect_log, tables
 from arena.export.chats import CHATS, TEXTS, WITH_TOOLS, Chats
-from arena.export.pairs import PAIRS, pair_rows
+from arena.export.pairs import PAIRS, list_pairs
 from arena.export.selection import Selection
 from arena.export.training import write_templates
 from arena.export.writers import write_csv, write_json_lines, write_parquet
@@ -41,7 +41,7 @@ def export_matches(reader: RunReader, selection: Selection, name: str, to: Path,
 
 def _write_tables(reader: RunReader, selection: Selection, name: str, to: Path) -> Written:
     counts, formulas = {}, 0
-    for table, make in (("matches", tables.matches), ("turns", tables.turns)):
+    for table, make in (("matches", tables.read_matches), ("turns", tables.read_turns)):
         path, (schema, batches) = to / f"{table}.{name}", make(reader, selection)
         if name == "parquet":
             counts[table] = write_parquet(path, schema, batches)
@@ -60,7 +60,7 @@ def _write_chats(chats: Chats, name: str, to: Path) -> Written:
     else:
         columns = WITH_TOOLS if chats.has_tools else CHATS
         schema, batches = {
-            "chats": (columns, chats.rows()), "texts": (TEXTS, chats.texts()), "pairs": (PAIRS, pair_rows(chats))
+            "chats": (columns, chats.rows()), "texts": (TEXTS, chats.texts()), "pairs": (PAIRS, list_pairs(chats))
         }[name]  # fmt: skip
         counts = {name: write_json_lines(to / f"{name}.jsonl", schema, batches)}
     chats.selection.check_met()

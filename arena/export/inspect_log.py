@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from arena.errors import ConfigError
 from arena.export.chats import Chats
 from arena.export.selection import Row
-from arena.plain import plain
+from arena.plain import to_plain
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample, EvalScore
@@ -32,15 +32,15 @@ def write(chats: Chats, to: Path) -> int:
     for batch in chats.rows():
         by_game = defaultdict[str, list[Row]](list)
         for row in batch:
-            by_game[row["game"]].append(plain(row, "chat", gaps=True))
+            by_game[row["game"]].append(to_plain(row, "chat", gaps=True))
         for number, (game, rows) in enumerate(by_game.items()):
-            log = _log(chats.reader.path.resolve().name, game, rows)
+            log = _make_log(chats.reader.path.resolve().name, game, rows)
             write_eval_log(log, str(to / f"{rows[0]['iteration']:04d}-{number}.eval"), "eval")
             count += len(rows)
     return count
 
 
-def _log(run: str, game: str, rows: Sequence[Row]) -> EvalLog:
+def _make_log(run: str, game: str, rows: Sequence[Row]) -> EvalLog:
     from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalResults, EvalSpec, EvalStats
 
     iteration, times = rows[0]["iteration"], sorted(row["started"] for row in rows)
@@ -56,13 +56,15 @@ def _log(run: str, game: str, rows: Sequence[Row]) -> EvalLog:
         config=EvalConfig(),
         metadata={"run": run, "iteration": iteration, "game": game},
     )
-    scores = [_score(name, [row[name] for row in rows if row[name] is not None]) for name in SCORES]
+    scores = [_make_score(name, [row[name] for row in rows if row[name] is not None]) for name in SCORES]
     results = EvalResults(total_samples=len(rows), completed_samples=len(rows), scores=scores)
     stats = EvalStats(started_at=times[0], completed_at=times[-1])
-    return EvalLog(status="success", eval=spec, results=results, stats=stats, samples=[_sample(row) for row in rows])
+    return EvalLog(
+        status="success", eval=spec, results=results, stats=stats, samples=[_make_sample(row) for row in rows]
+    )
 
 
-def _score(name: str, values: Sequence[float]) -> EvalScore:
+def _make_score(name: str, values: Sequence[float]) -> EvalScore:
     from inspect_ai.log import EvalMetric, EvalScore
 
     error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
@@ -71,7 +73,7 @@ def _score(name: str, values: Sequence[float]) -> EvalScore:
     return EvalScore(name=name, scorer=name, scored_samples=len(values), metrics=metrics)
 
 
-def _sample(row: Row) -> EvalSample:
+def _make_sample(row: Row) -> EvalSample:
     from inspect_ai.log import EvalSample
     from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser, ModelOutput
     from inspect_ai.scorer import Score

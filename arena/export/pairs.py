@@ -27,7 +27,7 @@ TOLERANCE = 1e-9
 """Smallest difference of returns that makes a pair."""
 
 
-def pair_rows(chats: Chats) -> Iterator[list[Row]]:
+def list_pairs(chats: Chats) -> Iterator[list[Row]]:
     """Yield preference pairs as rows with the columns of `PAIRS`, one list per iteration, at most one pair per prompt.
 
     A prompt gives none if its replies' mean returns differ by less than `TOLERANCE`.
@@ -37,7 +37,7 @@ def pair_rows(chats: Chats) -> Iterator[list[Row]]:
         for reply in replies:
             if reply.turn["index"] >= reply.row.get("parent_turn", -1):
                 groups.setdefault(_group_key(reply), []).append(reply)
-        yield [pair for group in groups.values() if (pair := _pair(group, number))]
+        yield [pair for group in groups.values() if (pair := _make_pair(group, number))]
 
 
 def _group_key(reply: Reply) -> bytes:
@@ -47,7 +47,7 @@ def _group_key(reply: Reply) -> bytes:
     return sha256(to_json(shared, inf_nan_mode="null")).digest()
 
 
-def _pair(group: list[Reply], iteration: int) -> Row | None:
+def _make_pair(group: list[Reply], iteration: int) -> Row | None:
     by_text: dict[str, list[Reply]] = {}
     for reply in group:
         by_text.setdefault(reply.turn["raw"], []).append(reply)

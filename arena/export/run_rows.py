@@ -18,7 +18,7 @@ from arena.store.reader import RunReader
 from arena.store.sealed_sql import SEALED, parse_select, run_sealed
 
 
-def own_rows(experiment: Experiment, to: Path, note: Callable[[str], None]) -> Path | None:
+def export_own_rows(experiment: Experiment, to: Path, note: Callable[[str], None]) -> Path | None:
     """Export the rows of a source that names a run into the empty folder `to`, and return their file.
 
     Returns None for another source. `note` gets messages, such as matches left out. Raises ConfigError or StoreError if
@@ -29,7 +29,7 @@ def own_rows(experiment: Experiment, to: Path, note: Callable[[str], None]) -> P
         return None
     reader = RunReader(Path(spec.run))
     check_newest(reader.path, note)
-    chosen = matching(reader, spec.where) if spec.where else ()
+    chosen = find_matches(reader, spec.where) if spec.where else ()
     selection = Selection(matches=chosen, policies=tuple(spec.policies))
     try:
         _, notes = export_matches(reader, selection, spec.rows, to)
@@ -40,7 +40,7 @@ def own_rows(experiment: Experiment, to: Path, note: Callable[[str], None]) -> P
     return to / f"{spec.rows}.jsonl"
 
 
-def matching(reader: RunReader, where: str) -> tuple[str, ...]:
+def find_matches(reader: RunReader, condition: str) -> tuple[str, ...]:
     """Return the ids of the matches that meet an SQL condition on the columns of `arena.export.tables.matches`.
 
     Raises ConfigError for an invalid condition, and if no match meets it.
@@ -49,9 +49,9 @@ def matching(reader: RunReader, where: str) -> tuple[str, ...]:
         import duckdb
     except ImportError:
         raise ConfigError("source.data.where: SQL needs DuckDB: pip install 'arena-selfplay[analysis]'") from None
-    schema, batches = tables.matches(reader, Selection())
+    schema, batches = tables.read_matches(reader, Selection())
     rows = [{name: row.get(name) for name in schema.names} for batch in batches for row in batch]
-    query = f"select match from matches where ({where})"
+    query = f"select match from matches where ({condition})"
     with duckdb.connect(":memory:", config=SEALED) as database:
         try:
             parse_select(database, query)
@@ -62,5 +62,5 @@ def matching(reader: RunReader, where: str) -> tuple[str, ...]:
             line = str(error).partition("\n\nLINE")[0]
             raise ConfigError(f"source.data.where: {' '.join(line.split())[:300]}") from None
     if not found:
-        raise ConfigError(f"source.data.where: no match of {reader.path} meets it: {where[:200]}")
+        raise ConfigError(f"source.data.where: no match of {reader.path} meets it: {condition[:200]}")
     return tuple(found)

@@ -28,7 +28,7 @@ Table = tuple[Any, Iterator[list[Row]]]
 """Arrow schema, and one batch of rows per iteration."""
 
 
-def matches(reader: RunReader, selection: Selection) -> Table:
+def read_matches(reader: RunReader, selection: Selection) -> Table:
     """Return schema and rows of the table of matches: a row per selected match, failed ones included.
 
     Besides `_MATCH_COLUMNS` it has payoff, role, policy and version of each seat, such as `payoff.SEAT`, and a column
@@ -40,18 +40,18 @@ def matches(reader: RunReader, selection: Selection) -> Table:
             seats |= dict.fromkeys(row["seats"])
             for name, value in row["report"].items():
                 reports.setdefault(name, set()).add(type(value).__name__)
-    kinds = {name: _common_type(types) for name, types in reports.items()}
+    kinds = {name: _find_common_type(types) for name, types in reports.items()}
     fields = [(name, _TYPES.get(name, pa.string())) for name in _MATCH_COLUMNS]
     fields += [(f"payoff.{seat}", pa.float64()) for seat in seats]
     fields += [(f"{column}.{seat}", pa.string()) for seat in seats for column in ("role", "policy")]
     fields += [(f"version.{seat}", pa.int64()) for seat in seats]
     fields += [(f"report.{name}", kind) for name, kind in kinds.items()]
     texts = {name for name, kind in kinds.items() if pa.types.is_string(kind)}
-    rows = ([_match_row(row, texts) for row in iteration.matches] for iteration in selection.iterations_of(reader))
+    rows = ([_flatten_match(row, texts) for row in iteration.matches] for iteration in selection.iterations_of(reader))
     return pa.schema(fields), rows
 
 
-def turns(reader: RunReader, selection: Selection) -> Table:
+def read_turns(reader: RunReader, selection: Selection) -> Table:
     """Return schema and rows of the table of turns: a row per turn of the selected seats.
 
     Besides `_TURN_COLUMNS` it has a column `reward.NAME` per named reward. Reads the log once now, for the columns, and
@@ -72,13 +72,13 @@ def turns(reader: RunReader, selection: Selection) -> Table:
                 for turn in filter(selection.has, row["turns"]):
                     credit = iteration.credit.get((row["id"], turn["index"]))
                     worth = {"reward": iteration.reward(row, turn), "return": returns[turn["index"]]}
-                    batch.append(_turn_row(row, turn) | worth | {"advantage": credit.advantage if credit else None})
+                    batch.append(_flatten_turn(row, turn) | worth | {"advantage": credit.advantage if credit else None})
             yield batch
 
     return schema, rows()
 
 
-def _match_row(row: Row, texts: Iterable[str]) -> Row:
+def _flatten_match(row: Row, texts: Iterable[str]) -> Row:
     flat = {name: row.get(name) for name in _MATCH_COLUMNS} | {"match": row["id"], "turns": len(row["turns"])}
     flat["options"] = json.dumps(row["options"])
     flat |= {f"payoff.{seat}": value for seat, value in row["payoffs"].items()}
@@ -87,14 +87,14 @@ def _match_row(row: Row, texts: Iterable[str]) -> Row:
     return flat | {f"report.{n}": str(v) if n in texts else v for n, v in row["report"].items()}
 
 
-def _turn_row(row: Row, turn: Row) -> Row:
+def _flatten_turn(row: Row, turn: Row) -> Row:
     saw = "\n".join(f"{message['sender']}: {message['text']}" for message in turn["messages"])
     flat = {"source": "policy", **{name: turn[name] for name in _TURN_COLUMNS if name in turn}}
     flat |= {"match": row["id"], "iteration": row["iteration"], "game": row["game"], "turn": turn["index"], "saw": saw}
     return flat | {f"reward.{name}": value for name, value in turn["rewards"].items()}
 
 
-def _common_type(types: set[str]) -> Any:
+def _find_common_type(types: set[str]) -> Any:
     """Return the Arrow type of a column whose values have these Python type names; text if they differ in kind."""
     if types == {"bool"}:
         return pa.bool_()

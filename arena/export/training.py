@@ -48,14 +48,14 @@ def write_templates(chats: Chats, to: Path) -> list[str]:
         template = tool_template(tokenizer, frame) if chats.has_tools and frame.tools else frame_template(frame)
         if template:
             by_policy[policy] = template
-        notes += _notes(policy, frame, chats)
+        notes += _explain_template(policy, frame, chats)
     for policy, template in by_policy.items():
         alone = len(set(by_policy.values())) == 1
         write_atomic(to / (TEMPLATE if alone else f"{policy}.jinja"), template)
     return notes
 
 
-def _notes(policy: str, frame: ChatFrame, chats: Chats) -> list[str]:
+def _explain_template(policy: str, frame: ChatFrame, chats: Chats) -> list[str]:
     if frame.parts.system != "turn":
         return [f"{policy}: its chat template has no system turn, and no template renders the chats as they were read"]
     if chats.has_tools and frame.tools and frame.tools.rewrites:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arena.plain import clean_text, plain
+from arena.plain import clean_text, to_plain
 from arena.store.files import explained
 
 Batches = Iterable[list[dict[str, Any]]]
@@ -49,7 +49,7 @@ def write_json_lines(path: Path, schema: Any, batches: Batches) -> int:
     rows = 0
     with explained(path), path.open("w", encoding="ascii") as file:
         for batch in batches:
-            file.writelines(json.dumps(_plain_row(row, schema), separators=(",", ":")) + "\n" for row in batch)
+            file.writelines(json.dumps(_to_plain_row(row, schema), separators=(",", ":")) + "\n" for row in batch)
             rows += len(batch)
     return rows
 
@@ -62,11 +62,11 @@ def write_parquet(path: Path, schema: Any, batches: Batches) -> int:
     rows = 0
     with explained(path), pq.ParquetWriter(path, schema, compression="zstd") as file:
         for batch in filter(None, batches):
-            file.write_table(pa.Table.from_pylist([_plain_row(row, schema) for row in batch], schema))
+            file.write_table(pa.Table.from_pylist([_to_plain_row(row, schema) for row in batch], schema))
             rows += len(batch)
     return rows
 
 
-def _plain_row(row: dict[str, Any], schema: Any) -> dict[str, Any]:
+def _to_plain_row(row: dict[str, Any], schema: Any) -> dict[str, Any]:
     """Return the row with exactly the schema's columns, as plain values; None if missing, NaN or infinite."""
-    return {name: plain(row.get(name), name, gaps=True) for name in schema.names}
+    return {name: to_plain(row.get(name), name, gaps=True) for name in schema.names}

@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 
-from arena.process import cores
+from arena.process import count_cores
 
 CLEARLY = 0.9
 """Maximum time ratio to replace the usual choice, so that noise does not decide."""
@@ -20,7 +20,7 @@ def fastest_threads() -> int:
 
 def most_threads() -> int:
     """Return the largest number of threads worth trying: torch's, but at most the cores that this process may use."""
-    return min(torch.get_num_threads(), cores())
+    return min(torch.get_num_threads(), count_cores())
 
 
 def fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:

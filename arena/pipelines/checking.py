@@ -6,40 +6,42 @@ from typing import Any, cast
 
 from agents.computing import compute
 from arena.config.experiment import Experiment
-from arena.config.layers import merged
+from arena.config.layers import merge_layers
 from arena.config.pipeline import Pipeline
 from arena.config.recipe import R, Recipe
-from arena.config.staging import PlannedStage, named, plan
-from arena.preflight import fitted, preflight
+from arena.config.staging import PlannedStage, add_stage_name, plan
+from arena.preflight import fit_to_machine, preflight
 
 _AUTO = {"threads": 1, "precision": "fp32"}
 """Values for checks in place of `auto`."""
 
 
 async def check_recipe(
-    recipe: Recipe, doing: Callable[[str], None], note: Callable[[str], None] = lambda text: None
+    recipe: Recipe, announce: Callable[[str], None], note: Callable[[str], None] = lambda text: None
 ) -> None:
     """Check an experiment, or all stages of a pipeline as far as possible before any runs, as `preflight` does.
 
     `note` gets the notes for the user, with the stage's name.
     """
     if isinstance(recipe, Experiment):
-        for text in (await preflight(recipe, doing)).notes:
+        for text in (await preflight(recipe, announce)).notes:
             note(text)
         return
     for stage in plan(recipe, Path(recipe.name), note):
-        for text in await check_stage(stage, doing):
+        for text in await check_stage(stage, announce):
             note(f"stage {stage.spec.name}: {text}")
 
 
 async def fitted_recipe(recipe: R) -> R:
     """Return the recipe with `auto` settings that experiments share replaced by what is fastest on this machine."""
     if isinstance(recipe, Experiment):
-        return cast(R, await compute(fitted, recipe))
-    return cast(R, recipe.settled(await fitted_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
+        return cast(R, await compute(fit_to_machine, recipe))
+    return cast(
+        R, recipe.with_changes(await fitted_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None)))
+    )
 
 
-async def check_stage(stage: PlannedStage, doing: Callable[[str], None]) -> Sequence[str]:
+async def check_stage(stage: PlannedStage, announce: Callable[[str], None]) -> Sequence[str]:
     """Check a stage's experiment before any stage runs, if it does not depend on an earlier one's data.
 
     Returns notes for the user.
@@ -47,16 +49,16 @@ async def check_stage(stage: PlannedStage, doing: Callable[[str], None]) -> Sequ
     if not isinstance(stage.made, Experiment) or not stage.is_final:
         return ()
     auto = {name: value for name, value in _AUTO.items() if getattr(stage.made, name) == "auto"}
-    with named(stage.spec.name):
-        return (await preflight(stage.made.model_copy(update=auto), doing)).notes
+    with add_stage_name(stage.spec.name):
+        return (await preflight(stage.made.model_copy(update=auto), announce)).notes
 
 
 async def fitted_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:
     """Return the shared settings that are `auto`, as they are fastest on this machine; the stages then agree."""
-    shared = merged(pipeline.shared)
+    shared = merge_layers(pipeline.shared)
     auto = {name: "auto" for name in _AUTO if shared.get(name, "auto" if name == "threads" else "") == "auto"}
     experiment = next((stage.made for stage in planned if isinstance(stage.made, Experiment)), None)
     if not auto or experiment is None:
         return {}
-    found = await compute(fitted, experiment.model_copy(update={**_AUTO, **auto}))
+    found = await compute(fit_to_machine, experiment.model_copy(update={**_AUTO, **auto}))
     return {name: getattr(found, name) for name in auto}

@@ -12,7 +12,7 @@ from typing import Any
 
 from agents import strict_yaml
 from arena.config.pipeline import count_equal_stages
-from arena.config.saved_config import differences
+from arena.config.saved_config import list_differences
 from arena.config.sources import text_layer
 from arena.errors import ConfigError, StoreError
 from arena.store.files import CONFIG, STAGES, write_folder
@@ -40,13 +40,13 @@ def find_reusable_stages(source: Path, data: Mapping[str, Any], about: Mapping[s
     for key in _SAME:
         before, now = environment.get(key) or {}, about.get(key) or {}
         if before != now:
-            return [], f"it ran elsewhere or with other files ({differences({key: before}, {key: now})[0]})"
+            return [], f"it ran elsewhere or with other files ({list_differences({key: before}, {key: now})[0]})"
     equal = count_equal_stages(theirs, data)
     places = [stage_folder(source, n + 1, stage["name"]) for n, stage in enumerate(theirs[STAGES][:equal])]
     ended = [*takewhile(finished, places)]
     if len(ended) < equal:
         return ended, f"{places[len(ended)].name} has not ended there"
-    changes = differences(_by_stage(theirs), _by_stage(data))
+    changes = list_differences(_by_stage(theirs), _by_stage(data))
     return ended, f"settings differ: {changes[0]}" if changes else ""
 
 

@@ -9,16 +9,16 @@ from typing import Any
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.pipeline import Pipeline, StageSpec, read_pipeline
-from arena.config.saved_config import as_plain, experiment_of, pipeline_settings, with_overrides
+from arena.config.saved_config import experiment_to_plain, load_experiment, load_pipeline_settings, with_overrides
 from arena.config.sources import Layer, text_layer
-from arena.config.staging import Earlier, PlannedStage, compose_stage, named, plan
-from arena.doctor import environment
+from arena.config.staging import Earlier, PlannedStage, add_stage_name, compose_stage, plan
+from arena.doctor import describe_environment
 from arena.errors import ConfigError, Interrupted, StoreError
-from arena.launch import begin, check_alone, fresh_folder, point_latest, resume_run, with_command
+from arena.launch import check_alone, choose_fresh_folder, point_latest, resume_run, start_checked, with_command
 from arena.pipelines.checking import check_stage, fitted_settings
 from arena.pipelines.reuse import FOLDER, SOURCES, copy_stages, find_reusable_stages
 from arena.play.watchers import StageWatcher, Watcher
-from arena.preflight import model_folder, servers_asked
+from arena.preflight import find_model_folder, find_used_servers
 from arena.store import checkpoints
 from arena.store.files import CONFIG, STAGES, make_folder
 from arena.store.locks import locked
@@ -37,21 +37,21 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     """
     check_alone()
     loading.reset()
-    folder = out or fresh_folder(pipeline.head.name)
+    folder = out or choose_fresh_folder(pipeline.head.name)
     planned = plan(pipeline, folder, watcher.note)
     for stage in planned:
         await check_stage(stage, lambda what: watcher.phase(0, what))
-    text = pipeline.settled(await fitted_settings(pipeline, planned), model_folder).to_yaml()
+    text = pipeline.with_changes(await fitted_settings(pipeline, planned), find_model_folder).to_yaml()
     data = text_layer(str(folder / CONFIG), text).data
     running = _Running(folder, data, watcher)
     experiments = [stage.made for stage in running.planned if isinstance(stage.made, Experiment)]
-    about = environment() | {SOURCES: own_files.source_hashes(experiments, data), FOLDER: str(running.folder)}
+    about = describe_environment() | {SOURCES: own_files.hash_sources(experiments, data), FOLDER: str(running.folder)}
     copied, why = find_reusable_stages(reuse, data, about) if reuse else ([], "")
     create_folder(folder, text, with_command(about, data), empty=STAGES)
     own_files.trust_code(data)
     for experiment in experiments:
         own_files.trust_files(experiment)
-        own_files.trust_servers(servers_asked(experiment).values())
+        own_files.trust_servers(find_used_servers(experiment).values())
     point_latest(folder)
     with _explained(folder), locked(folder):
         if reuse:
@@ -74,7 +74,7 @@ async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] 
     if (folder := pipeline_of(path)) is None:
         raise StoreError(f"{path} is no pipeline and no stage of one")
     with _explained(folder), locked(folder):
-        data = pipeline_settings(folder, trusted)
+        data = load_pipeline_settings(folder, trusted)
         about = FolderReader(folder).environment()
         running = _Running(folder, data, watcher, trusted)
         running.check_overrides(path.resolve(), layers)
@@ -100,7 +100,7 @@ class _Running:
         if layers and path not in (self.folder, due):
             raise ConfigError(f"{path} does not run now: settings can change in {due}, the stage that does")
         if layers and due is not None and (due / CONFIG).exists():
-            experiment_of(due, layers, self.trusted)
+            load_experiment(due, layers, self.trusted)
 
     async def run(self, layers: Sequence[Layer] = ()) -> None:
         """Run all unfinished stages, the first one with the overrides `layers`.
@@ -127,10 +127,10 @@ class _Running:
         if layers and not isinstance(made, Experiment):
             raise ConfigError(f"stage {spec.name}: the settings of {spec.kind} cannot change now")
         if layers and isinstance(made, Experiment):
-            made = with_overrides(Layer(made.name, "", as_plain(made)), layers)
+            made = with_overrides(Layer(made.name, "", experiment_to_plain(made)), layers)
         self._announce(planned, made)
         if isinstance(made, Experiment):
-            with named(spec.name):
+            with add_stage_name(spec.name):
                 await self._run_experiment(made, place, layers)
             newest = checkpoints.newest(place).folder / "policies"
             weights = {folder.name: folder for folder in sorted(newest.iterdir())} if newest.is_dir() else {}
@@ -145,9 +145,9 @@ class _Running:
         if (place / CONFIG).exists():
             await resume_run(place, self.watcher, layers, self.trusted)
             return
-        own_files.admit_servers(self.folder, servers_asked(experiment), experiment.servers(), self.trusted)
+        own_files.admit_servers(self.folder, find_used_servers(experiment), experiment.servers(), self.trusted)
         own_files.admit_harnesses(self.folder, experiment, experiment, self.trusted)
-        await begin(experiment, place, self.watcher, is_stage=True)
+        await start_checked(experiment, place, self.watcher, is_stage=True)
 
     def _check_sources(self, planned: PlannedStage) -> None:
         """Raise ConfigError if files that stages name were edited, or if the pipeline was moved during this stage.
@@ -166,7 +166,7 @@ class _Running:
 
     def _describe(self, place: Path, spec: StageSpec) -> None:
         """Write the `environment.json` of a stage with a loop of its own, or add this command to it."""
-        about = FolderReader(place).environment() if (place / CONFIG).exists() else environment()
+        about = FolderReader(place).environment() if (place / CONFIG).exists() else describe_environment()
         write_environment(place, with_command(about, {spec.kind: spec.data()}))
 
     def _announce(self, planned: PlannedStage, made: Any) -> None:

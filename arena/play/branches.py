@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agents.engines.base import Completion
-from arena.records import MatchRecord, Turn, place_of
+from arena.records import MatchRecord, Turn, find_reply
 from games.contracts import UNREAD, MatchId
 
 
@@ -33,7 +33,7 @@ class Branch:
         """Return the seat's replies before the branch point (ids, log-probabilities, entropies), by turn index."""
         completions = {}
         for turn in self.turns(seat):
-            stream, begin, end = place_of(self.match.streams[seat], turn.index)
+            stream, begin, end = find_reply(self.match.streams[seat], turn.index)
             sampled = tuple(stream.ids[begin:end]), tuple(stream.logprobs[begin:end])
             finish: Literal["stop", "length"] = "length" if turn.finish == "length" else "stop"
             entropy = tuple(stream.entropy[begin:end]) if stream.entropy else None
@@ -68,5 +68,5 @@ def _context_ids(record: MatchRecord, turn: Turn) -> list[int]:
     streams = record.streams.get(turn.seat)
     if not streams:
         return []
-    stream, begin, _ = place_of(streams, turn.index)
+    stream, begin, _ = find_reply(streams, turn.index)
     return stream.ids[:begin]

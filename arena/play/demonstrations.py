@@ -42,7 +42,7 @@ from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
 from arena.play.plans import demonstration_plans
 from arena.play.tables import Table
-from arena.records import MatchRecord, Trajectory, is_patch, trained, trajectories
+from arena.records import MatchRecord, Trajectory, is_patch, trained_trajectories, trajectories
 from arena.store.contents import check_newest
 from arena.store.failures import FailureLog
 from arena.store.losses import losses
@@ -341,7 +341,7 @@ def patch_samples(records: Iterable[MatchRecord], learner: Policy, temperatures:
     return [
         sample
         for record in records
-        for trajectory in trained([record])
+        for trajectory in trained_trajectories([record])
         if trajectory.policy == learner.name
         for sample in _patch_samples(record, trajectory, learner, temperatures[trajectory.role])
     ]

@@ -27,7 +27,7 @@ from agents.errors import (
 )
 from agents.players.human import HumanLeft
 from arena.errors import BugError, ConfigError, WorkerLost
-from arena.plain import truncate_middle, without_secrets
+from arena.plain import remove_secrets, truncate_middle
 from arena.records import Failure, Kind, MatchRecord
 from games.contracts import Deal, Game
 
@@ -80,7 +80,7 @@ def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, ac
         where = _place(at)
     trace = "".join(traceback.TracebackException.from_exception(error, limit=-60).format())
     act = None if act is None else truncate_middle(act, LONGEST)
-    trace = truncate_middle(without_secrets(trace), LONGEST)
+    trace = truncate_middle(remove_secrets(trace), LONGEST)
     return Failure(
         kind=kind, draws=tuple(draws), error=type(error).__name__, where=where, trace=trace, seat=seat, act=act
     )

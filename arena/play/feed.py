@@ -17,10 +17,10 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from arena.plain import plain
+from arena.plain import to_plain
 from arena.play.match import MatchPlan
-from arena.records import Turn, turn_row
-from arena.rows import identity_row
+from arena.records import Turn, turn_to_row
+from arena.rows import identity_to_row
 from arena.store.feed import FeedWriter
 
 EVERY = 0.25
@@ -112,11 +112,11 @@ class Feed:
 def _line(id: str, item: MatchPlan | Turn) -> str:
     """Return a match's head or turn as one line of ASCII JSON, texts shortened if long; "" if it is still too long."""
     try:
-        row = {"match": id} | ({"turn": turn_row(item)} if isinstance(item, Turn) else {"head": _head(item)})
+        row = {"match": id} | ({"turn": turn_to_row(item)} if isinstance(item, Turn) else {"head": _head(item)})
         try:
             text = _text(row)
         except ValueError:  # a lone surrogate, which is not valid UTF-8
-            text = _text(plain(row, "turn", gaps=True))
+            text = _text(to_plain(row, "turn", gaps=True))
         return text if len(text) <= LONG else _shortened(row)
     except (ValueError, TypeError, RecursionError):
         return ""
@@ -127,7 +127,7 @@ def _text(row: Any) -> str:
 
 
 def _shortened(row: Mapping[str, Any]) -> str:
-    text = _text(plain(_cut(row), "turn", gaps=True))
+    text = _text(to_plain(_cut(row), "turn", gaps=True))
     return text if len(text) <= LONGEST else ""
 
 
@@ -141,10 +141,12 @@ def _cut(value: Any) -> Any:
 
 def _head(plan: MatchPlan) -> dict[str, Any]:
     """Return the facts known at a match's start, as JSON: identity, game, seed, options, seats and the present time."""
-    row = {name: value for name, value in identity_row(plan.identity).items() if name not in ("id", "deal", "attempt")}
+    row = {
+        name: value for name, value in identity_to_row(plan.identity).items() if name not in ("id", "deal", "attempt")
+    }
     row |= {name: getattr(plan, name) for name in ("game", "seed", "group", "stage", "source")}
     row |= {"seats": {seat: vars(seating) for seat, seating in plan.seats.items()}}
     return row | {
-        "options": plain(plan.options, "options"),
+        "options": to_plain(plan.options, "options"),
         "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }

@@ -24,7 +24,7 @@ from arena.play.contenders import Contender
 from arena.play.failures import LimitReached
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.play.texts import view_of
-from arena.records import MatchRecord, Seating, Turn, is_excused, place_of
+from arena.records import MatchRecord, Seating, Turn, find_reply, is_excused
 from games.contracts import UNREAD, Act, Game, Message, View
 
 
@@ -189,7 +189,7 @@ class _Joined:
 
 def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:
     """Return a past reply in this frame's tokens: the sampled ids if role and text agree, else its text encoded."""
-    stream, begin, end = place_of(match.streams.get(turn.seat, ()), turn.index)
+    stream, begin, end = find_reply(match.streams.get(turn.seat, ()), turn.index)
     ids, finish = tuple(stream.ids[begin:end]), "length" if turn.finish == "length" else "stop"
     if turn.role == role.role and ids and frame.knows(ids) and frame.decode(ids) == turn.raw:
         return Completion(ids, tuple(stream.logprobs[begin:end]), finish, turn.version)  # type: ignore[arg-type]

@@ -79,7 +79,7 @@ class Lineup:
         table = self.table(plan)
         if self.harnesses:
             self.harnesses.open()
-        async with past.seated({seating.policy for seating in plan.seats.values()}):
+        async with past.reserve({seating.policy for seating in plan.seats.values()}):
             contenders = {
                 seat: self.contender(held.policy, seat, table, held.instruction) for seat, held in plan.seats.items()
             }

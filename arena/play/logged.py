@@ -18,7 +18,7 @@ from arena.parts.chance import generator
 from arena.play.settings import SourceSpec, TableSpec
 from arena.play.source import Played
 from arena.play.watchers import Watcher
-from arena.records import MatchRecord, Seating, images, pictures_of
+from arena.records import MatchRecord, Seating, collect_pictures, list_images
 from arena.store.losses import complete
 from arena.store.matchlog import MatchBatch
 from arena.store.reader import LogReader, RunReader
@@ -55,7 +55,10 @@ class LogSource:
         read = [MatchRecord.from_json(row, theirs.blobs.get) for row in found]
         records = [self._as_own(k, number, record) for number, record in enumerate(read)]
         records = [
-            replace(r, pictures=pictures_of(r.streams) | {i.hash: theirs.blobs.get(i.hash) for i in images(r.turns)})
+            replace(
+                r,
+                pictures=collect_pictures(r.streams) | {i.hash: theirs.blobs.get(i.hash) for i in list_images(r.turns)},
+            )
             for r in records
         ]
         log = MatchBatch(self.run.log)

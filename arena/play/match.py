@@ -18,7 +18,7 @@ from arena.play.failures import LimitReached, failure_of, log_failure, person_fa
 from arena.play.steps import Runner, in_time, runner_for
 from arena.play.texts import clean_act, view_of
 from arena.play.turns import Turns, loggable
-from arena.records import MatchRecord, MatchSource, Seating, Turn, images, pictures_of
+from arena.records import MatchRecord, MatchSource, Seating, Turn, collect_pictures, list_images
 from arena.store.blobs import verify_blob
 from games.abilities import Pictures, Situations, Stoppable
 from games.contracts import MOST_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
@@ -152,7 +152,7 @@ async def play_match(
         started=started.isoformat(timespec="milliseconds"),
         seconds=monotonic() - clock,
         rules=game.rules_version, group=plan.group, stage=plan.stage, source=plan.source,
-        pictures=now.pictures | pictures_of(streams),
+        pictures=now.pictures | collect_pictures(streams),
         failure=failure,
     )  # fmt: skip
     log_failure(record)
@@ -162,7 +162,7 @@ async def play_match(
 def _shown(game: Pictures, turns: Sequence[Turn]) -> dict[str, bytes]:
     """Return the bytes of the images in turns by hash, checked against what the game said of them."""
     pictures = {}
-    for image in images(turns):
+    for image in list_images(turns):
         pictures[image.hash] = verify_blob(image.hash, game.picture(image.hash))
         check_picture(image, pictures[image.hash])
     return pictures

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from agents.computing import Job
 from arena.play.failures import LimitReached
-from arena.process import cores
+from arena.process import count_cores
 from games.abilities import Blocking, Waiting
 from games.slow import EXECUTOR, Executor
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 Runner = Callable[[Callable[[], None], str, float | None], Awaitable[None]]
 """Runs a step, named by a label, within so many seconds."""
 
-AT_ONCE = min(32, cores() + 4)
+AT_ONCE = min(32, count_cores() + 4)
 """Concurrent steps that compute, as many as Python's default thread pool has workers."""
 WAITING = 64
 """Concurrent steps that only wait for tools. A tool's own limit, by default 8 calls at a time, bounds the calls.

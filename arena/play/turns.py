@@ -6,7 +6,7 @@ from math import isfinite
 from numbers import Real
 from typing import Any
 
-from arena.plain import finite, plain
+from arena.plain import require_finite, to_plain
 from arena.play.failures import OutcomeError
 from arena.records import Seating, Turn
 from games.contracts import ILLEGAL, Act, Game, View
@@ -93,7 +93,7 @@ def loggable(value: Any, label: str, *methods: str) -> Any:
     if type(value) is float and isfinite(value):
         return value
     try:
-        finite(value, label) if isinstance(value, Real) else plain(value, label)
+        require_finite(value, label) if isinstance(value, Real) else to_plain(value, label)
     except (ValueError, TypeError) as error:
         raise OutcomeError(str(error), methods) from None
     return value

@@ -26,7 +26,7 @@ from agents.engines.reaper import stderr_to
 from agents.engines.spec import EngineSpec
 from agents.model_config import first_line
 from arena.errors import ConfigError
-from arena.process import cores
+from arena.process import count_cores
 from arena.scale.settings import ScaleSpec, WorkerResources
 from arena.scale.shipping import Shipping
 from arena.scale.watchdog import Watchdog
@@ -90,8 +90,8 @@ async def placed(spec: ScaleSpec, note: Callable[[str], None], again: bool = Fal
     resources; when a run starts `again`, only after it has waited for nodes to join.
     """
     wanted = total(bundles(spec))
-    if spec.address is None and wanted["CPU"] > cores():
-        note(f"scale: {described(wanted)} are requested, and this machine has {cores()}: processes share them")
+    if spec.address is None and wanted["CPU"] > count_cores():
+        note(f"scale: {described(wanted)} are requested, and this machine has {count_cores()}: processes share them")
     with connected(spec.address, wanted["CPU"]):
         watchdog = Watchdog(note, spec.patience, spec.deadline)
         try:

@@ -15,8 +15,8 @@ from agents.image_parts import ImageParts
 from agents.stream import MediaSpan
 
 
-class Refused(Exception):
-    """Raised to refuse a request, with HTTP status, code and parameter name of the API's error."""
+class RequestError(Exception):
+    """Error that refuses a request, with HTTP status, code and parameter name of the API's error."""
 
     def __init__(self, message: str, status: int = 400, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
@@ -62,13 +62,13 @@ class ChatMessage(BaseModel):
         return [] if isinstance(self.content, str) else [p for p in self.content if isinstance(p, ImagePart)]
 
     def parts(self, images: ImageParts) -> Content:
-        """Return texts and images in order. Raises Refused for an image that is not accepted."""
+        """Return texts and images in order. Raises RequestError for an image that is not accepted."""
         if isinstance(self.content, str):
             return self.content
         try:
             return join_parts(p.text if isinstance(p, TextPart) else images.read(p.model_dump()) for p in self.content)
         except ValueError as error:
-            raise Refused(f"messages: {error}", code="invalid_image", param="messages") from None
+            raise RequestError(f"messages: {error}", code="invalid_image", param="messages") from None
 
 
 def split_turns(
@@ -76,16 +76,16 @@ def split_turns(
 ) -> tuple[str | None, list[tuple[Content, str]], Content]:
     """Return the system text or None, the past (user, assistant) exchanges, and the last user content.
 
-    Consecutive messages of one role are joined. Raises Refused unless user and assistant alternate, user last, and for
-    an image that is not accepted or not a user's.
+    Consecutive messages of one role are joined. Raises RequestError unless user and assistant alternate, user last, and
+    for an image that is not accepted or not a user's.
     """
     if any(message.images for message in messages if message.role != "user"):
-        raise Refused("only a user's message may have images", param="messages")
+        raise RequestError("only a user's message may have images", param="messages")
     neighbours = groupby(messages, lambda message: "system" if message.role == "developer" else message.role)
-    joined = [(role, _joined([message.parts(images) for message in group])) for role, group in neighbours]
+    joined = [(role, _join([message.parts(images) for message in group])) for role, group in neighbours]
     system = as_text(joined.pop(0)[1]) if joined[0][0] == "system" else None
     if [role for role, _ in joined] != ["user", "assistant"] * (len(joined) // 2) + ["user"]:
-        raise Refused(
+        raise RequestError(
             "after a system message at the very beginning, user and assistant take turns, and the user is last",
             param="messages",
         )
@@ -93,7 +93,7 @@ def split_turns(
     return system, list(zip(contents[:-1:2], map(as_text, contents[1::2]), strict=True)), contents[-1]
 
 
-def _joined(contents: Sequence[Content]) -> Content:
+def _join(contents: Sequence[Content]) -> Content:
     """Return contents as one, with an empty line between them."""
     parts = [("\n\n", *([content] if isinstance(content, str) else content)) for content in contents]
     return join_parts([*chain.from_iterable(parts)][1:])

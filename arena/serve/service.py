@@ -23,32 +23,32 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.requests import Request as Asked
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from agents.engines.base import Engine, Request
 from agents.image_parts import ImageParts
 from agents.policy import Policy
-from agents.role import LEAST_TEMPERATURE, Role, Sampling, load_role
+from agents.role import LEAST_TEMPERATURE, Role, load_role
 from arena.config.experiment import Experiment
 from arena.play.making import deal_game
 from arena.play.settings import TableSpec
-from arena.serve.messages import ChatMessage, Refused, split_turns, write_ids
+from arena.serve.messages import ChatMessage, RequestError, split_turns, write_ids
 from games.contracts import Deal, View
 
-BODY_BYTES = 4 << 20
-"""Maximum size of a request; with images, `BODY_WITH_IMAGES` for servers of a policy that sees."""
-BODY_WITH_IMAGES = 32 << 20
-LARGEST = 2**31 - 1
+MAX_BODY = 4 << 20
+"""Maximum size of a request; with images, `MAX_BODY_WITH_IMAGES` for servers of a policy that sees."""
+MAX_BODY_WITH_IMAGES = 32 << 20
+MAX_INT = 2**31 - 1
 """Maximum integer in a request, because engines use 32 bits."""
-PIECE = 16
+CHUNK_TOKENS = 16
 """Tokens sampled between checks for other requests and for disconnected clients."""
-MOST_TOKENS = 1024
+DEFAULT_MAX_TOKENS = 1024
 """Default maximum tokens of a reply, if neither request nor role sets it."""
 
 
-Count = Annotated[int, Field(ge=1, le=LARGEST)]
+Count = Annotated[int, Field(ge=1, le=MAX_INT)]
 Stop = Annotated[str, Field(max_length=256)]
 
 
@@ -68,7 +68,7 @@ class ChatRequest(BaseModel):
     max_completion_tokens: Count | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=LARGEST)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=MAX_INT)] | None = None
     n: Annotated[int, Field(ge=1, le=16)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
@@ -103,13 +103,13 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass
-class Served:
+class ServedModel:
     """Policy offered by the server as a model, with its limits and roles."""
 
     policy: Policy
     positions: int
     """Maximum context of its model in tokens."""
-    longest: int
+    longest_token: int
     """Characters of the longest token. A text longer than `positions` times that cannot fit."""
     roles: Mapping[str, tuple[Role, TableSpec, str]]
     """Roles by name, each with a table and seat."""
@@ -121,15 +121,15 @@ class _Reply:
 
     ids: list[int] = field(default_factory=list)
     text: str = ""
-    """Part of the text that cannot change any more."""
+    """Final part of the text."""
     finish: str | None = None
 
 
 class Service:
     """OpenAI-compatible API over an engine: routes, validation and sampling. `key` is the API key, None for none."""
 
-    def __init__(self, engine: Engine, served: Mapping[str, Served], key: str | None = None) -> None:
-        self.engine, self.served, self.key = engine, served, key
+    def __init__(self, engine: Engine, served: Mapping[str, ServedModel], key: str | None = None) -> None:
+        self.engine, self.models, self.key = engine, served, key
         self.started = int(time.time())
         self._count = 0
         self._chance = np.random.SeedSequence()
@@ -138,52 +138,52 @@ class Service:
     def app(self, hosts: Sequence[str]) -> Starlette:
         """Return the web application. It refuses requests with a Host header that is not in `hosts`."""
         routes = [
-            Route("/v1/models", self._models),
-            Route("/v1/models/{name:path}", self._model),
-            Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/models", self._list_models),
+            Route("/v1/models/{name:path}", self._describe_model),
+            Route("/v1/chat/completions", self._complete_chat, methods=["POST"]),
             Route("/{path:path}", self._refuse_route, methods=["GET", "POST", "PUT", "DELETE"]),
         ]
         trusted = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-        return Starlette(routes=routes, middleware=[trusted], exception_handlers={Exception: _failed})
+        return Starlette(routes=routes, middleware=[trusted], exception_handlers={Exception: _respond_to_failure})
 
     def names(self) -> list[str]:
         """Return all model names: each policy's, followed by `POLICY:ROLE` for its roles."""
-        return [name for own, held in self.served.items() for name in (own, *(f"{own}:{r}" for r in held.roles))]
+        return [
+            name for own, model in self.models.items() for name in (own, *(f"{own}:{role}" for role in model.roles))
+        ]
 
     # -- routes ------------------------------------------------------------------------------------------
 
-    async def _models(self, asked: Asked) -> Response:
-        return self._answered(asked) or JSONResponse(
+    async def _list_models(self, http: HttpRequest) -> Response:
+        return self._check_key(http) or JSONResponse(
             {"object": "list", "data": [self._model_entry(name) for name in self.names()]}
         )
 
-    async def _model(self, asked: Asked) -> Response:
-        name = asked.path_params["name"]
+    async def _describe_model(self, http: HttpRequest) -> Response:
+        name = http.path_params["name"]
         if name not in self.names():
-            return self._answered(asked) or self._unknown(name).response()
-        return self._answered(asked) or JSONResponse(self._model_entry(name))
+            return self._check_key(http) or self._make_unknown_model_error(name).response()
+        return self._check_key(http) or JSONResponse(self._model_entry(name))
 
-    async def _refuse_route(self, asked: Asked) -> Response:
-        return self._answered(asked) or Refused(f"no such route: {asked.method} {asked.url.path}", 404).response()
+    async def _refuse_route(self, http: HttpRequest) -> Response:
+        return self._check_key(http) or RequestError(f"no such route: {http.method} {http.url.path}", 404).response()
 
-    async def _chat(self, asked: Asked) -> Response:
+    async def _complete_chat(self, http: HttpRequest) -> Response:
         try:
-            if refusal := self._answered(asked):
+            if refusal := self._check_key(http):
                 return refusal
-            request = await self._read(asked)
-            async with self._tokenizing:  # in a thread, so that others are answered meanwhile; one at a time
-                requests, role = await asyncio.to_thread(self._requests, request)
-        except Refused as refused:
-            return refused.response()
+            request = await self._read_request(http)
+            async with self._tokenizing:  # one at a time, in a thread, so that other requests are answered meanwhile
+                requests, role = await asyncio.to_thread(self._make_requests, request)
+        except RequestError as error:
+            return error.response()
         except ClientDisconnect:
             return Response(status_code=499)
         head = {"id": f"chatcmpl-{self.started}-{self._count}", "created": int(time.time()), "model": request.model}
         if request.stream:
-            return StreamingResponse(
-                self._streamed(head, request, requests, role, asked), media_type="text/event-stream"
-            )
+            return StreamingResponse(self._stream(head, request, requests, role, http), media_type="text/event-stream")
         replies = [_Reply() for _ in requests]
-        async for _ in self._written(request, requests, replies, asked):
+        async for _ in self._sample(request, requests, replies, http):
             pass
         choices = [
             {
@@ -191,17 +191,17 @@ class Service:
                 "message": {"role": "assistant", "content": reply.text},
                 "finish_reason": reply.finish,
                 "logprobs": None,
-                **_parsed(role, reply.text),
+                **_parse_reply(role, reply.text),
             }
             for i, reply in enumerate(replies)
         ]
-        usage = _usage(requests, replies)
+        usage = _count_usage(requests, replies)
         return JSONResponse(head | {"object": "chat.completion", "choices": choices, "usage": usage})
 
-    async def _streamed(
-        self, head: dict[str, Any], request: ChatRequest, requests: list[Request], role: Role | None, asked: Asked
+    async def _stream(
+        self, head: dict[str, Any], request: ChatRequest, requests: list[Request], role: Role | None, http: HttpRequest
     ) -> AsyncIterator[str]:
-        """Yield server-sent events: a delta for each new piece of each choice, usage if requested, and [DONE]."""
+        """Yield server-sent events: a delta for each new chunk of each choice, usage if requested, and [DONE]."""
         head = head | {"object": "chat.completion.chunk"}
 
         def event(index: int, delta: dict[str, str], finish: str | None = None, **more: Any) -> str:
@@ -213,34 +213,34 @@ class Service:
             yield event(index, {"role": "assistant", "content": ""})
         sent = [0] * len(replies)
         try:
-            async for index in self._written(request, requests, replies, asked):
+            async for index in self._sample(request, requests, replies, http):
                 reply = replies[index]
                 if len(reply.text) > sent[index]:
                     yield event(index, {"content": reply.text[sent[index] :]})
                     sent[index] = len(reply.text)
                 if reply.finish:
-                    yield event(index, {}, reply.finish, **_parsed(role, reply.text))
+                    yield event(index, {}, reply.finish, **_parse_reply(role, reply.text))
         except Exception as error:  # noqa: BLE001 the status has been sent already
-            yield f"data: {json.dumps(_error(error))}\n\n"
+            yield f"data: {json.dumps(_error_to_json(error))}\n\n"
             return
         if (request.stream_options or {}).get("include_usage"):
-            yield f"data: {json.dumps(head | {'choices': [], 'usage': _usage(requests, replies)})}\n\n"
+            yield f"data: {json.dumps(head | {'choices': [], 'usage': _count_usage(requests, replies)})}\n\n"
         yield "data: [DONE]\n\n"
 
     # -- sampling ----------------------------------------------------------------------------------------
 
-    async def _written(
-        self, request: ChatRequest, requests: list[Request], replies: list[_Reply], asked: Asked
+    async def _sample(
+        self, request: ChatRequest, requests: list[Request], replies: list[_Reply], http: HttpRequest
     ) -> AsyncIterator[int]:
-        """Sample the replies piece by piece and yield the index of each updated one, until the client disconnects."""
-        frame = self.served[request.model.partition(":")[0]].policy.frame
-        piece = 0
+        """Sample the replies chunk by chunk and yield the index of each updated one, until the client disconnects."""
+        frame = self.models[request.model.partition(":")[0]].policy.frame
+        chunk = 0
         try:
             while due := [i for i, reply in enumerate(replies) if reply.finish is None]:
-                if await asked.is_disconnected():
+                if await http.is_disconnected():
                     return
-                nexts = [_next(requests[i], replies[i], piece) for i in due]
-                for i, completion in zip(due, await self.engine.generate(nexts), strict=True):
+                next_requests = [_make_next_request(requests[i], replies[i], chunk) for i in due]
+                for i, completion in zip(due, await self.engine.generate(next_requests), strict=True):
                     reply = replies[i]
                     reply.ids += completion.ids
                     if completion.finish == "stop":
@@ -249,131 +249,132 @@ class Service:
                         reply.finish = "length"
                     _settle(reply, frame.decode(reply.ids), request.stops)
                     yield i
-                piece += 1
+                chunk += 1
         finally:
             for one in requests:
                 self.engine.forget(one.key)
 
-    def _requests(self, request: ChatRequest) -> tuple[list[Request], Role | None]:
-        """Return the engine's requests, one per choice, and the role or None. Raises Refused for an invalid request."""
-        for name, neutral in NEUTRAL.items():
-            if (request.model_extra or {}).get(name) not in neutral:
-                raise Refused(f"'{name}' is not supported", param=name, code="unsupported_parameter")
-        own, _, part = request.model.partition(":")
-        if request.model not in self.names():
-            raise self._unknown(request.model)
-        held = self.served[own]
-        if len(request.messages) > held.positions:
-            raise _too_long(f"{len(request.messages)} in number", held.positions)
-        if (length := sum(len(message.text) for message in request.messages)) > held.positions * held.longest:
-            raise _too_long(f"{length} characters", held.positions)
-        role: Role | None = None
-        images, is_shown = ImageParts(), any(message.images for message in request.messages)
-        if is_shown and not (held.policy.frame.image and self.engine.capabilities.has_vision):
-            raise Refused("the policy cannot see images", code="unsupported_value", param="messages")
+    def _make_requests(self, request: ChatRequest) -> tuple[list[Request], Role | None]:
+        """Return the engine's requests, one per choice, and the role or None. Raises RequestError if invalid."""
+        model, role_name = self._check_request(request), request.model.partition(":")[2]
+        images = ImageParts()
         system, exchanges, last = split_turns(request.messages, images)
-        sampling = Sampling(max_tokens=PIECE)
+        role: Role | None = None
         examples: list[tuple[str, str]] = []
         seed = self._chance.spawn(1)[0].generate_state(2).tolist() if request.seed is None else [request.seed % 2**64]
-        if part:
-            role, table, seat = held.roles[part]
-            sampling = role.sampling
+        if role_name:
+            role, table, seat = model.roles[role_name]
             if system is None:
                 system = role.render_system(_first_view(table, seat, seed[0] % 2**31))
                 examples = [(example.see, example.say) for example in role.examples]
-        frame = held.policy.frame
+        frame = model.policy.frame
         ids, media = write_ids(frame, system or "", examples, exchanges, last, images.pictures)
-        most = request.max_completion_tokens or request.max_tokens or (sampling.max_tokens if role else MOST_TOKENS)
-        room = held.positions - len(ids)
+        room = model.positions - len(ids)
         if room < 1:
-            raise _too_long(f"{len(ids)} tokens", held.positions)
-        given = request.temperature
-        if given is not None and given < LEAST_TEMPERATURE:
-            given = 0.0  # greedy, because engines cannot compute smaller temperatures
+            raise _make_length_error(f"{len(ids)} tokens", model.positions)
+        default = role.sampling.max_tokens if role else DEFAULT_MAX_TOKENS
+        max_tokens = request.max_completion_tokens or request.max_tokens or default
         self._count += 1
         common: dict[str, Any] = {
-            "policy": held.policy.name,
+            "policy": model.policy.name,
             "ids": tuple(ids),
             "media": tuple(media),
-            "max_tokens": min(most, room),
-            "temperature": (sampling.temperature if role else 1.0) if given is None else given,
-            "top_p": request.top_p or (sampling.top_p if role else 1.0),
-            "top_k": max(request.top_k if request.top_k is not None else sampling.top_k if role else 0, 0),
+            "max_tokens": min(max_tokens, room),
             "stop_ids": frame.stop_ids,
+            **_sampling_settings(request, role),
         }
         made = [Request(**common, key=f"served/{self._count}/{i}", seed=(*seed, i)) for i in range(request.n or 1)]
         return made, role
 
-    # -- small parts -------------------------------------------------------------------------------------
+    def _check_request(self, request: ChatRequest) -> ServedModel:
+        """Return the requested model. Raises RequestError for unsupported parameters, or messages beyond its limits."""
+        for name, neutral in NEUTRAL.items():
+            if (request.model_extra or {}).get(name) not in neutral:
+                raise RequestError(f"'{name}' is not supported", param=name, code="unsupported_parameter")
+        if request.model not in self.names():
+            raise self._make_unknown_model_error(request.model)
+        model = self.models[request.model.partition(":")[0]]
+        if len(request.messages) > model.positions:
+            raise _make_length_error(f"{len(request.messages)} in number", model.positions)
+        length = sum(len(message.text) for message in request.messages)
+        if length > model.positions * model.longest_token:
+            raise _make_length_error(f"{length} characters", model.positions)
+        has_images = any(message.images for message in request.messages)
+        if has_images and not (model.policy.frame.image and self.engine.capabilities.has_vision):
+            raise RequestError("the policy cannot see images", code="unsupported_value", param="messages")
+        return model
 
-    def _answered(self, asked: Asked) -> Response | None:
-        """Return a 401 response for a request without the right API key, or None if it may go on."""
-        given = asked.headers.get("authorization", "").encode()
+    # -- authentication -------------------------------------------------------------------------------------
+
+    def _check_key(self, http: HttpRequest) -> Response | None:
+        """Return a 401 response for a request without the right API key, else None."""
+        given = http.headers.get("authorization", "").encode()
         if self.key is None or hmac.compare_digest(given, f"Bearer {self.key}".encode()):
             return None
-        return Refused("the API key is missing or wrong", 401, "invalid_api_key").response()
+        return RequestError("the API key is missing or wrong", 401, "invalid_api_key").response()
 
-    async def _read(self, asked: Asked) -> ChatRequest:
-        """Return the validated body of a chat request. Raises Refused.
+    async def _read_request(self, http: HttpRequest) -> ChatRequest:
+        """Return the validated body of a chat request. Raises RequestError.
 
         Without an API key, requests that another site's page makes a browser send are refused: they have a foreign
         Origin, or a content type that browsers send without a preflight request.
         """
-        origin = asked.headers.get("origin")
-        if self.key is None and origin is not None and urlsplit(origin).netloc != asked.headers.get("host"):
-            raise Refused(f"a page of {origin[:80]} asks: without a key only this server's own may", 403)
-        if asked.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Refused("the body is JSON: say so, with the header content-type: application/json", 415)
-        sees = any(held.policy.frame.image for held in self.served.values())
-        return await _body(asked, BODY_WITH_IMAGES if sees else BODY_BYTES)
+        origin = http.headers.get("origin")
+        if self.key is None and origin is not None and urlsplit(origin).netloc != http.headers.get("host"):
+            raise RequestError(f"a page of {origin[:80]} asks: without a key only this server's own may", 403)
+        if http.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise RequestError("the body is JSON: say so, with the header content-type: application/json", 415)
+        has_vision = any(model.policy.frame.image for model in self.models.values())
+        return await _read_body(http, MAX_BODY_WITH_IMAGES if has_vision else MAX_BODY)
 
-    def _unknown(self, name: str) -> Refused:
+    def _make_unknown_model_error(self, name: str) -> RequestError:
         known = ", ".join(self.names())
-        return Refused(f"there is no model '{name[:80]}' (there are: {known})", 404, "model_not_found", "model")
+        return RequestError(f"there is no model '{name[:80]}' (there are: {known})", 404, "model_not_found", "model")
 
     def _model_entry(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self.started, "owned_by": "arena"}
 
 
-def _failed(asked: Asked, error: Exception) -> Response:
+def _respond_to_failure(http: HttpRequest, error: Exception) -> Response:
     """Return a response with status 500 that reports an unexpected exception in the API's error format."""
-    return JSONResponse(_error(error), 500)
+    return JSONResponse(_error_to_json(error), 500)
 
 
-def _error(error: Exception) -> dict[str, Any]:
+def _error_to_json(error: Exception) -> dict[str, Any]:
     message = {"message": f"{type(error).__name__}: {error}", "type": "server_error", "param": None, "code": None}
     return {"error": message}
 
 
-def _too_long(length: str, positions: int) -> Refused:
-    return Refused(
+def _make_length_error(length: str, positions: int) -> RequestError:
+    return RequestError(
         f"the messages are {length}, and the model's context is {positions} tokens",
         code="context_length_exceeded",
         param="messages",
     )
 
 
-async def _body(asked: Asked, most: int) -> ChatRequest:
+async def _read_body(http: HttpRequest, max_bytes: int) -> ChatRequest:
+    """Read and validate the body. Raises RequestError if it is too large or invalid."""
     body = bytearray()
-    async for chunk in asked.stream():
+    async for chunk in http.stream():
         body += chunk
-        if len(body) > most:
-            raise Refused(f"the body is larger than {most >> 20} MB", 413)
+        if len(body) > max_bytes:
+            raise RequestError(f"the body is larger than {max_bytes >> 20} MB", 413)
     try:
         return ChatRequest.model_validate_json(bytes(body))
     except ValidationError as error:
         worst = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, worst["loc"]))
-        raise Refused(f"{place or 'body'}: {worst['msg']}", param=place or None) from None
+        raise RequestError(f"{place or 'body'}: {worst['msg']}", param=place or None) from None
 
 
-def _next(request: Request, reply: _Reply, piece: int) -> Request:
-    """Return the engine's request for a reply's next piece: prompt and tokens so far, and a seed of its own."""
+def _make_next_request(request: Request, reply: _Reply, chunk: int) -> Request:
+    """Return the engine's request for a reply's next chunk: prompt and tokens so far, and a seed of its own."""
     return replace(
         request,
         ids=(*request.ids, *reply.ids),
-        max_tokens=min(PIECE, request.max_tokens - len(reply.ids)),
-        seed=(*request.seed, piece),
+        max_tokens=min(CHUNK_TOKENS, request.max_tokens - len(reply.ids)),
+        seed=(*request.seed, chunk),
     )
 
 
@@ -382,20 +383,20 @@ def _settle(reply: _Reply, text: str, stops: Sequence[str]) -> None:
 
     Of a reply that goes on, incomplete characters and a possible start of a stop text are left out.
     """
-    found = [place for stop in stops if (place := text.find(stop)) >= 0]
-    if found:
-        reply.text, reply.finish = text[: min(found)], "stop"
+    stop_places = [place for stop in stops if (place := text.find(stop)) >= 0]
+    if stop_places:
+        reply.text, reply.finish = text[: min(stop_places)], "stop"
     elif reply.finish:
         reply.text = text
     else:
         certain = len(text.rstrip("\ufffd"))
         for stop in stops:
-            half = next((n for n in range(len(stop) - 1, 0, -1) if text.endswith(stop[:n])), 0)
-            certain = min(certain, len(text) - half)
+            started = next((n for n in range(len(stop) - 1, 0, -1) if text.endswith(stop[:n])), 0)
+            certain = min(certain, len(text) - started)
         reply.text = text[: max(certain, len(reply.text))]
 
 
-def _parsed(role: Role | None, text: str) -> dict[str, Any]:
+def _parse_reply(role: Role | None, text: str) -> dict[str, Any]:
     """Return {"arena": action, public and private text, and ok} as the role parses the reply; {} without a role."""
     if role is None:
         return {}
@@ -403,9 +404,24 @@ def _parsed(role: Role | None, text: str) -> dict[str, Any]:
     return {"arena": {"action": reply.action, "public": reply.public, "private": reply.private, "ok": reply.ok}}
 
 
-def _usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, int]:
+def _count_usage(requests: Sequence[Request], replies: Sequence[_Reply]) -> dict[str, int]:
     prompt, written = len(requests[0].ids), sum(len(reply.ids) for reply in replies)
     return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+
+
+def _sampling_settings(request: ChatRequest, role: Role | None) -> dict[str, Any]:
+    """Return temperature, top_p and top_k: those of the request, else of the role, else those of plain sampling."""
+    temperature = request.temperature
+    if temperature is None:
+        temperature = role.sampling.temperature if role else 1.0
+    elif temperature < LEAST_TEMPERATURE:
+        temperature = 0.0  # greedy, because engines cannot compute smaller temperatures
+    top_k = request.top_k if request.top_k is not None else role.sampling.top_k if role else 0
+    return {
+        "temperature": temperature,
+        "top_p": request.top_p or (role.sampling.top_p if role else 1.0),
+        "top_k": max(top_k, 0),
+    }
 
 
 def _first_view(table: TableSpec, seat: str, deal: int) -> View:
@@ -413,12 +429,12 @@ def _first_view(table: TableSpec, seat: str, deal: int) -> View:
     return View.of(deal_game(Deal(table.game.name, table.game.options, deal)), seat)
 
 
-def roles_of(experiment: Experiment | None, policy: str) -> dict[str, tuple[Role, TableSpec, str]]:
+def find_roles(experiment: Experiment | None, policy: str) -> dict[str, tuple[Role, TableSpec, str]]:
     """Return a policy's roles in a run by name, each as role, a table that has it, and seat. {} without a run."""
-    found: dict[str, tuple[Role, TableSpec, str]] = {}
+    roles: dict[str, tuple[Role, TableSpec, str]] = {}
     for table in experiment.all_tables() if experiment else ():
         for seat, held in table.seats.items():
             if held.policy == policy:
                 role = load_role(held.role, [experiment.roles] if experiment and experiment.roles else [])
-                found.setdefault(role.role, (role, table, seat))
-    return found
+                roles.setdefault(role.role, (role, table, seat))
+    return roles

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from arena.plain import plain, truncate_middle, without_secrets
+from arena.plain import remove_secrets, to_plain, truncate_middle
 from arena.records import Failure, MatchRecord
 from arena.store.files import remove, require_own, write_atomic
 from arena.store.lines import LineWriter, LogError, read_lines, to_line
@@ -92,7 +92,7 @@ class FailureLog:
         with self._writer() as writer:
             logged = sum(row.get("iteration") == record.iteration and "match" in row for row in writer.rows)
             if logged < FIRST and writer.size < LARGEST:
-                writer.append(plain(self._row(record), "failure", gaps=True))
+                writer.append(to_plain(self._row(record), "failure", gaps=True))
             else:
                 self._more[record.iteration] += 1
 
@@ -133,7 +133,7 @@ class FailureLog:
             "kind": failure.kind, "error": failure.error, "where": failure.where, "seat": failure.seat,
             "act": failure.act, "given_up": failure.given_up, "when": record.started, "seconds": record.seconds,
             "again": _replay_call(self.path.parent, record, failure.act),
-        } | {name: without_secrets(text, self.secret_variables) for name, text in texts.items()}  # fmt: skip
+        } | {name: remove_secrets(text, self.secret_variables) for name, text in texts.items()}  # fmt: skip
 
 
 def read_failures(run: Path) -> tuple[list[FailedMatch], dict[int, int]]:

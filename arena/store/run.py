@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from arena.errors import StoreError
-from arena.plain import plain
+from arena.plain import to_plain
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
 from arena.store.contents import CONTENTS, METRICS, PANEL, Fingerprints, check, contents
@@ -41,7 +41,7 @@ class MetricsLog:
         if not isinstance(row.get("iteration"), int):
             raise ValueError("a row of metrics needs its iteration, a whole number")
         with LineWriter(self.path) as writer:
-            writer.append(plain(row, "metrics", gaps=True))
+            writer.append(to_plain(row, "metrics", gaps=True))
 
     def read(self) -> list[dict[str, Any]]:
         """Return all rows, oldest first, without an incomplete last line. Raises LogError for a damaged line."""
@@ -185,7 +185,7 @@ def create_folder(
 
 def write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
     """Write the `environment.json` of a run or pipeline, with its hash."""
-    body = plain(environment, "environment", gaps=True)
+    body = to_plain(environment, "environment", gaps=True)
     write_atomic(folder / ENVIRONMENT, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
 
 

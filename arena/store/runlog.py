@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from arena.errors import debugging
-from arena.plain import printable_lines, without_secrets
+from arena.errors import is_debugging
+from arena.plain import printable_lines, remove_secrets
 from arena.store.files import explained, require_own
 
 RUN_LOG = "run.log"
@@ -25,7 +25,7 @@ class PlainLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's text as printable lines. Values of `secret_variables` and similar secrets are removed."""
-        first, *rest = printable_lines(without_secrets(super().format(record), self.secret_variables)) or [""]
+        first, *rest = printable_lines(remove_secrets(super().format(record), self.secret_variables)) or [""]
         return "\n".join([first, *(f"    {line}" for line in rest)])
 
 
@@ -53,7 +53,7 @@ def run_log(run: Path, secret_variables: Collection[str] = ()) -> Iterator[None]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
-        logger.setLevel(logging.DEBUG if debugging() else logging.INFO)
+        logger.setLevel(logging.DEBUG if is_debugging() else logging.INFO)
         logger.propagate = False
     try:
         yield

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.errors import StoreError
-from arena.plain import plain
+from arena.plain import to_plain
 from arena.store.contents import METRICS, check_newest
 from arena.store.files import CONFIG, STAGES, explained, inside, write_atomic
 from arena.store.manifest import digest, fingerprint
@@ -93,7 +93,7 @@ def finish(stage: Path, kind: str, weights: Mapping[str, Path]) -> Done:
         for policy, folder in weights.items()
     }
     metrics = read_metrics(stage / METRICS)
-    body = plain({"kind": kind, "weights": listed, "metrics": metrics[-1] if metrics else {}}, DONE, gaps=True)
+    body = to_plain({"kind": kind, "weights": listed, "metrics": metrics[-1] if metrics else {}}, DONE, gaps=True)
     write_atomic(stage / DONE, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
     return Done(weights, body["metrics"])
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from arena.errors import StoreError
-from arena.plain import printable, without_secrets
+from arena.plain import printable, remove_secrets
 from arena.store import checkpoints
 from arena.store.files import make_folder, require_own, write_atomic
 from arena.store.manifest import digest
@@ -182,5 +182,5 @@ class Trackers:
         except Exception as error:  # noqa: BLE001 a tracker's failure must not end the run
             self._threads.pop(name, None)
             _LOG.warning("tracker %s failed", name, exc_info=error)
-            reason = printable(without_secrets(str(error)))[:300] or type(error).__name__
+            reason = printable(remove_secrets(str(error)))[:300] or type(error).__name__
             self._note(f"tracker {name} (the run does without): {reason}")

@@ -30,9 +30,9 @@ def measure_machine(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 
 def _note_environment(sheet: Sheet) -> None:
-    from arena.doctor import environment
+    from arena.doctor import describe_environment
 
-    sheet.note("environment", {name: value for name, value in environment().items() if name != "command"})
+    sheet.note("environment", {name: value for name, value in describe_environment().items() if name != "command"})
 
 
 def _note_device(sheet: Sheet) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from agents import cgroups
 from agents.cgroups import processor_quota
-from arena.process import cores
+from arena.process import count_cores
 
 PERIOD = 100_000
 
@@ -38,12 +38,12 @@ def group_v1(folder: Path, quota: object, period: object = PERIOD) -> None:
 
 
 def test_without_a_quota_the_affinity_counts(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cores() == 16
+    assert count_cores() == 16
     own(made, "0::/a")
     group(made / "cgroup" / "a", f"max {PERIOD}")
-    assert cores() == 16
+    assert count_cores() == 16
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert cores() == 64
+    assert count_cores() == 64
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_without_a_quota_the_affinity_counts(made: Path, monkeypatch: pytest.Mon
 def test_a_quota_counts_in_whole_cores_as_ray_counts_it(made: Path, quota: int, counted: int) -> None:
     own(made, "0::/")
     group(made / "cgroup", f"{quota} {PERIOD}")
-    assert cores() == counted
+    assert count_cores() == counted
     (made / "cgroup" / "cpu.max").unlink()
     own(made, "4:cpu,cpuacct:/job")
     group_v1(made / "cgroup" / "cpu" / "job", quota)
-    assert cores() == counted
+    assert count_cores() == counted
 
 
 def test_the_lowest_quota_of_nested_groups_counts(made: Path) -> None:
@@ -64,27 +64,27 @@ def test_the_lowest_quota_of_nested_groups_counts(made: Path) -> None:
     group(made / "cgroup" / "a" / "b" / "c", f"800000 {PERIOD}")
     group(made / "cgroup" / "a" / "b", "150000 50000")
     group(made / "cgroup" / "a", f"max {PERIOD}")
-    assert (processor_quota(), cores()) == (3.0, 3)
+    assert (processor_quota(), count_cores()) == (3.0, 3)
     own(made, "5:cpu:/x/y")
     group_v1(made / "cgroup" / "cpu" / "x" / "y", -1)
     group_v1(made / "cgroup" / "cpu" / "x", 400_000)
     group_v1(made / "cgroup" / "cpu", -1)
-    assert cores() == 4
+    assert count_cores() == 4
 
 
 def test_a_containers_own_group_lies_at_the_root(made: Path) -> None:
     own(made, "0::/../../host/path")
     group(made / "cgroup", f"200000 {PERIOD}")
-    assert cores() == 2
+    assert count_cores() == 2
     own(made, "7:cpuset:/", "6:cpu,cpuacct:/docker/0123")
     group_v1(made / "cgroup" / "cpu", 300_000)
-    assert cores() == 3
+    assert count_cores() == 3
 
 
 def test_other_controllers_say_nothing_of_processors(made: Path) -> None:
     own(made, "5:cpuset:/x", "6:memory:/x", "0::/")
     group_v1(made / "cgroup" / "cpu" / "x", 100_000)
-    assert cores() == 16
+    assert count_cores() == 16
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_nonsense_is_no_quota(made: Path, told: str) -> None:
     group(made / "cgroup", told)
     quota, _, period = told.partition(" ")
     group_v1(made / "cgroup" / "cpu", quota, period or "x")
-    assert (processor_quota(), cores()) == (None, 16)
+    assert (processor_quota(), count_cores()) == (None, 16)
 
 
 def test_folders_in_the_place_of_files_are_no_quota(made: Path) -> None:
     own(made, "0::/")
     (made / "cgroup" / "cpu.max").mkdir(parents=True)
-    assert cores() == 16
+    assert count_cores() == 16
 
 
 def test_no_more_threads_are_tried_than_the_quota_has_cores(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

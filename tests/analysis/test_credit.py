@@ -7,7 +7,7 @@ import pytest
 
 import analysis
 from arena.cli.loop import wait
-from arena.config.saved_config import experiment_of
+from arena.config.saved_config import load_experiment
 from arena.credit.compare import compare
 
 
@@ -18,7 +18,7 @@ def log(unbroken: Path) -> analysis.Frames:
 
 def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unbroken: Path) -> None:
     """MARS's estimator (design.md): the return from here on, less its mean over the role's turns of the iteration."""
-    assert experiment_of(unbroken).credit.estimator.plain() == {
+    assert load_experiment(unbroken).credit.estimator.plain() == {
         "mars": {"gamma": 1.0, "by": ["game", "role", "policy"], "std": False}
     }
     turns = log.turns.dropna(subset=["advantage"])[::-1]
@@ -29,7 +29,7 @@ def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unbr
 
 
 def test_the_runs_own_estimator_says_again_what_it_said(log: analysis.Frames, unbroken: Path) -> None:
-    experiment = experiment_of(unbroken)
+    experiment = load_experiment(unbroken)
     chosen = [experiment.credit.estimator]
     found = wait(compare(unbroken, experiment.credit, chosen, seed=experiment.seed, length=experiment.iterations))
     again = found.turns.set_index(["match", "turn"])

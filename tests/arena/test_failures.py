@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.errors import BugError, StoreError, debugging
-from arena.plain import printable_lines, truncate_middle, without_secrets
+from arena.errors import BugError, StoreError, is_debugging
+from arena.plain import printable_lines, remove_secrets, truncate_middle
 from arena.play.failures import failure_of, reason_of, replay_failed, stop_at_a_bug
 from arena.play.match import Limits
 from arena.records import Failure, MatchRecord
@@ -282,7 +282,7 @@ def test_a_disk_that_takes_no_log_stops_nothing(run: RunFolder, capfd: pytest.Ca
 )
 def test_debug_is_on_unless_it_says_no(value: str, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENA_DEBUG", value)
-    assert debugging() is on
+    assert is_debugging() is on
 
 
 @given(st.text(), st.integers(10, 200))
@@ -290,7 +290,7 @@ def test_lines_are_harmless_and_bounded(text: str, most: int) -> None:
     assert len(truncate_middle(text * 50, most)) <= most + 60
     for line in printable_lines(text, most):
         assert len(line) <= most + 20 and (line.isprintable() or not line.isascii()) and "\n" not in line
-    assert without_secrets("plain words") == "plain words"
+    assert remove_secrets("plain words") == "plain words"
 
 
 # The commands

@@ -10,13 +10,13 @@ import pytest
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.seating import set_tables
+from arena.config.seating import resolve_tables
 from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError
 from arena.export.chats import Chats
 from arena.export.selection import Selection
 from arena.parts.paths import anchored
-from arena.records import MatchRecord, trained
+from arena.records import MatchRecord, trained_trajectories
 from arena.store.run import RunFolder
 from tests.factories.harness import PROGRAMS, command
 from tests.factories.labs import finished
@@ -48,7 +48,7 @@ def test_a_policy_learns_from_matches_of_a_program(tmp_path: Path) -> None:
     rows = [MatchRecord.from_json(row) for row in run.log.rows()]
     assert len(rows) == 8 and all(row.status == "finished" for row in rows)
     assert {turn.source for row in rows for turn in row.turns} == {"request", "policy"}
-    learned = trained(rows)
+    learned = trained_trajectories(rows)
     assert len(learned) == 8 and all(len(one.streams) > 1 for one in learned)
     metrics = run.reader.metrics()
     assert all(row["learn"]["shared"]["tokens"] > 0 for row in metrics) and lab.policies["shared"].version == 2
@@ -68,7 +68,7 @@ def test_a_policy_learns_from_matches_of_a_program(tmp_path: Path) -> None:
 )
 def test_seats_that_no_program_can_play(assignment: str, words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)):
-        set_tables(configured(assignment))
+        resolve_tables(configured(assignment))
 
 
 def test_an_empty_command_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from arena.cli.loop import wait
 from arena.config.layers import compose, to_yaml
-from arena.config.saved_config import experiment_of
+from arena.config.saved_config import load_experiment
 from arena.config.sources import Layer
 from arena.data.rows import DataSet
 from arena.errors import ConfigError, StoreError
@@ -104,7 +104,7 @@ def test_the_command_fixes_hash_and_iterations_and_checks_them_at_resume(tmp_pat
     data = written(tmp_path / "rows.jsonl", chats(21))
     done = command(tmp_path, "source.epochs=2", "source.held_out=0.05", "checkpoint.every=2")
     assert done.code == 0, done
-    saved = experiment_of(tmp_path / "run")
+    saved = load_experiment(tmp_path / "run")
     assert saved.source and saved.source.sha256 == DataSet(data).rows.sha256
     assert saved.iterations == 5 and [row["rows"] for row in learned(tmp_path / "run")] == [8, 8, 8, 8, 8]
     assert "arena eval" not in done.out and arena("show", tmp_path / "run").code == 0
@@ -181,8 +181,8 @@ def test_matches_of_a_run_are_rows_by_a_condition(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "run" / "data" / "rows.jsonl").read_text().splitlines()]
     wanted = [row for row in RunReader(played).matches() if row["iteration"] == 2]
     assert {row["match"] for row in rows} == {row["id"] for row in wanted}
-    resumable = Lab.open(RunFolder.open(tmp_path / "run"), experiment_of(tmp_path / "run"), Quiet())
-    assert wait(resumable).done == experiment_of(tmp_path / "run").iterations
+    resumable = Lab.open(RunFolder.open(tmp_path / "run"), load_experiment(tmp_path / "run"), Quiet())
+    assert wait(resumable).done == load_experiment(tmp_path / "run").iterations
     for where, why in (
         ("iteration = 7", "no match of"),
         ("nothing = 1", "source.data.where: "),

@@ -29,7 +29,7 @@ from arena.lab import Lab
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.parts.base import Progress
 from arena.play.source import Attempts, Play
-from arena.records import MatchRecord, Seating, place_of, trained
+from arena.records import MatchRecord, Seating, find_reply, trained_trajectories
 from arena.store.arrow import credit_table, match_table
 from arena.store.lines import LogError
 from arena.store.reader import RunReader
@@ -125,14 +125,14 @@ def test_a_branch_inside_a_branch_goes_all_the_way(branched: Path, plain: Path) 
         assert turn is not None and record.source == "branched" and record.seed == parent.seed
         assert [t.raw for t in record.turns[:turn]] == [t.raw for t in parent.turns[:turn]]
         seat = record.turns[turn].seat
-        (one, begin, _), (other, there, _) = (place_of(r.streams[seat], turn) for r in (record, parent))
+        (one, begin, _), (other, there, _) = (find_reply(r.streams[seat], turn) for r in (record, parent))
         for name in ("ids", "mask", "logprobs", "turns"):
             assert getattr(one, name)[:begin] == getattr(other, name)[:there]
         new += record.turns[turn].raw != parent.turns[turn].raw
     assert new, "draws of their own from the parting on"
 
     # Credited: every turn of every branch once, and inner branches are paired with their parents.
-    found = trained(records.values())
+    found = trained_trajectories(records.values())
     assert {(row.match, row.turn) for row in reader.credit(1)} == {
         (t.match, turn.index) for t in found for turn in t.turns
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.process import environment_of_children, loading
+from arena.process import build_child_environment, pause_garbage_collection
 
 SHOW = "import arena, os, json; print(json.dumps(dict(os.environ)))"
 
@@ -50,9 +50,9 @@ def test_children_find_a_checkout_that_is_only_in_the_working_directory(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "theirs")
     monkeypatch.chdir(tmp_path)
-    assert environment_of_children()["PYTHONPATH"] == "theirs"
+    assert build_child_environment()["PYTHONPATH"] == "theirs"
     monkeypatch.chdir(Path(__file__).parents[2])
-    assert environment_of_children()["PYTHONPATH"] == f"{Path.cwd()}{os.pathsep}theirs"
+    assert build_child_environment()["PYTHONPATH"] == f"{Path.cwd()}{os.pathsep}theirs"
 
 
 TAKE = """
@@ -110,7 +110,7 @@ def test_a_large_buffer_that_was_freed_is_not_faulted_in_again() -> None:
 
 def test_nothing_is_collected_while_libraries_load_and_what_they_define_is_passed_over_later() -> None:
     try:
-        with pytest.raises(ImportError), loading():
+        with pytest.raises(ImportError), pause_garbage_collection():
             assert not gc.isenabled()
             kept: list[object] = []
             raise ImportError

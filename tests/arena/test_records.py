@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.stream import Stream
-from arena.plain import plain, printable
+from arena.plain import printable, to_plain
 from arena.records import MatchRecord, MatchSource, RecordError, Seating, Turn, trajectories
-from arena.rows import message as message_of
-from arena.rows import message_row
+from arena.rows import message_from_row as message_of
+from arena.rows import message_to_row
 from arena.store.arrow import match_rows, match_table
 from games.contracts import Image, MatchId, Message, TurnSource
 
@@ -210,7 +210,7 @@ def test_plain_leaves_gaps_where_asked() -> None:
     import numpy as np
 
     values = {"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True), "d": float("nan")}
-    made = plain(values, "x", gaps=True)
+    made = to_plain(values, "x", gaps=True)
     assert made == {"a": 0.5, "b": 3, "c": True, "d": None} and type(made["b"]) is int
 
 
@@ -229,6 +229,6 @@ PARTS = st.lists(st.text(max_size=3) | st.just(Image("ab" * 32, "image/png", 3, 
 @given(PARTS)
 def test_a_message_reads_from_the_log_as_it_did_in_play(parts: list[str | Image]) -> None:
     said = Message("x", tuple(parts))
-    back = message_of(message_row(said))
+    back = message_of(message_to_row(said))
     assert (back.text, back.images) == (said.text, said.images)
-    assert message_of(message_row(back)) == back, "and stays so"
+    assert message_of(message_to_row(back)) == back, "and stays so"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from arena.config.arms import study_of
+from arena.config.arms import require_study
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer
 from arena.evaluate.study.plan import Run
@@ -55,11 +55,11 @@ STUDIES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "arm"), [(name, arm) for name, each in STUDIES.items() for arm in study_of(each).names]
+    ("name", "arm"), [(name, arm) for name, each in STUDIES.items() for arm in require_study(each).names]
 )
 def test_every_arm_of_a_study_has_the_figures_of_its_rule(name: str, arm: str, tmp_path: Path) -> None:
     experiment, folder = STUDIES[name], tmp_path / "run"
-    spec = study_of(experiment)
+    spec = require_study(experiment)
     settings = ["iterations=2", "play.matches=16", "play.in_flight=16", "game.options.worlds=2", "checkpoint.every=2"]
     settings += [f"policies.{policy}.imitate={SHOWN}" for policy in experiment.policies]
     settings += ["evaluate.matches=8"] if experiment.evaluate else []

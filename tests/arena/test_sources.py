@@ -18,7 +18,7 @@ from arena.credit.samples import samples_of
 from arena.errors import StoreError
 from arena.lab import Lab
 from arena.play.demonstrations import Demonstrations
-from arena.records import OWN, MatchRecord, MatchSource, RecordError, Trajectory, trained
+from arena.records import OWN, MatchRecord, MatchSource, RecordError, Trajectory, trained_trajectories
 from arena.store.arrow import match_table
 from arena.store.files import write_atomic
 from arena.store.matchlog import _parquet
@@ -108,7 +108,7 @@ def test_every_source_is_read_shown_credited_and_loaded(played: Path, tmp_path: 
     assert {row["source"] for row in rows} == set(MATCH_SOURCES)
     assert {turn["source"] for row in rows for turn in row["turns"]} == set(TURN_SOURCES)
     records = [MatchRecord.from_json(row) for row in rows]
-    assert {t.source for t in trained(records)} == set(MATCH_SOURCES)
+    assert {t.source for t in trained_trajectories(records)} == set(MATCH_SOURCES)
     for record in records:
         shown = arena("show", run, record.id)
         assert shown.code == 0
@@ -146,6 +146,6 @@ def test_demonstrations_say_so_and_replay_recalls(
     assert samples and all(sample.learned.all() for sample in samples)
     assert len(seen) > 6 and {turn.source for found in seen for turn in found.turns} == {"demonstration"}
     log = RunReader(played).log
-    one = trained(map(MatchRecord.from_json, log.read(1)))[0]
+    one = trained_trajectories(map(MatchRecord.from_json, log.read(1)))[0]
     (again,) = recalled(log, [Entry(one.match, one.seat, "shared", "", 0.0)])
     assert again == replace(one, source="recalled") and one.source == "played"

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from arena.config.arms import study_of
+from arena.config.arms import require_study
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer
 from tests.factories.commands import arena
 
 RECIPE = "mars_sql-nano"
 SHOWN = "{scripted: [flawed], matches: 48, epochs: 1, minibatches: 6, lr: 3e-3}"
-ARMS = study_of(compose([recipe_layer(RECIPE)])).names
+ARMS = require_study(compose([recipe_layer(RECIPE)])).names
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from arena.cli.loop import wait
 from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import set_layer, text_layer
-from arena.config.staging import plan, stage_seed
+from arena.config.staging import derive_stage_seed, plan
 from arena.errors import ConfigError, Interrupted
 from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.reader import RunReader
@@ -78,7 +78,7 @@ def test_a_kind_makes_an_experiment_of_its_settings(kinds: Path) -> None:
     made = [stage.made for stage in plan(given, Path("RUN"), notes.append)]
     assert (made[1].iterations, made[1].learn.lr) == (6, 0.25)  # type: ignore[union-attr]
     assert (made[1].play.matches, made[1].play.group) == (4, 2)  # type: ignore[union-attr]
-    seen = {"seed": stage_seed(3, "longer"), "folders": ["play"], "weights": ["player"], "game": "kuhn_poker"}
+    seen = {"seed": derive_stage_seed(3, "longer"), "folders": ["play"], "weights": ["player"], "game": "kuhn_poker"}
     assert json.loads(notes[0]) == seen
 
 

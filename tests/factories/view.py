@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from analysis.view.services import Services
-from arena.cli.page_data import compare_estimators, deal_facts, list_estimators, theory_values, token_texts
+from arena.cli.page_data import compare_estimators, deal_facts, list_estimators, list_theory_values, token_texts
 
 TOKEN, PORT = "t0ken", 8123
 PROGRAM = [sys.executable, "-P", "-m", "arena"]
-SERVICES = Services(deal_facts, theory_values, compare_estimators, list_estimators, token_texts, PROGRAM)
+SERVICES = Services(deal_facts, list_theory_values, compare_estimators, list_estimators, token_texts, PROGRAM)
 
 
 class Client:

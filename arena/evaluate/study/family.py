@@ -8,7 +8,7 @@ from arena.config.study import StudySpec
 from arena.errors import ConfigError
 from arena.evaluate.study.inference import benjamini_hochberg, holm, smallest_difference
 from arena.evaluate.study.results import Results
-from arena.evaluate.study.summary import paired
+from arena.evaluate.study.summary import compare_paired
 from arena.evaluate.study.verdicts import Decision, Word, decide, gain
 from arena.statistics import Interval
 
@@ -74,7 +74,8 @@ def find_smallest_gain(study: Results) -> tuple[str, Interval]:
     """
     rule, ends = study.spec.verdict, study.ends
     gains = {
-        arm: gain(rule, paired(ends.last, arm, study.spec.arm, ends.bounds, rule.interval)) for arm in rule.better_than
+        arm: gain(rule, compare_paired(ends.last, arm, study.spec.arm, ends.bounds, rule.interval))
+        for arm in rule.better_than
     }
     return min(gains.items(), key=lambda item: item[1].low)
 

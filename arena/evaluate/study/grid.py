@@ -10,13 +10,13 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from arena.config.arms import budget, study_of, with_arm
+from arena.config.arms import compute_budget, require_study, with_arm
 from arena.config.experiment import Experiment
-from arena.config.recipe import Recipe, compose_recipe, last_experiment, with_study
+from arena.config.recipe import Recipe, compose_recipe, find_last_experiment, with_study
 from arena.config.sources import Layer, set_layer
 from arena.config.study import TUNING, RuleSpec, StudySpec
 from arena.errors import ConfigError
-from arena.evaluate.study.overrides import do_clash, without_overridden
+from arena.evaluate.study.overrides import clashes_with, without_overridden
 
 BASE = "recipe"
 """Arm name of the recipe itself, which a sweep does not run."""
@@ -50,7 +50,7 @@ def read_axes(settings: Sequence[str]) -> dict[str, list[str]]:
         if (reason := RESERVED.get(key)) or key.split(".")[0] == "study":
             raise ConfigError(f"--set {key}: not a setting to sweep: {reason or 'a sweep has no arms and no rule'}")
         for other in found:
-            if do_clash(other, key):
+            if clashes_with(other, key):
                 raise ConfigError(f"--set {key}: {other} is swept, too: give all values of one key in one --set")
         found[key] = split_values(text)
         _check_distinct(key, found[key])
@@ -105,7 +105,7 @@ def build_grid(axes: Axes, arms: Sequence[str] = ("",)) -> dict[str, Point]:
     }
 
 
-def recipe_axes(base: Layer) -> dict[str, list[str]]:
+def read_recipe_axes(base: Layer) -> dict[str, list[str]]:
     """Return the values of each key in the grid of the recipe's study; {} without one.
 
     Raises ConfigError for an invalid grid.
@@ -117,7 +117,7 @@ def recipe_axes(base: Layer) -> dict[str, list[str]]:
         raise ConfigError(f"study.grid: {str(error).removeprefix('--set ')}") from None
 
 
-def sweep_experiment(
+def make_sweep(
     base: Layer,
     points: Mapping[str, Point],
     seeds: int,
@@ -133,7 +133,7 @@ def sweep_experiment(
     """
     recipe = compose_recipe([base])
     composed = {name: compose_recipe([base, *map(set_layer, point.settings)]) for name, point in points.items()}
-    known, judged = recipe.study, last_experiment(recipe)
+    known, judged = recipe.study, find_last_experiment(recipe)
     tried = [setting for point in points.values() for setting in point.settings]
     same = known is not None and figure in ("", known.figure)
     spec: dict[str, Any] = {
@@ -145,7 +145,7 @@ def sweep_experiment(
         "figure": figure or (known.figure if known else "mean_payoff"),
         "last": known.last if known else max(1, judged.iterations // 4),
         "arm": BASE,
-        "arms": {name: [*_arm_settings(known, point), *point.settings] for name, point in points.items()},
+        "arms": {name: [*_list_arm_settings(known, point), *point.settings] for name, point in points.items()},
         "each": without_overridden(known.each, tried) if known else [],
         "warm": _list_warm(known, points, composed),
     }
@@ -179,14 +179,14 @@ def _list_warm(known: StudySpec | None, points: Mapping[str, Point], composed: M
     ]
 
 
-def _arm_settings(known: StudySpec | None, point: Point) -> list[str]:
+def _list_arm_settings(known: StudySpec | None, point: Point) -> list[str]:
     """Return the settings of the study's arm in which the point is tried.
 
     Raises ConfigError if the sweep would change one of them.
     """
     own = known.arms.get(point.arm, []) if known else []
     for own_setting, setting in product(own, point.settings):
-        if do_clash(own_setting, setting):
+        if clashes_with(own_setting, setting):
             key = setting.partition("=")[0]
             raise ConfigError(f"--set {key}: arm {point.arm} keeps its own {own_setting}: leave one of them out")
     return own
@@ -194,15 +194,15 @@ def _arm_settings(known: StudySpec | None, point: Point) -> list[str]:
 
 def _check_unjudged(known: StudySpec | None, seeds: range) -> None:
     """Raise ConfigError if the sweep would use seeds on which the recipe's study is judged."""
-    judged = known.judged(known.seeds) if known and known.seeds else range(0)
+    judged = known.select_test_seeds(known.seeds) if known and known.seeds else range(0)
     if both := range(max(seeds[0], judged.start), min(seeds[-1] + 1, judged.stop)):
         raise ConfigError(f"--first-seed: the recipe's study judges seed {both[0]}: choose another")
 
 
 def _mark_uneven(experiment: Recipe) -> Recipe:
     """Return the experiment with all arms `uneven`, of unknown duration, if settings change the number of matches."""
-    spec = study_of(experiment)
-    if {budget(with_arm(experiment, arm)) for arm in spec.arms} == {budget(experiment)}:
+    spec = require_study(experiment)
+    if {compute_budget(with_arm(experiment, arm)) for arm in spec.arms} == {compute_budget(experiment)}:
         return experiment
     changed = {"uneven": list(spec.arms), "minutes": None}
     return with_study(experiment, spec.model_copy(update=changed))

@@ -25,7 +25,7 @@ class Tails(NamedTuple):
     below: float
 
 
-def tails(differences: Sequence[float], bounds: Bounds, value: float = 0.0) -> Tails:
+def compute_tails(differences: Sequence[float], bounds: Bounds, value: float = 0.0) -> Tails:
     """Return one-sided p-values of a mean of differences, each within `bounds`, against `value`; 1 for fewer than two.
 
     Without bounds the test is Student's. Within bounds the interval's ends are all m with
@@ -36,11 +36,11 @@ def tails(differences: Sequence[float], bounds: Bounds, value: float = 0.0) -> T
     if n < 2:
         return Tails(1.0, 1.0)
     mean, error = fmean(differences), stdev(differences) / sqrt(n)
-    small = _two_sided(mean, error, n, bounds, value) / 2.0
+    small = _two_sided_p_value(mean, error, n, bounds, value) / 2.0
     return Tails(small, 1.0 - small) if mean > value else Tails(1.0 - small, small)
 
 
-def _two_sided(mean: float, error: float, n: int, bounds: Bounds, value: float) -> float:
+def _two_sided_p_value(mean: float, error: float, n: int, bounds: Bounds, value: float) -> float:
     low, high = bounds
     if mean == value:
         return 1.0

@@ -17,7 +17,7 @@ from typing import Any
 from arena.errors import ConfigError
 from arena.evaluate.study.plan import Run
 from arena.evaluate.study.runs import Begin, resume_command
-from arena.process import LAUNCHERS, command_line, end_with, environment_of_children
+from arena.process import LAUNCHERS, build_child_command, build_child_environment, end_with_parent
 from arena.scale.cluster import connected
 from arena.store.locks import in_use
 
@@ -31,7 +31,7 @@ PASSED_ON = ("ARENA_", "GOMP_", "OMP_", "PYTHONPATH")
 
 
 @contextmanager
-def on_ray(address: str, folder: Path) -> Iterator[tuple[Begin, int]]:
+def join_cluster(address: str, folder: Path) -> Iterator[tuple[Begin, int]]:
     """Join the Ray cluster, and yield the function that starts a run there and the number of processors.
 
     Raises ConfigError if a node has another version of Arena or does not see the study's folder.
@@ -99,7 +99,7 @@ class Task:
 
     def _submit(self) -> Any:
         arguments = resume_command(self.run) or list(self._arguments)
-        inherited = {name: value for name, value in environment_of_children().items() if name.startswith(PASSED_ON)}
+        inherited = {name: value for name, value in build_child_environment().items() if name.startswith(PASSED_ON)}
         return self._work.remote(arguments, str(self.run.log.absolute()), os.getcwd(), inherited)
 
     def _note(self, line: str) -> None:
@@ -115,14 +115,14 @@ def run_command(arguments: Sequence[str], log: str, folder: str, environ: Mappin
     own = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
     with open(log, "ab") as output:
         child = subprocess.Popen(
-            command_line(arguments),
+            build_child_command(arguments),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={**own, "OMP_NUM_THREADS": "1", **environ},
             process_group=0,
-            preexec_fn=partial(end_with, os.getpid()),
+            preexec_fn=partial(end_with_parent, os.getpid()),
         )
     try:
         while (code := child.poll()) is None:
@@ -136,10 +136,10 @@ def run_command(arguments: Sequence[str], log: str, folder: str, environ: Mappin
 
 def probe_node(folder: str) -> tuple[str, bool]:
     """Return the version of Arena on the node where this runs, and True if `folder` exists there."""
-    return _own_version(), Path(folder).is_dir()
+    return _find_version(), Path(folder).is_dir()
 
 
-def _own_version() -> str:
+def _find_version() -> str:
     try:
         return version("arena-selfplay")
     except PackageNotFoundError:  # running from a checkout
@@ -165,7 +165,7 @@ def _count_processors(address: str, folder: Path) -> int:
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)
     if silent:
         raise ConfigError(f"--on-ray: node {asked[silent[0]]} does not answer in {PATIENCE:g} s: remove or restart it")
-    own = _own_version()
+    own = _find_version()
     for answer in answered:
         try:
             theirs, sees = ray.get(answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from arena.config.arms import budget, study_of
+from arena.config.arms import compute_budget, require_study
 from arena.config.recipe import Recipe, compose_recipe, with_study
 from arena.config.sources import Layer, set_layer
 
@@ -15,7 +15,7 @@ def with_settings(base: Layer, settings: Sequence[str]) -> Recipe:
     if (spec := experiment.study) is None or not settings:
         return experiment
     changed: dict[str, object] = {"each": without_overridden(spec.each, settings)}
-    if budget(experiment) != budget(compose_recipe([base])):
+    if compute_budget(experiment) != compute_budget(compose_recipe([base])):
         changed["minutes"] = None  # the recipe's estimate holds for another budget
     return with_study(experiment, spec.model_copy(update=changed))
 
@@ -24,19 +24,19 @@ def list_kept_by_arms(experiment: Recipe, settings: Sequence[str]) -> list[str]:
     """Return a message for each setting that some arm does not take over, because the arm sets the same key itself."""
     return [
         f"--set {setting}: arm {arm} keeps its own {own}"
-        for arm, owned in study_of(experiment).arms.items()
+        for arm, owned in require_study(experiment).arms.items()
         for own in owned
         for setting in settings
-        if do_clash(own, setting)
+        if clashes_with(own, setting)
     ]
 
 
 def without_overridden(each: Iterable[str], settings: Sequence[str]) -> list[str]:
     """Return the settings of `each` that `settings` do not replace."""
-    return [own for own in each if not any(do_clash(own, setting) for setting in settings)]
+    return [own for own in each if not any(clashes_with(own, setting) for setting in settings)]
 
 
-def do_clash(one: str, other: str) -> bool:
+def clashes_with(one: str, other: str) -> bool:
     """Return True if two settings `A.B=C` have the same key, or one's key lies inside the other's."""
     keys = sorted(f"{text.partition('=')[0].strip()}." for text in (one, other))
     return keys[1].startswith(keys[0])

@@ -5,23 +5,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from arena.config.arms import check_arms, study_of, with_arm
+from arena.config.arms import check_arms, require_study, with_arm
 from arena.config.experiment import Experiment
 from arena.config.recipe import (
     R,
     Recipe,
-    anchored_recipe,
+    anchor_recipe,
     compose_recipe,
-    plain_of,
-    staged_experiments,
+    experiments_by_stage,
+    recipe_to_plain,
+    recipe_to_yaml,
     with_study,
-    yaml_of,
 )
-from arena.config.saved_config import differences
+from arena.config.saved_config import list_differences
 from arena.config.sources import Layer, file_layer
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
-from arena.evaluate.study.record import RESULT, Record, RecordedRun, find_record, runs_by_key
+from arena.evaluate.study.record import RESULT, Record, RecordedRun, find_record, index_runs
 from arena.store.contents import METRICS
 from arena.store.files import make_folder, write_atomic
 from arena.store.locks import locked
@@ -69,7 +69,7 @@ class Plan:
     @property
     def spec(self) -> StudySpec:
         """Settings of the study: its arms, figure and rule."""
-        return study_of(self.experiment)
+        return require_study(self.experiment)
 
     @property
     def runs(self) -> list[Run]:
@@ -97,7 +97,7 @@ class Plan:
         varied = arm if arm in self.spec.uneven else ""
         if varied not in self._composed:
             recipe = with_arm(self.experiment, arm) if varied else self.experiment
-            stages = staged_experiments(recipe)
+            stages = experiments_by_stage(recipe)
             # The number of passes over a data set is known when the data is there.
             self._composed[varied] = {n: each for n, each in stages.items() if not (each.source and each.source.data)}
         return self._composed[varied]
@@ -118,29 +118,29 @@ def plan(
     seeds, or if the folder holds something else, such as another experiment or another rule.
     """
     check_arms(experiment)
-    _check_sample(study_of(experiment), seeds)
-    wanted, place, record = anchored_recipe(experiment), folder / EXPERIMENT, find_record(folder / name)
-    recorded = _require_same(_recorded_experiment(record), wanted, folder / name) if record else None
+    _check_sample(require_study(experiment), seeds)
+    wanted, place, record = anchor_recipe(experiment), folder / EXPERIMENT, find_record(folder / name)
+    recorded = _require_same(_compose_recorded(record), wanted, folder / name) if record else None
     if place.exists():
         stored = _require_same(compose_recipe([file_layer(place)]), wanted, place)
     elif recorded is None and folder.exists() and (not folder.is_dir() or foreign_files(folder)):
         kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
         raise ConfigError(f"{folder} is there and {kind}: choose another --out")
     else:
-        stored = _store(place, recorded or fit(wanted), wanted)
-    return Plan(folder=folder, experiment=stored, arms=arms, seeds=seeds, kept=runs_by_key(record), name=name)
+        stored = _store_experiment(place, recorded or fit(wanted), wanted)
+    return Plan(folder=folder, experiment=stored, arms=arms, seeds=seeds, kept=index_runs(record), name=name)
 
 
-def _store(place: Path, fitted: Recipe, wanted: Recipe) -> Recipe:
+def _store_experiment(place: Path, fitted: Recipe, wanted: Recipe) -> Recipe:
     """Write the fitted experiment to `place` and return it, or return what another process wrote there first."""
     with locked(make_folder(place.parent)):
         if place.exists():
             return _require_same(compose_recipe([file_layer(place)]), wanted, place)
-        write_atomic(place, yaml_of(fitted))
+        write_atomic(place, recipe_to_yaml(fitted))
     return fitted
 
 
-def _recorded_experiment(record: Record) -> Recipe:
+def _compose_recorded(record: Record) -> Recipe:
     return compose_recipe([Layer(RESULT, "", {**record.experiment, "study": record.study.model_dump()})])
 
 
@@ -151,7 +151,7 @@ def _check_sample(spec: StudySpec, seeds: int) -> None:
             f"--seeds {seeds}: the rule judges {spec.seeds} seeds; more of them, after a look, would be another sample"
         )
     try:
-        spec.judged(seeds)
+        spec.select_test_seeds(seeds)
     except ValueError as error:
         raise ConfigError(f"study: {error}") from None
 
@@ -167,9 +167,9 @@ def _require_same(stored: Recipe, wanted: Recipe, place: Path) -> Recipe:
     if stored.study and wanted.study:
         study = stored.study.model_copy(update={name: getattr(wanted.study, name) for name in FREE})
         stored = with_study(stored, study)
-    before, now = plain_of(stored), plain_of(wanted)
+    before, now = recipe_to_plain(stored), recipe_to_plain(wanted)
     automatic = {name: before[name] for name in AUTO if name in before and now.get(name, AUTO[name]) == "auto"}
-    if other := differences(before, now | automatic):
+    if other := list_differences(before, now | automatic):
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
         again = "give the options it was begun with, restore it, or choose another --out"
         raise ConfigError(f"{place} is another experiment: {other[0]}{more}: {again}")

@@ -22,7 +22,7 @@ CONTROLS = {"zero": "tab:grey", "shuffled": "tab:orange"}
 """Colours of the controls in all pictures."""
 
 
-def plot(results: Results, path: Path) -> bool:
+def write_plot(results: Results, path: Path) -> bool:
     """Write the study's picture to `path` as PNG. Returns False if matplotlib is missing."""
     return write_picture(lambda: draw(results), path)
 

@@ -11,7 +11,7 @@ from arena.evaluate.study.results import Results
 from arena.statistics import Interval
 
 
-class Ranked(NamedTuple):
+class RankedSetting(NamedTuple):
     """Setting of a sweep with its final values by seed and their mean."""
 
     name: str
@@ -24,7 +24,7 @@ class Ranked(NamedTuple):
     mean: Interval
 
 
-def rank(results: Results, points: Mapping[str, Point]) -> list[Ranked]:
+def rank(results: Results, points: Mapping[str, Point]) -> list[RankedSetting]:
     """Return the settings that have runs: arm by arm in the order of `points`, best mean first and NaN last."""
     tried = [point.settings for point in points.values()]
     shared = [setting for setting in tried[0] if all(setting in other for other in tried)]
@@ -32,13 +32,13 @@ def rank(results: Results, points: Mapping[str, Point]) -> list[Ranked]:
     if not any(own.values()):
         own = {name: point.settings for name, point in points.items()}  # a single setting
     last = results.ends.last
-    ranked = [Ranked(s.arm, points[s.arm].arm, own[s.arm], last[s.arm], s.last) for s in results.arms]
+    ranked = [RankedSetting(s.arm, points[s.arm].arm, own[s.arm], last[s.arm], s.last) for s in results.arms]
     arms = [*dict.fromkeys(point.arm for point in points.values())]
     sign = 1.0 if results.spec.verdict.less_is_better else -1.0
     return sorted(ranked, key=lambda it: (arms.index(it.arm), math.isnan(it.mean.estimate), sign * it.mean.estimate))
 
 
-def to_json(ranked: Sequence[Ranked]) -> list[dict[str, Any]]:
+def to_json(ranked: Sequence[RankedSetting]) -> list[dict[str, Any]]:
     """Return the ranking as JSON values, one dict per setting.
 
     Keys: `name`, `arm` if any, `set` (its `--set` settings), `mean` with its interval, and `seeds` (value by seed).

@@ -87,6 +87,6 @@ def find_record(place: Path) -> Record | None:
     return read_record(place) if place.exists() else None
 
 
-def runs_by_key(record: Record | None) -> dict[tuple[str, int], RecordedRun]:
+def index_runs(record: Record | None) -> dict[tuple[str, int], RecordedRun]:
     """Return a record's runs by arm and seed; {} without a record."""
     return {(run.arm, run.seed): run for run in record.runs} if record else {}

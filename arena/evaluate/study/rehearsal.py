@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 
-from arena.config.arms import study_of
+from arena.config.arms import require_study
 from arena.config.experiment import Experiment
 from arena.errors import StoreError
 from arena.evaluate.held_out import FILE as EVALUATION
@@ -20,9 +20,9 @@ PARTS = ("play", "learn", "commit")
 """Parts of an iteration's seconds, without its panel."""
 
 
-def rehearsal(experiment: Experiment) -> Experiment:
+def make_rehearsal(experiment: Experiment) -> Experiment:
     """Return the study with two iterations per arm, on a seed that its rule does not judge, and without a claim."""
-    spec = study_of(experiment)
+    spec = require_study(experiment)
     arms = {arm: [*settings, f"iterations={REHEARSED}"] for arm, settings in spec.arms.items()}
     rule = spec.verdict.model_copy(update={"better_than": []})
     sample: dict[str, object] = {"first_seed": spec.seed_for_tuning(1), "seeds": None, "tuned_on": []}

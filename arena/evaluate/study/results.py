@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from agents.names import nearest
-from arena.config.arms import budget, study_of, with_arm
-from arena.config.recipe import last_experiment, plain_of
-from arena.config.study import EVALUATED, PANEL, StudySpec, evaluated_figure
+from arena.config.arms import compute_budget, require_study, with_arm
+from arena.config.recipe import find_last_experiment, recipe_to_plain
+from arena.config.study import EVALUATED, PANEL, StudySpec, parse_evaluated_figure
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.held_out import FILE as EVALUATION
-from arena.evaluate.panel_figures import figures
+from arena.evaluate.panel_figures import compute_figures
 from arena.evaluate.study.plan import Plan, Run
-from arena.evaluate.study.record import RecordedRun, find_record, read_record, runs_by_key
-from arena.evaluate.study.runs import is_done, result_folder
+from arena.evaluate.study.record import RecordedRun, find_record, index_runs, read_record
+from arena.evaluate.study.runs import find_result_folder, is_done
 from arena.evaluate.study.summary import ArmSummary, Curve, Ends, average_figures, find_figure
 from arena.evaluate.study.verdicts import Gauges, Verdict, judge
-from arena.plain import plain
+from arena.plain import to_plain
 from arena.store.contents import METRICS, check_committed
 from arena.store.evaluations import of_latest, read_evaluations
 from arena.store.files import write_atomic
@@ -62,7 +62,7 @@ class Results:
     def _ends(self, figure: str, curves: Mapping[str, Mapping[int, Curve]]) -> Ends:
         # Evaluations and panels have one value after learning; other figures average the last iterations.
         last = 1 if figure.startswith((EVALUATED, PANEL)) else self.spec.last
-        return Ends(curves, evaluated_figure(figure)[1], last)
+        return Ends(curves, parse_evaluated_figure(figure)[1], last)
 
     def _summarise(self, ends: Ends, curves: Mapping[str, Mapping[int, Curve]]) -> list[ArmSummary]:
         return [ends.summary(arm, self.spec.arm) for arm, seeds in curves.items() if seeds]
@@ -82,10 +82,10 @@ def collect(plan: Plan) -> Results:
 
 def _read_run(plan: Plan, run: Run) -> RecordedRun:
     """Read a finished run's results from its folder. Raises StoreError if its files differ from the committed ones."""
-    spec, iterations = plan.spec, last_experiment(with_arm(plan.experiment, run.arm)).iterations
+    spec, iterations = plan.spec, find_last_experiment(with_arm(plan.experiment, run.arm)).iterations
     places = begun(run.path) if is_pipeline(run.path) else [run.path]
     seconds = _sum_seconds([row for place in places for row in read_metrics(place / METRICS)[:iterations]])
-    run = run._replace(path=result_folder(plan, run) or run.path)
+    run = run._replace(path=find_result_folder(plan, run) or run.path)
     check_committed(run.path, iterations)
     secondary = {figure: read_secondary_curve(spec, run, figure, iterations) for figure in spec.also}
     curve, rows = read_curve(run, spec.figure, iterations), read_metrics(run.path / METRICS)[:iterations]
@@ -135,9 +135,9 @@ def read_curve(run: Run, figure: str, iterations: int | None = None) -> list[flo
     """
     if figure.startswith(PANEL):
         evaluations = of_latest(read_evaluations(run.path))
-        return [find_figure({"panel": figures(evaluation)}, figure) for evaluation in evaluations]
+        return [find_figure({"panel": compute_figures(evaluation)}, figure) for evaluation in evaluations]
     if figure.startswith(EVALUATED):
-        return read_evaluated(run.path, *evaluated_figure(figure))
+        return read_evaluated(run.path, *parse_evaluated_figure(figure))
     return [find_figure(row, figure) for row in read_metrics(run.path / METRICS)[:iterations]]
 
 
@@ -176,7 +176,7 @@ def write(plan: Plan, results: Results, about: Mapping[str, Any]) -> dict[str, A
 
     The file ends with a hash of the rest, which reveals later edits. Recorded runs of other arms and seeds stay.
     """
-    data: dict[str, Any] = plain({"name": results.name, **about, **_to_json(plan, results)}, "study", gaps=True)
+    data: dict[str, Any] = to_plain({"name": results.name, **about, **_to_json(plan, results)}, "study", gaps=True)
     data[SEAL] = digest(data)
     write_atomic(plan.record, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     return data
@@ -193,32 +193,32 @@ def _to_json(plan: Plan, results: Results) -> dict[str, Any]:
         "study": results.spec.model_dump(mode="json"),
         "seeds": results.seeds,
         "arms": {arm: _describe_arm(plan, arm) for arm in results.curves},
-        "runs": [run.model_dump() for run in _all_runs(plan, results)],
-        "missing": [run.path.name for run in missing_runs(plan, results)],
+        "runs": [run.model_dump() for run in _list_runs(plan, results)],
+        "missing": [run.path.name for run in list_missing_runs(plan, results)],
         "summary": {arm.arm: _summary_to_json(arm) for arm in results.arms},
         "also": {name: {arm.arm: _summary_to_json(arm) for arm in arms} for name, arms in results.beside.items()},
         "verdict": results.verdict._asdict(),
-        "experiment": {key: value for key, value in plain_of(plan.experiment).items() if key != "study"},
+        "experiment": {key: value for key, value in recipe_to_plain(plan.experiment).items() if key != "study"},
     }
 
 
-def _all_runs(plan: Plan, results: Results) -> list[RecordedRun]:
+def _list_runs(plan: Plan, results: Results) -> list[RecordedRun]:
     """Return all finished and recorded runs, by arm in the recipe's order and then by seed."""
     finished = {(run.arm, run.seed): run for run in plan.runs if run.seed in results.curves[run.arm]}
-    recorded = {**plan.kept, **runs_by_key(find_record(plan.record))}  # another process may have written since
+    recorded = {**plan.kept, **index_runs(find_record(plan.record))}  # another process may have written since
     runs = {key: _read_run(plan, run) for key, run in finished.items() if key not in recorded} | recorded
     order = plan.spec.names
     return sorted(runs.values(), key=lambda run: (order.index(run.arm), run.seed))
 
 
-def missing_runs(plan: Plan, results: Results) -> Sequence[Run]:
+def list_missing_runs(plan: Plan, results: Results) -> Sequence[Run]:
     """Return the plan's runs that have no results yet."""
     return [run for run in plan.runs if run.seed not in results.curves[run.arm]]
 
 
 def _describe_arm(plan: Plan, arm: str) -> dict[str, Any]:
-    iterations, matches = budget(with_arm(plan.experiment, arm))[-1]
-    settings = study_of(plan.experiment).arms.get(arm, [])
+    iterations, matches = compute_budget(with_arm(plan.experiment, arm))[-1]
+    settings = require_study(plan.experiment).arms.get(arm, [])
     return {"set": settings, "iterations": iterations, "matches": matches}
 
 

@@ -17,10 +17,10 @@ from typing import Protocol
 from arena.config.arms import with_arm
 from arena.config.experiment import Experiment
 from arena.config.pipeline import count_equal_stages
-from arena.config.recipe import last_experiment, last_prefix, plain_of
+from arena.config.recipe import find_last_experiment, get_last_stage_prefix, recipe_to_plain
 from arena.evaluate.held_out import FILE as EVALUATION
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run
-from arena.process import command_line, end_with, environment_of_children
+from arena.process import build_child_command, build_child_environment, end_with_parent
 from arena.store import checkpoints
 from arena.store.files import CONFIG
 from arena.store.locks import in_use
@@ -52,13 +52,13 @@ def start_child(run: Run, arguments: Sequence[str]) -> Task:
     """Start a run as a child process that ends with this process. Its output goes to the run's log."""
     with run.log.open("ab") as output:
         return subprocess.Popen(
-            command_line(arguments),
+            build_child_command(arguments),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={"OMP_NUM_THREADS": "1", **environment_of_children()},
+            env={"OMP_NUM_THREADS": "1", **build_child_environment()},
             process_group=0,  # Ctrl-C reaches the study only, which then ends its children
-            preexec_fn=partial(end_with, os.getpid()),  # only a system call: nothing here may wait for a lock
+            preexec_fn=partial(end_with_parent, os.getpid()),  # only a system call: nothing here may wait for a lock
         )
 
 
@@ -156,7 +156,7 @@ class Runner:
             del self._running[run]
             self._report(run, step)
             if code or not is_done(self.plan, run):
-                yield f"{run.arm}, seed {run.seed} failed ({_last_line(run)}); its output is in {run.log}"
+                yield f"{run.arm}, seed {run.seed} failed ({_read_last_line(run)}); its output is in {run.log}"
 
     def _stop(self) -> None:
         for child in self._running.values():
@@ -174,7 +174,7 @@ def find_donors(plan: Plan, due: Sequence[Run]) -> dict[Run, tuple[Run, int]]:
         return {}
     donors: dict[Run, tuple[Run, int]] = {}
     for n, arm in enumerate(plan.arms):
-        settings = [plain_of(with_arm(plan.experiment, each)) for each in plan.arms[: n + 1]]
+        settings = [recipe_to_plain(with_arm(plan.experiment, each)) for each in plan.arms[: n + 1]]
         shared = {each: count_equal_stages(settings[k], settings[n]) for k, each in enumerate(plan.arms[:n])}
         if shared and (most := max(shared.values())):
             donor = next(each for each in shared if shared[each] == most)
@@ -207,29 +207,29 @@ def warm_settings(plan: Plan, run: Run, first: Run) -> list[str]:
     Empty if the run imitates itself: it is `first`, its arm is not in the study's `warm`, or `first` has no such
     weights.
     """
-    place = result_folder(plan, first)
+    place = find_result_folder(plan, first)
     if run == first or run.arm not in plan.spec.warm or place is None or not has_imitated(plan, first):
         return []
     settings: list[str] = []
     recipe = with_arm(plan.experiment, run.arm)
-    for name, policy in last_experiment(recipe).policies.items():
+    for name, policy in find_last_experiment(recipe).policies.items():
         if policy.train and policy.imitate:
             weights = json.dumps(f"{place.absolute()}@0:{name}")
             settings += [f"policies.{name}.{part}" for part in ("imitate=null", "adapter=null", f"model={weights}")]
-    return [last_prefix(recipe) + setting for setting in settings]
+    return [get_last_stage_prefix(recipe) + setting for setting in settings]
 
 
 def is_done(plan: Plan, run: Run) -> bool:
     """Return True if the run is in the record, or has committed all its iterations and written any evaluation."""
     if (run.arm, run.seed) in plan.kept:
         return True
-    last = last_experiment(with_arm(plan.experiment, run.arm))
-    if (place := result_folder(plan, run)) is None or last.iterations not in checkpoints.iterations(place):
+    last = find_last_experiment(with_arm(plan.experiment, run.arm))
+    if (place := find_result_folder(plan, run)) is None or last.iterations not in checkpoints.iterations(place):
         return False
     return (place / EVALUATION).exists() or not (last.evaluate and last.evaluate.games)
 
 
-def result_folder(plan: Plan, run: Run) -> Path | None:
+def find_result_folder(plan: Plan, run: Run) -> Path | None:
     """Return the run's folder, or that of a pipeline's last stage; None before that one has begun."""
     if isinstance(plan.experiment, Experiment):
         return run.path
@@ -240,10 +240,10 @@ def result_folder(plan: Plan, run: Run) -> Path | None:
 
 def has_imitated(plan: Plan, run: Run) -> bool:
     """Return True if the run, or the last stage of a pipeline, has weights from before its first iteration."""
-    place = result_folder(plan, run)
+    place = find_result_folder(plan, run)
     return place is not None and 0 in checkpoints.iterations(place)
 
 
-def _last_line(run: Run, max_characters: int = 300) -> str:
+def _read_last_line(run: Run, max_characters: int = 300) -> str:
     lines = read_plain(run.log).decode("utf-8", "replace").strip().splitlines()
     return lines[-1].removeprefix("arena: ")[:max_characters] if lines else "it printed nothing"

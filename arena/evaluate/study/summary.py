@@ -41,7 +41,9 @@ class Ends:
     def summary(self, arm: str, own_arm: str) -> ArmSummary:
         """Summarise one arm over its seeds, and compare its last values with those of the study's own arm."""
         first, last = list(self.first[arm].values()), list(self.last[arm].values())
-        behind = None if arm == own_arm or own_arm not in self.last else paired(self.last, arm, own_arm, self.bounds)
+        behind = (
+            None if arm == own_arm or own_arm not in self.last else compare_paired(self.last, arm, own_arm, self.bounds)
+        )
         return ArmSummary(
             arm=arm,
             seeds=len(last),
@@ -54,7 +56,7 @@ class Ends:
 
 def find_figure(row: Mapping[str, Any], figure: str) -> float:
     """Return a number of an iteration's metrics by its name. Raises ConfigError, listing all names, if unknown."""
-    known = named_figures(row)
+    known = list_figures(row)
     if figure not in known:
         raise ConfigError(
             f"study.figure: no figure '{figure}'{nearest(figure, known)} (there are {', '.join(sorted(known))})"
@@ -62,29 +64,29 @@ def find_figure(row: Mapping[str, Any], figure: str) -> float:
     return known[figure]
 
 
-def named_figures(row: Mapping[str, Any]) -> dict[str, float]:
+def list_figures(row: Mapping[str, Any]) -> dict[str, float]:
     """Return all numbers of an iteration's metrics by name: NAME in the report, GROUP.NAME in other nested groups."""
-    found = {**dict(_numbers(row)), **dict(_numbers(row.get("report", {})))}
+    found = {**dict(_list_numbers(row)), **dict(_list_numbers(row.get("report", {})))}
     # A metric wins over a report's number of the same name.
-    own = {name: value for name, value in _numbers(row) if "." not in name}
+    own = {name: value for name, value in _list_numbers(row) if "." not in name}
     return {name: value for name, value in {**found, **own}.items() if not name.startswith("report.")}
 
 
-def _numbers(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+def _list_numbers(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     for name, value in table.items():
         if isinstance(value, Mapping):
-            yield from _numbers(value, f"{prefix}{name}.")
+            yield from _list_numbers(value, f"{prefix}{name}.")
         elif isinstance(value, int | float) and name != "iteration":
             yield prefix + name, float(value)
 
 
 def average_figures(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float | None]:
     """Return the mean of each named number over the rows of metrics that have it; None if no row has it."""
-    found = {name: [row[name] for row in map(named_figures, rows) if name in row] for name in names}
+    found = {name: [row[name] for row in map(list_figures, rows) if name in row] for name in names}
     return {name: fmean(values) if values else None for name, values in found.items()}
 
 
-def paired(values: Values, one: str, other: str, bounds: Bounds, level: float = 0.95) -> Interval:
+def compare_paired(values: Values, one: str, other: str, bounds: Bounds, level: float = 0.95) -> Interval:
     """Return the mean of arm `other` minus arm `one`, paired over their common seeds, with its interval."""
     both = sorted(values[one].keys() & values[other].keys())
     return paired_ci([values[one][s] for s in both], [values[other][s] for s in both], bounds, level)

@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from arena.config.study import GaugeSpec, RuleSpec, StudySpec
-from arena.evaluate.study.inference import tails
-from arena.evaluate.study.summary import Values, paired
+from arena.evaluate.study.inference import compute_tails
+from arena.evaluate.study.summary import Values, compare_paired
 from arena.statistics import Bounds, Interval
 
 Word = Literal["holds", "not shown", "contradicted", "did not act", "world cannot tell", "not judged"]
@@ -50,7 +50,7 @@ def judge(spec: StudySpec, last: Values, bounds: Bounds, seeds: int, gauges: Gau
     if idle := next(_list_idle_gauges(spec, gauges or {}), None):
         return Verdict("did not act", idle)
     gains = {
-        arm: gain(spec.verdict, paired(last, arm, spec.arm, bounds, spec.verdict.interval))
+        arm: gain(spec.verdict, compare_paired(last, arm, spec.arm, bounds, spec.verdict.interval))
         for arm in spec.verdict.better_than
     }
     if reason := _find_ceiling(spec, last, gains):
@@ -65,7 +65,7 @@ def decide(spec: StudySpec, last: Values, bounds: Bounds) -> Decision:
     for arm in spec.verdict.better_than:
         both = sorted(last[spec.arm].keys() & last[arm].keys())
         differences = [sign * (last[spec.arm][seed] - last[arm][seed]) for seed in both]
-        found.append(tails(differences, (-width, width), spec.verdict.by))
+        found.append(compute_tails(differences, (-width, width), spec.verdict.by))
     better = min(1.0, 2.0 * max(one.above for one in found))
     worse = min(1.0, 2.0 * min(one.below for one in found) * len(found))
     return Decision(better, worse)
@@ -105,12 +105,12 @@ def list_missing_gauges(spec: StudySpec, gauges: Gauges) -> Iterator[str]:
 
 def _list_idle_gauges(spec: StudySpec, gauges: Gauges) -> Iterator[str]:
     for gauge in spec.gauges:
-        distance, reference = gauge_distance(spec, gauge, gauges)
+        distance, reference = measure_gauge(spec, gauge, gauges)
         if not distance > gauge.above:
             yield f"{gauge.figure} stayed within {distance:.2g} of {reference}, asked for: more than {gauge.above:g}"
 
 
-def gauge_distance(spec: StudySpec, gauge: GaugeSpec, gauges: Gauges) -> tuple[float, str]:
+def measure_gauge(spec: StudySpec, gauge: GaugeSpec, gauges: Gauges) -> tuple[float, str]:
     """Return how far a gauge (see `GaugeSpec`) is from its idle value on average over seeds, and that value as text.
 
     The idle value is a number, or the gauge's value in another arm with the same seeds.

@@ -23,7 +23,7 @@ from arena.errors import ConfigError
 from arena.export.environments.episode import Episode, Task, deal
 
 
-def answers(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+def answer_all(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield the answer to each line. An invalid task or request is answered with an error."""
     requests = iter(lines)
     try:
@@ -59,5 +59,5 @@ def _answer(task: Task, matches: dict[str, Episode], request: Mapping[str, Any])
 
 if __name__ == "__main__":
     out, sys.stdout = sys.stdout, sys.stderr  # output of games must not mix with the answers
-    for answer in answers(sys.stdin):
+    for answer in answer_all(sys.stdin):
         print(json.dumps(answer), file=out, flush=True)

@@ -16,7 +16,7 @@ from agents.names import nearest
 from agents.players.scripted import make_scripted
 from arena.errors import ConfigError
 from arena.evaluate.evaluation import make_game
-from arena.export.environments.observation import FactMemory, legal_lines, message_text
+from arena.export.environments.observation import FactMemory, format_legal_acts, format_message
 from arena.plain import clean_text
 from arena.play.contenders import ScriptedContender, chance, number
 from arena.play.match import MatchPlan
@@ -79,7 +79,7 @@ class EncodedImage(NamedTuple):
 
 
 @contextmanager
-def exclusive(game: Game) -> Iterator[None]:
+def lock_game(game: Game) -> Iterator[None]:
     """Exclude other matches while this game is reset or steps, unless it may wait for another process."""
     if isinstance(game, Blocking) and game.blocks:
         yield
@@ -110,7 +110,7 @@ class Episode:
         self.seed, self.turns, self.penalty, self.text = seed, 0, 0.0, ""
         self.images: tuple[EncodedImage, ...] = ()
         """Images of the observation, in the order of their placeholders in `text`."""
-        with exclusive(self.game):
+        with lock_game(self.game):
             self.game.reset(seed=seed)
             self._advance()
 
@@ -154,7 +154,7 @@ class Episode:
         if self.done:
             raise RuntimeError("the match is over: reset first")
         before = self.reward
-        with exclusive(self.game):
+        with lock_game(self.game):
             self._step(clean_text(text))
             self._advance()
         return self.reward - before
@@ -200,8 +200,8 @@ class Episode:
         game, messages, before, after = self.game, self.game.messages(self.seat), [], ["The match is over."]
         if not self.done:
             view = view_of(game, self.seat, self.turns)
-            messages, before, after = view.messages, self._facts.lines(view), legal_lines(view.legal)
-        self.text = "\n".join([*before, *map(message_text, messages), *after])
+            messages, before, after = view.messages, self._facts.lines(view), format_legal_acts(view.legal)
+        self.text = "\n".join([*before, *map(format_message, messages), *after])
         self.images = (
             tuple(EncodedImage(each.media, game.picture(each.hash)) for message in messages for each in message.images)
             if isinstance(game, Pictures)

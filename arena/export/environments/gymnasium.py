@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 
 from arena.export.environments.episode import Episode, Task, deal
-from arena.export.environments.names import slug
+from arena.export.environments.names import slugify
 from games.base import ACTION_LENGTH, UnicodeText
 
 LONGEST = 10**7
@@ -72,7 +72,7 @@ class GameEnv(gymnasium.Env[str, str]):  # type: ignore[misc]  # gymnasium is un
 
 def register(task: Task) -> str:
     """Register the task for `gymnasium.make` and return its id, such as `arena/kuhn_poker-v0`."""
-    name = f"arena/{slug(task.game)}-v0"
+    name = f"arena/{slugify(task.game)}-v0"
     kwargs = {"game": task.game, "options": dict(task.options), "seat": task.seat, "against": task.against}
     gymnasium.register(id=name, entry_point=GameEnv, kwargs=kwargs)
     return name

@@ -5,7 +5,7 @@ import re
 from games.adapters.loading import file_of
 
 
-def slug(game: str) -> str:
+def slugify(game: str) -> str:
     """Return a game's name in lower-case letters, digits and underscores, as module names and registries need it.
 
     >>> slug("openspiel:oh_hell(players=3)"), slug("games/my.py:MyGame")

@@ -22,15 +22,15 @@ class FactMemory:
     def lines(self, view: View) -> list[str]:
         """Return the lines above a view's messages: the first time seat and rules, then new and changed facts."""
         lines = [] if self.has_shown_rules else [f"You are {view.seat}. {view.rules}"]
-        facts = {f"public.{name}": _value(value) for name, value in view.public.items()}
-        facts |= {f"private.{name}": _value(value) for name, value in view.private.items()}
+        facts = {f"public.{name}": _format_value(value) for name, value in view.public.items()}
+        facts |= {f"private.{name}": _format_value(value) for name, value in view.private.items()}
         lines += [f"{name} ={text}" for name, text in facts.items() if self._facts.get(name) != text]
         self.has_shown_rules = True
         self._facts |= facts
         return lines
 
 
-def message_text(message: Message) -> str:
+def format_message(message: Message) -> str:
     """Return a message as `sender: text`, with further lines indented."""
     return indent(f"{message.sender}: {message.text}")
 
@@ -40,12 +40,12 @@ def indent(text: str) -> str:
     return "\n  ".join(text.splitlines())
 
 
-def legal_lines(legal: Sequence[str] | None) -> list[str]:
+def format_legal_acts(legal: Sequence[str] | None) -> list[str]:
     """Return one line that lists the legal acts, or none if they are unknown or more than `MOST_ACTS`."""
     return [] if legal is None or len(legal) > MOST_ACTS else [f"Legal acts: {', '.join(legal)}"]
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a fact's value as text: a literal on the same line, or a text of several lines as an indented block."""
     is_block = isinstance(value, str) and len(value.splitlines()) > 1
     return indent(f"\n{value}") if is_block else f" {literal(value)}"

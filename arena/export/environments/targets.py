@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from arena.export.environments.episode import Task
-from arena.export.environments.names import slug
+from arena.export.environments.names import slugify
 from arena.store.export import new_folder
 from games.adapters.loading import file_of
 
@@ -44,7 +44,7 @@ def write_environment(task: Task, target: str, to: Path) -> str:
 
     The task must be resolved. Raises StoreError if the folder `to` is not empty.
     """
-    module = f"arena_{slug(task.game)}"
+    module = f"arena_{slugify(task.game)}"
     texts = {f"{module}.py": f"{target}.py.txt", "pyproject.toml": "pyproject.toml.txt"}
     with new_folder(to) as folder:
         folder.mkdir(parents=True)
@@ -66,7 +66,7 @@ def _fill(template: str, task: Task, target: str, module: str) -> str:
         "TASK": call if library.is_in_process else repr(fields),
         "INTERPRETER": repr(sys.executable),
         "MODULE": module,
-        "SLUG": slug(task.game),
+        "SLUG": slugify(task.game),
         "PROJECT": module.replace("_", "-"),
         "NEEDS": json.dumps((["arena-selfplay"] if library.is_in_process else []) + [library.needs]),
     }

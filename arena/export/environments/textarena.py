@@ -7,9 +7,9 @@ from typing import Any
 
 import textarena
 
-from arena.export.environments.episode import GAME_LOCK, Task, exclusive
-from arena.export.environments.names import slug
-from arena.export.environments.observation import FactMemory, indent, legal_lines
+from arena.export.environments.episode import GAME_LOCK, Task, lock_game
+from arena.export.environments.names import slugify
+from arena.export.environments.observation import FactMemory, format_legal_acts, indent
 from arena.plain import clean_text
 from arena.play.texts import view_of
 from games.contracts import ILLEGAL, Game
@@ -42,7 +42,7 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
         self.state.standard_resets(game_state={}, role_mapping=dict(names), secret_roles=names)
         self._facts = {seat: FactMemory() for seat in self.seats}
         self._penalties = dict.fromkeys(self.seats, 0.0)
-        with exclusive(self.game):
+        with lock_game(self.game):
             self.game.reset(seed=seed)
             self._observe_next()
 
@@ -52,7 +52,7 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
             return True, {}
         player = self.state.current_player_id
         seat = self.seats[player]
-        with exclusive(self.game):
+        with lock_game(self.game):
             self.game.step(clean_text(action))
         for name in self.seats:
             self._penalties[name] += self.game.infos[name].get("rewards", {}).get(ILLEGAL, 0.0)
@@ -60,7 +60,7 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
         self.state.game_info[player]["turn_count"] += 1
         self.state.game_info[player]["invalid_move"] |= not valid
         self.state.step_info = {"valid": valid}
-        with exclusive(self.game):
+        with lock_game(self.game):
             self._observe_next()
         done, info = self.state.step()
         return done, info
@@ -95,7 +95,7 @@ class GameEnv(textarena.Env):  # type: ignore[misc]  # textarena is untyped
             self.state.add_observation("\n".join(facts), KIND.PROMPT, to_id=player)
             facts = []
         self._tell(player, seat)
-        if board := "\n".join([*facts, *legal_lines(view.legal)]):
+        if board := "\n".join([*facts, *format_legal_acts(view.legal)]):
             self.state.add_observation(board, KIND.GAME_BOARD, to_id=player)
 
     def _tell(self, player: int, seat: str) -> None:
@@ -115,7 +115,7 @@ def register(task: Task) -> str:
 
     The id with `-raw` gives observations as lists; the other joins all of a player's observations to one text.
     """
-    name = f"arena/{slug(task.game)}-v0"
+    name = f"arena/{slugify(task.game)}-v0"
     given = {"game": task.game, "options": dict(task.options)}
     wrappers = {"default": [textarena.wrappers.LLMObservationWrapper], "-raw": []}
     textarena.envs.registration.register_with_versions(name, GameEnv, wrappers, **given)

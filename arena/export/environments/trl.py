@@ -30,7 +30,7 @@ class GameEnvironment:
         if self._episode:
             self._episode.close()
         self._episode = deal(self._task, seed)
-        return _content(self._episode)
+        return _make_content(self._episode)
 
     def act(self, act: str) -> str | list[dict[str, Any]]:
         """Play your next act in the game.
@@ -45,7 +45,7 @@ class GameEnvironment:
             raise RuntimeError("no match was dealt yet")
         if not self._episode.done:
             self._episode.act(str(act))
-        return _content(self._episode)
+        return _make_content(self._episode)
 
     def get_reward(self) -> float:
         """Return the sum of the match's rewards. An unfinished match is abandoned first."""
@@ -60,7 +60,7 @@ def rows(seeds: Iterable[int]) -> list[dict[str, Any]]:
     return [{"prompt": [{"role": "user", "content": INSTRUCTIONS}], "seed": seed} for seed in seeds]
 
 
-def _content(episode: Episode) -> str | list[dict[str, Any]]:
+def _make_content(episode: Episode) -> str | list[dict[str, Any]]:
     """Return the observation as a text, or as parts of a message if it has images."""
     if not episode.images:
         return episode.text

@@ -27,7 +27,7 @@ from arena.parts.spec import Matches
 from arena.play.branches import Branch
 from arena.play.match import MatchPlan
 from arena.play.parts.base import Expansion, PartContext, Progress, RolloutPart, Setup, declare
-from arena.records import OWN, MatchRecord, Turn, place_of
+from arena.records import OWN, MatchRecord, Turn, find_reply
 from games.contracts import MOST_BRANCHES, MatchId
 
 
@@ -214,7 +214,7 @@ class Tree:
 
     def entropy(self, record: MatchRecord, turn: Turn) -> float:
         """Return the entropy of a reply's first `rule.tokens` tokens, divided by the log of the vocabulary size."""
-        stream, begin, end = place_of(record.streams[turn.seat], turn.index)
+        stream, begin, end = find_reply(record.streams[turn.seat], turn.index)
         nats = sum(stream.entropy[begin : min(end, begin + self.rule.tokens)])
         return nats / log(self.vocabulary[record.seats[turn.seat].policy])
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from agents.engines.base import Completion, Request
 from agents.players.voting import elected, final_act, voted
 from agents.role import Role
-from arena.config.seating import set_tables
+from arena.config.seating import resolve_tables
 from arena.errors import ConfigError
 from arena.play.contenders import ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
@@ -129,7 +129,7 @@ def test_the_log_says_which_turns_were_voted_and_none_of_them_is_learned() -> No
 
 def test_trained_policies_do_not_vote(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"role odd: sampling\.votes keeps one of several"):
-        set_tables(sampling_so(tmp_path, "{votes: {samples: 4}}"))
+        resolve_tables(sampling_so(tmp_path, "{votes: {samples: 4}}"))
 
 
 WRONG = [

@@ -15,7 +15,7 @@ from analysis.report import report
 from analysis.view import learned
 from analysis.view.charts import pareto_front
 from analysis.view.metric_names import NAMES, THEORY, name_figure
-from arena.cli.page_data import deal_facts, theory_values
+from arena.cli.page_data import deal_facts, list_theory_values
 from arena.store.contents import METRICS, PANEL
 from games import GAMES
 from tests.factories.browser import chromium, widths
@@ -121,7 +121,7 @@ def test_what_was_dealt_is_what_the_game_deals() -> None:
     game = GAMES["kuhn_poker"](talk=False)
     game.reset(seed=7)
     assert {seat: found[seat]["card"] for seat in game.seats} == {s: game.private(s)["card"] for s in game.seats}
-    assert theory_values("kuhn_poker") == {"value": -1 / 18}
+    assert list_theory_values("kuhn_poker") == {"value": -1 / 18}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_was_dealt_is_what_the_game_deals() -> None:
 def test_a_deal_that_cannot_be_known_is_left_out(game: str, options: str) -> None:
     """A file of the run's own is never run for it."""
     assert deal_facts(game, options, 1, []) == {} or game == "maze"
-    assert theory_values("mine.py:Game") == {}
+    assert list_theory_values("mine.py:Game") == {}
 
 
 def panel_row(iteration: int, payoff: float) -> str:

@@ -14,7 +14,7 @@ import torch
 import yaml
 
 import arena
-from arena.api.settings import experiment_of
+from arena.api.settings import compose_experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
 from arena.errors import ConfigError, Interrupted, StoreError
@@ -41,13 +41,13 @@ def test_to_import_arena_loads_nothing_heavy() -> None:
 
 
 def test_a_name_a_file_a_dict_and_an_experiment_are_the_same(tmp_path: Path) -> None:
-    named = experiment_of("negotiation-nano", {"learn.lr": 0.5}, seed=7)
+    named = compose_experiment("negotiation-nano", {"learn.lr": 0.5}, seed=7)
     (tmp_path / "it.yaml").write_text(to_yaml(compose([recipe_layer("negotiation-nano")])))
     read = yaml.safe_load((tmp_path / "it.yaml").read_text())
     for given in (tmp_path / "it.yaml", str(tmp_path / "it.yaml"), read, compose([recipe_layer("negotiation-nano")])):
-        assert experiment_of(given, ["learn.lr=0.5"], seed=7) == named
+        assert compose_experiment(given, ["learn.lr=0.5"], seed=7) == named
     assert named.learn.lr == 0.5 and named.seed == 7
-    assert experiment_of("negotiation-nano", {"learn": {"lr": 0.5}}, 7) == named
+    assert compose_experiment("negotiation-nano", {"learn": {"lr": 0.5}}, 7) == named
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_numbers_of_numpy_and_paths_of_the_home_folder(tmp_path: Path, monkeypat
     (tmp_path / "it.yaml").write_text(to_yaml(compose([recipe_layer("negotiation-nano")])))
     seven, two = cast("list[int]", [np.int64(7), np.int64(2)])
     for given in ("~/it.yaml", Path("~/it.yaml")):
-        made = experiment_of(given, {"iterations": np.int64(3)}, seed=seven)
+        made = compose_experiment(given, {"iterations": np.int64(3)}, seed=seven)
         assert (made.seed, made.iterations) == (7, 3)
     begun = small_run(Path("~/run"), overrides={"iterations": 1})
     assert arena.resume(begun.folder, iterations=two).folder == tmp_path / "run"

@@ -18,7 +18,7 @@ from agents.chat_template import CLOCK
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer
 from arena.cli import catalogue
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.league.settings import OpponentSpec
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
@@ -94,8 +94,8 @@ def test_every_kind_is_listed(kind: str) -> None:
 
 def test_what_is_listed_can_be_named() -> None:
     known = get_args(OpponentSpec.model_fields["play"].annotation)
-    assert {row["play"] for row in catalogue.entries("opponents")} == set(known)
-    assert {f"{library}:NAME" for library in LIBRARIES} <= {row["game"] for row in catalogue.entries("games")}
+    assert {row["play"] for row in catalogue.list_entries("opponents")} == set(known)
+    assert {f"{library}:NAME" for library in LIBRARIES} <= {row["game"] for row in catalogue.list_entries("games")}
 
 
 def test_models_and_doctor_for_scripts() -> None:
@@ -107,7 +107,7 @@ def test_models_and_doctor_for_scripts() -> None:
     assert {"python", "learning", "device"} <= {finding["what"] for finding in findings}
     found = {finding["what"]: finding["found"] for finding in json.loads(told.out)}
     assert re.match(r"\d+ \(time of the same work: ", found["threads"])
-    for what in ("threads", environment()["instruction_set"], torch.__version__):
+    for what in ("threads", describe_environment()["instruction_set"], torch.__version__):
         assert what in found["same bits"], "what bit-repeatability depends on"
     assert len(arena("doctor").out.splitlines()) >= len(findings)
 
@@ -115,14 +115,14 @@ def test_models_and_doctor_for_scripts() -> None:
 def test_names_of_foreign_packages_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from arena.doctor import shadowed
+    from arena.doctor import find_shadowed_package
 
-    assert shadowed() == ""
+    assert find_shadowed_package() == ""
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "agents")
-    assert str(tmp_path) in shadowed() and "openai-agents" in shadowed()
+    assert str(tmp_path) in find_shadowed_package() and "openai-agents" in find_shadowed_package()
 
 
 # Roles

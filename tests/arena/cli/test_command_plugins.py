@@ -32,7 +32,7 @@ def test_one_that_cannot_be_loaded_names_its_package(monkeypatch: pytest.MonkeyP
     if "no_python" in value:
         monkeypatch.setattr(EntryPoint, "load", lambda self: compile("def", "no_python.py", "exec"))
     known = SimpleNamespace(name="wave", load=point.load, dist=SimpleNamespace(name="waving"), value=value)
-    monkeypatch.setattr(command_plugins, "_plugins", lambda: {"wave": known})
+    monkeypatch.setattr(command_plugins, "_find_plugins", lambda: {"wave": known})
     for words in (["wave"], ["wave", "--to", "all"], ["wave", "--help"]):
         assert refused(*words).startswith("arena wave comes with waving, which cannot be loaded: ")
     listed = arena("--help")
@@ -40,4 +40,4 @@ def test_one_that_cannot_be_loaded_names_its_package(monkeypatch: pytest.MonkeyP
 
 
 def test_the_analysis_offers_its_own() -> None:
-    assert {"sql"} <= set(command_plugins._plugins())
+    assert {"sql"} <= set(command_plugins._find_plugins())

@@ -8,7 +8,7 @@ import pytest
 
 from agents.weights import resolve
 from arena.cli.live import Screen
-from arena.config.layers import endpoint_specs
+from arena.config.layers import parse_endpoints
 from arena.errors import ConfigError
 from arena.store.reader import RunReader
 from tests.factories.commands import arena, refused
@@ -112,14 +112,14 @@ def test_a_server_that_has_no_name_here() -> None:
 
 
 def test_settings_of_servers_by_name() -> None:
-    specs = endpoint_specs(["url=http://a/v1", "local.url=http://b/v1", "local.requests_per_minute=30"])
+    specs = parse_endpoints(["url=http://a/v1", "local.url=http://b/v1", "local.requests_per_minute=30"])
     assert (specs[""].url, specs[""].requests_per_minute, specs["local"].requests_per_minute) == (
         "http://a/v1",
         None,
         30,
     )
     with pytest.raises(ConfigError, match="prices"):
-        endpoint_specs(["max_cost=1.0"])
+        parse_endpoints(["max_cost=1.0"])
 
 
 def test_turns_are_counted_while_matches_are_under_way() -> None:

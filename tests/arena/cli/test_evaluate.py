@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from arena.cli.show_evaluate import shortened, show_exploitabilities
+from arena.cli.show_evaluate import shorten_names, show_exploitabilities
 from arena.evaluate import evaluation
 from arena.evaluate.exploitability import Exploitability
-from arena.evaluate.played import Played, outcome_of
+from arena.evaluate.played import MatchOutcome, read_outcome
 from arena.play.match import Limits
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
@@ -151,15 +151,15 @@ def test_names_are_seen_however_narrow_the_terminal() -> None:
 
 
 def test_paths_are_shortened_where_that_tells_them_apart() -> None:
-    assert shortened(["runs/a@3:x", "nash", "endpoint:org/m"]) == {
+    assert shorten_names(["runs/a@3:x", "nash", "endpoint:org/m"]) == {
         "runs/a@3:x": "a@3:x", "nash": "nash", "endpoint:org/m": "endpoint:org/m"
     }  # fmt: skip
-    assert shortened(["one/a", "two/a"]) == {"one/a": "one/a", "two/a": "two/a"}
+    assert shorten_names(["one/a", "two/a"]) == {"one/a": "one/a", "two/a": "two/a"}
     own, same, endless = "games/mine.py:greedy", "yours.py:greedy", f"x/{'y' * 500}"
-    assert shortened(iter([own, "nash"])) == {own: "greedy", "nash": "nash"}
-    assert shortened(iter([own, same])) == {own: "mine.py:greedy", same: same}
-    assert len(shortened([endless])[endless]) == 40
-    assert shortened([endless, endless + "y"])[endless] == endless, "two that would be the same"
+    assert shorten_names(iter([own, "nash"])) == {own: "greedy", "nash": "nash"}
+    assert shorten_names(iter([own, same])) == {own: "mine.py:greedy", same: same}
+    assert len(shorten_names([endless])[endless]) == 40
+    assert shorten_names([endless, endless + "y"])[endless] == endless, "two that would be the same"
 
 
 def test_exploit_with_a_history(run: Path, tmp_path: Path) -> None:
@@ -194,14 +194,14 @@ def test_bad_input_is_one_line(command: list[str], says: str) -> None:
 
 
 def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, kept = iter(range(20)), outcome_of
+    calls, kept = iter(range(20)), read_outcome
 
-    def interrupted(record: MatchRecord, learned: Mapping[str, float]) -> Played:
+    def interrupted(record: MatchRecord, learned: Mapping[str, float]) -> MatchOutcome:
         if next(calls) == 3:
             signal.raise_signal(signal.SIGINT)
         return kept(record, learned)
 
-    monkeypatch.setattr(evaluation, "outcome_of", interrupted)
+    monkeypatch.setattr(evaluation, "read_outcome", interrupted)
     command = ["eval", "random", "--game", "kuhn_poker", "--against", "nash", "--matches", "20"]
     told = arena(*command, "--out", tmp_path / "o.json")
     assert (told.code, told.err, list(tmp_path.iterdir())) == (130, "arena: interrupted; nothing was written\n", [])

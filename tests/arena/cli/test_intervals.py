@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from arena.cli.loop import wait
-from arena.cli.summary import changes
-from arena.evaluate.evaluation import change, evaluate
+from arena.cli.summary import compute_changes
+from arena.evaluate.evaluation import compute_change, evaluate
 from arena.evaluate.specs import Contenders
 from arena.play.settings import GameSpec
 from arena.statistics import rate_ci
@@ -15,7 +15,7 @@ from tests.factories.made_run import make_run
 
 def test_rates_in_the_summary_are_wilsons_and_stay_within_0_and_1(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", iterations=2, live=False)
-    shown = {c.name: c for c in changes(run.path)}
+    shown = {c.name: c for c in compute_changes(run.path)}
     deals = shown["deal rate"]  # 2 of 3 matches of both iterations; Student's interval goes up to 2.10
     assert deals.first == pytest.approx(rate_ci(2, 3)) and deals.difference
     assert -1 <= deals.difference.low < 0 < deals.difference.high <= 1
@@ -30,4 +30,4 @@ def test_figures_of_an_evaluation_keep_to_their_ranges() -> None:
     assert once.ranges["invalid"] == once.ranges["deal"] == (0, 1) and once.ranges["turns"][0] == 0
     for name in ("invalid", "deal", "offered"):
         assert 0 <= once.mean(name).low <= once.mean(name).high <= 1
-    assert change(once, again, "deal") == (0, 0, 0)
+    assert compute_change(once, again, "deal") == (0, 0, 0)

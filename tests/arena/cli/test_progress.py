@@ -11,16 +11,16 @@ from rich.console import Console
 
 from arena.cli import progress as module
 from arena.cli.live import Screen
-from arena.cli.progress import lasting, left, progress
+from arena.cli.progress import format_duration, format_remaining, progress
 from tests.factories.commands import arena
 
 
 def test_an_estimate_is_the_rest_at_the_pace_so_far() -> None:
-    assert left(100, 400, 60.0) == "about 3 min left"
-    assert left(1, 2, 5.0) == "about 5 s left"
-    assert left(1, 1000, 10.0) == "about 2.8 h left"
-    assert left(0, 10, 5.0) == left(10, 10, 5.0) == ""
-    assert [lasting(s) for s in (0.1, 89, 91, 5399, 5401)] == ["1 s", "89 s", "2 min", "90 min", "1.5 h"]
+    assert format_remaining(100, 400, 60.0) == "about 3 min left"
+    assert format_remaining(1, 2, 5.0) == "about 5 s left"
+    assert format_remaining(1, 1000, 10.0) == "about 2.8 h left"
+    assert format_remaining(0, 10, 5.0) == format_remaining(10, 10, 5.0) == ""
+    assert [format_duration(s) for s in (0.1, 89, 91, 5399, 5401)] == ["1 s", "89 s", "2 min", "90 min", "1.5 h"]
 
 
 def test_where_there_is_no_terminal_it_says_a_line_now_and_then(
@@ -49,7 +49,7 @@ def test_where_there_is_no_terminal_it_says_a_line_now_and_then(
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_long_commands_say_how_far_they_are(command: list[str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EVERY", 0.0)
+    monkeypatch.setattr(module, "REPORT_INTERVAL", 0.0)
     told = arena(*command)
     assert told.code == 0 and f"arena: {says}" in told.err
     assert arena(*command, "--json").err == ""
@@ -57,7 +57,7 @@ def test_long_commands_say_how_far_they_are(command: list[str], says: str, monke
 
 @pytest.mark.slow
 def test_a_warm_start_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EVERY", 0.0)
+    monkeypatch.setattr(module, "REPORT_INTERVAL", 0.0)
     small = ["play.matches=4", "policies.shared.imitate={scripted: [random], matches: 6, epochs: 2, minibatches: 2}"]
     settings = [part for setting in small for part in ("--set", setting)]
     command = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "1", *settings]
@@ -70,7 +70,7 @@ def test_a_warm_start_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_live_table_says_how_long_the_iterations_take_that_are_to_come() -> None:
     screen = Screen(Console(file=io.StringIO()), "table", 10)
     screen.rows = [{"iteration": k, "seconds": {"play": 40.0, "learn": 15.0, "commit": 5.0}} for k in (1, 2)]
-    assert screen._left() == "about 8 min left"
+    assert screen._format_remaining_time() == "about 8 min left"
 
 
 @pytest.mark.parametrize(("sent", "code", "word"), [("INT", 130, "interrupted"), ("TERM", 143, "ended by SIGTERM")])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from arena.process import ranks
+from arena.process import find_launched_ranks
 from arena.store.reader import RunReader
 from tests.factories.commands import ITERATIONS, TINY, arena, refused
 from tests.factories.traces import flip_a_byte
@@ -131,4 +131,4 @@ def test_one_rank_of_several_begins_no_run_of_its_own(
     assert not (tmp_path / "new").exists()
     for one in ("1", "", "many"):
         monkeypatch.setenv(variable, one)
-        assert ranks() == ("", 1)
+        assert find_launched_ranks() == ("", 1)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from arena.cli import batch
-from arena.cli.study import rehearsed_in
+from arena.cli.study import get_rehearsal_folder
 from arena.config.arms import with_arm
 from arena.config.layers import compose
 from arena.config.sources import file_layer
@@ -161,7 +161,7 @@ def test_a_launcher_is_refused_before_there_is_a_folder(
 )
 def test_a_rehearsal_has_a_folder_beside_any(folder: str, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getcwd", lambda: "/home/it")
-    assert rehearsed_in(Path(folder)) == Path(own)
+    assert get_rehearsal_folder(Path(folder)) == Path(own)
 
 
 @pytest.mark.slow

@@ -10,11 +10,11 @@ import pytest
 
 from arena.cli.console import PlainConsole
 from arena.cli.live import Screen
-from arena.cli.tables import cell, verdict
+from arena.cli.tables import format_difference, format_number
 from arena.league.ratings import Ratings
-from arena.metrics import iteration_metrics
+from arena.metrics import compute_iteration_metrics
 from arena.records import MatchRecord
-from arena.rows import zero_sum
+from arena.rows import is_zero_sum
 from arena.statistics import Interval
 from arena.store.reader import RunReader
 from tests.factories.commands import arena, refused
@@ -78,18 +78,18 @@ def test_what_theory_gives_stands_beside_what_was_learned(tmp_path: Path) -> Non
     ],
 )
 def test_a_difference_is_shown_by_what_is_good(name: str, moved: float, shown: str, style: str) -> None:
-    text = verdict(name, Interval(moved, moved - 0.1, moved + 0.1), "it")
+    text = format_difference(name, Interval(moved, moved - 0.1, moved + 0.1), "it")
     assert (text.plain, text.style) == (shown, style)
-    assert verdict(name, Interval(moved, -0.5, 0.5), "it").plain == "≈ it"
+    assert format_difference(name, Interval(moved, -0.5, 0.5), "it").plain == "≈ it"
 
 
 def test_what_is_zero_sum() -> None:
     def row(ended: str, *payoffs: float) -> tuple[dict[str, float], dict[str, str]]:
         return {str(seat): paid for seat, paid in enumerate(payoffs)}, {"ended": ended}
 
-    assert zero_sum([row("win", 1, -1), row("draw", 0, 0), row("illegal", -1, 0)])
-    assert not zero_sum([row("deal", 4, 8), row("win", 1, -1)])
-    assert not zero_sum([row("draw", 0, 0)]), "nothing was ever paid"
+    assert is_zero_sum([row("win", 1, -1), row("draw", 0, 0), row("illegal", -1, 0)])
+    assert not is_zero_sum([row("deal", 4, 8), row("win", 1, -1)])
+    assert not is_zero_sum([row("draw", 0, 0)]), "nothing was ever paid"
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,16 @@ def test_what_is_zero_sum() -> None:
      (-0.01, "{:.2f}", "-0.01"), (-0.0001, "{:.3g}", "-0.0001"), (float("nan"), "{:.2f}", "–")],
 )  # fmt: skip
 def test_no_zero_has_a_minus(value: float, form: str, shown: str) -> None:
-    assert cell(value, form) == shown
+    assert format_number(value, form) == shown
 
 
 def line(*matches: MatchRecord) -> str:
     """How a run shows an iteration of these matches."""
     out = io.StringIO()
     screen = Screen(PlainConsole(file=out, width=300), "lines", 1)
-    screen.iteration(iteration_metrics(1, matches, [], [], {}, Ratings(), {"play": 1.0, "learn": 0.0, "commit": 0.0}))
+    screen.iteration(
+        compute_iteration_metrics(1, matches, [], [], {}, Ratings(), {"play": 1.0, "learn": 0.0, "commit": 0.0})
+    )
     return out.getvalue()
 
 

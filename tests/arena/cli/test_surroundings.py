@@ -67,7 +67,7 @@ def test_too_few_open_files_are_one_line_that_names_the_limit(monkeypatch: pytes
         except OSError:
             raise RuntimeError("a library's own words") from None
 
-    monkeypatch.setattr("arena.cli.catalogue.entries", scarce)
+    monkeypatch.setattr("arena.cli.catalogue.list_entries", scarce)
     try:
         told = arena("list", "games")
     finally:
@@ -144,7 +144,7 @@ def test_an_error_of_arenas_own_code_keeps_its_traceback(monkeypatch: pytest.Mon
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("arena.cli.catalogue.entries", fail)
+    monkeypatch.setattr("arena.cli.catalogue.list_entries", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         arena("list", "games")
 

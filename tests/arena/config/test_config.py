@@ -13,9 +13,9 @@ from agents.role import written_for
 from arena.config.experiment import Experiment
 from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml, with_policies
-from arena.config.recipe import compose_recipe, experiments_of
-from arena.config.saved_config import as_plain
-from arena.config.seating import set_tables
+from arena.config.recipe import compose_recipe, list_experiments
+from arena.config.saved_config import experiment_to_plain
+from arena.config.seating import resolve_tables
 from arena.config.sources import Layer, file_layer, recipe_layer, recipe_names, recipe_of, set_layer, text_layer
 from arena.errors import ConfigError
 from arena.parts.apportion import apportion
@@ -50,9 +50,9 @@ def refusal(*assignments: str, text: str = "") -> str:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_is_an_experiment_whose_names_are_known(name: str) -> None:
-    for found in experiments_of(compose_recipe([recipe_layer(name)])):
+    for found in list_experiments(compose_recipe([recipe_layer(name)])):
         try:
-            tables = set_tables(found)
+            tables = resolve_tables(found)
         except ConfigError as error:
             if "needs TextWorld" not in str(error):
                 raise
@@ -61,7 +61,7 @@ def test_every_recipe_is_an_experiment_whose_names_are_known(name: str) -> None:
             assert set(table.roles) == set(spec.seats) == set(table.make_game().possible_agents)
 
 
-WHOLE = as_plain(compose([recipe_layer("clinic_both-nano")]))
+WHOLE = experiment_to_plain(compose([recipe_layer("clinic_both-nano")]))
 
 
 def with_text(data: Any, path: Sequence[str | int], text: str) -> Any:
@@ -118,9 +118,9 @@ def test_what_is_written_down_is_read_back_the_same(name: str, mode: Literal["sh
     assert again == found and to_yaml(again) == to_yaml(found)
     if (name, mode) == ("mars_transfer-small", "separate"):  # what a shared policy is shown, not each seat's can be
         with pytest.raises(ConfigError, match=r"nano_player.imitate.scripted: oracle plays .*, not ultimatum"):
-            set_tables(again)
+            resolve_tables(again)
         return
-    set_tables(again)
+    resolve_tables(again)
 
 
 def test_later_layers_lie_over_earlier_ones_key_by_key() -> None:
@@ -225,7 +225,7 @@ def test_broken_files_and_recipes_are_one_line(tmp_path: Path) -> None:
 )
 def test_names_that_nobody_knows_are_told_with_the_nearest(assignment: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        set_tables(experiment(assignment))
+        resolve_tables(experiment(assignment))
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -277,7 +277,7 @@ def test_one_game_is_one_table() -> None:
 def test_several_games_are_several_tables_that_are_written_and_read_back() -> None:
     found = experiment(text=TABLES)
     assert [(t.game.name, t.share) for t in found.all_tables()] == [("negotiation", 3.0), ("kuhn_poker", 1.0)]
-    assert [set(t.roles) for t in set_tables(found)] == [{"opener", "responder"}, {"first", "second"}]
+    assert [set(t.roles) for t in resolve_tables(found)] == [{"opener", "responder"}, {"first", "second"}]
     apart = with_policies(found, "separate")
     assert set(apart.policies) == {"nano_opener", "nano_responder", "nano_player"}
     assert with_policies(apart, "shared") == found
@@ -327,30 +327,30 @@ def test_several_games_replace_one_and_one_several() -> None:
 )
 def test_every_table_is_checked(old: str, new: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        set_tables(experiment(text=TABLES.replace(old, new)))
+        resolve_tables(experiment(text=TABLES.replace(old, new)))
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_some_of_who_are_imitated_must_play_each_game_of_the_policy() -> None:
     for scripts in ("random", "random, conceder"):
-        set_tables(experiment(f"policies.shared.imitate={{scripted: [{scripts}]}}", text=TABLES))
+        resolve_tables(experiment(f"policies.shared.imitate={{scripted: [{scripts}]}}", text=TABLES))
     with pytest.raises(ConfigError, match=r"imitate\.scripted: map_reader plays maze, not negotiation"):
-        set_tables(experiment("policies.shared.imitate={scripted: [random, map_reader]}", text=TABLES))
+        resolve_tables(experiment("policies.shared.imitate={scripted: [random, map_reader]}", text=TABLES))
     with pytest.raises(
         ConfigError, match=r"^policies\.shared\.imitate\.scripted: conceder plays negotiation, not kuhn"
     ):
-        set_tables(experiment("policies.shared.imitate={scripted: [conceder]}", text=TABLES))
+        resolve_tables(experiment("policies.shared.imitate={scripted: [conceder]}", text=TABLES))
     with pytest.raises(ConfigError, match=r"imitate\.against: conceder plays negotiation, not kuhn"):
-        set_tables(experiment("policies.shared.imitate={scripted: [random], against: [conceder]}", text=TABLES))
+        resolve_tables(experiment("policies.shared.imitate={scripted: [random], against: [conceder]}", text=TABLES))
     with pytest.raises(ConfigError, match="did you mean 'random'"):
-        set_tables(experiment("policies.shared.imitate={scripted: [radnom]}", text=TABLES))
+        resolve_tables(experiment("policies.shared.imitate={scripted: [radnom]}", text=TABLES))
 
 
 def test_one_name_is_one_role_in_a_run(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("role: nano_player\nsystem: hello\n")
     given = experiment(text=TABLES.replace("second: {role: nano_player", f"second: {{role: {tmp_path}/other.yaml"))
     with pytest.raises(ConfigError, match="two different roles are called 'nano_player'"):
-        set_tables(given)
+        resolve_tables(given)
 
 
 @pytest.mark.parametrize(
@@ -419,21 +419,21 @@ def test_leagues_that_cannot_be_played_are_told(text: str, told: str) -> None:
 )
 def test_fixed_opponents_must_be_known_and_able_to_play(policy: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        set_tables(experiment(text=league(f"{{play: fixed, policy: '{policy}'}}")))
+        resolve_tables(experiment(text=league(f"{{play: fixed, policy: '{policy}'}}")))
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_frozen_policy_may_be_an_opponent_though_it_has_no_seat() -> None:
     text = "policies: {old: {model: nano, train: false}}\n" + league("{play: fixed, policy: old}")
-    set_tables(experiment(text=text))
+    resolve_tables(experiment(text=text))
     with pytest.raises(ConfigError, match="unknown policy 'odl' — did you mean 'old'"):
-        set_tables(experiment(text=text.replace("policy: old", "policy: odl")))
+        resolve_tables(experiment(text=text.replace("policy: old", "policy: odl")))
 
 
 @pytest.mark.parametrize("game", ["leduc_poker", "public_goods", "openspiel:oh_hell(players=4)", "maze"])
 def test_a_game_without_a_recipe_seats_language_models_everywhere(game: str) -> None:
     found = compose([recipe_of(game)])
-    (table,) = set_tables(found)
+    (table,) = resolve_tables(found)
     assert table.game.name == game and {role.role for role in table.roles.values()} == {"player"}
 
 
@@ -463,7 +463,7 @@ def test_seats_for_which_a_role_was_written_take_it(game: str, roles: list[str])
 
 
 def test_a_simulator_without_a_recipe_seats_the_roles_written_for_it_and_trains_on_its_own_split() -> None:
-    (table,) = set_tables(compose([recipe_of("reasoning")]))
+    (table,) = resolve_tables(compose([recipe_of("reasoning")]))
     assert [role.role for role in table.roles.values()] == ["solver"] and table.game.options["split"] == "train"
 
 

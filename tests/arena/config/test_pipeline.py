@@ -8,7 +8,7 @@ from arena import resume, run
 from arena.config.experiment import Experiment
 from arena.config.pipeline import read_pipeline
 from arena.config.sources import Layer, file_layer, set_layer, text_layer
-from arena.config.staging import Earlier, plan, stage_seed
+from arena.config.staging import Earlier, derive_stage_seed, plan
 from arena.errors import ConfigError
 from arena.parts.chosen import takes_any
 from arena.parts.schedules import SCHEDULE
@@ -158,16 +158,16 @@ def test_a_saved_pipeline_reads_back_with_absolute_paths(tmp_path: Path, monkeyp
     Path("mine.py").write_text("def mine(batch): return batch\n")
     Path("roles").mkdir()
     given = pipeline("roles=roles", "stages.play.play.credit.estimator=mine.py:mine", "stages.last.play.roles=roles")
-    text = given.settled({"threads": 2}, lambda name, model: f"{model}-1" if model == "nano" else model).to_yaml()
+    text = given.with_changes({"threads": 2}, lambda name, model: f"{model}-1" if model == "nano" else model).to_yaml()
     assert str(tmp_path / "mine.py:mine") in text and text.count(str(tmp_path / "roles")) == 2
     again = read_pipeline([text_layer("config.yaml", text)])
-    assert again.to_yaml() == again.settled({}).to_yaml() == text
+    assert again.to_yaml() == again.with_changes({}).to_yaml() == text
     assert "model: nano-1" in text and "model: stage:first:player" in text and "threads: 2" in text
 
 
 def test_seeds_differ_by_stage_and_repeat() -> None:
-    seeds = {stage_seed(seed, name) for seed in range(50) for name in ("a", "b", "aa", "ab")}
-    assert len(seeds) == 200 and stage_seed(3, "a") == stage_seed(3, "a")
+    seeds = {derive_stage_seed(seed, name) for seed in range(50) for name in ("a", "b", "aa", "ab")}
+    assert len(seeds) == 200 and derive_stage_seed(3, "a") == derive_stage_seed(3, "a")
     own = pipeline("stages.first.play.seed=7")
     assert next(each.made.seed for each in plan(own, Path("RUN"), print)) == 7  # type: ignore[union-attr]
 

@@ -11,7 +11,7 @@ from agents import strict_yaml
 from agents.role import BUILT_IN
 from arena.config.layers import compose, to_yaml
 from arena.config.pipeline import read_pipeline
-from arena.config.schema import FILES, PANELS, RECIPES, modeline, text_of
+from arena.config.schema import FILES, PANELS, RECIPES, modeline, schema_to_text
 from arena.config.sources import text_layer
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -29,8 +29,8 @@ def errors(kind: str, text: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", FILES)
 def test_they_are_current(kind: str) -> None:
-    assert FILES[kind].read_text("utf-8") == text_of(kind), "renew them: python -m arena.config.schema"
-    assert json.loads(text_of(kind))["$id"] == FILES[kind].name, "a name beside the files, no place in the world"
+    assert FILES[kind].read_text("utf-8") == schema_to_text(kind), "renew them: python -m arena.config.schema"
+    assert json.loads(schema_to_text(kind))["$id"] == FILES[kind].name, "a name beside the files, no place in the world"
 
 
 @pytest.mark.parametrize(("kind", "file"), SHIPPED, ids=lambda value: getattr(value, "stem", value))

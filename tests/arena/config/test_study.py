@@ -7,8 +7,8 @@ import pytest
 from arena.config.arms import check_arms, with_arm
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
-from arena.config.recipe import compose_recipe, plain_of, yaml_of
-from arena.config.saved_config import MAY_CHANGE, changes
+from arena.config.recipe import compose_recipe, recipe_to_plain, recipe_to_yaml
+from arena.config.saved_config import MAY_CHANGE, list_changes
 from arena.config.sources import recipe_layer, recipe_names, text_layer
 from arena.errors import ConfigError
 
@@ -63,7 +63,7 @@ def test_an_arm_is_the_recipe_with_its_settings_and_nothing_else() -> None:
     assert with_arm(recipe, "mars") == recipe
     zero = with_arm(recipe, "zero")
     assert zero.credit.estimator.name == "zero"
-    assert all(change.field.startswith("credit.estimator") for change in changes(recipe, zero))
+    assert all(change.field.startswith("credit.estimator") for change in list_changes(recipe, zero))
     assert zero.model_copy(update={"credit": recipe.credit}) == recipe
     with pytest.raises(ConfigError, match=r"no arm 'zeor' — did you mean 'zero'.*mars, zero, longer"):
         with_arm(recipe, "zeor")
@@ -95,14 +95,14 @@ def test_every_recipe_s_study_can_be_run(name: str) -> None:
     found = compose_recipe([recipe_layer(name)])
     if found.study:
         check_arms(found)
-        assert plain_of(compose_recipe([text_layer("again", yaml_of(found))])) == plain_of(found)
+        assert recipe_to_plain(compose_recipe([text_layer("again", recipe_to_yaml(found))])) == recipe_to_plain(found)
         arms = [with_arm(found, arm) for arm in found.study.names]
-        assert all(plain_of(one) != plain_of(other) for one, other in combinations(arms, 2)), (
+        assert all(recipe_to_plain(one) != recipe_to_plain(other) for one, other in combinations(arms, 2)), (
             "two arms are the same experiment"
         )
 
 
 def test_it_is_no_part_of_what_a_run_is() -> None:
     recipe = experiment()
-    assert all(change.allowed for change in changes(recipe, recipe.model_copy(update={"study": None})))
+    assert all(change.may_change for change in list_changes(recipe, recipe.model_copy(update={"study": None})))
     assert "study" in MAY_CHANGE

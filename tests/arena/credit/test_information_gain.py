@@ -18,7 +18,7 @@ from agents.weights import load_model, load_tokenizer, resolve
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.seating import set_tables
+from arena.config.seating import resolve_tables
 from arena.config.sources import set_layer, text_layer
 from arena.credit.assign import assign, named_rewards, turn_rewards
 from arena.credit.batch import TurnBatch
@@ -274,14 +274,14 @@ def test_games_that_hide_an_answer_report_it_to_nobody_at_the_table(name: str) -
 
 
 def test_a_game_that_reports_no_answer_is_refused_before_anybody_plays(tmp_path: Path) -> None:
-    wait(check_gold(experiment(), set_tables(experiment())))
+    wait(check_gold(experiment(), resolve_tables(experiment())))
     with pytest.raises(ConfigError, match=r"the report of wordle has no answer in 'anwser' \(its texts: answer\)"):
         wrong = experiment("credit.stages=[{information_gain: {outcome: goal, gold: anwser}}]")
         wait(launch(wrong, tmp_path / "run", Quiet()))
     assert not (tmp_path / "run").exists()
     board = experiment("game=null", "seats=null", f"tables=[{TIC_TAC_TOE}]")
     with pytest.raises(ConfigError, match=r"the report of tic_tac_toe has no answer in 'answer' \(it has no text\)"):
-        wait(check_gold(board, set_tables(board)))
+        wait(check_gold(board, resolve_tables(board)))
 
 
 def test_two_stages_that_ask_differently_are_refused() -> None:

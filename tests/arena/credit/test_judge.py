@@ -23,7 +23,7 @@ from arena.credit.rewards.judge import _ring
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError, PlayError
 from arena.launch import start as launch
-from arena.preflight import preflight, servers_asked
+from arena.preflight import find_used_servers, preflight
 from arena.records import Trajectory
 from arena.store.run import RunFolder
 from tests.factories.judges import RUBRIC, judge, judging, quoted, rubric, talk
@@ -365,7 +365,7 @@ def test_a_run_asks_its_endpoint_and_pays(tmp_path: Path) -> None:
         changes = [f"endpoint.url={server.url}", "iterations=1", "policies.shared.imitate=null"]
         text = CONFIG.replace("policy: wise", "policy: endpoint:wise")
         given = compose([text_layer("test", text), *map(set_layer, changes)])
-        assert "wise" not in given.playing() and servers_asked(given)[""].url == server.url
+        assert "wise" not in given.playing() and find_used_servers(given)[""].url == server.url
         finished(tmp_path / "run", given)
         (row,) = RunFolder.open(tmp_path / "run").reader.metrics()
     assert server.asked and row["judge.bold"]["value"] == pytest.approx(1 - row["report"]["deal"])

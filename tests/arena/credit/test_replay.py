@@ -22,7 +22,7 @@ from arena.errors import GateError, StoreError
 from arena.lab import Lab
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
-from arena.records import MatchRecord, Trajectory, trained
+from arena.records import MatchRecord, Trajectory, trained_trajectories
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder
@@ -299,7 +299,7 @@ def follows_from_the_log(run: RunFolder, given: Experiment) -> None:
     """Credit, of what was played and of what was brought back in its place, worked out again from log and metrics."""
     for k, row in enumerate(run.reader.metrics(), start=1):
         brought = [Recall(**one) for one in row.get("recalled", [])]
-        played = trained(MatchRecord.from_json(one) for one in run.log.read(k))
+        played = trained_trajectories(MatchRecord.from_json(one) for one in run.log.read(k))
         found = assign(TurnBatch(as_credited(played, brought, run.reader.log), Clock(k, 3)), given.credit)
         fresh = [a for c in found if c.trajectory.source != "recalled" for a in c.advantages.tolist()]
         assert fresh == pytest.approx([one.advantage for one in run.log.credit(k)])

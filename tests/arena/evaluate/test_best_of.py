@@ -16,9 +16,9 @@ from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.errors import ConfigError
 from arena.evaluate import sampled
-from arena.evaluate.best_of import BestOf, answering_seat, best_of, seat_contenders
+from arena.evaluate.best_of import BestOf, find_answering_seat, play_best_of, seat_contenders
 from arena.evaluate.specs import Contenders
-from arena.evaluate.verifier import ASK, Verifier, seat_of_judge
+from arena.evaluate.verifier import ASK, Verifier, find_judge_seat
 from arena.play.contenders import Contender, ModelContender, ScriptedContender, play_one
 from arena.play.match import MatchPlan
 from arena.play.settings import GameSpec
@@ -33,7 +33,7 @@ ANSWER = {"solver": "7", "judge": "no"}
 def played(who: str = "third", deals: int = 300, **options: Any) -> BestOf:
     (contender,) = wait(Contenders().load(who, games=[GUESS]))
     settings: dict[str, Any] = {"n": 4, "seed": 3, "rules": ["majority", "oracle"], **options}
-    return wait(best_of({"solver": contender}, "solver", SPEC, deals=deals, **settings))
+    return wait(play_best_of({"solver": contender}, "solver", SPEC, deals=deals, **settings))
 
 
 def test_a_player_who_is_right_by_chance() -> None:
@@ -86,17 +86,17 @@ def test_the_answer_is_the_games_or_the_last_act() -> None:
 
 def answers(game: str, who: str, **options: Any) -> list[str]:
     (contender,) = wait(Contenders().load(who, games=[game]))
-    seat = answering_seat(contender, spec := GameSpec(name=game, options=options))
-    found, _ = wait(sampled.sample({seat: contender}, seat, spec, 1, 20, 3, {}, lambda: None, 8))
+    seat = find_answering_seat(contender, spec := GameSpec(name=game, options=options))
+    found, _ = wait(sampled.sample_matches({seat: contender}, seat, spec, 1, 20, 3, {}, lambda: None, 8))
     return [sample.answer for sample in found[0]]
 
 
 def test_who_has_no_single_answer_is_refused() -> None:
     script = ScriptedContender("random")
-    assert answering_seat(script, WITH_JUDGE) == "solver"
+    assert find_answering_seat(script, WITH_JUDGE) == "solver"
     for game, says in (("kuhn_poker", "reports no `success`"), ("debate", "has 3 in debate")):
         with pytest.raises(ConfigError, match=says):
-            answering_seat(script, GameSpec(name=game))
+            find_answering_seat(script, GameSpec(name=game))
     with pytest.raises(ConfigError, match="who plays judge"):
         seat_contenders(model(), WITH_JUDGE, "solver", None, None, "")
 
@@ -150,7 +150,7 @@ def judged_by(judge: ModelContender, spec: GameSpec, seat: str, others: Contende
         return found[-1]
 
     lineup = seat_contenders(who, spec, "solver", others, judge if seat else None, seat)
-    wait(best_of(lineup, "solver", spec, n=2, deals=2, seed=0, rules=["p_yes"], scorers={"p_yes": read}))
+    wait(play_best_of(lineup, "solver", spec, n=2, deals=2, seed=0, rules=["p_yes"], scorers={"p_yes": read}))
     return found
 
 
@@ -167,8 +167,8 @@ def test_a_judge_without_a_seat_reads_the_conversation_and_is_asked() -> None:
 def test_a_judge_with_a_seat_is_asked_there() -> None:
     judge = model("judge")
     assert isinstance(judge.engine, Saying)
-    assert seat_of_judge(judge, WITH_JUDGE, "solver") == "judge"
-    assert seat_of_judge(judge, SPEC, "solver") == ""
+    assert find_judge_seat(judge, WITH_JUDGE, "solver") == "judge"
+    assert find_judge_seat(judge, SPEC, "solver") == ""
     found = judged_by(judge, WITH_JUDGE, "judge")
     assert len(found) == 4 and all(0 < p < 1 for p in found)
     for text in judge.engine.scored:
@@ -190,7 +190,7 @@ def test_tokens_of_decoding_are_all_that_were_sampled() -> None:
     assert isinstance(who.engine, Saying)
     reply = len(who.engine.frame.encode("7")) + 1
     found = wait(
-        best_of(
+        play_best_of(
             {"solver": who},
             "solver",
             SPEC,

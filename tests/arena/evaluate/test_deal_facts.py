@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import StoreError
-from arena.evaluate.deal_facts import facts_of_match, replay_facts
+from arena.evaluate.deal_facts import find_facts_of_match, replay_facts
 from arena.store.reader import RunReader
 from games.contracts import Deal
 from tests.factories.commands import arena
@@ -28,12 +28,12 @@ def test_each_seat_has_what_it_had_when_it_first_moved() -> None:
 
 def test_a_log_of_other_rules_or_an_unknown_game_is_no_traceback(unbroken: Path) -> None:
     row = next(RunReader(unbroken).matches())
-    assert facts_of_match(unbroken, row).public["pool"]
+    assert find_facts_of_match(unbroken, row).public["pool"]
     for edit in ({"rules": 99}, {"options": {"items": 3}}, {"game": "nobody"}, {"options": {"max_turns": "many"}}):
         with pytest.raises(StoreError, match="what was dealt cannot be shown"):
-            facts_of_match(unbroken, {**row, **edit})
+            find_facts_of_match(unbroken, {**row, **edit})
     strayed = [{**turn, "seat": "responder"} for turn in row["turns"]]
-    assert facts_of_match(unbroken, {**row, "turns": strayed}).private == {}
+    assert find_facts_of_match(unbroken, {**row, "turns": strayed}).private == {}
 
 
 def test_a_match_is_shown_with_its_deal_before_the_acts(unbroken: Path) -> None:

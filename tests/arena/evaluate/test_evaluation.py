@@ -13,8 +13,8 @@ import games
 from arena.cli.loop import wait
 from arena.errors import ConfigError, PlayError
 from arena.evaluate import evaluation
-from arena.evaluate.evaluation import Result, change, evaluate, lineups, matches_of, play
-from arena.evaluate.played import Played
+from arena.evaluate.evaluation import Result, compute_change, count_matches, evaluate, list_lineups, play
+from arena.evaluate.played import MatchOutcome
 from arena.evaluate.specs import Contenders
 from arena.play.contenders import Contender
 from arena.play.match import Limits
@@ -38,7 +38,7 @@ def one(contender: str, against: str, game: GameSpec, matches: int = 40, seed: i
 
 
 def outcome(payoffs: dict[str, float], own: list[str], offender: str = "") -> float:
-    return Played(payoffs, {}, {}, offender, {}).score(own)
+    return MatchOutcome(payoffs, {}, {}, offender, {}).score(own)
 
 
 def test_outcomes_by_hand() -> None:
@@ -53,7 +53,7 @@ def test_outcomes_by_hand() -> None:
 def test_every_seat_plays_the_same_deals() -> None:
     who, other = contenders("random", "first_legal")
     seats = ("first", "second")
-    tables = lineups(who, other, "kuhn_poker", seats)
+    tables = list_lineups(who, other, "kuhn_poker", seats)
     assert [[t[s].name for s in seats] for t in tables] == [["random", "first_legal"], ["first_legal", "random"]]
     same = [{"first": other, "second": other}] * 2
     first, second = wait(play(same, KUHN, 30, 7))[0]
@@ -72,12 +72,12 @@ def test_a_run_is_judged_at_the_seats_that_it_took(tmp_path: Path) -> None:
     assert seats_of(two, other, "negotiation", ("opener", "responder")) == ["responder"]
     (result,) = wait(evaluate(one, [other], TTT, 4, 0))
     assert result.matches == 4 and len(result.figures["payoff"]) == 4 and result.scored is not None
-    assert matches_of(one, [other], TTT, 4) == 4
+    assert count_matches(one, [other], TTT, 4) == 4
 
 
 def seats_of(who: Contender, other: Contender, game: str, seats: tuple[str, ...]) -> list[str]:
     """Where `who` sits, lineup by lineup."""
-    return [seat for table in lineups(who, other, game, seats) for seat in seats if table[seat] is who]
+    return [seat for table in list_lineups(who, other, game, seats) for seat in seats if table[seat] is who]
 
 
 @pytest.mark.slow
@@ -172,7 +172,7 @@ def test_a_difference_is_paired_by_deal() -> None:
             ended={},
         )
 
-    moved = change(result(10, -10, 5, math.nan), result(11, -9, 6, 3), "payoff")
+    moved = compute_change(result(10, -10, 5, math.nan), result(11, -9, 6, 3), "payoff")
     assert moved == pytest.approx((1.0, 1.0, 1.0)), "the deals' luck is gone"
 
 
@@ -180,7 +180,7 @@ def test_figures_are_means_over_the_matches_of_a_deal() -> None:
     result = one("random", "hard_haggler", GameSpec(name="haggle"), 20)
     assert len(result.figures["payoff"]) == 10
     who, other = contenders("random", "hard_haggler")
-    played, _ = wait(play(lineups(who, other, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0))
+    played, _ = wait(play(list_lineups(who, other, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0))
     by_hand = [(a.payoffs["seller"] + b.payoffs["buyer"]) / 2 for a, b in zip(*played, strict=True)]
     assert result.figures["payoff"] == pytest.approx(by_hand)
     assert sum(result.ended.values()) == 20
@@ -224,8 +224,10 @@ def test_what_failed_once_is_played_again_and_counted(monkeypatch: pytest.Monkey
     monkeypatch.setattr(games, "make", lambda name, **options: Shaky(**options))
     who, other = contenders("random", "first_legal")
     ended = Counter[str]()
-    tables = lineups(who, other, "nim", ("first", "second"))
-    result = wait(evaluation._result(who, other, tables, GameSpec(name="nim"), 12, 0, lambda: ended.update(["match"])))
+    tables = list_lineups(who, other, "nim", ("first", "second"))
+    result = wait(
+        evaluation._evaluate_against(who, other, tables, GameSpec(name="nim"), 12, 0, lambda: ended.update(["match"]))
+    )
     assert result.matches == 12 == ended["match"] and sum(result.scored.values() if result.scored else []) == 12
     assert list(result.failed) == ["RuntimeError: the table broke"]
     assert Shaky.made == 12 + result.failed["RuntimeError: the table broke"]

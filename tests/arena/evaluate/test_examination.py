@@ -11,8 +11,8 @@ from arena.cli.loop import wait
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, PlayError
-from arena.evaluate.evaluation import deal_seeds
-from arena.evaluate.examination import check_panel, examination, with_fixed_panel
+from arena.evaluate.evaluation import draw_deal_seeds
+from arena.evaluate.examination import check_panel, make_examination, with_fixed_panel
 from arena.evaluate.panel import PanelPlan
 from arena.lab import Lab
 from arena.store.contents import PANEL
@@ -40,7 +40,7 @@ def lab_of(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Lab
     run = RunFolder.open(folder) if folder.exists() else None
     if run is None:
         run = RunFolder.create(folder, to_yaml(asked), {})
-    return wait(Lab.open(run, asked, watcher or Quiet(), examination(run, asked)))
+    return wait(Lab.open(run, asked, watcher or Quiet(), make_examination(run, asked)))
 
 
 def finished(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Path:
@@ -104,7 +104,7 @@ def test_a_run_is_judged_before_it_learns_now_and_then_and_at_its_end(judged: tu
 
 def test_its_deals_are_none_of_training_and_the_same_each_time(judged: tuple[Path, Quiet]) -> None:
     trained = {row["seed"] for row in RunReader(judged[0]).matches()}
-    assert trained and not trained & set(deal_seeds(0, 3))
+    assert trained and not trained & set(draw_deal_seeds(0, 3))
 
 
 def test_it_is_what_arena_eval_finds(judged: tuple[Path, Quiet], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from arena.cli.loop import wait
 from arena.evaluate.evaluation import evaluate
-from arena.evaluate.held_out import FILE, held_out
+from arena.evaluate.held_out import FILE, evaluate_held_out
 from arena.evaluate.specs import Contenders
 from arena.panels.settings import EvaluateSpec
 from arena.play.settings import GameSpec
@@ -28,7 +28,9 @@ def test_it_is_eval_of_both_weights_on_the_same_deals(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SHARED, _9="nano-7")
     games = [GameSpec(name="kuhn_poker"), GameSpec(name="tiny_hanabi")]
     told: list[int] = []
-    compared = wait(held_out(run, EvaluateSpec(games=games, matches=8), 3, lambda total: lambda: told.append(total)))
+    compared = wait(
+        evaluate_held_out(run, EvaluateSpec(games=games, matches=8), 3, lambda total: lambda: told.append(total))
+    )
     assert [(r.game.name, r.against) for r in compared.after] == [("kuhn_poker", "random"), ("tiny_hanabi", str(run))]
     assert [r.contender for r in compared.before] == [f"{run}@0"] * 2 and compared.before[1].against == f"{run}@0"
     assert set(told) == {len(told)}, "as many matches as announced"
@@ -42,7 +44,7 @@ def test_it_is_eval_of_both_weights_on_the_same_deals(tmp_path: Path) -> None:
 def test_without_a_word_on_splits_the_test_split_is_played(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SHARED.replace("{illegal: end, penalty: 2}", "{}"), _9="nano-7")
     games = [GameSpec(name="reasoning"), GameSpec(name="reasoning", options={"split": "train"})]
-    compared = wait(held_out(run, EvaluateSpec(games=games, matches=2), 3))
+    compared = wait(evaluate_held_out(run, EvaluateSpec(games=games, matches=2), 3))
     assert [r.game.options["split"] for r in compared.after] == ["test", "train"]
 
 

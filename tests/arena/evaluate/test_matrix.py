@@ -13,7 +13,7 @@ from arena.evaluate import matrix as league
 from arena.evaluate import specs
 from arena.evaluate.crosstable_plot import draw_matrix
 from arena.evaluate.evaluation import make_game
-from arena.evaluate.matrix import Cell, in_role
+from arena.evaluate.matrix import Cell, with_role
 from arena.play.contenders import ScriptedContender
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord, Seating
@@ -106,14 +106,16 @@ def test_models_get_the_role_of_their_seat(monkeypatch: pytest.MonkeyPatch) -> N
     with Server(models=lists("m")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         (far,) = wait(specs.Contenders().load("endpoint:m"))
-    assert in_role(far, "clinic", "patient").seating("clinic", "patient").role == "patient"
-    assert in_role(far, "desk", "customer").seating("desk", "customer").role == "desk_customer"
-    assert in_role(far, "desk", "agent").seating("desk", "agent").role == "desk_agent"
+    assert with_role(far, "clinic", "patient").seating("clinic", "patient").role == "patient"
+    assert with_role(far, "desk", "customer").seating("desk", "customer").role == "desk_customer"
+    assert with_role(far, "desk", "agent").seating("desk", "agent").role == "desk_agent"
     (tiny,) = wait(specs.Contenders().load("nano"))
-    assert in_role(tiny, "clinic", "patient") is tiny, "which can read no sentences"
-    assert in_role(tiny, "clinic", "doctor", "doctor").seating("clinic", "doctor").role == "doctor", "where it is told"
+    assert with_role(tiny, "clinic", "patient") is tiny, "which can read no sentences"
+    assert with_role(tiny, "clinic", "doctor", "doctor").seating("clinic", "doctor").role == "doctor", (
+        "where it is told"
+    )
     (script,) = wait(specs.Contenders().load("asker"))
-    assert in_role(script, "clinic", "doctor") is script
+    assert with_role(script, "clinic", "doctor") is script
 
 
 # The command.
@@ -255,7 +257,7 @@ def test_an_agent_takes_all_seats_of_a_game_without_a_person_unless_it_has_a_par
 
 
 def test_partners_take_the_seats_that_options_of_the_game_add() -> None:
-    table = league.lineup(
+    table = league.make_lineup(
         ScriptedContender("oracle"),
         league.Person("", ScriptedContender("noop"), "played"),
         GameSpec(name="sql", options={"seats": "all"}),

@@ -27,8 +27,8 @@ from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.best_play import BestPlay
 from arena.evaluate.evaluation import evaluate
-from arena.evaluate.panel import PanelPlan, TrainingOpponents, met_in_training, panel_game
-from arena.evaluate.panel_figures import compare_cells, compare_means, figures, payoffs, to_json
+from arena.evaluate.panel import PanelPlan, TrainingOpponents, find_training_opponents, resolve_panel_game
+from arena.evaluate.panel_figures import compare_cells, compare_means, compute_figures, mean_payoffs, to_json
 from arena.evaluate.specs import Contenders
 from arena.panels.settings import Panel, load_panel, panel_names, read_panel
 from arena.play.settings import GameSpec
@@ -46,7 +46,7 @@ PANEL = Panel.model_validate(
 
 def sitting(who: str, panel: Panel = PANEL) -> PanelPlan:
     contender, *members = wait(Contenders().load(who, *panel.members))
-    return PanelPlan(contender, panel, panel_game(panel, None), members)
+    return PanelPlan(contender, panel, resolve_panel_game(panel, None), members)
 
 
 def evaluation(*cells: Deals, deal: Deals | None = None, best: Deals | None = None) -> Evaluation:
@@ -65,7 +65,7 @@ def evaluation(*cells: Deals, deal: Deals | None = None, best: Deals | None = No
 def test_the_panels_mean_is_of_deals() -> None:
     """Three deals, two members: each deal's mean over members is a value, and there are three of them."""
     judged = evaluation([1.0, 2.0, 6.0], [3.0, 0.0, 4.0])
-    assert payoffs(judged) == [2.0, 1.0, 5.0]
+    assert mean_payoffs(judged) == [2.0, 1.0, 5.0]
     mean = compare_means(judged)["payoff"].after
     assert mean == mean_ci([2.0, 1.0, 5.0])
     # 8/3 ± t(2; .975) · s / √3, with s² = (4/9 + 25/9 + 49/9) / 2 = 13/3
@@ -86,7 +86,7 @@ def test_a_difference_is_paired_by_deal() -> None:
 
 def test_a_deal_with_a_missing_match_is_left_out_of_the_mean_alone() -> None:
     before, after = evaluation([1.0, 1.0, None], [1.0, 1.0, 1.0]), evaluation([None, 2.0, 2.0], [3.0, 3.0, 3.0])
-    assert payoffs(before) == [1, 1, None] and payoffs(after) == [None, 2.5, 2.5]
+    assert mean_payoffs(before) == [1, 1, None] and mean_payoffs(after) == [None, 2.5, 2.5]
     told = compare_means(after, before)["payoff"]
     assert told.after.estimate == 2.5 and told.difference is not None and told.difference.estimate == 1.5
     (_, first), (_, second) = compare_cells(after, before)
@@ -95,9 +95,9 @@ def test_a_deal_with_a_missing_match_is_left_out_of_the_mean_alone() -> None:
 
 def test_deals_and_best_responses_are_told_where_they_are_known() -> None:
     none = evaluation([1.0, 2.0])
-    assert set(figures(none)) == {"payoff", "valid"} and compare_means(none)["payoff"].best is None
+    assert set(compute_figures(none)) == {"payoff", "valid"} and compare_means(none)["payoff"].best is None
     some = evaluation([1.0, 2.0], deal=[1.0, 0.0], best=[4.0, 5.0])
-    assert figures(some) == {"payoff": 1.5, "valid": 1.0, "deal": 0.5}
+    assert compute_figures(some) == {"payoff": 1.5, "valid": 1.0, "deal": 0.5}
     assert compare_means(some)["payoff"].best == 4.5
     gap = evaluation([1.0, 2.0], best=[4.0, None])
     assert compare_means(gap)["payoff"].best is None, "a mean over other deals is no ceiling for these"
@@ -155,15 +155,15 @@ def test_a_run_is_judged_at_its_own_seats_under_its_own_options(tmp_path: Path) 
     assert [p.seat for p in PanelPlan(both, ttt, GameSpec(name="tic_tac_toe"), [member]).places] == ["first"]
     shared = compose([text_layer("test", SHARED)])
     open_panel = PANEL.model_copy(update={"game": PANEL.game.model_copy(update={"options": None})})
-    assert panel_game(open_panel, shared).options == {"illegal": "end", "penalty": 2}
-    assert panel_game(PANEL, shared).options == {}, "the panel's own go before"
-    assert panel_game(open_panel, None).options == {}
+    assert resolve_panel_game(open_panel, shared).options == {"illegal": "end", "penalty": 2}
+    assert resolve_panel_game(PANEL, shared).options == {}, "the panel's own go before"
+    assert resolve_panel_game(open_panel, None).options == {}
 
 
 def test_a_game_of_one_seat_has_no_room_for_members() -> None:
     alone = Panel.model_validate({"panel": "m", "game": {"name": "maze"}, "members": ["random"]})
     with pytest.raises(ConfigError, match="maze has one seat"):
-        panel_game(alone, None)
+        resolve_panel_game(alone, None)
 
 
 def test_too_many_matches_are_refused_before_they_are_planned() -> None:
@@ -357,14 +357,14 @@ def test_a_panel_that_is_not_there_is_told(name: str, says: str) -> None:
 def test_whom_a_run_met_in_training_is_known() -> None:
     league = "league={opponents: [{play: self}, {play: fixed, policy: nash}, {play: fixed, policy: cfr, weight: 0}]}"
     imitated = "policies.shared.imitate={scripted: [random]}"
-    known = met_in_training(compose([text_layer("test", SHARED), set_layer(league), set_layer(imitated)]))
+    known = find_training_opponents(compose([text_layer("test", SHARED), set_layer(league), set_layer(imitated)]))
     assert known == ({"nash"}, {"random"})
-    assert met_in_training(compose([text_layer("test", SEPARATE)])).met == {"random"}, "it holds a seat"
-    assert met_in_training(None) == (set(), set())
+    assert find_training_opponents(compose([text_layer("test", SEPARATE)])).met == {"random"}, "it holds a seat"
+    assert find_training_opponents(None) == (set(), set())
 
 
 def test_a_runs_own_past_is_no_stranger(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (tmp_path / "link").symlink_to(run)
-    known = met_in_training(None).with_own(run, ["random", f"{run}@3", f"{tmp_path}/link:shared", f"{run}2@3"])
+    known = find_training_opponents(None).with_own(run, ["random", f"{run}@3", f"{tmp_path}/link:shared", f"{run}2@3"])
     assert known.met == {f"{run}@3", f"{tmp_path}/link:shared"}

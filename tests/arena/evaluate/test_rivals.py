@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.cli.show_evaluate import no_wins
-from arena.cli.summary import _figures, games_without_rivals
+from arena.cli.show_evaluate import explain_no_win_rate
+from arena.cli.summary import _list_figures, find_games_without_rivals
 from arena.evaluate.evaluation import Result, make_game
 from arena.play.settings import GameSpec
 from tests.factories.commands import arena
@@ -29,9 +29,11 @@ def result(game: str, seats: tuple[str, ...], **options: object) -> Result:
 def test_a_simulator_s_seats_are_no_rivals_and_a_game_s_are() -> None:
     assert not make_game(GameSpec(name="proposer_solver", options={})).rivals
     assert make_game(GameSpec(name="kuhn_poker", options={})).rivals
-    assert "proposer and solver are no rivals" in no_wins([result("proposer_solver", ("proposer", "solver"))])
-    assert no_wins([result("kuhn_poker", ("first", "second"))]) == ""
-    assert no_wins([result("maze", ("walker",))]) == "", "one seat has nobody to win against"
+    assert "proposer and solver are no rivals" in explain_no_win_rate(
+        [result("proposer_solver", ("proposer", "solver"))]
+    )
+    assert explain_no_win_rate([result("kuhn_poker", ("first", "second"))]) == ""
+    assert explain_no_win_rate([result("maze", ("walker",))]) == "", "one seat has nobody to win against"
 
 
 def test_an_evaluation_there_says_so_instead() -> None:
@@ -46,12 +48,14 @@ def test_a_run_s_summary_tells_no_win_rate_there() -> None:
     seats = {"solver": {"policy": "shared", "trained": True}, "proposer": {"policy": "random", "trained": False}}
     row = {"game": "a_game", "payoffs": {"solver": 1.0, "proposer": 0.0}, "report": {}, "seats": seats, "turns": []}
     simulated = {**row, "report": {"score": 1.0, "success": True}}
-    assert "win rate against random" in [name for name, _ in _figures([row])]
-    assert not any(name.startswith("win rate") for name, _ in _figures([simulated]))
+    assert "win rate against random" in [name for name, _ in _list_figures([row])]
+    assert not any(name.startswith("win rate") for name, _ in _list_figures([simulated]))
 
 
 def test_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seats = {"solver": {"policy": "shared", "trained": True}, "proposer": {"policy": "random", "trained": False}}
     row = {"game": "clinic", "payoffs": {"a": 1.0, "b": 0.0}, "report": {"score": 1.0, "success": True}, "seats": seats}
-    monkeypatch.setattr("arena.cli.summary._ends", lambda run: [[row], [{**row, "game": "kuhn", "report": {}}]])
-    assert games_without_rivals(tmp_path) == ["clinic"]
+    monkeypatch.setattr(
+        "arena.cli.summary._read_end_matches", lambda run: [[row], [{**row, "game": "kuhn", "report": {}}]]
+    )
+    assert find_games_without_rivals(tmp_path) == ["clinic"]

@@ -12,14 +12,14 @@ import pytest
 from arena.config.arms import check_arms
 from arena.config.layers import compose
 from arena.config.recipe import with_study
-from arena.config.saved_config import as_plain
+from arena.config.saved_config import experiment_to_plain
 from arena.config.sources import Layer, recipe_layer
-from arena.config.study import StudySpec, evaluated_figure
+from arena.config.study import StudySpec, parse_evaluated_figure
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import results as kept
 from arena.evaluate.study.plan import EXPERIMENT, Plan, Run, plan
 from arena.evaluate.study.plot import draw
-from arena.evaluate.study.record import RecordedRun, find_record, runs_by_key
+from arena.evaluate.study.record import RecordedRun, find_record, index_runs
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.runs import Runner, is_done, warm_settings
 from arena.evaluate.study.summary import Ends, find_figure
@@ -211,7 +211,11 @@ def test_an_arm_that_is_not_evaluated_is_done_without(tmp_path: Path) -> None:
     arms = experiment.study.arms | {"zero": ["evaluate=null"]} if experiment.study else {}
     study = experiment.study and experiment.study.model_copy(update={"arms": arms})
     whole = compose(
-        [Layer("", "", {**as_plain(experiment), "evaluate": evaluate, "study": study and study.model_dump()})]
+        [
+            Layer(
+                "", "", {**experiment_to_plain(experiment), "evaluate": evaluate, "study": study and study.model_dump()}
+            )
+        ]
     )
     of = plan(whole, tmp_path / "study", ["mars", "zero"], 1, lambda it: it)
     for run in of.runs:
@@ -249,7 +253,7 @@ def test_what_the_first_arm_s_mechanism_counts_another_arm_need_not_know(tmp_pat
         data = kept.write(of, kept.collect(of), {})
         assert [list(run["also"]) for run in data["runs"]] == [["patches.count"], []]
         assert list(data["also"]["patches.count"]) == ["mars"] and list(data["summary"]) == ["mars", "zero"]
-        of = replace(of, kept=runs_by_key(find_record(of.record)))
+        of = replace(of, kept=index_runs(find_record(of.record)))
 
 
 def test_the_first_arm_knows_all_figures(tmp_path: Path) -> None:
@@ -353,10 +357,10 @@ def test_a_figure_of_an_evaluation_is_told_before_and_after(tmp_path: Path) -> N
             }
         )
     )
-    assert kept.read_evaluated(tmp_path, *evaluated_figure("evaluation.solved")) == [0.25, 0.5]
-    assert kept.read_evaluated(tmp_path, *evaluated_figure("evaluation.2.solved")) == [0.125, 0.75]
-    assert evaluated_figure("evaluation.ended.right") == (1, "ended.right")
-    assert evaluated_figure(f"evaluation.{'9' * 5000}.solved")[0] == 1, "more digits than Python reads"
+    assert kept.read_evaluated(tmp_path, *parse_evaluated_figure("evaluation.solved")) == [0.25, 0.5]
+    assert kept.read_evaluated(tmp_path, *parse_evaluated_figure("evaluation.2.solved")) == [0.125, 0.75]
+    assert parse_evaluated_figure("evaluation.ended.right") == (1, "ended.right")
+    assert parse_evaluated_figure(f"evaluation.{'9' * 5000}.solved")[0] == 1, "more digits than Python reads"
     with pytest.raises(ConfigError, match=r"no figure 'solve' — did you mean 'solved'"):
         kept.read_evaluated(tmp_path, 1, "solve")
     for damaged in (

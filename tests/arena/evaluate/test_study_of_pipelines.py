@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from agents import strict_yaml
-from arena.config.arms import budget, check_arms, study_of, with_arm
-from arena.config.recipe import last_experiment, plain_of
+from arena.config.arms import check_arms, compute_budget, require_study, with_arm
+from arena.config.recipe import find_last_experiment, recipe_to_plain
 from arena.config.sources import text_layer
 from arena.errors import ConfigError
-from arena.evaluate.study.grid import build_grid, read_axes, sweep_experiment
+from arena.evaluate.study.grid import build_grid, make_sweep, read_axes
 from arena.evaluate.study.plan import Plan
 from tests.factories.commands import arena, refused
 from tests.factories.labs import weight_files
@@ -39,9 +39,9 @@ def test_an_arm_changes_a_stage() -> None:
     whole = staged_recipe()
     check_arms(whole)
     slow = with_arm(whole, "slow", 5)
-    assert last_experiment(slow).learn.lr == 1e-9 and last_experiment(whole).learn.lr == 1e-3
-    assert plain_of(slow)["policies"]["player"]["model"] == "nano-5"
-    assert budget(slow) == ((2, 8), (2, 8), (2, 8))
+    assert find_last_experiment(slow).learn.lr == 1e-9 and find_last_experiment(whole).learn.lr == 1e-3
+    assert recipe_to_plain(slow)["policies"]["player"]["model"] == "nano-5"
+    assert compute_budget(slow) == ((2, 8), (2, 8), (2, 8))
 
 
 def test_progress_counts_the_stages_whose_iterations_are_known(tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ def test_a_rehearsal_says_that_it_takes_no_pipeline(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [STUDIED, CONFIG])
 def test_a_sweep_tries_settings_of_stages(text: str) -> None:
     points = build_grid(read_axes(["stages.last.play.learn.lr=1e-3,1e-4", "stages.first.play.iterations=1,2"]))
-    swept = sweep_experiment(text_layer("chain.yaml", text), points, 2)
+    swept = make_sweep(text_layer("chain.yaml", text), points, 2)
     check_arms(swept)
-    spec = study_of(swept)
-    assert [last_experiment(with_arm(swept, arm)).learn.lr for arm in spec.arms] == [1e-3, 1e-3, 1e-4, 1e-4]
+    spec = require_study(swept)
+    assert [find_last_experiment(with_arm(swept, arm)).learn.lr for arm in spec.arms] == [1e-3, 1e-3, 1e-4, 1e-4]
     assert spec.uneven == list(spec.arms) and not spec.warm, "the first stages are of unequal length"
     with pytest.raises(ConfigError, match="no stage 'lats'"):
-        sweep_experiment(text_layer("chain.yaml", text), build_grid(read_axes(["stages.lats.play.seed=1"])), 2)
+        make_sweep(text_layer("chain.yaml", text), build_grid(read_axes(["stages.lats.play.seed=1"])), 2)
 
 
 @pytest.mark.slow

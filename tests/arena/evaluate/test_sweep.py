@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from arena.config.arms import check_arms, chosen_arms, study_of, with_arm
+from arena.config.arms import check_arms, require_study, select_arms, with_arm
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
-from arena.config.recipe import Recipe, last_experiment
-from arena.config.saved_config import as_plain
+from arena.config.recipe import Recipe, find_last_experiment
+from arena.config.saved_config import experiment_to_plain
 from arena.config.sources import Layer, recipe_layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.study import ranking
 from arena.evaluate.study.grid import (
     build_grid,
     count_settings,
+    make_sweep,
     read_axes,
-    recipe_axes,
+    read_recipe_axes,
     split_values,
-    sweep_experiment,
 )
 from arena.evaluate.study.overrides import with_settings
 from arena.evaluate.study.plan import Plan, Run, plan
 from arena.evaluate.study.record import RecordedRun
-from arena.evaluate.study.rehearsal import count_panels, estimate_seconds, rehearsal
+from arena.evaluate.study.rehearsal import count_panels, estimate_seconds, make_rehearsal
 from arena.evaluate.study.results import collect, write
 from arena.evaluate.study.runs import Runner, warm_settings
 from arena.statistics import mean_ci
@@ -40,7 +40,7 @@ BASE = recipe_layer("negotiation-nano")
 
 
 def of_grid(*settings: str, seeds: int = 2, **options: Any) -> Experiment:
-    return last_experiment(sweep_experiment(BASE, build_grid(read_axes(settings)), seeds, **options))
+    return find_last_experiment(make_sweep(BASE, build_grid(read_axes(settings)), seeds, **options))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_values_are_split_at_commas_outside_of_brackets(text: str, found: list[s
 
 def test_a_grid_is_every_combination_and_its_arms_are_whole_experiments() -> None:
     one = of_grid("learn.lr=1e-4,3e-4", "play.limits.turns=[7],9,11".replace("[7],", ""), "iterations=4")
-    spec = study_of(one)
+    spec = require_study(one)
     assert [*spec.arms] == [f"setting-{n}" for n in range(1, 5)]
     assert spec.arms["setting-2"] == ["learn.lr=1e-4", "play.limits.turns=11", "iterations=4"]
     last = with_arm(one, "setting-4", 3)
@@ -73,10 +73,10 @@ def test_a_grid_is_every_combination_and_its_arms_are_whole_experiments() -> Non
 
 
 def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
-    arms = chosen_arms(compose([BASE]), ["all"])
+    arms = select_arms(compose([BASE]), ["all"])
     points = build_grid(read_axes(["learn.lr=1e-4,3e-4"]), arms)
-    one = last_experiment(sweep_experiment(BASE, points, 2))
-    spec, known = study_of(one), study_of(compose([BASE]))
+    one = find_last_experiment(make_sweep(BASE, points, 2))
+    spec, known = require_study(one), require_study(compose([BASE]))
     assert arms == known.names and len(points) == 2 * len(arms)
     assert [point.arm for point in points.values()] == [arm for arm in arms for _ in range(2)]
     zero = [name for name, point in points.items() if point.arm == "zero"]
@@ -85,7 +85,7 @@ def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
     assert with_arm(one, "setting-1").credit == compose([BASE]).credit, "the first arm is the recipe"
     check_arms(one)
     assert spec.verdict.better_than == []
-    assert chosen_arms(compose([BASE]), ["zero", "zero"]) == ["zero"]
+    assert select_arms(compose([BASE]), ["zero", "zero"]) == ["zero"]
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
 )
 def test_arms_that_there_are_not_and_settings_that_unmake_one_are_a_line(arms: str, setting: str, says: str) -> None:
     with pytest.raises(ConfigError) as error:
-        sweep_experiment(BASE, build_grid(read_axes([setting]), chosen_arms(compose([BASE]), [arms])), 2)
+        make_sweep(BASE, build_grid(read_axes([setting]), select_arms(compose([BASE]), [arms])), 2)
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
 def test_one_imitation_a_seed_does_where_nothing_of_it_is_tried() -> None:
     def warm(*settings: str, arms: str = "") -> list[str]:
-        points = build_grid(read_axes(settings), chosen_arms(compose([BASE]), [arms]) if arms else [""])
-        return study_of(sweep_experiment(BASE, points, 2)).warm
+        points = build_grid(read_axes(settings), select_arms(compose([BASE]), [arms]) if arms else [""])
+        return require_study(make_sweep(BASE, points, 2)).warm
 
     both = ["setting-1", "setting-2"]
     assert warm("learn.lr=1e-4,3e-4") == warm("learn.lr=1e-4,3e-4", "policies.shared.imitate.matches=96") == both
@@ -115,7 +115,7 @@ def test_one_imitation_a_seed_does_where_nothing_of_it_is_tried() -> None:
     assert warm("learn.lr=1e-4,3e-4", arms="all") == both, "the recipe calls none of its other arms warm"
     aepo = recipe_layer("aepo_tree-nano")
     points = build_grid(read_axes(["iterations=2,3"]), ["both", "neither"])
-    assert study_of(sweep_experiment(aepo, points, 2)).warm == [*points], "and this one does"
+    assert require_study(make_sweep(aepo, points, 2)).warm == [*points], "and this one does"
 
 
 def test_all_settings_of_a_seed_go_on_from_the_imitation_of_one(tmp_path: Path) -> None:
@@ -131,32 +131,32 @@ def test_all_settings_of_a_seed_go_on_from_the_imitation_of_one(tmp_path: Path) 
 
 def test_a_sweep_of_before_that_imitated_for_each_setting_is_gone_on_with(tmp_path: Path) -> None:
     now = of_grid("learn.lr=1e-4,3e-4")
-    begun(tmp_path / "sweep", now.model_copy(update={"study": study_of(now).model_copy(update={"warm": []})}))
+    begun(tmp_path / "sweep", now.model_copy(update={"study": require_study(now).model_copy(update={"warm": []})}))
     assert begun(tmp_path / "sweep", now).spec.warm == ["setting-1", "setting-2"]
 
 
 def test_a_recipe_may_declare_its_grid_which_decides_nothing() -> None:
     tuned = compose([BASE, Layer("", "", {"study": {"grid": ["learn.lr=1e-4,3e-4"]}})])
-    assert recipe_axes(BASE) == {} == recipe_axes(recipe_layer("tic_tac_toe-nano"))
-    assert recipe_axes(Layer("", "", as_plain(tuned))) == {"learn.lr": ["1e-4", "3e-4"]}
+    assert read_recipe_axes(BASE) == {} == read_recipe_axes(recipe_layer("tic_tac_toe-nano"))
+    assert read_recipe_axes(Layer("", "", experiment_to_plain(tuned))) == {"learn.lr": ["1e-4", "3e-4"]}
     wrong = compose([BASE, Layer("", "", {"study": {"grid": ["learn.lr"]}})])
     with pytest.raises(ConfigError, match=r"study\.grid: learn\.lr: write it as a\.b=value,value"):
-        recipe_axes(Layer("", "", as_plain(wrong)))
-    assert study_of(tuned).rule == study_of(compose([BASE])).rule
+        read_recipe_axes(Layer("", "", experiment_to_plain(wrong)))
+    assert require_study(tuned).rule == require_study(compose([BASE])).rule
 
 
 def test_seeds_are_others_than_those_that_the_recipe_judges() -> None:
     judged_from_100 = recipe_layer("clinic-nano")
     points = build_grid(read_axes(["learn.lr=1e-4,3e-4"]))
-    assert study_of(sweep_experiment(judged_from_100, points, 100)).first_seed == 0
-    assert study_of(sweep_experiment(judged_from_100, points, 101)).first_seed == 1000
-    assert study_of(sweep_experiment(judged_from_100, points, 3, first_seed=5)).first_seed == 5
-    assert study_of(sweep_experiment(recipe_layer("tic_tac_toe-nano"), points, 3)).figure == "mean_payoff", (
+    assert require_study(make_sweep(judged_from_100, points, 100)).first_seed == 0
+    assert require_study(make_sweep(judged_from_100, points, 101)).first_seed == 1000
+    assert require_study(make_sweep(judged_from_100, points, 3, first_seed=5)).first_seed == 5
+    assert require_study(make_sweep(recipe_layer("tic_tac_toe-nano"), points, 3)).figure == "mean_payoff", (
         "it has no study"
     )
-    assert study_of(sweep_experiment(recipe_layer("kuhn_poker-nano"), points, 3)).verdict.less_is_better
-    assert not study_of(
-        sweep_experiment(recipe_layer("kuhn_poker-nano"), points, 3, "valid_rate")
+    assert require_study(make_sweep(recipe_layer("kuhn_poker-nano"), points, 3)).verdict.less_is_better
+    assert not require_study(
+        make_sweep(recipe_layer("kuhn_poker-nano"), points, 3, "valid_rate")
     ).verdict.less_is_better
 
 
@@ -174,7 +174,7 @@ def test_many_values_are_told_apart_in_no_time() -> None:
 def test_of_two_that_begin_at_once_the_first_one_is_kept(tmp_path: Path) -> None:
     """The second one wrote over experiment.yaml, by which the first one's further runs began."""
     one, other = of_grid("learn.lr=1e-4,3e-4"), of_grid("learn.lr=1e-4,5e-4")
-    folder, arms = tmp_path / "sweep", [*study_of(one).arms]
+    folder, arms = tmp_path / "sweep", [*require_study(one).arms]
 
     def overtaken(it: Experiment) -> Experiment:
         plan(one, folder, arms, 1, lambda it: it, name="sweep.json")
@@ -182,7 +182,7 @@ def test_of_two_that_begin_at_once_the_first_one_is_kept(tmp_path: Path) -> None
 
     with pytest.raises(ConfigError, match=r"experiment\.yaml is another experiment"):
         plan(other, folder, arms, 1, overtaken, name="sweep.json")
-    assert plan(one, folder, arms, 1, overtaken, name="sweep.json").spec == study_of(one)
+    assert plan(one, folder, arms, 1, overtaken, name="sweep.json").spec == require_study(one)
 
 
 def test_nobody_begins_where_another_one_runs(tmp_path: Path) -> None:
@@ -232,13 +232,13 @@ def test_what_is_no_grid_is_a_line(settings: list[str], says: str) -> None:
 
 
 def begun(folder: Path, experiment: Recipe, seeds: int = 2) -> Plan:
-    return plan(experiment, folder, [*study_of(experiment).arms], seeds, lambda it: it, name="sweep.json")
+    return plan(experiment, folder, [*require_study(experiment).arms], seeds, lambda it: it, name="sweep.json")
 
 
 @pytest.mark.parametrize("lowest", [False, True])
 def test_the_best_setting_is_first_with_the_interval_of_its_seeds(tmp_path: Path, lowest: bool) -> None:
     points = build_grid(read_axes(["learn.lr=1e-4,2e-4,3e-4", "credit.estimator=rae"]))
-    of = begun(tmp_path / "it", sweep_experiment(BASE, points, 2, lowest=lowest), 3)
+    of = begun(tmp_path / "it", make_sweep(BASE, points, 2, lowest=lowest), 3)
     ends = {"setting-1": [0.1, 0.2, 0.3], "setting-2": [2.0, 2.1, 2.2], "setting-3": [1.0, 1.1, 1.2]}
     known = {
         (arm, 1000 + n): RecordedRun(arm=arm, seed=1000 + n, seconds=1.0, curve=[0.0] * 15 + [end] * 5)
@@ -261,7 +261,7 @@ def test_the_best_setting_is_first_with_the_interval_of_its_seeds(tmp_path: Path
 
 def test_settings_are_ranked_arm_by_arm(tmp_path: Path) -> None:
     points = build_grid(read_axes(["learn.lr=1e-4,3e-4"]), ["mars", "zero"])
-    of = begun(tmp_path / "it", sweep_experiment(BASE, points, 2))
+    of = begun(tmp_path / "it", make_sweep(BASE, points, 2))
     ends = {"setting-1": 0.1, "setting-2": 0.2, "setting-3": 9.0, "setting-4": 3.0}
     known = {(arm, 1000): RecordedRun(arm=arm, seed=1000, seconds=1.0, curve=[end] * 20) for arm, end in ends.items()}
     results = collect(replace(of, kept=known))
@@ -314,9 +314,9 @@ def test_a_rehearsal_is_short_in_all_arms_and_claims_nothing() -> None:
     experiment = with_settings(BASE, ["study.arms={zero: [credit.estimator=zero, iterations=90], shuffled: []}",
                                       "study.uneven=[zero]"])  # fmt: skip
     assert isinstance(experiment, Experiment)
-    short = rehearsal(experiment)
-    assert [with_arm(short, arm).iterations for arm in study_of(short).names] == [2, 2, 2]
-    assert study_of(short).verdict.better_than == [] and study_of(short).first_seed == 1000
+    short = make_rehearsal(experiment)
+    assert [with_arm(short, arm).iterations for arm in require_study(short).names] == [2, 2, 2]
+    assert require_study(short).verdict.better_than == [] and require_study(short).first_seed == 1000
     check_arms(short)
 
 

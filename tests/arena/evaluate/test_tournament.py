@@ -12,17 +12,17 @@ import pytest
 from arena.cli.loop import wait
 from arena.errors import ConfigError
 from arena.evaluate.crosstable_plot import draw_tournament
-from arena.evaluate.played import Played
+from arena.evaluate.played import MatchOutcome
 from arena.evaluate.specs import Contenders
 from arena.evaluate.tournament import (
-    Meeting,
+    PairMatches,
     Standings,
     compute_standings,
+    count_pairs,
     find_cycles,
     intransitive_share,
-    pair_count,
+    play_tournament,
     rotational_share,
-    tournament,
 )
 from arena.play.settings import GameSpec
 from tests.legible import complaints
@@ -33,7 +33,7 @@ SEATS = ("first", "second")
 
 def held(*specs: str, game: str = "kuhn_poker", matches: int = 40, **options: Any) -> Standings:
     return wait(
-        tournament(wait(Contenders("nano_kuhn").load(*specs)), GameSpec(name=game, options=options), matches, 0)
+        play_tournament(wait(Contenders("nano_kuhn").load(*specs)), GameSpec(name=game, options=options), matches, 0)
     )
 
 
@@ -41,9 +41,9 @@ def by_hand(names: list[str], payoffs: np.ndarray, deals: int = 8) -> Standings:
     """Every pair's matches have these payoffs, always."""
     meetings = []
     for a, b in combinations(range(len(names)), 2):
-        one = Played(dict(zip(SEATS, (payoffs[a, b], payoffs[b, a]), strict=True)), {}, {}, "", {})
-        two = Played(dict(zip(SEATS, (payoffs[b, a], payoffs[a, b]), strict=True)), {}, {}, "", {})
-        meetings.append(Meeting(a, b, [[one] * deals, [two] * deals], SEATS))
+        one = MatchOutcome(dict(zip(SEATS, (payoffs[a, b], payoffs[b, a]), strict=True)), {}, {}, "", {})
+        two = MatchOutcome(dict(zip(SEATS, (payoffs[b, a], payoffs[a, b]), strict=True)), {}, {}, "", {})
+        meetings.append(PairMatches(a, b, [[one] * deals, [two] * deals], SEATS))
     return compute_standings(names, KUHN, meetings, deals, 0, False, Counter())
 
 
@@ -83,7 +83,7 @@ def test_partners_meet_themselves_too() -> None:
     payoffs = found.payoffs.to_dict("index")
     assert payoffs["random"]["first_legal"] == payoffs["first_legal"]["random"]
     assert found.matches == 20 + 10 + 10, "with itself one order is enough"
-    assert pair_count(2, found.game) == 3 and pair_count(3, KUHN) == 3
+    assert count_pairs(2, found.game) == 3 and count_pairs(3, KUHN) == 3
 
 
 def test_who_blunders_is_named() -> None:
@@ -120,7 +120,7 @@ def test_what_cannot_be_held_is_refused(specs: list[str], game: str, says: str) 
 
 def test_its_picture_can_be_read_whatever_the_names() -> None:
     contenders = wait(Contenders().load("random", "minimax", "first_legal"))
-    found = wait(tournament(contenders, GameSpec(name="nim"), 4, 0))
+    found = wait(play_tournament(contenders, GameSpec(name="nim"), 4, 0))
     assert complaints(draw_tournament(found)) == []
     names = {name: f"runs/$a_very_long_folder_{name}/and_{{more}} of the same@12" for name in found.table.index}
     renamed = replace(

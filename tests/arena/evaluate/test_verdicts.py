@@ -37,7 +37,7 @@ def gauge(figure: str, **arms: Sequence[float | None]) -> Gauges:
 def test_seeds_of_the_tuning_are_never_judged() -> None:
     with pytest.raises(ValidationError, match=r"seed 12 is in `tuned_on`: 10 to 14 cannot be test seeds"):
         spec(first_seed=10, seeds=5, tuned_on=[3, 12])
-    assert [*spec(first_seed=10, seeds=3, tuned_on=[3, 13]).judged(3)] == [10, 11, 12]
+    assert [*spec(first_seed=10, seeds=3, tuned_on=[3, 13]).select_test_seeds(3)] == [10, 11, 12]
     with pytest.raises(ValidationError, match=r"`gauges\.unlike` names 'bas'"):
         spec(gauges=[{"figure": "x", "unlike": "bas"}])
 

@@ -18,10 +18,10 @@ from agents.weights import resolve
 from arena.errors import ConfigError, StoreError
 from arena.export.chats import Chats, Reply
 from arena.export.formats import export_matches
-from arena.export.pairs import pair_rows
+from arena.export.pairs import list_pairs
 from arena.export.selection import Selection
 from arena.export.writers import write_csv, write_json_lines, write_parquet
-from arena.records import MatchRecord, place_of
+from arena.records import MatchRecord, find_reply
 from arena.store.matchlog import MatchLog
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
@@ -162,7 +162,7 @@ def test_a_chat_is_what_the_model_read_token_by_token(grouped: Path) -> None:
         cut = set[tuple[str, str]]()
         for one in said:
             record, seat = MatchRecord.from_json(reader.match(one.row["id"])), one.turn["seat"]
-            stream, begin, _ = place_of(record.streams[seat], one.turn["index"])
+            stream, begin, _ = find_reply(record.streams[seat], one.turn["index"])
             odd = one.turn["finish"] != "stop" or frame.encode(one.turn["raw"]) != stream.ids[begin : _ - 1]
             if begin and (one.row["id"], seat) not in cut:
                 whole = [*one.prompt, {"role": "assistant", "content": one.turn["raw"]}]
@@ -274,7 +274,9 @@ def test_pairs_are_two_replies_to_one_prompt_the_better_one_chosen(grouped: Path
 def test_a_text_that_was_given_often_counts_with_its_mean() -> None:
     prompt = [user("go")]
     replies = [("a", 1.0), ("a", 5.0), ("b", 2.5), ("c", 3.0 + 1e-12)]
-    (rows,) = pair_rows(Given(*(said(0, prompt, raw, worth, f"0001-000{n}") for n, (raw, worth) in enumerate(replies))))
+    (rows,) = list_pairs(
+        Given(*(said(0, prompt, raw, worth, f"0001-000{n}") for n, (raw, worth) in enumerate(replies)))
+    )
     (row,) = rows
     assert (row["chosen"], row["chosen_return"]) == ([assistant("c")], 3.0 + 1e-12)
     assert (row["rejected_match"], row["rejected_return"], row["replies"]) == ("0001-0002", 2.5, 4)
@@ -285,7 +287,7 @@ def test_what_came_to_the_same_or_was_repeated_by_a_branch_is_no_pair() -> None:
     same = Given(said(0, prompt, "a", 1.0), said(0, prompt, "b", 1.0, "0001-0001"))
     other = Given(said(0, prompt, "a", 1.0), said(0, [user("come")], "b", 2.0, "0001-0001"))
     branch = Given(said(0, prompt, "a", 1.0), said(0, prompt, "b", 2.0, "0001-0000-b2", parent_turn=2))
-    assert [list(pair_rows(chats)) for chats in (same, other, branch)] == [[[]]] * 3
+    assert [list(list_pairs(chats)) for chats in (same, other, branch)] == [[[]]] * 3
 
 
 def test_a_run_without_pairs_says_how_to_get_some(grouped: Path, tmp_path: Path) -> None:

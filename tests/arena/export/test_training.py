@@ -8,7 +8,7 @@ import pytest
 from agents.model_folder import load_tokenizer
 from agents.policy import tokenizer_and_frame
 from agents.weights import resolve
-from arena.records import MatchRecord, place_of
+from arena.records import MatchRecord, find_reply
 from arena.store.reader import RunReader
 from tests.factories.commands import arena
 
@@ -33,7 +33,7 @@ def test_chats_in_their_template_are_the_ids_and_the_mask_of_the_log(grouped: Pa
         told = tokenizer.apply_chat_template(row["messages"], chat_template=template, **GIVEN)
         replies = [turn for turn in record.turns if turn.seat == row["seat"]]
         said = [(turn.finish, frame.encode(turn.raw)) for turn in replies]
-        places = [place_of([stream], turn.index) for turn in replies]
+        places = [find_reply([stream], turn.index) for turn in replies]
         if said == [("stop", stream.ids[begin : end - 1]) for _, begin, end in places]:
             read = len(stream.ids)  # the log has no frame after the last reply
             assert told["input_ids"][:read] == stream.ids

@@ -31,7 +31,7 @@ def test_versions_are_held_against_floors_by_extra() -> None:
 
 def test_the_doctor_names_what_is_missing_for_which_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "required", lambda: required(LINES))
-    found = {finding.what: finding for finding in doctor._packages()}
+    found = {finding.what: finding for finding in doctor._check_packages()}
     assert list(found) == ["every run", "learning", "extra chess", "extra maps"], "nothing of who works on Arena itself"
     assert (
         not found["every run"].ok

@@ -9,7 +9,7 @@ from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.learn.machine import precision_of, threads_of, try_precisions, try_threads
-from arena.preflight import fitted, preflight
+from arena.preflight import fit_to_machine, preflight
 
 
 def test_fewer_threads_are_taken_only_where_they_are_clearly_faster() -> None:
@@ -46,7 +46,7 @@ def test_a_run_notes_the_precision_it_begins_with(asked: str, noted: list[str]) 
     given = compose([recipe_layer("negotiation-nano"), set_layer(f"precision={asked}"), set_layer("threads=1")])
     begun = wait(preflight(given, lambda what: None)).experiment
     assert begun.precision in noted
-    assert fitted(begun) == begun, "what is noted is not tried again"
+    assert fit_to_machine(begun) == begun, "what is noted is not tried again"
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_nobody_computes_before_the_precision_is_settled() -> None:
     """What is not bf16 would be taken for float32, and nobody would hear of it."""
     given = compose([recipe_layer("negotiation-nano"), set_layer("precision=auto")])
     with pytest.raises(ValueError, match="still auto"):
-        _ = given.settled_precision
-    assert fitted(given).settled_precision == fitted(given).precision
+        _ = given.resolved_precision
+    assert fit_to_machine(given).resolved_precision == fit_to_machine(given).precision

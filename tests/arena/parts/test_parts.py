@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.cli.catalogue import PARTS, entries
+from arena.cli.catalogue import PARTS, list_entries
 from arena.config.experiment import LearnSpec
 from arena.config.kinds import KINDS, choose
 from arena.config.layers import compose, to_yaml
@@ -29,7 +29,7 @@ def test_every_part_is_listed_and_says_what_it_is(kind: str) -> None:
     known = KINDS[kind]
     rows = described(known)
     assert [row[kind] for row in rows] == list(known.table)
-    assert entries(known.plural) == rows
+    assert list_entries(known.plural) == rows
     for name, function in known.table.items():
         assert len((inspect.getdoc(function) or "").split("\n")[0]) > 20, f"{kind} {name} says too little"
         settings = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]

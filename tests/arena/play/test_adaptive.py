@@ -7,7 +7,7 @@ import pytest
 
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
-from arena.config.seating import set_tables
+from arena.config.seating import resolve_tables
 from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.play.match import MatchPlan
@@ -94,20 +94,20 @@ def given(*more: str) -> Experiment:
 def planned(setting: Experiment, state: dict[str, list[int]]) -> list[MatchPlan]:
     part = make_part("adaptive", least=2, cap="max_turns")
     part.load(state)
-    return planned_by(part, iteration_plans(setting.play, 0, 1, set_tables(setting), {}, None))
+    return planned_by(part, iteration_plans(setting.play, 0, 1, resolve_tables(setting), {}, None))
 
 
 def test_plans_have_the_attempts_and_the_options() -> None:
     setting = given()
     fresh = planned(setting, {})
-    assert fresh == iteration_plans(setting.play, 0, 1, set_tables(setting), {}, None)
+    assert fresh == iteration_plans(setting.play, 0, 1, resolve_tables(setting), {}, None)
     assert [plan.group for plan in fresh] == [i // 4 for i in range(16)]
     solved = fresh[0].seed
     plans = planned(setting, {f"negotiation {solved}": [30, 30, 2]})
     assert [p.id for p in plans] == [p.id for p in fresh] and len({(p.seed, p.draws) for p in plans}) == 16
     sizes = [sum(p.group == group for p in plans) for group in range(4)]
     assert sizes[0] < 4 and min(sizes[1:]) >= 4 and sum(sizes) == 16
-    (table,) = set_tables(setting)
+    (table,) = resolve_tables(setting)
     for plan in plans:
         assert plan.options["max_turns"] == (2 if plan.seed == solved else 4) and table.fits(plan)
 

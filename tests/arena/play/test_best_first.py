@@ -12,7 +12,7 @@ import games
 from agents.engines.base import Completion
 from agents.memory import Memory
 from agents.role import Role, load_role
-from arena.config.seating import set_tables
+from arena.config.seating import resolve_tables
 from arena.errors import ConfigError
 from arena.play.best_first import priority, unfit_for_search
 from arena.play.branches import Branch
@@ -181,7 +181,7 @@ def test_a_contender_that_cannot_search_is_refused() -> None:
 
 def test_trained_policies_do_not_search(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"role odd: sampling\.search keeps one of several"):
-        set_tables(sampling_so(tmp_path, "{search: {nodes: 4}}"))
+        resolve_tables(sampling_so(tmp_path, "{search: {nodes: 4}}"))
 
 
 WRONG = [

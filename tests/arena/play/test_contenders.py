@@ -19,7 +19,7 @@ from agents.weights import load_model, resolve
 from arena.cli.loop import wait
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import Casting
-from arena.evaluate.specs import Contenders, before, history, read_spec
+from arena.evaluate.specs import Contenders, list_history, name_first_weights, read_spec
 from arena.play.contenders import Contender, EndpointContender, HumanContender, ModelContender, ScriptedContender
 from arena.play.lineup import seatings
 from arena.play.match import Limits, MatchPlan, play_match
@@ -88,7 +88,7 @@ def test_the_league_pool_keeps_weights_too(run: Path) -> None:
     pooled.parent.mkdir()
     pooled.symlink_to(resolve("nano-5"))
     assert same_weights(loaded(f"{run}@5"), "shared", "nano-5")
-    assert history(str(run)) == [f"{run}@{k}" for k in (0, 3, 5, 7)]
+    assert list_history(str(run)) == [f"{run}@{k}" for k in (0, 3, 5, 7)]
 
 
 def test_a_model_is_a_name_or_a_folder() -> None:
@@ -116,11 +116,11 @@ def test_several_policies_take_their_own_seats(separate: Path) -> None:
 
 
 def test_the_first_weights_of_any(run: Path, separate: Path) -> None:
-    assert before(f"{run}@7") == f"{run}@0"
-    assert before(f"{separate}:two") == f"{separate}@0:two"
+    assert name_first_weights(f"{run}@7") == f"{run}@0"
+    assert name_first_weights(f"{separate}:two") == f"{separate}@0:two"
     for spec in ("random", "nano"):
         with pytest.raises(ConfigError, match="has no first weights"):
-            before(spec)
+            name_first_weights(spec)
 
 
 def test_kinds(monkeypatch: pytest.MonkeyPatch) -> None:

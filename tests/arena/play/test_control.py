@@ -23,7 +23,7 @@ from arena.play.plans import iteration_plans
 from arena.play.settings import GameSpec, PlaySpec
 from arena.play.tables import lay_table
 from arena.play.texts import normalise_act
-from arena.records import OWN, MatchRecord, trained, trajectories
+from arena.records import OWN, MatchRecord, trained_trajectories, trajectories
 from games.base import TextGame
 from games.maze import Maze
 from tests.factories.babble import FRAME, POLICIES, untimed
@@ -76,7 +76,9 @@ def test_patched_turns_are_never_learned() -> None:
     records = [walk(number, **PATCHED) for number in range(20)]
     assert sum(turn.source == "patch" for record in records for turn in record.turns) > 20
     for sources in (OWN, (*OWN, "patch")):
-        credited = assign(TurnBatch(trained(records)), CreditSpec.model_validate({"estimator": "step_episode"}))
+        credited = assign(
+            TurnBatch(trained_trajectories(records)), CreditSpec.model_validate({"estimator": "step_episode"})
+        )
         samples = samples_of(credited, {"nano_player": 1.0}, sources)
         learned = sum(int(sample.learned.sum()) for sample in samples)
         own = sum(t.tokens for record in records for t in record.turns if t.source in ("policy", "replaced"))
@@ -114,7 +116,7 @@ def test_a_match_stops_at_the_wrong_act_after_so_many_patches(most: int) -> None
 
 def test_nothing_flows_back_over_a_patch() -> None:
     records = [walk(number, **PATCHED) for number in range(10)]
-    batch = TurnBatch(trained(records))
+    batch = TurnBatch(trained_trajectories(records))
     rewards = np.arange(1.0, len(batch.owner) + 1)
     matched = batch.column(lambda turn: turn.rewards.get("match", 0.0)) > 0
     returns = broken_returns(batch, rewards, matched, 0.5)

@@ -23,7 +23,7 @@ from arena.learn.settings import DemonstrationsSpec
 from arena.learn.trainer import PolicyTrainer
 from arena.play.branches import Branch
 from arena.play.demonstrations import patch_samples
-from arena.records import MatchRecord, is_patch, trained
+from arena.records import MatchRecord, is_patch, trained_trajectories
 from tests.factories.babble import FRAME, POLICIES
 from tests.factories.models import same, tiny, weights
 from tests.factories.samples import plain_scores
@@ -74,7 +74,9 @@ def test_matches_without_patches_and_other_policies_show_nothing() -> None:
 def walked() -> tuple[list[Sample], list[Sample]]:
     """What is learned by reward, and the patches, of ten matches."""
     records = [walk(number, **PATCHED) for number in range(10)]
-    credited = assign(TurnBatch(trained(records)), CreditSpec.model_validate({"estimator": "step_episode"}))
+    credited = assign(
+        TurnBatch(trained_trajectories(records)), CreditSpec.model_validate({"estimator": "step_episode"})
+    )
     return samples_of(credited, ROLE), shown(records)
 
 

@@ -10,7 +10,7 @@ import pytest
 from analysis.frames import load
 from arena.cli.loop import wait
 from arena.errors import ConfigError, PlayError
-from arena.evaluate.matrix import Person, lineup, play_matrix, read_persons
+from arena.evaluate.matrix import Person, make_lineup, play_matrix, read_persons
 from arena.play.contenders import ScriptedContender
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
@@ -63,8 +63,8 @@ def test_the_persons_of_a_matrix_may_be_played() -> None:
     people = [Person("terse", ScriptedContender("oracle"), "played"), Person("terse")]
     assert [person.name for person in people] == ["terse=oracle", "terse"]
     agent = ScriptedContender("oracle")
-    assert lineup(agent, people[0], spec) == {"agent": agent, "customer": people[0].voice}
-    assert lineup(agent, people[1], spec) == {"agent": agent}
+    assert make_lineup(agent, people[0], spec) == {"agent": agent, "customer": people[0].voice}
+    assert make_lineup(agent, people[1], spec) == {"agent": agent}
 
     async def cells() -> list[float]:
         played = play_matrix([ScriptedContender("oracle")], people, spec, tasks=3, trials=1, k=1, seed=0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arena.config.seating import set_tables
+from arena.config.seating import resolve_tables
 from arena.errors import ConfigError, StoreError
 from arena.play.parts.screened import Screened
 from arena.play.plans import iteration_plans
@@ -36,7 +36,7 @@ def test_each_pass_plays_every_kept_deal_once_and_no_match_twice(monkeypatch: py
     setting = experiment("play={matches: 8, group: 4}", "iterations=3")
     part, seeds, seen = screened(monkeypatch, most=0.75), list[int](), set[Any]()
     for k in (1, 2, 3):
-        plans = planned_by(part, iteration_plans(setting.play, 0, k, set_tables(setting), {}, None), k)
+        plans = planned_by(part, iteration_plans(setting.play, 0, k, resolve_tables(setting), {}, None), k)
         groups = [plans[:4], plans[4:]]
         assert len(plans) == 8 and all(len({plan.seed for plan in group}) == 1 for group in groups)
         seeds += [group[0].seed for group in groups]

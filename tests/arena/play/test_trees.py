@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agents.engines.base import Completion, Request
-from arena.cli.show import tree_lines
+from arena.cli.show import list_branch_lines
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import text_layer
@@ -25,7 +25,7 @@ from arena.play.match import Limits, MatchPlan
 from arena.play.orchestrator import play_all
 from arena.play.parts.base import Progress
 from arena.play.parts.trees import Tree, TreeRule
-from arena.records import MatchRecord, trained
+from arena.records import MatchRecord, trained_trajectories
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, Babbler, Nobody, lineup, plan
 from tests.factories.rollout_parts import make_part
@@ -193,7 +193,7 @@ def test_a_branchs_tokens_count_in_its_limits() -> None:
 
 
 def batch_of(records: Sequence[MatchRecord]) -> TurnBatch:
-    return TurnBatch(trained(records))
+    return TurnBatch(trained_trajectories(records))
 
 
 def test_matches_part_where_the_first_of_their_branches_does() -> None:
@@ -262,14 +262,16 @@ def test_a_tree_is_shown_below_its_root() -> None:
     records = grow(table(), ALWAYS, plans(table(), 1, 8))
     rows = [record.to_json() for record in records]
     deep = max(records, key=lambda r: len(r.identity.lineage()))
-    (_, title), *lines = tree_lines(rows, deep.to_json())
+    (_, title), *lines = list_branch_lines(rows, deep.to_json())
     family = [r for r in records if r.identity.lineage()[0] == deep.identity.lineage()[0]]
     assert title == "branches:" and {line.split()[0]: depth for depth, line in lines} == {
         record.id: len(record.identity.lineage()) for record in family
     }
     assert f"from turn {deep.identity.turn + 1} on" in next(line for _, line in lines if f"{deep.id} " in line)
     orphan = [row for row in rows if row["id"] != str(deep.identity.parent)]
-    assert len(tree_lines(orphan, deep.to_json())) == len(family), "a parent that failed is no reason to hide a branch"
+    assert len(list_branch_lines(orphan, deep.to_json())) == len(family), (
+        "a parent that failed is no reason to hide a branch"
+    )
 
 
 # -- settings ----------------------------------------------------------------------------------------------

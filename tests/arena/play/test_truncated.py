@@ -16,10 +16,10 @@ from arena.credit.batch import TurnBatch
 from arena.credit.samples import samples_of
 from arena.credit.settings import CreditSpec
 from arena.league.ratings import Ratings
-from arena.metrics import iteration_metrics
+from arena.metrics import compute_iteration_metrics
 from arena.play.contenders import ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
-from arena.records import MatchRecord, Seating, is_excused, trained
+from arena.records import MatchRecord, Seating, is_excused, trained_trajectories
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, POLICIES
 
@@ -71,7 +71,7 @@ def test_a_cut_reply_without_a_legal_act_is_excused_unless_its_role_says_otherwi
 
 def test_an_excused_reply_is_out_of_the_loss_and_nothing_else_is() -> None:
     for truncated in ("excused", "illegal"):
-        (trajectory,) = trained([walked(truncated)])
+        (trajectory,) = trained_trajectories([walked(truncated)])
         (credited,) = assign(TurnBatch([trajectory]), CreditSpec())
         learned = np.ones(len(trajectory.turns), bool) if credited.learned is None else credited.learned
         excused = [k for k, turn in enumerate(trajectory.turns) if not learned[k]]
@@ -84,13 +84,13 @@ def test_an_excused_reply_is_out_of_the_loss_and_nothing_else_is() -> None:
 
 def test_the_share_of_cut_replies_is_a_figure() -> None:
     record = walked("excused")
-    credited = assign(TurnBatch(trained([record])), CreditSpec())
-    row = iteration_metrics(1, [record], [], credited, {}, Ratings(), {"play": 1.0})
+    credited = assign(TurnBatch(trained_trajectories([record])), CreditSpec())
+    row = compute_iteration_metrics(1, [record], [], credited, {}, Ratings(), {"play": 1.0})
     cut = sum(turn.finish == "length" for turn in record.turns)
     assert row["truncated_rate"] == pytest.approx(cut / len(record.turns))
     assert row["selection"]["out_of_loss"] == sum(map(is_excused, record.turns)) > 0
     other = replace(record, game="other")
-    both = iteration_metrics(1, [record, other], [], credited, {}, Ratings(), {"play": 1.0})
+    both = compute_iteration_metrics(1, [record, other], [], credited, {}, Ratings(), {"play": 1.0})
     assert both["report"]["maze.truncated_rate"] == row["truncated_rate"]
 
 

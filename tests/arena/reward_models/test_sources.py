@@ -102,13 +102,13 @@ def test_a_row_that_teaches_nothing_is_told_with_file_and_line(
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two iterations with eight matches each, four of each deal."""
-    from arena.config.saved_config import as_plain
+    from arena.config.saved_config import experiment_to_plain
     from arena.store.run import write_environment
 
     folder = tmp_path_factory.mktemp("runs") / "played"
     given = experiment("play.matches=16", "play.group=8")
     finished(folder, given)
-    write_environment(folder, {"experiment": as_plain(given)})
+    write_environment(folder, {"experiment": experiment_to_plain(given)})
     return folder
 
 

@@ -24,12 +24,12 @@ from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config import own_files
 from arena.config.experiment import Experiment
-from arena.config.saved_config import experiment_of
-from arena.config.seating import set_tables
+from arena.config.saved_config import load_experiment
+from arena.config.seating import resolve_tables
 from arena.credit.compare import column_names, compare
 from arena.errors import StoreError
 from arena.play.plans import iteration_plans
-from arena.records import MatchRecord, Turn, place_of, trained
+from arena.records import MatchRecord, Turn, find_reply, trained_trajectories
 from arena.store import checkpoints
 from arena.store.losses import incomplete_deals
 from arena.store.reader import RunReader, log_path
@@ -64,10 +64,10 @@ class Verdict:
 def judge(run: Path) -> Verdict:
     """The verdict on a run that has ended."""
     verdict, reader = Verdict(), RunReader(run)
-    experiment = own_files.with_own_roles(run, experiment_of(run, trust=True), trust=True)
+    experiment = own_files.with_own_roles(run, load_experiment(run, trust=True), trust=True)
     if not _folder(run, experiment, verdict):
         return verdict
-    tables = set_tables(experiment)
+    tables = resolve_tables(experiment)
     for k in range(1, experiment.iterations + 1):
         plans = iteration_plans(experiment.play, experiment.seed, k, tables, {}, None)
         records = [MatchRecord.from_json(row) for row in reader.log.read(k)]
@@ -183,7 +183,7 @@ def _sampled(record: MatchRecord) -> Iterator[tuple[Turn, Stream, int, int]]:
     """The turns of models, each with the stream in which it was sampled, from where to where."""
     for turn in record.turns:
         if record.seats[turn.seat].kind == "model":
-            yield turn, *place_of(record.streams[turn.seat], turn.index)
+            yield turn, *find_reply(record.streams[turn.seat], turn.index)
 
 
 def _tokens(record: MatchRecord, verdict: Verdict) -> None:
@@ -242,7 +242,7 @@ def _credited(k: int, reader: RunReader, records: Sequence[MatchRecord], verdict
     """Credit has each turn of a trained policy once, and the row of metrics counts what the log has."""
     lost = incomplete_deals(((r.game, r.seed), r.id, r.status) for r in records)
     whole = [record for record in records if (record.game, record.seed) not in lost]
-    due = Counter((t.match, turn.index) for t in trained(whole) for turn in t.turns)
+    due = Counter((t.match, turn.index) for t in trained_trajectories(whole) for turn in t.turns)
     given = Counter((row.match, row.turn) for row in reader.credit(k))
     if due - given:
         verdict.add("lost", f"iteration {k}: {(due - given).total()} turns have no credit")

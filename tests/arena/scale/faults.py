@@ -28,9 +28,9 @@ from typing import Any, TextIO
 
 import yaml
 
-from arena.doctor import environment
+from arena.doctor import describe_environment
 from arena.parts.apportion import apportion
-from arena.process import command_line
+from arena.process import build_child_command
 from tests.arena.scale import fault_kinds
 from tests.arena.scale.fault_judge import Finding, Verdict, judge
 from tests.arena.scale.fault_kinds import ALONE, MIX, Place, inject, processes, title
@@ -123,7 +123,7 @@ class Driver:
             words += [word for setting in asked.set for word in ("--set", setting)]
         self.err = said.with_suffix(".err")
         with said.with_suffix(".out").open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(command_line(words), stdout=out, stderr=err, start_new_session=True)
+            self.process = subprocess.Popen(build_child_command(words), stdout=out, stderr=err, start_new_session=True)
 
     @property
     def ended(self) -> bool:
@@ -291,7 +291,7 @@ def prepare(weights: Path | None) -> None:
     if weights is None:
         recipe.write_text(yaml.safe_dump(RECIPE | {"policies": {"shared": {"model": "nano", "imitate": WARM}}}))
         words = ["run", "selfplay", "--config", str(recipe), "--iterations", "1", "--out", str(made), "--json"]
-        subprocess.run(command_line(words), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(build_child_command(words), check=True, stdout=subprocess.DEVNULL)
         weights = made / "checkpoints" / "0000" / "policies" / "shared"
     recipe.write_text(yaml.safe_dump(RECIPE | {"policies": {"shared": {"model": str(weights)}}}))
 
@@ -320,7 +320,7 @@ def torment(asked: argparse.Namespace, out: TextIO, before: Sequence[Any]) -> di
     while waiting.next() and (not kept or ordeals[-1].faults):  # without any there is no victim for what is left
         ordeals.append(Ordeal(command, 1000 * asked.seed + len(ordeals), asked.iterations))
         Trial(asked, waiting, ordeals[-1], rng).to_its_end()
-        kept = {"summary": summary(ordeals), "mix": MIX, "environment": environment()}
+        kept = {"summary": summary(ordeals), "mix": MIX, "environment": describe_environment()}
         kept |= {"runs": [asdict(ordeal) for ordeal in ordeals]}
         out.seek(0)
         out.truncate()

@@ -11,7 +11,7 @@ import pytest
 import arena.scale.cluster as clusters
 from agents.engines.spec import EngineSpec
 from arena.config.layers import compose
-from arena.config.sources import recipe_layer, scale_layers
+from arena.config.sources import parse_scale, recipe_layer
 from arena.errors import ConfigError
 from arena.scale.cluster import check_scale
 from arena.scale.settings import ScaleSpec
@@ -73,12 +73,12 @@ def test_without_ray_the_line_says_how_to_install_it(monkeypatch: pytest.MonkeyP
 
 
 def test_layers_go_over_what_is_there_and_none_takes_it_away() -> None:
-    base = [recipe_layer("negotiation-nano"), *scale_layers("trainers=2, engines=3")]
+    base = [recipe_layer("negotiation-nano"), *parse_scale("trainers=2, engines=3")]
     both = compose(base).scale
     assert both is not None and (both.trainers, both.engines, both.address) == (2, 3, None)
-    one = compose([*base, *scale_layers("trainers=1,address=10.0.0.1:6379")]).scale
+    one = compose([*base, *parse_scale("trainers=1,address=10.0.0.1:6379")]).scale
     assert one is not None and (one.trainers, one.engines, one.address) == (1, 3, "10.0.0.1:6379")
-    assert compose([*base, *scale_layers("none")]).scale is None
+    assert compose([*base, *parse_scale("none")]).scale is None
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from agents.policy import Policy
 from agents.weights import resolve
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
-from arena.serve.service import NEUTRAL, ChatRequest, Served, Service, roles_of
+from arena.serve.service import NEUTRAL, ChatRequest, ServedModel, Service, find_roles
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(
@@ -49,7 +49,7 @@ def asks() -> Iterator[TestClient]:
     recipe = compose([recipe_layer("negotiation-nano"), set_layer("policies.shared.imitate=null")])
     folder = resolve("nano")
     policy = Policy.load("served", folder, folder, train=False)
-    held = Served(policy, 256, policy.frame.longest_token, roles_of(recipe, "shared"))
+    held = ServedModel(policy, 256, policy.frame.longest_token, find_roles(recipe, "shared"))
     service = Service(Echo(), {"shared": held})  # type: ignore[arg-type]
     with TestClient(service.app(["testserver"]), raise_server_exceptions=False) as client:
         yield client

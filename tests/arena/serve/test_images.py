@@ -13,7 +13,7 @@ from agents.policy import Policy
 from agents.published import FolderWeights
 from agents.weights import resolve
 from arena.cli.loop import wait
-from arena.serve.service import Served, Service
+from arena.serve.service import ServedModel, Service
 from tests.factories.image_files import REFUSED, encoded, shown
 from tests.factories.seeing import TOKENS, build_seeing
 
@@ -25,7 +25,7 @@ def asks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for name, folder in (("seeing", build_seeing(tmp_path_factory.mktemp("model"))), ("blind", resolve("nano"))):
         wait(engine.publish(name, 0, FolderWeights(Path(folder))))
         policy = Policy.load(name, folder, folder, train=False)
-        served[name] = Served(policy, 256, policy.frame.longest_token, {})
+        served[name] = ServedModel(policy, 256, policy.frame.longest_token, {})
     with TestClient(Service(engine, served).app(["testserver"]), raise_server_exceptions=False) as client:
 
         def ask(*contents: Any, model: str = "seeing") -> Any:

@@ -27,7 +27,7 @@ from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.serve import service as serving
 from arena.serve.messages import split_turns
-from arena.serve.service import PIECE, Served, Service, _Reply, _settle, roles_of
+from arena.serve.service import CHUNK_TOKENS, ServedModel, Service, _Reply, _settle, find_roles
 from tests.factories.commands import arena, refused
 
 JSON = {"content-type": "application/json"}
@@ -43,7 +43,7 @@ class Running:
         self.engine = InProcessEngine()
         wait(self.engine.publish("served", 3, FolderWeights(folder)))
         policy = Policy.load("served", folder, folder, train=False)
-        held = Served(policy, 256, policy.frame.longest_token, roles_of(RECIPE, "shared"))
+        held = ServedModel(policy, 256, policy.frame.longest_token, find_roles(RECIPE, "shared"))
         service = Service(self.engine, {"shared": held}, key)
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)  # so that little is enough to fill it
@@ -97,7 +97,7 @@ def test_a_reply_is_what_the_policy_says_after_its_own_frame(running: Running, c
 
 
 def test_streamed_it_is_the_same_in_pieces(client: openai.OpenAI) -> None:
-    asked: dict[str, Any] = {"model": "shared", "messages": ASK, "seed": 5, "max_tokens": 4 * PIECE, "n": 2}
+    asked: dict[str, Any] = {"model": "shared", "messages": ASK, "seed": 5, "max_tokens": 4 * CHUNK_TOKENS, "n": 2}
     whole = client.chat.completions.create(**asked)
     texts, ends, usage, pieces = ["", ""], {}, None, 0
     for chunk in client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}):

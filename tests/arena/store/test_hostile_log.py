@@ -15,7 +15,7 @@ from agents.players.model import ScriptedPlayer
 from arena.cli.loop import wait
 from arena.errors import StoreError
 from arena.play.match import Limits, MatchPlan, play_match
-from arena.records import MatchRecord, Seating, trained
+from arena.records import MatchRecord, Seating, trained_trajectories
 from arena.store import contents
 from arena.store.blobs import Blobs
 from arena.store.files import write_atomic
@@ -162,7 +162,7 @@ def test_a_branch_whose_parent_is_gone_is_a_match_like_others(tmp_path: Path) ->
     log = MatchLog(tmp_path)
     log.append(record(identity=MatchId(1, 0, 3).branch(4)))
     log.seal(1)
-    (found,) = trained(map(MatchRecord.from_json, log.read(1)))
+    (found,) = trained_trajectories(map(MatchRecord.from_json, log.read(1)))
     assert (found.match, found.parent, found.parent_turn) == ("0001-0000-r3-b4", "0001-0000-r3", 4)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.cli.console import close
+from arena.cli.console import write_results
 from arena.errors import ConfigError, StoreError
 from arena.store.export import new_folder
 from arena.store.files import write_atomic
@@ -19,8 +19,8 @@ def test_new_and_own_files_are_written(tmp_path: Path) -> None:
     for _ in range(2):
         write_output("--out", tmp_path / "a.html", REPORT, page)
     assert (tmp_path / "a.html").read_bytes() == page
-    close("eval", {"seed": 1}, tmp_path / "a.json", False)
-    close("eval", {"seed": 2}, tmp_path / "a.json", False)
+    write_results("eval", {"seed": 1}, tmp_path / "a.json", False)
+    write_results("eval", {"seed": 2}, tmp_path / "a.json", False)
     assert json.loads((tmp_path / "a.json").read_text()) == {"by": "arena eval", "seed": 2}
 
 
@@ -28,7 +28,7 @@ def test_new_and_own_files_are_written(tmp_path: Path) -> None:
 def test_what_is_not_of_this_purpose_stays(tmp_path: Path, kind: object) -> None:
     """Another's file, another command's result, a link (even to an own file), a pipe, a folder: one line each."""
     (tmp_path / "thesis").write_text("years of work")
-    close("matrix", {}, tmp_path / "matrix.json", False)
+    write_results("matrix", {}, tmp_path / "matrix.json", False)
     own = tmp_path / "own"
     own.write_bytes(kind.mark)  # type: ignore[attr-defined]
     (tmp_path / "link").symlink_to(own)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import games
-from arena.config.own_files import _modules
+from arena.config.own_files import _hash_modules
 from arena.play.match import Limits
 from games.adapters import child as children
 from games.adapters import loading
@@ -244,7 +244,7 @@ def test_without_verifiers_a_line_says_how_to_install_it(monkeypatch: pytest.Mon
 def test_a_module_that_is_refused_is_not_run() -> None:
     assert find_run_module("verifiers:prime/apple-shop(rows=3)") == "apple_shop"
     assert find_run_module("verifiers:package.part:Name") == "package.part"
-    assert "apple_shop" in _modules([{"name": "verifiers: apple-shop(rows=3)"}])
+    assert "apple_shop" in _hash_modules([{"name": "verifiers: apple-shop(rows=3)"}])
     loading.refuse("apple_shop", "read it first")
     try:
         for name in (
