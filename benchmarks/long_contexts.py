@@ -161,7 +161,11 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    result |= {"command": "python benchmarks/long_contexts.py", "machine": describe_environment(), "formula": compute_table()}
+    result |= {
+        "command": "python benchmarks/long_contexts.py",
+        "machine": describe_environment(),
+        "formula": compute_table(),
+    }
     print(json.dumps(result["formula"], indent=1))
     if not options.formula:
         counts, rows = ComputeCounter(), []

@@ -53,7 +53,9 @@ def compute_best_by_deal(evaluation: Evaluation) -> list[float]:
         GameSpec(name=evaluation.game, options=evaluation.options),
         draw_deal_seeds(evaluation.seed, evaluation.deals),
     )
-    payoffs = [evaluation.best_against_mixture.get(s) or compute_best_against_mixture(members, s, spec, seeds) for s in seats]
+    payoffs = [
+        evaluation.best_against_mixture.get(s) or compute_best_against_mixture(members, s, spec, seeds) for s in seats
+    ]
     return [float(np.mean(row)) for row in zip(*payoffs, strict=True)]
 
 

@@ -86,7 +86,9 @@ def find_scripted_seats(experiment: dict[str, Any], game: str) -> dict[str, str]
 
 def compute_value(match: MatchOutcome, figure: str, world: World) -> float | None:
     """Return a match's figure, from its report or the payoffs of the `paid` seats. None without either."""
-    name = parse_evaluated_figure(figure)[1].removeprefix(f"{world.game.name}.")  # the prefix of runs with several games
+    name = parse_evaluated_figure(figure)[1].removeprefix(
+        f"{world.game.name}."
+    )  # the prefix of runs with several games
     if name in match.report:
         return float(match.report[name])
     return fmean(match.payoffs[seat] for seat in world.paid) if world.paid else None

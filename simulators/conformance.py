@@ -123,7 +123,7 @@ def _probe(game: Simulator, seen: str) -> tuple[int, str]:
 
 
 def _play_reports(make: Make, seeds: int, player: str) -> list[Report]:
-    """Return the reports of a player's matches. Raises BrokenPromise if a score or success has the wrong type or range."""
+    """Return the reports of a player's matches. Raises BrokenPromise for a wrong type or range of score or success."""
     reports = _play_seeds(make, seeds, player).reports
     for seed, report in enumerate(reports):
         score, success = report.get("score"), report.get("success")
