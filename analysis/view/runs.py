@@ -38,24 +38,24 @@ def summarise_run(name: str, index: Index) -> dict[str, Any]:
     """
     log = Frames({name: index.reader}, {name: []})
     try:
-        frame, describe_run = log.iterations, log.runs.iloc[0]
+        frame, run = log.iterations, log.runs.iloc[0]
     except StoreError as error:
         return {"name": name, "error": printable(str(error))}
     return {
         "name": name,
         "path": str(index.reader.path),
-        "started": _or_none(describe_run["started"]),
-        "experiment": _or_none(describe_run.get("config.name")),
-        "game": _or_none(describe_run.get("config.game.name")),
+        "started": _or_none(run["started"]),
+        "experiment": _or_none(run.get("config.name")),
+        "game": _or_none(run.get("config.game.name")),
         "iterations": len(frame),
-        "planned": _or_none(describe_run.get("config.iterations")),
+        "planned": _or_none(run.get("config.iterations")),
         "logged": len(index.iterations()),
         "live": find_process(index) is not None,
         "figure": _find_most_relevant(frame),
     }
 
 
-def describe_run(name: str, index: Index) -> dict[str, Any]:
+def run(name: str, index: Index) -> dict[str, Any]:
     """Return a run's row with Arena's version and its settings, a list of up to `SETTINGS` (name, value) pairs."""
     row = Frames({name: index.reader}, {name: []}).runs.iloc[0]
     settings = [

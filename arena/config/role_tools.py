@@ -18,7 +18,7 @@ from simulators.toolbox.sources import parse
 def with_role_tools(experiment: Experiment) -> Experiment:
     """Return the experiment in which each seat without `tools` has those of its role, with absolute paths.
 
-    A role that cannot be loaded is ignored here; `set_tables` reports it. Raises ConfigError for invalid tools.
+    A role that cannot be loaded is ignored here; `resolve_tables` reports it. Raises ConfigError for invalid tools.
     """
     tables = experiment.tables or (
         [TableSpec(game=experiment.game, seats=experiment.seats)] if experiment.game and experiment.seats else []

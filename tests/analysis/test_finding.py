@@ -193,6 +193,6 @@ def test_what_is_not_installed_is_named(
 ) -> None:
     from simulators import embedding
 
-    embedding._sentence_transformer.cache_clear()
+    embedding._load_minilm.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, module, None)
     assert refused("find", path, *arguments).startswith(line)
