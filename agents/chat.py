@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from agents.chat_images import Content, ImageMarkup, ImageToken, after, as_text, cut_images, images_of, trimmed
 from agents.chat_parts import ACKNOWLEDGED, LATER, LATER_UNLED, MARKED, UNLED, cut, rewrites_thoughts
-from agents.content_tokenizer import bare_blueprint, blank_tokens, with_added
+from agents.content_tokenizer import build_tokenizer, find_blank_tokens, strip_blueprint
 from agents.errors import ChatError
 from agents.tool_formats import FORMATS, Reading, ToolCall, ToolResult, read_calls, write_calls
 from agents.tool_turns import ToolParts, cut_tools, definitions_around
@@ -48,7 +48,7 @@ class ChatFrame:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise ChatError("this tokenizer is no fast one (no tokenizer.json); convert and save it as one")
-        blueprint = bare_blueprint(json.loads(backend.to_str()))
+        blueprint = strip_blueprint(json.loads(backend.to_str()))
         self._tokenizer = tokenizer
         rendered, parts = cut(tokenizer, has_images=image is not None)
         self.parts = parts
@@ -57,8 +57,8 @@ class ChatFrame:
         self.rewrites_thoughts = rewrites_thoughts(parts, rendered)
         """Whether the template, unlike the frame, changes or drops thoughts in earlier replies."""
         added = blueprint["added_tokens"]
-        self._framing = with_added(blueprint, added, backend.model)
-        blank = blank_tokens(added, backend)
+        self._framing = build_tokenizer(blueprint, added, backend.model)
+        blank = find_blank_tokens(added, backend)
         ids = {token["id"] for token in added if token not in blank}
         self.control_ids: frozenset[int] = frozenset(ids | set(tokenizer.all_special_ids))
         """Ids of all added and special tokens, except runs of blanks, which some tokenizers add as text."""
@@ -66,7 +66,7 @@ class ChatFrame:
         plain = (token for token in added if not token["special"] and token["id"] in ids - special)
         self.tags: dict[int, str] = {token["id"]: token["content"] for token in plain}
         """Texts of added tokens that are not special. They are decoded when sampled but never encoded from content."""
-        self._plain = with_added(blueprint, blank, backend.model)
+        self._plain = build_tokenizer(blueprint, blank, backend.model)
         # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.
         raw = backend.get_vocab() if blueprint["model"]["type"] == "Unigram" else {}
         self._unspeakable = self.control_ids | {raw[byte] for byte in BYTES if byte in raw}

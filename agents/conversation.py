@@ -10,7 +10,7 @@ from agents.chat_images import Content, keep_newest
 from agents.chat_parts import ACKNOWLEDGED
 from agents.errors import RoleError
 from agents.image_parts import inspect_image
-from agents.memory import plan
+from agents.memory import plan_restart
 from agents.pending_calls import PendingCalls
 from agents.role import Role
 from agents.stream import Picture
@@ -67,7 +67,7 @@ class Conversation:
         Drops earlier exchanges as the role's memory requires. Raises RoleError if rendering fails.
         """
         taken = len(self._history)
-        kept = 1 if self._summed_up else plan(self.role.memory, taken)
+        kept = 1 if self._summed_up else plan_restart(self.role.memory, taken)
         self._summed_up = False
         fresh = self._opening is None or kept is not None
         if self._opening is None or kept is not None:
@@ -86,12 +86,12 @@ class Conversation:
         shown = self.role.reply.without_private(text) if strip else text
         self._history.append([*self._asked, self.reply(shown)])
         if self._frame:
-            self._calls.said(read_calls(self._frame.tool_format, text, self._tools, self._calls.made).calls)
+            self._calls.said(read_calls(self._frame.tool_format, text, self._tools, self._calls.count).calls)
 
     def reply(self, text: str) -> dict[str, Any]:
         """Return a reply to the last request as a message; `said` appends it to the history."""
         if self._frame and self._frame.tools:
-            return reply_message(self._frame.tools, text, self._tools, self._calls.made)
+            return reply_message(self._frame.tools, text, self._tools, self._calls.count)
         return {"role": "assistant", "content": text}
 
     def _with_images(self, chat: Chat) -> Chat:

@@ -25,7 +25,7 @@ MOST_SEEN = 1 << 27
 
 
 class Costs(NamedTuple):
-    """Fixed costs of a model's forward pass, converted to tokens. Computed by `agents.costs.costs`."""
+    """Fixed costs of a model's forward pass, converted to tokens. Computed by `agents.costs.estimate_costs`."""
 
     start: int = 256
     """Cost of starting a pass."""

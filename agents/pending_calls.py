@@ -8,16 +8,16 @@ from games.contracts import TOOL, Image, View
 
 
 class PendingCalls:
-    """Tool calls of a seat's last reply, which await their results. `made` counts the calls of the whole match."""
+    """Tool calls of a seat's last reply, which await their results. `count` counts the calls of the whole match."""
 
     def __init__(self) -> None:
-        self.made = 0
+        self.count = 0
         self._last: tuple[ToolCall, ...] = ()
 
     def said(self, calls: Sequence[ToolCall]) -> None:
         """Replace the pending calls by those of a new reply."""
         self._last = tuple(calls)
-        self.made += len(calls)
+        self.count += len(calls)
 
     def split(self, view: View) -> tuple[list[ToolResult], View]:
         """Return the results among a view's messages, and the view without them.
@@ -27,12 +27,12 @@ class PendingCalls:
         """
         texts = [shown_text(message.text) for message in view.messages if message.sender == TOOL]
         results = [ToolResult(call.id, text, call.name) for call, text in zip(self._last, texts, strict=False)] + [
-            ToolResult(call_id(self.made), text, TOOL) for text in texts[len(self._last) :]
+            ToolResult(call_id(self.count), text, TOOL) for text in texts[len(self._last) :]
         ]
         rest = tuple(message for message in view.messages if message.sender != TOOL)
         return results, view._replace(messages=rest)
 
 
-def images_from_tools(view: View) -> tuple[Image, ...]:
+def find_result_images(view: View) -> tuple[Image, ...]:
     """Return the images among a view's results of tools, in order."""
     return tuple(image for message in view.messages if message.sender == TOOL for image in message.images)

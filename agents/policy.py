@@ -16,8 +16,8 @@ from agents.chat import ChatFrame, written
 from agents.chat_images import ImageToken
 from agents.errors import WeightsError
 from agents.layouts import WHOLE, Sight, create_vision, sees
-from agents.model_config import NO_LIMIT, positions_in, read_json, vocabulary_in
-from agents.model_folder import as_weights_error
+from agents.model_config import NO_LIMIT, read_json, read_positions, read_vocabulary_size
+from agents.model_folder import convert_errors
 from agents.precision import Precision
 
 if TYPE_CHECKING:
@@ -80,16 +80,16 @@ class Origin:
             if self.frozen:
                 freeze_tower(model)
             return model, None
-        from agents.adapter import adapted, load_adapter
-        from agents.weights import base_folder
+        from agents.adapter import create_adapter, load_adapter
+        from agents.weights import resolve_base
 
-        on = base_folder(self.source)
+        on = resolve_base(self.source)
         base = bases(on)
         if is_adapter(self.folder):
             model = load_adapter(base, self.folder)
         else:
             assert self.adapter is not None
-            model = adapted(base, self.adapter.spec, self.adapter.seed)
+            model = create_adapter(base, self.adapter.spec, self.adapter.seed)
         return model, OnBase(model, base, on, self.base_name)
 
 
@@ -198,9 +198,9 @@ class Policy:
 
             save_adapter(self.model, folder, self.base.name)
             return
-        from agents.model_folder import quietly
+        from agents.model_folder import silence_transformers
 
-        with quietly():
+        with silence_transformers():
             self.model.save_pretrained(folder)
         self.save_companions(folder)
 
@@ -221,9 +221,9 @@ def positions_of(folder: Path) -> int:
 
     Returns NO_LIMIT if config.json does not state it. Raises WeightsError without config.json.
     """
-    from agents.weights import base_folder
+    from agents.weights import resolve_base
 
-    return positions_in(base_folder(folder))
+    return read_positions(resolve_base(folder))
 
 
 def tokenizer_and_frame(folder: Path, most_pixels: int | None = None) -> tuple[Any, ChatFrame]:
@@ -233,9 +233,9 @@ def tokenizer_and_frame(folder: Path, most_pixels: int | None = None) -> tuple[A
 
     Cached until the folder's JSON or Jinja files change. Raises WeightsError or ChatError.
     """
-    from agents.weights import base_folder
+    from agents.weights import resolve_base
 
-    folder = base_folder(folder)
+    folder = resolve_base(folder)
     files = [path for path in folder.glob("*") if path.suffix in (".json", ".jinja")]
     return _load_tokenizer_and_frame(folder, most_pixels, max((path.stat().st_mtime_ns for path in files), default=0))
 
@@ -263,7 +263,7 @@ def vision_in(folder: Path) -> "Vision | None":
         return None
     from transformers import AutoConfig
 
-    with as_weights_error(folder):
+    with convert_errors(folder):
         return create_vision(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False), folder)
 
 
@@ -288,15 +288,17 @@ def check_readable(model: Path, policy: Path) -> None:
 
     They need the same tokenizer and chat format, and the model as many tokens and positions as the policy.
     """
-    from agents.weights import base_folder
+    from agents.weights import resolve_base
 
     if written(*tokenizer_and_frame(model)) != written(*tokenizer_and_frame(policy)):
         raise ValueError(f"{model} has another tokenizer or chat template than {policy}")
-    base, other = base_folder(model), base_folder(policy)
-    if vocabulary_in(base) < vocabulary_in(other):
-        raise ValueError(f"{model} knows {vocabulary_in(base):,} tokens, and {policy} {vocabulary_in(other):,}")
-    if positions_in(base) < positions_in(other):
-        raise ValueError(f"{model} reads {positions_in(base):,} tokens, and {policy} {positions_in(other):,}")
+    base, other = resolve_base(model), resolve_base(policy)
+    if read_vocabulary_size(base) < read_vocabulary_size(other):
+        raise ValueError(
+            f"{model} knows {read_vocabulary_size(base):,} tokens, and {policy} {read_vocabulary_size(other):,}"
+        )
+    if read_positions(base) < read_positions(other):
+        raise ValueError(f"{model} reads {read_positions(base):,} tokens, and {policy} {read_positions(other):,}")
 
 
 def load_module(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
@@ -321,9 +323,9 @@ def load_frozen(folder: Path, precision: Precision, packed: bool) -> Any:
     import torch
 
     from agents.half import half
-    from agents.model_folder import held_in_bf16
+    from agents.model_folder import is_bf16
 
-    if precision.bf16_weights or not held_in_bf16(folder):
+    if precision.bf16_weights or not is_bf16(folder):
         return half(load_module(folder, True, precision.bf16_weights), packed, moves=True)
     model = load_module(folder, True, bf16_weights=True)
     if any(buffer.dtype == torch.bfloat16 for buffer in model.buffers()):  # worked out in it, and not what it was

@@ -18,12 +18,12 @@ from agents.adapter_config import is_adapter
 from agents.computing import compute
 from agents.engines.base import Engine
 from agents.heap import trim_memory
-from agents.model_config import vocabulary_in
+from agents.model_config import read_vocabulary_size
 from agents.policy import Bases, NewAdapter, Policy
 from agents.precision import Precision
 from agents.published import FolderWeights, ModuleWeights, RemoteTensors, RemoteWeights, Weights
 from agents.stream import Stream
-from agents.weights import base_folder, resolve
+from agents.weights import resolve, resolve_base
 from arena.errors import ConfigError, StoreError
 from arena.league.pool import Pool, version_of
 from arena.learn.base import MakeTrainer, Trainer
@@ -231,7 +231,7 @@ class Policies(Mapping[str, Policy]):
                 await self.trainers[name].load(folder, kept)
                 policy.version = kept["version"]
         self._own[name] = policy
-        self._vocabularies[name] = vocabulary_in(base_folder(source))
+        self._vocabularies[name] = read_vocabulary_size(resolve_base(source))
 
     async def load_past(self, name: str, pool: Pool) -> None:
         """Load and serve a past version, such as `shared@12`, unless it is loaded; mark it as most recently used."""

@@ -26,7 +26,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from memory import reset_peak, resident  # noqa: E402
 
-from agents.adapter import adapted  # noqa: E402
+from agents.adapter import create_adapter  # noqa: E402
 from agents.adapter_config import AdapterSpec  # noqa: E402
 from agents.engines.base import Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
@@ -66,7 +66,7 @@ def play(model: str, bf16: bool, openings: str, widths: tuple[int, ...], rounds:
             [f"p{i}" for i in range(max(1, count))],
         )
         for seed, name in enumerate(names):
-            weights = OnBase(adapted(base, AdapterSpec(), seed), base, folder, model) if count else folder
+            weights = OnBase(create_adapter(base, AdapterSpec(), seed), base, folder, model) if count else folder
             wait(engine.publish(name, 0, ModuleWeights(weights)))
         engines[arm] = engine, names
     found: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def learn(arm: str, model: str, bf16: bool, openings: str) -> dict[str, Any]:
     count = ARMS[arm]
     if count:
         base = Bases(Precision.BF16 if bf16 else Precision.FP32)(folder)
-        models = [adapted(base, AdapterSpec(), seed) for seed in range(count)]
+        models = [create_adapter(base, AdapterSpec(), seed) for seed in range(count)]
     else:
         models = [load_module(folder)]
     trainers = [PolicyTrainer(f"p{i}", one, rule, bf16) for i, one in enumerate(models)]

@@ -39,7 +39,7 @@ def serve() -> None:
     import numpy as np
     from workload import requests_for
 
-    from agents.adapter import adapted
+    from agents.adapter import create_adapter
     from agents.adapter_config import AdapterSpec
     from agents.engines.in_process import InProcessEngine
     from agents.policy import Bases, OnBase
@@ -52,7 +52,7 @@ def serve() -> None:
     precision, folder = Precision(fastest_precision()), resolve(DEFAULT)
     engine, base = InProcessEngine(precision), Bases(precision)(folder)
     wait(engine.publish("base", 0, FolderWeights(folder)))
-    one = OnBase(adapted(base, AdapterSpec(), 0), base, folder, DEFAULT)
+    one = OnBase(create_adapter(base, AdapterSpec(), 0), base, folder, DEFAULT)
     wait(engine.publish("adapter", 0, ModuleWeights(one)))
     line.hear()
     line.say(precision=precision.value)

@@ -24,7 +24,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from agents.adapter import adapted  # noqa: E402
+from agents.adapter import create_adapter  # noqa: E402
 from agents.adapter_config import AdapterSpec  # noqa: E402
 from agents.engines.base import Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
@@ -157,7 +157,7 @@ def main() -> None:
             shutil.copyfile(source, Path(place) / "copy")
             copies.append(time.perf_counter() - began)
     base = Bases(Precision.BF16 if bf16 else Precision.FP32)(folder)
-    small = adapted(base, AdapterSpec(), 0)
+    small = create_adapter(base, AdapterSpec(), 0)
     wait(vllm.publish("a", 0, on_base(small, base, folder, model)))
     adapters = []
     for version in range(1, rounds + 1):

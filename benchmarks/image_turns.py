@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from memory import reset_peak, resident
 
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
 from agents.heap import trim_memory
@@ -78,7 +78,7 @@ def learn_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
 
 def learn_here(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Run the scorer's forward and backward passes over the streams."""
-    for one in passes(streams, 8192, costs=costs(model)):
+    for one in passes(streams, 8192, costs=estimate_costs(model)):
         StreamScorer(model)(batch_of(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
     model.zero_grad(set_to_none=True)
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from agents.chat import ChatFrame
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.engines.base import Completion, Request
 from agents.packing import Costs, agreement, passes
 from agents.players.model import ChatPlayer, spoken
@@ -174,7 +174,7 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     model = load_module(resolve(DEFAULT))
-    own, found = costs(model, bf16=True), cases()
+    own, found = estimate_costs(model, bf16=True), cases()
     result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     about = {"command": "python benchmarks/shared_tokens.py", "machine": environment(), "costs": own._asdict()}
     result |= about | {"counts": {name: counted(streams, own) for name, streams in found.items()}}

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.engines.base import Completion, Request
 from agents.engines.graphs import Replays, rows_for
 from agents.engines.inputs import Inputs, last_logits
@@ -168,7 +168,7 @@ class Decoder:
     def _sees_paths(self, policy: str) -> bool:
         if (lanes := self.served[policy].lanes) is not None:
             lanes.route([policy])
-        return costs(self.model, self.bf16).scores > 0
+        return estimate_costs(self.model, self.bf16).scores > 0
 
     def _prefix_cache(self, policy: str, ids: Ids) -> KV:
         """Return the cache of these ids, the contexts' common prefix; it is kept until the weights change."""

@@ -21,7 +21,7 @@ import numpy as np
 from agents.adapter import load_adapter
 from agents.adapter_config import is_adapter, read_adapter
 from agents.computing import compute
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.decoding import Decoder
 from agents.engines.graphs import Replays, Rooms, replays
@@ -208,7 +208,7 @@ class InProcessEngine:
             served.lanes.route([policy])
         with self._timed():
             bf16 = self.precision.bf16_products
-            own = costs(served.model, bf16)
+            own = estimate_costs(served.model, bf16)
             score = stream_distributions if whole else score_streams
             return score(StreamScorer(served.model, bf16), streams, temperatures, costs=own)
 

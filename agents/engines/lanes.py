@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import linear
 
-from agents.adapter import low_rank_layers, on_the_same_parameters
+from agents.adapter import copy_sharing_parameters, low_rank_layers
 from agents.half import together
 
 
@@ -34,7 +34,7 @@ class Lanes:
 
     def __init__(self, base: Any, bf16: bool) -> None:
         self.base = base
-        self.model: Any = on_the_same_parameters(base)
+        self.model: Any = copy_sharing_parameters(base)
         """Model with routed layers, on the base's parameters."""
         self.bf16 = bf16
         config = base.config.get_text_config(decoder=True)

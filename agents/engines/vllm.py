@@ -30,13 +30,13 @@ from agents.engines.vllm_images import copy_processor, image_prompt
 from agents.engines.vllm_server import Server, can_sleep, has_transfer, last_error, memory_folder, start, stop
 from agents.errors import EngineError
 from agents.layouts import sees
-from agents.model_config import first_line, positions_in, read_json, vocabulary_in
-from agents.model_folder import tensor_shapes
+from agents.model_config import first_line, read_json, read_positions, read_vocabulary_size
+from agents.model_folder import read_tensor_shapes
 from agents.policy import OnBase, vision_in
 from agents.precision import Precision
 from agents.published import FolderWeights, Weights
 from agents.stream import Stream
-from agents.weights import base_folder
+from agents.weights import resolve_base
 
 WAIT = 0.01
 """Seconds between checks for finished replies."""
@@ -152,7 +152,7 @@ class VLLMEngine:
             return _Served(
                 weights=weights,
                 version=version,
-                server=str(base_folder(given)),
+                server=str(resolve_base(given)),
                 folder=given,
                 rank=read_adapter(given).rank,
             )
@@ -172,12 +172,12 @@ class VLLMEngine:
             )
         import torch
 
-        from agents.model_folder import quietly
+        from agents.model_folder import silence_transformers
 
         held = {name: value.detach() for name, value in given.state_dict().items()}
         if self.bf16:
             held = {n: v.to(torch.bfloat16) if v.is_floating_point() else v for n, v in held.items()}
-        with quietly():
+        with silence_transformers():
             given.save_pretrained(folder, state_dict=held)
         if sees(read_json(folder, "config.json")):
             copy_processor(Path(given.name_or_path), folder)
@@ -235,9 +235,9 @@ class VLLMEngine:
                 other.due = True
         scratch = self._scratch or Path(tempfile.gettempdir())
         llm = await compute(start, folder, self.settings, self.bf16, rank, scratch, self.gpus)  # it waits for processes
-        positions = min(self.max_context, positions_in(folder))
+        positions = min(self.max_context, read_positions(folder))
         vision = await compute(vision_in, folder)
-        vocabulary = vocabulary_in(folder)
+        vocabulary = read_vocabulary_size(folder)
         return Server(
             llm=llm, folder=folder, vocabulary=vocabulary, positions=positions, vision=vision, rank=rank,
             can_sleep=can_sleep(),
@@ -259,7 +259,7 @@ class VLLMEngine:
         Waits until its replies are finished; none may be asked for before the weights have come. Returns the number of
         processes that will receive, or 0 if this vLLM cannot, or the model's files use other names. Raises EngineError.
         """
-        if not (has_transfer() and names <= tensor_shapes(folder).keys()):
+        if not (has_transfer() and names <= read_tensor_shapes(folder).keys()):
             return 0
         served = self._served.get(policy)
         while served and served.writing:  # vLLM might not have them yet, and would write them with the new weights

@@ -15,7 +15,7 @@ from agents.engines.reaper import stderr_to
 from agents.errors import EngineError
 from agents.eyes.layout import Vision
 from agents.layouts import sees
-from agents.model_config import first_line, positions_in, read_json
+from agents.model_config import first_line, read_json, read_positions
 
 LOG = "vllm.log"
 TRANSFER = "arena"
@@ -110,7 +110,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
 
-            length = min(settings.max_model_len, positions_in(folder))
+            length = min(settings.max_model_len, read_positions(folder))
             arguments: dict[str, Any] = {
                 "model": str(folder),
                 "dtype": "bfloat16" if bf16 else "float32",

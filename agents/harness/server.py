@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from agents.chat_messages import Refused
-from agents.connections import server
+from agents.connections import make_server
 from agents.harness import answers
 from agents.harness.asked import parse
 from agents.harness.player import HarnessPlayer
@@ -63,7 +63,7 @@ class HarnessServer:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         listening = socket.create_server((HOST, 0))
         self.url = f"http://{HOST}:{listening.getsockname()[1]}/v1"
-        self._server = server(self._app(), CONNECTIONS, log_level="critical", lifespan="off")
+        self._server = make_server(self._app(), CONNECTIONS, log_level="critical", lifespan="off")
         self._server.capture_signals = contextlib.nullcontext  # type: ignore[assignment, method-assign]  # signals are the run's
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
 

@@ -13,7 +13,7 @@ from rich.columns import Columns
 from rich.console import Console
 from rich.text import Text
 
-from agents.facts import literal
+from agents.facts import format_literal
 from agents.names import nearest
 from agents.reply import one_line, visible
 from agents.stream import Stream
@@ -181,7 +181,7 @@ def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
         if isinstance(value, str) and "\n" in value:
             head, text = f"{scope}.{name}:\n", value
         else:
-            head, text = f"{scope}.{name} = ", literal(value)
+            head, text = f"{scope}.{name} = ", format_literal(value)
         console.print(Text.assemble((head, "dim"), visible(text, keep="\n")), soft_wrap=True)
 
 

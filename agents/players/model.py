@@ -11,9 +11,9 @@ from agents.chat import ChatFrame
 from agents.chat_images import Content, after_images, as_text, images_of, keep_newest, moved, spans_in
 from agents.engines.base import Completion, Engine, Request
 from agents.errors import ChatError, ContextFull, RoleError
-from agents.memory import plan
+from agents.memory import plan_restart
 from agents.model_config import NO_LIMIT
-from agents.pending_calls import PendingCalls, images_from_tools
+from agents.pending_calls import PendingCalls, find_result_images
 from agents.player import ScriptedPolicy, SumsUp
 from agents.role import Role
 from agents.stream import MediaSpan, Picture, Stream
@@ -111,7 +111,7 @@ class ChatPlayer:
         exchange = self._as_remembered(prompt, completion, raw)
         self._history.append(replace(exchange, opened=opened, media=media, results=results, content=content))
         if self.calls:
-            self.calls.said(self.frame.read_calls(completion.ids, view.tools, self.calls.made).calls)
+            self.calls.said(self.frame.read_calls(completion.ids, view.tools, self.calls.count).calls)
         reply = self.role.parse(raw)
         count = len(completion.ids)
         excused = self.role.excuses(completion.finish)
@@ -136,7 +136,7 @@ class ChatPlayer:
             content = self._render(view, first)
         else:
             results, rest = self.calls.split(view)
-            content = after_images(images_from_tools(view) if self.picture else (), self._render(rest, first))
+            content = after_images(find_result_images(view) if self.picture else (), self._render(rest, first))
             if results and self.frame.tools and self.frame.tools.user_bridge is None:
                 content = as_text(content)
         (content,) = self._newest([content])
@@ -172,7 +172,7 @@ class ChatPlayer:
         if limits is None or token is None or not shown:
             return [*contents]
         sizes = [token.fitted(image).tokens for image in shown]
-        if not (count := limits.kept(sizes)):
+        if not (count := limits.count_kept(sizes)):
             raise RoleError(
                 f"role {self.role.role}: images.tokens: {limits.tokens} tokens have no room for an image of "
                 f"{sizes[-1]}: raise it, or limit the images' pixels"
@@ -229,7 +229,7 @@ class ChatPlayer:
         A new stream that repeats the past without private parts, or because it `drops` images, keeps the key, so that
         engines reuse the common prefix.
         """
-        kept = 1 if self._summed_up else plan(self.role.memory, len(self._history))
+        kept = 1 if self._summed_up else plan_restart(self.role.memory, len(self._history))
         self._summed_up = False
         if self.streams and kept is None and not (drops or self._history[-1].stripped):
             return self.streams[-1], self.frame.close(self._history[-1].finish), False
@@ -262,7 +262,7 @@ class ChatPlayer:
         raw = self.role.write(act)
         said = spoken(self.frame, raw, native=self.calls is not None).ids
         if self.calls:
-            self.calls.said(self.frame.read_calls(said, view.tools, self.calls.made).calls)
+            self.calls.said(self.frame.read_calls(said, view.tools, self.calls.count).calls)
         self._history[-1] = replace(self._history[-1], said=said, finish="stop", stripped=True)
         public = act.partition("|")[2].strip()
         return Act(action=act, raw=raw, public=public, private="", finish="script", tokens=0, source="patch")

@@ -36,7 +36,7 @@ def begin(
     `seat` is as for `serve`. Raises ConfigError if packages are missing or the port is taken.
     """
     try:
-        from agents.connections import server
+        from agents.connections import make_server
         from analysis.view.app import Viewer, application
         from analysis.view.runs import Library
     except ModuleNotFoundError as error:
@@ -47,7 +47,7 @@ def begin(
     except OSError as error:
         raise ConfigError(f"--port {port}: {error.strerror or error}: take another, or --port 0") from None
     port = listening.getsockname()[1]
-    made = server(
+    made = make_server(
         application(view, token, port), CONNECTIONS, log_level="critical", lifespan="on", timeout_graceful_shutdown=1
     )
     place = f"/play?id={view.seats.begin('arena play', seat, inf)}" if seat else ""

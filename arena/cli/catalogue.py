@@ -160,21 +160,21 @@ def _engine(name: str) -> dict[str, str]:
 
 
 def _models() -> list[dict[str, str]]:
-    from agents.weights import available
+    from agents.weights import list_models
 
     return [
         {"name": m.name, "parameters": f"{m.parameters / 1e6:.1f}M", "state": m.state, "from": m.source}
         | {"path": str(m.path)}
-        for m in available()
+        for m in list_models()
     ]
 
 
 def _policies() -> list[dict[str, str]]:
     """Return the rows of models, scripted policies, endpoints and people, with the games they can play."""
     from agents.players.scripted import SCRIPTED
-    from agents.weights import available
+    from agents.weights import list_models
 
-    rows = [(model.name, "any game", f"{model.parameters / 1e6:.1f}M, {model.state}") for model in available()]
+    rows = [(model.name, "any game", f"{model.parameters / 1e6:.1f}M, {model.state}") for model in list_models()]
     rows += [(name, kind.plays, kind.what) for name, kind in SCRIPTED.items()]
     rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint (endpoint@SERVER:MODEL)."))
     rows.append(("human", "any game", "You, in `arena play`."))

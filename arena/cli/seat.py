@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.facts import literal
+from agents.facts import format_literal
 from agents.names import nearest
 from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, read_act, takes
 from agents.reply import one_line
@@ -100,4 +100,4 @@ def _answer(line: str) -> tuple[str, str]:
 
 
 def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, value if isinstance(value, str) else literal(value)) for name, value in facts.items()]
+    return [(name, value if isinstance(value, str) else format_literal(value)) for name, value in facts.items()]

@@ -36,7 +36,7 @@ def serve(
     from arena.play.contenders import ModelContender
 
     try:
-        from agents.connections import server
+        from agents.connections import make_server
         from arena.serve.service import Served, Service, roles_of
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve]'") from None
@@ -72,7 +72,8 @@ def serve(
     note(f"serving {', '.join(service.names())} at http://{host}:{listening.getsockname()[1]}/v1 (Ctrl-C ends)")
     try:
         wait(
-            server(service.app(hosts), log_level="warning", lifespan="off").serve(sockets=[listening]), by_signal=False
+            make_server(service.app(hosts), log_level="warning", lifespan="off").serve(sockets=[listening]),
+            by_signal=False,
         )
     finally:
         wait(loader.close())

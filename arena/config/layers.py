@@ -90,7 +90,7 @@ def nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_nano(model: str) -> bool:
-    return nano.named(model) is not None or nano_vlm.seed_of(model) is not None
+    return nano.parse_name(model) is not None or nano_vlm.parse_seed(model) is not None
 
 
 def _expand_preset(layer: Layer) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from agents.adapter_config import is_adapter
 from agents.chat_template import CLOCK
 from agents.errors import WeightsError
 from agents.policy import check_readable, image_token_of, tokenizer_and_frame
-from agents.weights import available, base_folder, check_weights, resolve
+from agents.weights import check_weights, list_models, resolve, resolve_base
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
 from arena.play.tables import Table
@@ -17,7 +17,7 @@ def check_models(experiment: Experiment, tables: Sequence[Table], doing: Callabl
     notes = []
     named = [(policy.model, policy.reference) for policy in experiment.policies.values()]
     for model in dict.fromkeys(model for models in named for model in models if model):
-        if any(known.name == model and known.state == "not fetched" for known in available()):
+        if any(known.name == model and known.state == "not fetched" for known in list_models()):
             doing(f"fetching {model}, once")
         folder = resolve(model)
         check_weights(folder)
@@ -47,7 +47,7 @@ def _check_sight(experiment: Experiment) -> None:
             continue
         field = "images" if policy.images else "freeze"
         try:
-            token = image_token_of(base_folder(resolve(policy.model)), policy.sight.most_pixels)
+            token = image_token_of(resolve_base(resolve(policy.model)), policy.sight.most_pixels)
         except WeightsError as error:
             raise ConfigError(f"policies.{name}: {error}") from None
         if token is None:

@@ -33,7 +33,7 @@ from agents.precision import Precision
 from agents.published import FolderWeights
 from agents.reply import one_line
 from agents.role import load_role
-from agents.weights import available, resolve
+from agents.weights import list_models, resolve
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.own_files import edited, same_game, with_own_roles
@@ -111,7 +111,7 @@ def _unknown(spec: str, path: Path) -> ConfigError | None:
         return None  # the caller's error about the folder or the hub says more
     beside = path.parent.glob("*") if isdir(path.parent) else ()
     runs = [str(folder) for folder in beside if (folder / CONFIG).is_file()]
-    known = runs if "/" in spec else [*(model.name for model in available()), *SCRIPTED, *runs]
+    known = runs if "/" in spec else [*(model.name for model in list_models()), *SCRIPTED, *runs]
     near = nearest(str(path), known) or nearest(spec.partition(":")[0], known)
     shown = one_line(spec, 80)
     return ConfigError(

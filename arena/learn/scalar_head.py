@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.scoring import StreamBatch, pack, predictors, split_rows
 from agents.vision import text_body
 from arena.learn.adamw import NamedAdamW
@@ -38,7 +38,7 @@ class ScalarHead(torch.nn.Module):
     @property
     def costs(self) -> Costs:
         """Fixed costs of a forward pass, to pack streams by."""
-        return costs(self.model, self.bf16)
+        return estimate_costs(self.model, self.bf16)
 
     def forward(self, batch: StreamBatch) -> torch.Tensor:
         """Return one number per sampled token of the batch, [N] float32."""

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agents.computing import compute
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.packing import Costs
 from agents.policy import OnBase, Policy, trainable
 from agents.published import ModuleWeights
@@ -55,7 +55,7 @@ class PolicyTrainer:
     @cached_property
     def costs(self) -> Costs:
         """Cost model of the model's forward pass, for packing streams."""
-        return costs(self.model, self.scorer.bf16)
+        return estimate_costs(self.model, self.scorer.bf16)
 
     @cached_property
     def optimiser(self) -> Optimiser:

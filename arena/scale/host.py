@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 
-from agents.adapter import put_adapter
+from agents.adapter import attach_adapter
 from agents.computing import compute
 from agents.engines.base import Completion, ReceivingEngine, Request
 from agents.engines.make import make_engine
@@ -190,7 +190,7 @@ class EngineHost:
         arrive(write)
         base = self._bases(incoming.folder)
         assert incoming.scale is not None
-        return OnBase(put_adapter(base, matrices, incoming.scale), base, incoming.folder, incoming.base_name)
+        return OnBase(attach_adapter(base, matrices, incoming.scale), base, incoming.folder, incoming.base_name)
 
     def _require_whole(self, policies: set[str]) -> None:
         if torn := sorted(policies & self._torn):

@@ -16,7 +16,7 @@ from sheet import Sheet
 from size import Size
 from timing import seconds_of
 
-from agents.adapter import adapted
+from agents.adapter import create_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.in_process import InProcessEngine
 from agents.half import half
@@ -85,7 +85,7 @@ def large(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
 def on_base(model: Any) -> ModuleWeights:
     """A new adapter on the frozen model, its linear layers in bfloat16, as `agents.policy.Bases` holds it."""
     base = half(model.requires_grad_(False), packed=False)
-    adapter = adapted(base, AdapterSpec(), 0)
+    adapter = create_adapter(base, AdapterSpec(), 0)
     return ModuleWeights(adapter, OnBase(adapter, base, Path("made-up"), "made-up"))
 
 

@@ -11,7 +11,7 @@ from agents.engines.in_process import InProcessEngine
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.stream import Stream
-from agents.weights import DEFAULT, available, load_model, resolve
+from agents.weights import DEFAULT, list_models, load_model, resolve
 from arena.cli.loop import wait
 
 
@@ -48,7 +48,7 @@ SHAPES: dict[str, PreTrainedConfig] = {
 
 def smollm2_at_hand() -> bool:
     """Return True if SmolLM2's own weights are in ARENA_HOME; nothing is fetched."""
-    return any(info.name == DEFAULT and info.state == "ready" for info in available())
+    return any(info.name == DEFAULT and info.state == "ready" for info in list_models())
 
 
 def build(name: str, device: torch.device, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Any, str]:

@@ -85,7 +85,7 @@ def test_many_rows_are_taken_a_few_at_a_time(masked: bool, monkeypatch: pytest.M
     whole, _ = attention.attend(LAYER, *together, mask)
     monkeypatch.setattr(attention, "MOST_SCORES", 2 * 4 * 6 * 6)
     taken: list[int] = []
-    probabilities = attention._probabilities
+    probabilities = attention._compute_probabilities
     monkeypatch.setattr(
         attention, "_probabilities", lambda q, k, b: (taken.append(len(q) // 2), probabilities(q, k, b))[1]
     )

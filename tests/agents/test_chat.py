@@ -18,10 +18,10 @@ from agents.chat import ChatFrame
 from agents.chat_parts import ACKNOWLEDGED, CHATS
 from agents.chat_template import Chat, Refused, Rendered, _in_child
 from agents.errors import ChatError
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from tests.factories.families import CHATML, FAMILIES, hostile
 
-BUILDERS: dict[str, Callable[[], Any]] = {**FAMILIES, "nano": nano_tokenizer}
+BUILDERS: dict[str, Callable[[], Any]] = {**FAMILIES, "nano": build_nano_tokenizer}
 BYTE_LEVEL = ("llama3", "nano", "smollm2")
 MANY, MORE = 20_000, 100_000
 
@@ -291,8 +291,8 @@ def test_a_process_that_dies_is_blamed_for_what_ended_it(
     with monkeypatch.context() as patch:
         patch.setattr(chat_template_child, "__file__", str(child))
         with pytest.raises(ChatError, match=why):
-            Rendered(nano_tokenizer(), [chat])
-    assert chat.texts[0] in Rendered(nano_tokenizer(), [chat]).text(chat)
+            Rendered(build_nano_tokenizer(), [chat])
+    assert chat.texts[0] in Rendered(build_nano_tokenizer(), [chat]).text(chat)
 
 
 def test_a_process_that_is_killed_once_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -302,4 +302,4 @@ def test_a_process_that_is_killed_once_is_started_again(monkeypatch: pytest.Monk
     child.write_text(f"import os, pathlib, signal\n{first}os.kill(os.getpid(), signal.SIGKILL)\n{own}")
     monkeypatch.setattr(chat_template_child, "__file__", str(child))
     chat = Chat(("Are you there again?",), system=False)
-    assert chat.texts[0] in Rendered(nano_tokenizer(), [chat]).text(chat)
+    assert chat.texts[0] in Rendered(build_nano_tokenizer(), [chat]).text(chat)

@@ -13,7 +13,7 @@ from PIL import Image as Pixels
 from agents.chat import ChatFrame
 from agents.chat_images import Fit, ImageToken, after_images, as_text, images_of, spans_in
 from agents.errors import ChatError
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.role import Role
 from games.contracts import Image, Message, View
 
@@ -88,7 +88,7 @@ picture = FILES.__getitem__
 
 def tokenizer_of(family: str = "") -> Any:
     """Return nano's tokenizer with a family's template and tokens, or its own template and a token for images."""
-    tokenizer = nano_tokenizer()
+    tokenizer = build_nano_tokenizer()
     template, added, _ = FAMILIES.get(family, (tokenizer.chat_template, ("<image>",), ""))
     tokenizer.add_tokens(list(added), special_tokens=True)
     tokenizer.chat_template = template

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agents.chat import ChatFrame
 from agents.chat_streams import ChatRowError, chat_stream, completion_stream, text_streams
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.stream import Stream
 from agents.tool_formats import ToolCall, ToolResult
 from arena.store.reader import RunReader
@@ -37,7 +37,7 @@ WITH_TOOLS: list[dict[str, Any]] = [
     {"role": "tool", "name": "find", "content": "Tarn"},
     {"role": "assistant", "content": "ANSWER Tarn"},
 ]
-NANO = ChatFrame(nano_tokenizer())
+NANO = ChatFrame(build_nano_tokenizer())
 
 
 def sampled(stream: Stream) -> list[int]:

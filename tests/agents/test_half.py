@@ -10,7 +10,7 @@ import torch
 from agents import policy
 from agents.errors import WeightsError
 from agents.half import Joined, half, packs_here, refresh, together
-from agents.model_folder import held_in_bf16
+from agents.model_folder import is_bf16
 from agents.policy import load_frozen, load_module
 from agents.precision import Precision
 from agents.weights import load_tokenizer, resolve
@@ -201,10 +201,10 @@ def test_a_buffer_that_was_worked_out_in_bfloat16_is_worked_out_again(
 
 def test_a_folder_with_one_tensor_in_float32_is_not_held_in_bfloat16(tmp_path: Path) -> None:
     model = saved_in_bf16("tied", tmp_path)
-    assert held_in_bf16(tmp_path)
+    assert is_bf16(tmp_path)
     model.model.norm.float()
     model.save_pretrained(tmp_path)
-    assert not held_in_bf16(tmp_path)
+    assert not is_bf16(tmp_path)
 
 
 def test_other_precisions_load_as_they_compute(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from PIL import Image as Pixels
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from agents import nano, nano_vlm, smollm2_eyes, weights
-from agents.adapter import adapted, load_adapter, save_adapter
+from agents.adapter import create_adapter, load_adapter, save_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
@@ -54,7 +54,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small language model with SmolLM2's reserved token, and with eyes."""
     place = tmp_path_factory.mktemp("small")
     source, folder = place / "source", place / "eyes"
-    tokenizer = nano.nano_tokenizer()
+    tokenizer = nano.build_nano_tokenizer()
     tokenizer.add_tokens([smollm2_eyes.IMAGE], special_tokens=True)
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
     torch.manual_seed(0)
@@ -72,7 +72,7 @@ def test_nano_vlm_is_made_by_its_seed(home: Path) -> None:
     ]
     assert files[0] == files[1] != files[2]
     assert sum(p.numel() for p in load_module(first).parameters()) == nano_vlm.PARAMETERS
-    infos = {info.name: info for info in weights.available()}
+    infos = {info.name: info for info in weights.list_models()}
     assert infos["nano-vlm"].state == infos["nano-vlm-1"].state == "ready"
     with pytest.raises(weights.WeightsError, match="did you mean 'nano-vlm'"):
         weights.resolve("nano-vml")
@@ -81,7 +81,8 @@ def test_nano_vlm_is_made_by_its_seed(home: Path) -> None:
 def test_the_other_nano_policies_are_what_they_were() -> None:
     assert (nano.SIZES["nano"].recipe, nano.SIZES["nano5m"].recipe) == ("61036fdc", "976eb540")
     assert (
-        hashlib.sha256(nano.nano_tokenizer().backend_tokenizer.to_str().encode()).hexdigest()[:16] == "9504d31b061fc450"
+        hashlib.sha256(nano.build_nano_tokenizer().backend_tokenizer.to_str().encode()).hexdigest()[:16]
+        == "9504d31b061fc450"
     )
 
 
@@ -139,7 +140,7 @@ def test_an_adapter_leaves_the_eyes_alone_and_is_read_back(small: Path, tmp_path
     base, stream = load_module(small, frozen=True), seen(small)
     frame = tokenizer_and_frame(small)[1]
     stream.wrote(frame.encode("A"), [0.0], 0)
-    model = adapted(base, AdapterSpec(rank=2), 1)
+    model = create_adapter(base, AdapterSpec(rank=2), 1)
     names = [name for name, p in model.named_parameters() if p.requires_grad]
     assert names and all("text_model" in name for name in names)
     with torch.no_grad():

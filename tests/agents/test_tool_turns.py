@@ -10,7 +10,7 @@ import pytest
 from agents.chat import ChatFrame
 from agents.chat_parts import ACKNOWLEDGED
 from agents.errors import ChatError
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.tool_formats import ToolCall, ToolResult
 from agents.tool_turns import call_message, result_message
 from tests.factories.families import FAMILIES, hostile
@@ -179,7 +179,7 @@ def test_no_control_id_comes_out_of_a_hundred_thousand_results_and_arguments(
     attack(frames[family], tokenizers[family], 100_000, seed=2)
 
 
-@pytest.mark.parametrize("build", [nano_tokenizer, *FAMILIES.values()])
+@pytest.mark.parametrize("build", [build_nano_tokenizer, *FAMILIES.values()])
 def test_a_template_without_tools_falls_back_to_plain_text(build: Callable[[], Any]) -> None:
     frame = ChatFrame(build())
     assert (frame.tools, frame.tool_format) == (None, "plain")

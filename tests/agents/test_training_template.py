@@ -8,7 +8,7 @@ import pytest
 from jinja2 import TemplateError
 
 from agents.chat import ChatFrame, written
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.tool_formats import ToolCall
 from agents.training_template import frame_template, marked_template, tool_template
 from tests.factories.families import CHATML, FAMILIES, STRIPPING
@@ -29,7 +29,7 @@ CONVERSATIONS = [PLAIN, [SYSTEM, *PLAIN], [SYSTEM, *THOUGHT], PLAIN[:3], PLAIN[:
 
 def tokenizer_of(name: str) -> Any:
     if name == "nano":
-        return nano_tokenizer()
+        return build_nano_tokenizer()
     tokenizer = FAMILIES["qwen" if name in ("stripping", "chatml") else name]()
     if name in ("stripping", "chatml"):
         tokenizer.chat_template = STRIPPING if name == "stripping" else CHATML

@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from agents import packing
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.packing import LEAST, Costs, agreement, passes
 from agents.scoring import StreamScorer, pack, score_streams
 from agents.stream import Stream
@@ -156,7 +156,7 @@ def test_only_models_that_see_paths_get_trees() -> None:
     far = MistralForCausalLM(MistralConfig(sliding_window=None, **SIZES, **HEADS))
     mixed = Gemma2ForCausalLM(Gemma2Config(**SIZES, **HEADS))
     recurrent = MambaForCausalLM(MambaConfig(state_size=4, **SIZES))
-    assert [costs(model).scores > 0 for model in (tiny(), far, near, mixed, recurrent)] == [
+    assert [estimate_costs(model).scores > 0 for model in (tiny(), far, near, mixed, recurrent)] == [
         True, True, False, False, False,
     ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from PIL import Image as Pixels
 
 from agents.eyes.layout import Vision
 from agents.layouts import create_vision
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.stream import MediaSpan, Stream
 from games.contracts import Image
 
@@ -180,7 +180,7 @@ def build_eyes(folder: Path, family: str, seed: int = 0, tokens: Sequence[str] =
 
     `tokens` are added to the vocabulary; the first is the placeholder of images. `head` is the width of a head.
     """
-    tokenizer = nano_tokenizer()
+    tokenizer = build_nano_tokenizer()
     tokenizer.add_tokens([*tokens], special_tokens=True)
     image = tokenizer.convert_tokens_to_ids(tokens[0])
     config = config_of(family, len(tokenizer), image, tokenizer.eos_token_id, tokenizer.pad_token_id, head)

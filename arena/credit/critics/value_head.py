@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from agents.computing import compute
-from agents.model_folder import quietly
+from agents.model_folder import silence_transformers
 from agents.policy import load_module
 from agents.scoring import StreamBatch, pack
 from agents.stream import Stream
@@ -90,7 +90,7 @@ class _Learner:
 
     def save(self, folder: Path) -> None:
         """Write the body in Hugging Face layout, and value head and moments to a file beside it."""
-        with quietly():
+        with silence_transformers():
             self.model.model.save_pretrained(folder)
         self.optimiser.save(folder / _HEAD)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.engines import decoding
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import OPENINGS, InProcessEngine
@@ -141,7 +141,7 @@ def test_the_same_seed_draws_the_same_reply_alone_and_among_many(nano: Any, max_
 
 def test_all_that_wait_are_decoded_together(nano: Any) -> None:
     engine, batches = serving(nano), []
-    costs(nano)  # which are tried once for a model
+    estimate_costs(nano)  # which are tried once for a model
     hook = nano.get_input_embeddings().register_forward_pre_hook(lambda m, given: batches.append(len(given[0])))
 
     async def many() -> None:

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.adapter import adapted
+from agents.adapter import create_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines import graphs
 from agents.engines.base import Completion
@@ -146,7 +146,7 @@ def test_adapters_take_turns_and_share_batches(precision: Precision, device: str
     """One alone, another alone, both together, again one alone: matrices that lie side by side move each time."""
     base = stepped("qwen2").float().to(device).requires_grad_(False)
     base = half(base, packed=False) if precision.bf16_products else base
-    models = {name: stirred(adapted(base, AdapterSpec(rank=2), i), i) for i, name in enumerate("ab")}
+    models = {name: stirred(create_adapter(base, AdapterSpec(rank=2), i), i) for i, name in enumerate("ab")}
     engine, fresh = (InProcessEngine(precision) for _ in range(2))
     for each in (engine, fresh):
         for name, model in models.items():

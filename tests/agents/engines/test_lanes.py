@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.adapter import adapted, low_rank_layers, save_adapter
+from agents.adapter import create_adapter, low_rank_layers, save_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
@@ -34,7 +34,7 @@ def base_of(bf16: bool = False, family: str = "untied") -> Any:
 def four(base: Any, engine: InProcessEngine) -> dict[str, Any]:
     """Four adapters of different ranks and layers, served."""
     specs: list[dict[str, Any]] = [{"rank": 2}, {"rank": 3, "alpha": 1.0}, {"rank": 2, "targets": ["q_proj"]}, {}]
-    made = [stirred(adapted(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
+    made = [stirred(create_adapter(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
     models = dict(zip(NAMES, made, strict=True))
     for version, (name, model) in enumerate(models.items()):
         wait(engine.publish(name, version, on_base(model, base, Path("there"), "base")))
@@ -107,8 +107,8 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
     """A past version is an adapter's folder, the reference the base's: neither brings weights of its own."""
     folder = resolve("nano")
     base = load_model(folder).requires_grad_(False)
-    model = stirred(adapted(base, AdapterSpec(rank=2), 0))
-    save_adapter(stirred(adapted(base, AdapterSpec(rank=2), 0), 5), tmp_path / "past", "nano")
+    model = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
+    save_adapter(stirred(create_adapter(base, AdapterSpec(rank=2), 0), 5), tmp_path / "past", "nano")
     engine = InProcessEngine()
     wait(engine.publish("p", 3, on_base(model, base, folder, "nano")))
     wait(engine.publish("p@1", 1, FolderWeights(tmp_path / "past")))
@@ -130,7 +130,7 @@ def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
     """Of any shape: a model may see fewer rows than a batch has, as where tokens leave their rows."""
     base = base_of()
     lanes = Lanes(base, bf16=False)
-    lanes.put("a", stirred(adapted(base, AdapterSpec(rank=2), 0), 0))
+    lanes.put("a", stirred(create_adapter(base, AdapterSpec(rank=2), 0), 0))
     ids = torch.arange(6).reshape(2, 3)
     with torch.no_grad():
         expected = base(input_ids=ids).logits
@@ -145,7 +145,7 @@ def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
 def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
     folder = resolve("nano")
     engine, base = InProcessEngine(), load_model(folder)
-    save_adapter(stirred(adapted(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
+    save_adapter(stirred(create_adapter(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
     wait(engine.publish("p", 0, FolderWeights(tmp_path)))
     wait(engine.publish("p", 1, FolderWeights(folder)))
     asked = request([1, 2, 3])

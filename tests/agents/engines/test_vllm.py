@@ -22,7 +22,7 @@ import torch
 
 pytest.importorskip("vllm")
 
-from agents.adapter import adapted, save_adapter
+from agents.adapter import create_adapter, save_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
@@ -195,7 +195,7 @@ def test_streams_are_scored_with_the_published_weights(engine: VLLMEngine, model
 
 def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tmp_path: Path) -> None:
     folder = resolve("nano-1")
-    models = {n: stirred(adapted(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))}
+    models = {n: stirred(create_adapter(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))}
     for version, (name, made) in enumerate(models.items()):
         wait(engine.publish(name, version, on_base(made, base, folder, "nano-1")))
     save_adapter(models["c"], tmp_path / "past", "nano-1")

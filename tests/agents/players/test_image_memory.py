@@ -15,7 +15,7 @@ from agents.conversation import Conversation
 from agents.engines.base import Completion, Request
 from agents.errors import ContextFull, RoleError
 from agents.memory import ImageMemory
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.players.model import ChatPlayer
 from agents.reply import ReplySpec
 from agents.role import Role
@@ -33,7 +33,7 @@ IMAGES = [Image(hash, "image/png", 4, 4) for hash in BYTES]
 
 
 def frame() -> ChatFrame:
-    tokenizer = nano_tokenizer()
+    tokenizer = build_nano_tokenizer()
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     return ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), TOKENS))
 

@@ -141,7 +141,7 @@ def _activation_bytes(layers: int, precision: Precision, rank: int | None) -> in
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from agents import attention
-    from agents.adapter import adapted
+    from agents.adapter import create_adapter
     from agents.adapter_config import AdapterSpec
     from agents.half import Half, half
     from agents.scoring import StreamBatch, StreamScorer
@@ -154,7 +154,7 @@ def _activation_bytes(layers: int, precision: Precision, rank: int | None) -> in
     if rank is not None:
         model.requires_grad_(False)
         base = half(model, packed=False) if precision.bf16_products else model
-        model = adapted(base, AdapterSpec(rank=rank), 0)
+        model = create_adapter(base, AdapterSpec(rank=rank), 0)
     many, rows = ROWS * (LONG - 1), torch.arange(ROWS).repeat_interleave(LONG - 1)
     batch = StreamBatch(
         index=tuple(range(ROWS)), prefix=torch.zeros(0, dtype=torch.long),

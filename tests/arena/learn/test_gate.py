@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.adapter import adapted
+from agents.adapter import create_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.in_process import InProcessEngine
 from agents.policy import OnBase
@@ -96,7 +96,7 @@ def a_stale_tied_head() -> tuple[Any, InProcessEngine]:
 
 def a_stale_adapter() -> tuple[Any, InProcessEngine]:
     base = model_of("untied").requires_grad_(False)
-    model = stirred(adapted(base, AdapterSpec(rank=2), 0))
+    model = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
     engine = serving(on(base, copy.deepcopy(model)))
     learn(model)
     return model, engine
@@ -104,7 +104,7 @@ def a_stale_adapter() -> tuple[Any, InProcessEngine]:
 
 def the_adapter_of_another_role() -> tuple[Any, InProcessEngine]:
     base = model_of("untied").requires_grad_(False)
-    one, other = (stirred(adapted(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2))
+    one, other = (stirred(create_adapter(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2))
     return one, serving(on(base, other))
 
 
@@ -133,7 +133,7 @@ def test_it_lets_through_what_is_right(family: str) -> None:
     model = model_of(family)
     assert update(model, played(serving(model))) < 1e-5
     base = model_of(family).requires_grad_(False)
-    small = stirred(adapted(base, AdapterSpec(rank=2), 0))
+    small = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
     assert update(small, played(serving(on(base, small)))) < 1e-5
 
 
