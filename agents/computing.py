@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Generic, ParamSpec, TypeVar
 
-Parameters = ParamSpec("Given")
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _THREAD = ThreadPoolExecutor(1, "arena-computing")

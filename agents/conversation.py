@@ -15,7 +15,7 @@ from agents.pending_calls import PendingCalls
 from agents.role import Role
 from agents.stream import Picture
 from agents.tool_formats import read_calls
-from agents.tool_turns import reply_message, result_message
+from agents.tool_turns import make_reply_message, make_result_message
 from agents.tool_values import Definition
 from games.contracts import ContentPart, View
 
@@ -71,14 +71,14 @@ class Conversation:
         self._summed_up = False
         fresh = self._opening is None or kept is not None
         if self._opening is None or kept is not None:
-            self._opening, self._begun = self._opened(view, alone=not kept), taken - (kept or 0)
-        self._asked, self._tools = self._observation(view, fresh), view.tools
-        return self._with_images([*self._opening, *self._kept(), *self._asked])
+            self._opening, self._begun = self._render_opening(view, alone=not kept), taken - (kept or 0)
+        self._asked, self._tools = self._render_observation(view, fresh), view.tools
+        return self._with_images([*self._opening, *self._remembered(), *self._asked])
 
     def ask_summary(self) -> Chat:
         """Return the chat messages that ask the seat for a summary of its conversation so far. Call `said` next."""
         self._asked, self._summed_up = [{"role": "user", "content": self.role.memory.ask}], True
-        return self._with_images([*(self._opening or []), *self._kept(), *self._asked])
+        return self._with_images([*(self._opening or []), *self._remembered(), *self._asked])
 
     def said(self, text: str) -> None:
         """Append the last request and this reply to the history, without the private field if the role strips it."""
@@ -91,7 +91,7 @@ class Conversation:
     def reply(self, text: str) -> dict[str, Any]:
         """Return a reply to the last request as a message; `said` appends it to the history."""
         if self._frame and self._frame.tools:
-            return reply_message(self._frame.tools, text, self._tools, self._calls.count)
+            return make_reply_message(self._frame.tools, text, self._tools, self._calls.count)
         return {"role": "assistant", "content": text}
 
     def _with_images(self, chat: Chat) -> Chat:
@@ -102,14 +102,14 @@ class Conversation:
         keep = self.role.images.keep if self.role.images else None
         kept = contents if keep is None else keep_newest(contents, keep)
         return [
-            {**message, "content": content if isinstance(content, str) else _parts(content, self._picture)}
+            {**message, "content": content if isinstance(content, str) else _encode_parts(content, self._picture)}
             for message, content in zip(chat, kept, strict=True)
         ]
 
-    def _kept(self) -> Chat:
+    def _remembered(self) -> Chat:
         return [*chain.from_iterable(self._history[self._begun :])]
 
-    def _observation(self, view: View, fresh: bool) -> Chat:
+    def _render_observation(self, view: View, fresh: bool) -> Chat:
         if self._frame is None:
             render = self.role.render_parts if self._picture else self.role.render_turn
             return [{"role": "user", "content": render(view, fresh)}]
@@ -117,19 +117,22 @@ class Conversation:
         text = self.role.render_turn(rest, first=fresh)
         if text and results and self._frame.tools and self._frame.tools.user_bridge is None:
             raise ValueError("the chat template has no user turn after a tool's result")
-        return [*map(result_message, results), *([{"role": "user", "content": text}] if text or not results else [])]
+        return [
+            *map(make_result_message, results),
+            *([{"role": "user", "content": text}] if text or not results else []),
+        ]
 
-    def _opened(self, view: View, alone: bool) -> Chat:
+    def _render_opening(self, view: View, alone: bool) -> Chat:
         """Return the system text and the examples, or what the frame puts in their place to hold definitions."""
         system = self.role.render_system(view)
         opening = [{"role": "system", "content": system}] if system else []
         examples = [(example.see, example.say) for example in self.role.examples]
         if self._frame and not examples and self._frame.opens_turn(view.tools, system):
             examples = [] if alone and not self._calls.split(view)[0] else [("", ACKNOWLEDGED)]
-        return opening + _chat(examples)
+        return opening + _make_exchanges(examples)
 
 
-def _parts(content: Sequence[ContentPart], picture: Picture) -> Chat:
+def _encode_parts(content: Sequence[ContentPart], picture: Picture) -> Chat:
     """Return texts and images as parts of a message. Raises ValueError for an image that servers do not accept."""
     parts: Chat = []
     for part in content:
@@ -142,6 +145,6 @@ def _parts(content: Sequence[ContentPart], picture: Picture) -> Chat:
     return parts
 
 
-def _chat(exchanges: Sequence[tuple[str, str]]) -> Chat:
+def _make_exchanges(exchanges: Sequence[tuple[str, str]]) -> Chat:
     pairs = (({"role": "user", "content": see}, {"role": "assistant", "content": say}) for see, say in exchanges)
     return [message for pair in pairs for message in pair]

@@ -11,7 +11,7 @@ LONGEST = 300
 def format_facts(scope: str, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line per fact, such as `public.pool = [3, 2, 1]`, with the fact's name in templates; long values are cut.
 
-    >>> list(fact_lines("public", {"offer": None, "pool": (3, 2)}))
+    >>> list(format_facts("public", {"offer": None, "pool": (3, 2)}))
     ['public.offer = none', 'public.pool = [3, 2]']
     """
     for name, value in facts.items():

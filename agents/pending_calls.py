@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from agents.role import shown_text
-from agents.tool_formats import ToolCall, ToolResult, call_id
+from agents.role import shorten_message
+from agents.tool_formats import ToolCall, ToolResult, make_call_id
 from games.contracts import TOOL, Image, View
 
 
@@ -25,9 +25,9 @@ class PendingCalls:
         Results belong to the pending calls in their order. Further ones, which answer what was not readable as a call
         in the model's own format, have a number of their own.
         """
-        texts = [shown_text(message.text) for message in view.messages if message.sender == TOOL]
+        texts = [shorten_message(message.text) for message in view.messages if message.sender == TOOL]
         results = [ToolResult(call.id, text, call.name) for call, text in zip(self._last, texts, strict=False)] + [
-            ToolResult(call_id(self.count), text, TOOL) for text in texts[len(self._last) :]
+            ToolResult(make_call_id(self.count), text, TOOL) for text in texts[len(self._last) :]
         ]
         rest = tuple(message for message in view.messages if message.sender != TOOL)
         return results, view._replace(messages=rest)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
-from agents.chat import ChatFrame, written
+from agents.chat import ChatFrame, fingerprint
 from agents.chat_images import ImageToken
 from agents.errors import WeightsError
 from agents.layouts import WHOLE, Sight, create_vision, sees
@@ -290,7 +290,7 @@ def check_readable(model: Path, policy: Path) -> None:
     """
     from agents.weights import resolve_base
 
-    if written(*tokenizer_and_frame(model)) != written(*tokenizer_and_frame(policy)):
+    if fingerprint(*tokenizer_and_frame(model)) != fingerprint(*tokenizer_and_frame(policy)):
         raise ValueError(f"{model} has another tokenizer or chat template than {policy}")
     base, other = resolve_base(model), resolve_base(policy)
     if read_vocabulary_size(base) < read_vocabulary_size(other):

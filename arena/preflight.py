@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from os.path import expanduser, isfile
 from pathlib import Path
 
-from agents.chat import written
+from agents.chat import fingerprint
 from agents.computing import compute
 from agents.engines.make import check_engine
 from agents.errors import EndpointError
@@ -235,7 +235,7 @@ def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], their:
     if sat.policy not in other.policies:
         raise ConfigError(f"source.log: {place} has {sat.policy} at {seat}, which has no logged tokens")
     models = experiment.policies[held.policy].model, other.policies[sat.policy].model
-    ours, theirs = (written(*tokenizer_and_frame(resolve(model))) for model in models)
+    ours, theirs = (fingerprint(*tokenizer_and_frame(resolve(model))) for model in models)
     if ours != theirs:
         raise ConfigError(
             f"source.log: policies.{held.policy} ({models[0]}) has another tokenizer or chat template than {models[1]} "

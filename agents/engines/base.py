@@ -12,7 +12,7 @@ import numpy as np
 from agents.errors import ContextFull
 from agents.precision import Precision
 from agents.published import Weights
-from agents.role import LEAST_TEMPERATURE
+from agents.role import MIN_TEMPERATURE
 from agents.stream import MediaSpan, Stream, keys_of
 
 
@@ -40,8 +40,8 @@ class Request:
         """Raise ValueError for values that cannot be sampled with: in a batch they would fail other requests, too."""
         if not self.ids or self.max_tokens < 1:
             raise ValueError("a request has a context, and asks for a token at least")
-        if self.temperature != 0 and not LEAST_TEMPERATURE <= self.temperature < math.inf:
-            raise ValueError(f"temperature {self.temperature} is not 0, or a number from {LEAST_TEMPERATURE} on")
+        if self.temperature != 0 and not MIN_TEMPERATURE <= self.temperature < math.inf:
+            raise ValueError(f"temperature {self.temperature} is not 0, or a number from {MIN_TEMPERATURE} on")
         if not 0 < self.top_p <= 1 or not 0 <= self.top_k < 2**31:
             raise ValueError(f"top_p {self.top_p} or top_k {self.top_k} is out of range")
         if min(self.seed, default=0) < 0:

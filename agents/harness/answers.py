@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agents.chat_messages import Refused
+from agents.chat_messages import RequestError
 from agents.harness.asked import Asked
 from agents.harness.session import Answer, plain_arguments
 from agents.tool_formats import ToolCall
@@ -31,7 +31,7 @@ def events(asked: Asked, answer: Answer) -> Iterator[str]:
         yield f"event: {event['type']}\ndata: {json.dumps(event | {'sequence_number': number})}\n\n"
 
 
-def error_body(refused: Refused) -> Json:
+def error_body(refused: RequestError) -> Json:
     """Return a refusal in the API's error format."""
     kind = "authentication_error" if refused.status == 401 else "invalid_request_error"
     kind = "server_error" if refused.status >= 500 else kind

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from agents.chat import ChatFrame
-from agents.chat_images import moved
-from agents.chat_messages import ChatMessage, Refused
-from agents.chat_writing import images_in, write_chat
+from agents.chat_images import shift_spans
+from agents.chat_messages import ChatMessage, RequestError
+from agents.chat_writing import find_image_spans, write_chat
 from agents.engines.base import Completion
 from agents.errors import ChatError
 from agents.harness.asked import Asked
@@ -66,7 +66,7 @@ class Continuation:
     def media(self) -> tuple[MediaSpan, ...]:
         """Images of the full context."""
         stream = self.conversation.stream
-        return (*stream.media, *moved(self.new_media, len(stream)))
+        return (*stream.media, *shift_spans(self.new_media, len(stream)))
 
 
 class Conversations:
@@ -95,10 +95,10 @@ class Conversations:
         held.marks.append(Mark(len(held.messages), len(held.stream), completion.finish))
 
     def place(self, asked: Asked) -> tuple[Continuation, str]:
-        """Return the request as the continuation of a conversation, and why that is a new one although others exist.
+        """Return the request as the continuation of a conversation, and the reason for opening a new one.
 
-        The reason is "" if the request extends a conversation, or is the first. Raises Refused if the chat template
-        cannot express a message.
+        The reason is "" if the request extends a conversation, or is the first. Raises RequestError if the chat
+        template cannot express a message.
         """
         tools = json.dumps(list(asked.tools), sort_keys=True)
         try:
@@ -106,16 +106,16 @@ class Conversations:
             if origin and mark:
                 reply, rest = asked.messages[mark.messages - 1], asked.messages[mark.messages :]
                 new = self.frame.close(mark.finish) + self._written(rest, after=reply)
-                media = images_in(self.frame, new, rest, asked.pictures.__getitem__)
+                media = find_image_spans(self.frame, new, rest, asked.pictures.__getitem__)
                 if mark is origin.marks[-1] and not origin.is_busy:
                     return Continuation(origin, asked, tuple(new), tuple(media)), ""
                 before = origin.stream.before(mark.ids)
-                new, media = before.ids + new, before.media + moved(media, mark.ids)
+                new, media = before.ids + new, before.media + shift_spans(media, mark.ids)
             else:
                 new = self._written(asked.messages, asked.tools)
-                media = images_in(self.frame, new, asked.messages, asked.pictures.__getitem__)
+                media = find_image_spans(self.frame, new, asked.messages, asked.pictures.__getitem__)
         except ChatError as error:
-            raise Refused(str(error), param="messages") from None
+            raise RequestError(str(error), param="messages") from None
         why = self._difference(asked.messages, tools)
         self._opened += 1
         return Continuation(Conversation(f"{self.key}/{self._opened}", tools), asked, tuple(new), tuple(media)), why

@@ -17,7 +17,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agents.chat_messages import Refused
+from agents.chat_messages import RequestError
 from agents.connections import make_server
 from agents.harness import answers
 from agents.harness.asked import parse
@@ -113,12 +113,12 @@ class HarnessServer:
         async def handle(request: HttpRequest) -> Response:
             try:
                 return await handler(self._session(request), request)
-            except Refused as refused:
+            except RequestError as refused:
                 return JSONResponse(answers.error_body(refused), refused.status)
             except ClientDisconnect:
                 return Response(status_code=499)
             except Exception as error:  # noqa: BLE001 the player raises it in its match
-                failed = Refused(f"the match failed: {type(error).__name__}", 500, "server_error")
+                failed = RequestError(f"the match failed: {type(error).__name__}", 500, "server_error")
                 return JSONResponse(answers.error_body(failed), failed.status)
 
         return handle
@@ -127,7 +127,7 @@ class HarnessServer:
         kind, _, key = request.headers.get("authorization", "").partition(" ")
         session = self._sessions.get(key.strip()) if kind.lower() == "bearer" else None
         if session is None:
-            raise Refused("the API key is missing, or is that of no match in play", 401, "invalid_api_key")
+            raise RequestError("the API key is missing, or is that of no match in play", 401, "invalid_api_key")
         return session
 
     async def _chat(self, session: Session, request: HttpRequest) -> Response:
@@ -154,30 +154,30 @@ class HarnessServer:
         return JSONResponse({"rewards": rewards})
 
     async def _unknown(self, session: Session, request: HttpRequest) -> Response:
-        raise Refused(f"no such route: {request.method} {request.url.path[:200]}", 404)
+        raise RequestError(f"no such route: {request.method} {request.url.path[:200]}", 404)
 
 
 async def _body(request: HttpRequest, most: int = BODY_BYTES) -> bytes:
-    """Read a request's body. Raises Refused if it is too large."""
+    """Read a request's body. Raises RequestError if it is too large."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > most:
-            raise Refused(f"the body is larger than {most >> 20} MB", 413)
+            raise RequestError(f"the body is larger than {most >> 20} MB", 413)
     return bytes(body)
 
 
 def posted_rewards(body: bytes) -> Mapping[str, float]:
-    """Parse `{"reward": 0.5}` or `{"rewards": {"name": 0.5}}`. Raises Refused for anything else."""
+    """Parse `{"reward": 0.5}` or `{"rewards": {"name": 0.5}}`. Raises RequestError for anything else."""
     data = None
     with suppress(ValueError, RecursionError):
         data = DECODER.decode(body.decode())
     given = data if isinstance(data, dict) else {}
     rewards = given.get("rewards") if "rewards" in given else {"reward": given.get("reward")}
     if not isinstance(rewards, dict) or not 0 < len(rewards) <= MOST_REWARDS:
-        raise Refused('expected {"reward": NUMBER} or {"rewards": {"NAME": NUMBER}}', param="rewards")
+        raise RequestError('expected {"reward": NUMBER} or {"rewards": {"NAME": NUMBER}}', param="rewards")
     for name, value in rewards.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not abs(value) <= 1e9 or not NAME.fullmatch(name):  # also refuses NaN
-            raise Refused("a reward has a name and a finite number of at most 1e9", param="rewards")
+            raise RequestError("a reward has a name and a finite number of at most 1e9", param="rewards")
     return {name: float(value) for name, value in rewards.items()}

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from agents.chat import ChatFrame
-from agents.chat_messages import ChatMessage, Refused
+from agents.chat_messages import ChatMessage, RequestError
 from agents.engines.base import Completion, Request
 from agents.errors import ChatError
 from agents.harness.asked import Asked
@@ -27,7 +27,7 @@ AT_ONCE = 16
 """Maximum requests of a match in progress; further ones wait."""
 MOST_REPEATS = 16
 """Maximum repetitions of one request."""
-OVER = Refused("the match is over", 401, "invalid_api_key")
+OVER = RequestError("the match is over", 401, "invalid_api_key")
 
 
 @dataclass(frozen=True)
@@ -146,14 +146,14 @@ class Session:
     # -- the program's side ----------------------------------------------------------------------------------------
 
     async def answer(self, asked: Asked) -> Answer:
-        """Answer a request; a repeated one gets the same answer. Raises Refused for one that cannot be answered."""
+        """Answer a request; a repeated one gets the same answer. Raises RequestError if it cannot be answered."""
         if self._is_over:
             raise OVER
         key = hashlib.sha256(asked.key.encode()).digest()
         if known := self._known.get(key):
             known.repeats += 1
             if known.repeats > MOST_REPEATS:
-                raise Refused(
+                raise RequestError(
                     f"this request was answered {MOST_REPEATS} times already: for another answer, change its `seed`"
                 )
         else:
@@ -167,13 +167,13 @@ class Session:
             raise
 
     def reward(self, rewards: Mapping[str, float]) -> None:
-        """Pay rewards that the program posts. Raises Refused if the game takes none, or if the match is over."""
+        """Pay rewards that the program posts. Raises RequestError if the game takes none, or if the match is over."""
         if self._is_over:
             raise OVER
         try:
             self.score(rewards)
         except ValueError as error:
-            raise Refused(str(error), param="rewards") from None
+            raise RequestError(str(error), param="rewards") from None
 
     def _settled(self, key: bytes, task: asyncio.Task[Answer]) -> None:
         """Forget a request that was not answered, so that a repetition is tried again."""
@@ -215,7 +215,7 @@ class Session:
     async def _render_tools(self, asked: Asked) -> None:
         """Render the tools' definitions in a thread, because the template runs in a child process; it is cached.
 
-        Raises Refused if the chat template cannot print them.
+        Raises RequestError if the chat template cannot print them.
         """
         if asked.tools and self.frame.tools and not any(m.role == "assistant" for m in asked.messages):
             system = "".join(message.text for message in asked.messages if message.role == "system")
@@ -223,10 +223,10 @@ class Session:
                 async with self._rendering:
                     await asyncio.to_thread(self.frame.opens_turn, asked.tools, system)
             except ChatError as error:
-                raise Refused(str(error), param="tools") from None
+                raise RequestError(str(error), param="tools") from None
 
     def _request(self, asked: Asked, placed: Continuation) -> Request:
-        """Return the engine's request. Raises Refused if the context has no room for a reply."""
+        """Return the engine's request. Raises RequestError if the context has no room for a reply."""
         sampling, ids, media = self.role.sampling, placed.ids, placed.media
         room = self.positions - len(ids)
         if room < 1:
@@ -246,8 +246,8 @@ class Session:
             seed=(*self.seed, *np.frombuffer(digest[:16], np.uint32).tolist(), drawn),
         )
 
-    def _too_long(self, asked: Asked, length: str) -> Refused:
-        return Refused(
+    def _too_long(self, asked: Asked, length: str) -> RequestError:
+        return RequestError(
             f"this model's maximum context length is {self.positions:,} tokens, and the messages have {length}",
             code="context_length_exceeded",
             param="messages" if asked.api == "chat" else "input",

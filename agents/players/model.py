@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from agents.chat import ChatFrame
-from agents.chat_images import Content, after_images, as_text, images_of, keep_newest, moved, spans_in
+from agents.chat_images import Content, as_text, find_images, find_spans, keep_newest, prepend_images, shift_spans
 from agents.engines.base import Completion, Engine, Request
 from agents.errors import ChatError, ContextFull, RoleError
 from agents.memory import plan_restart
@@ -105,7 +105,7 @@ class ChatPlayer:
         results, content = self._content(view, fresh)
         prompt, media = self._encode(results, content, opened)
         self._check_room(len(stream) + len(closing), len(prompt), fresh)
-        stream.observe((*closing, *prompt), moved(media, len(closing)))
+        stream.observe((*closing, *prompt), shift_spans(media, len(closing)))
         completion = await self.write(view, self._request(view, stream, self.role.sampling.max_tokens))
         raw = self._wrote(view, stream, completion)
         exchange = self._as_remembered(prompt, completion, raw)
@@ -136,7 +136,7 @@ class ChatPlayer:
             content = self._render(view, first)
         else:
             results, rest = self.calls.split(view)
-            content = after_images(find_result_images(view) if self.picture else (), self._render(rest, first))
+            content = prepend_images(find_result_images(view) if self.picture else (), self._render(rest, first))
             if results and self.frame.tools and self.frame.tools.user_bridge is None:
                 content = as_text(content)
         (content,) = self._newest([content])
@@ -147,8 +147,8 @@ class ChatPlayer:
     ) -> tuple[tuple[int, ...], tuple[MediaSpan, ...]]:
         """Return the ids of tool turns and a user's turn up to the head of the reply, and the images among them."""
         ids = self.frame.answer(results, content) if results else self.frame.ask(content, opened)
-        images = images_of(content)
-        media = spans_in(ids, self.frame.image, images, self.picture) if self.picture and self.frame.image else ()
+        images = find_images(content)
+        media = find_spans(ids, self.frame.image, images, self.picture) if self.picture and self.frame.image else ()
         return tuple(ids), tuple(media)
 
     def _without_old_images(self, view: View) -> list[Exchange]:
@@ -168,10 +168,10 @@ class ChatPlayer:
     def _newest(self, contents: Sequence[Content]) -> list[Content]:
         """Return contents without the images beyond the role's limits. Raises RoleError if not even the newest fits."""
         limits, token = self.role.images, self.frame.image
-        shown = [image for content in contents for image in images_of(content)]
+        shown = [image for content in contents for image in find_images(content)]
         if limits is None or token is None or not shown:
             return [*contents]
-        sizes = [token.fitted(image).tokens for image in shown]
+        sizes = [token.fit_image(image).tokens for image in shown]
         if not (count := limits.count_kept(sizes)):
             raise RoleError(
                 f"role {self.role.role}: images.tokens: {limits.tokens} tokens have no room for an image of "

@@ -145,7 +145,7 @@ def explain(error: ValidationError, stack: Sequence[Layer], model: type[BaseMode
     `model` is the validated class. Raises ConfigError instead for an entry with a misspelt key.
     """
     error = with_hints(error)
-    worst = strict_yaml.gravest(error)
+    worst = strict_yaml.select_error(error)
     path = tuple(worst["loc"])
     if worst["type"] == "missing" and (slip := _misspelt_entry(path[:-1], stack)):
         raise ConfigError(slip)

@@ -23,7 +23,7 @@ def check_models(experiment: Experiment, tables: Sequence[Table], doing: Callabl
         check_weights(folder)
         frame = tokenizer_and_frame(folder)[1]
         keeps = any(role.history == "keep" for table in tables for role in table.roles.values())
-        if frame.forgeable:
+        if frame.is_forgeable:
             notes.append(
                 f"{folder.name}: its chat template ends turns by plain text, so players can forge other speakers"
             )

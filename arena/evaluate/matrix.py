@@ -18,7 +18,7 @@ import numpy as np
 
 from agents.names import nearest
 from agents.reply import one_line
-from agents.role import load_role, written_for
+from agents.role import find_role_for, load_role
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game, own_seats, plain
@@ -193,12 +193,12 @@ def in_role(who: Contender, game: str, seat: str, role: str = "") -> Contender:
     Scripted players stay unchanged. Without `role`, so do runs, which have roles of their own, and models too small to
     read sentences.
     """
-    if isinstance(who, EndpointContender) and (chosen := role or written_for(game, seat)):
+    if isinstance(who, EndpointContender) and (chosen := role or find_role_for(game, seat)):
         loaded = load_role(chosen)
         return replace(who, role=lambda game, seat: loaded)
     if isinstance(who, ModelContender) and isinstance(cast := who.cast, Casting):
         own = cast.experiment is not None or cast.tiny
-        if chosen := role or ("" if own else written_for(game, seat)):
+        if chosen := role or ("" if own else find_role_for(game, seat)):
             return replace(who, cast=replace(cast, own_role=chosen, _roles={}))
     return who
 

@@ -168,7 +168,7 @@ class ModelContender:
         policy, role = self.cast(plan.game, seat)
         write = model_writer(self.engine)
         if rule := role.sampling.cautious:
-            write = cautious(write, rule, policy.frame.with_letters(MARKS))
+            write = cautious(write, rule, policy.frame.find_tokens_with(MARKS))
         if votes := role.sampling.votes:
             write = voted(write, votes.samples, final_act(role, policy.frame))
         repeated = plan.branch.replies(seat) if plan.branch else {}

@@ -30,7 +30,7 @@ from starlette.routing import Route
 from agents.engines.base import Engine, Request
 from agents.image_parts import ImageParts
 from agents.policy import Policy
-from agents.role import LEAST_TEMPERATURE, Role, Sampling, load_role
+from agents.role import MIN_TEMPERATURE, Role, Sampling, load_role
 from arena.config.experiment import Experiment
 from arena.play.making import deal_game
 from arena.play.settings import TableSpec
@@ -288,7 +288,7 @@ class Service:
         if room < 1:
             raise _too_long(f"{len(ids)} tokens", held.positions)
         given = request.temperature
-        if given is not None and given < LEAST_TEMPERATURE:
+        if given is not None and given < MIN_TEMPERATURE:
             given = 0.0  # greedy, because engines cannot compute smaller temperatures
         self._count += 1
         common: dict[str, Any] = {

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.facts import format_facts, format_literal
-from agents.templates import compiled, rendered
+from agents.templates import compile_template, render_template
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from agents.templates import compiled, rendered
 )
 def test_a_fact_equals_its_literal_in_a_template(value: Any) -> None:
     text = "{{ public.fact == " + format_literal(value) + " }}"
-    assert rendered(compiled(text, ("public",)), {"public": {"fact": value}}) == "True"
+    assert render_template(compile_template(text, ("public",)), {"public": {"fact": value}}) == "True"
 
 
 def test_a_fact_has_the_name_that_a_template_uses_and_is_not_without_end() -> None:

@@ -123,7 +123,7 @@ def picture(seed: int, height: int = 24, width: int = 24, change: int = 0) -> Im
 
 
 def span(vision: Vision, image: Image, start: int) -> MediaSpan:
-    fit = vision.token().fitted(image)
+    fit = vision.token().fit_image(image)
     return MediaSpan(start, fit.tokens, image.hash, BYTES[image.hash], fit.size)
 
 

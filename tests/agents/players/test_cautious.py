@@ -129,7 +129,7 @@ def test_its_log_probabilities_are_the_policys_own_of_what_was_kept() -> None:
     model = load_model(resolve("nano"))
     engine = InProcessEngine()
     wait(engine.publish("p", 1, ModuleWeights(model)))
-    writer = cautious(model_writer(engine), Cautious(most=3), FRAME.with_letters(MARKS))
+    writer = cautious(model_writer(engine), Cautious(most=3), FRAME.find_tokens_with(MARKS))
     ids = tuple([*FRAME.open("you"), *FRAME.ask("offer")])
     request = Request(
         policy="p",
@@ -159,7 +159,7 @@ def test_an_engine_that_tells_no_entropy_is_refused() -> None:
 
 
 def test_marks_are_the_tokens_that_hold_one() -> None:
-    marks = FRAME.with_letters(MARKS)
+    marks = FRAME.find_tokens_with(MARKS)
     assert set(FRAME.encode(".")) <= marks and marks.isdisjoint(FRAME.encode("offer 1")) and not marks & FRAME.stop_ids
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.chat import ChatFrame
-from agents.chat_images import ImageToken, as_text, images_of, keep_newest
+from agents.chat_images import ImageToken, as_text, find_images, keep_newest
 from agents.conversation import Conversation
 from agents.engines.base import Completion, Request
 from agents.errors import ContextFull, RoleError
@@ -19,7 +19,7 @@ from agents.nano import build_nano_tokenizer
 from agents.players.model import ChatPlayer
 from agents.reply import ReplySpec
 from agents.role import Role
-from agents.tool_formats import ToolCall, call_id
+from agents.tool_formats import ToolCall, make_call_id
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from games.contracts import Image, MatchId, Message, View
@@ -49,11 +49,11 @@ CONTENTS = st.lists(
 
 @given(CONTENTS, st.integers(0, 5))
 def test_the_newest_images_stay_and_others_become_their_placeholders(contents: list[Any], keep: int) -> None:
-    kept, before = keep_newest(contents, keep), [image for content in contents for image in images_of(content)]
-    assert [image for content in kept for image in images_of(content)] == before[max(0, len(before) - keep) :]
+    kept, before = keep_newest(contents, keep), [image for content in contents for image in find_images(content)]
+    assert [image for content in kept for image in find_images(content)] == before[max(0, len(before) - keep) :]
     for old, new in zip(contents, kept, strict=True):
         assert "".join(as_text(new).split()) == "".join(as_text(old).split())
-        assert new is old or len(images_of(new)) < len(images_of(old))
+        assert new is old or len(find_images(new)) < len(find_images(old))
 
 
 class Writer:
@@ -195,7 +195,7 @@ def test_images_of_native_tools_stand_in_the_users_turn_and_are_dropped_like_oth
     asked: list[Request] = []
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
-        ids = (*own.write_calls("", [ToolCall(call_id(view.turn), "crop", {"cell": view.turn})]), own.stop_id)
+        ids = (*own.write_calls("", [ToolCall(make_call_id(view.turn), "crop", {"cell": view.turn})]), own.stop_id)
         asked.append(request)
         return Completion(ids, (-1.0,) * len(ids), "stop", 0)
 

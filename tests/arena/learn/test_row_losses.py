@@ -11,7 +11,7 @@ import torch
 from agents.chat import ChatFrame
 from agents.nano import build_nano_tokenizer
 from agents.stream import Stream
-from agents.training_template import frame_template
+from agents.training_template import build_frame_template
 from arena.config.experiment import LearnSpec
 from arena.data.rows import DataSet
 from arena.data.samples import RowEncoder
@@ -187,7 +187,7 @@ def trl_loss(kind: str, tmp_path: Path, model: Any, initial: Any) -> float:
     trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
     datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
     tokenizer = build_nano_tokenizer()
-    tokenizer.chat_template = frame_template(FRAME)
+    tokenizer.chat_template = build_frame_template(FRAME)
     shared = {
         "output_dir": str(tmp_path), "use_cpu": True, "bf16": False, "report_to": [], "gradient_checkpointing": False,
         "per_device_train_batch_size": 6,
