@@ -22,8 +22,8 @@ from agents.adapter_config import (
     is_adapter,
     read_adapter,
 )
+from agents.bf16 import Bf16Linear
 from agents.errors import WeightsError
-from agents.half import Half
 from agents.model_config import first_line
 from agents.model_folder import load_model, load_tokenizer, silence_transformers
 from agents.names import nearest
@@ -141,8 +141,12 @@ def save_merged(folder: Path, to: Path) -> None:
 
 
 def copy_sharing_parameters(base: Any) -> Any:
-    """Return a deep copy of a model's modules that shares its parameters, buffers and bfloat16 layers (`Half`)."""
-    shared = [*base.parameters(), *base.buffers(), *(layer for layer in base.modules() if isinstance(layer, Half))]
+    """Return a deep copy of a model that shares its parameters, buffers and bfloat16 layers (`Bf16Linear`)."""
+    shared = [
+        *base.parameters(),
+        *base.buffers(),
+        *(layer for layer in base.modules() if isinstance(layer, Bf16Linear)),
+    ]
     return copy.deepcopy(base, {id(one): one for one in shared})
 
 
@@ -161,7 +165,7 @@ def _linear_layers(base: Any) -> Iterator[tuple[str, Any]]:
     head = base.get_output_embeddings()
     own = set(text_body(base).modules())
     for name, layer in base.named_modules():
-        if layer in own and layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Half)):
+        if layer in own and layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Bf16Linear)):
             yield name, layer
 
 

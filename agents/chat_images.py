@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from agents.chat_parts import USERS, Parts
 from agents.chat_template import CLOCK, Renderings, TemplateRefusal, time_variables
 from agents.errors import ChatError
-from agents.stream import MediaSpan, Picture
+from agents.stream import ImageReader, MediaSpan
 from games.contracts import ContentPart, Image
 from games.pictures import check_picture
 
@@ -169,7 +169,7 @@ def _replace_first_images(content: Content, count: int) -> Content:
     return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else tuple(parts)
 
 
-def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: Picture) -> list[MediaSpan]:
+def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: ImageReader) -> list[MediaSpan]:
     """Return the spans of the images, whose placeholders stand among `ids` in the same order.
 
     Raises ChatError if there are not as many placeholders as the images need or an image does not match its hash,

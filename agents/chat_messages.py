@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from agents.chat_images import Content, join_parts
-from agents.chat_images import require_text as text_of
+from agents.chat_images import Content, as_text, join_parts
 from agents.image_parts import ImageParts
 from agents.tool_formats import ToolCall
 from agents.tool_values import NAME, Definition
@@ -72,7 +71,7 @@ def parse_message(entry: Any, place: str, images: ImageParts | None = None) -> C
     if images and role != "user" and has_images(content):
         raise RequestError(f"{place}.content: only a user's message may have images", param=f"{place}.content")
     read = parse_content(content, f"{place}.content", images)
-    text, parts = text_of(read), () if isinstance(read, str) else tuple(read)
+    text, parts = as_text(read), () if isinstance(read, str) else tuple(read)
     if role in ("system", "developer"):
         return ChatMessage("system", text)
     if role == "user":

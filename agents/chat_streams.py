@@ -96,7 +96,7 @@ def encode_text(frame: ChatFrame, text: Any, max_tokens: int) -> list[Stream]:
     for start in range(0, len(ids) - 1, max_tokens - 1):
         stream, part = Stream(), ids[start : start + max_tokens]
         stream.observe(part[:1])
-        stream.wrote(part[1:], [0.0] * (len(part) - 1), 0)
+        stream.append_sampled(part[1:], [0.0] * (len(part) - 1), 0)
         streams.append(stream)
     return streams
 
@@ -107,11 +107,11 @@ def _build_stream(pieces: Sequence[tuple[list[int], bool]], messages: Sequence[C
     stream, turn = Stream(), 0
     for ids, is_reply in pieces:
         if is_reply and numbers[turn] >= opening:
-            stream.wrote(ids, [0.0] * len(ids), turn)
+            stream.append_sampled(ids, [0.0] * len(ids), turn)
         elif turn < len(numbers):
             stream.observe(ids)
         turn += is_reply
-    if not stream.sampled:
+    if not stream.sampled_count:
         raise ChatRowError("messages: no reply of the assistant to learn")
     return stream
 

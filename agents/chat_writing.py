@@ -8,7 +8,7 @@ from itertools import chain
 from agents.chat import ChatFrame
 from agents.chat_images import find_images, find_spans, join_parts
 from agents.chat_messages import ChatMessage
-from agents.stream import MediaSpan, Picture
+from agents.stream import ImageReader, MediaSpan
 from agents.tool_formats import ToolResult
 from agents.tool_values import Definition
 
@@ -64,7 +64,7 @@ def _ask(frame: ChatFrame, messages: Sequence[ChatMessage], names: Mapping[str, 
 
 
 def find_image_spans(
-    frame: ChatFrame, ids: Sequence[int], messages: Iterable[ChatMessage], picture: Picture
+    frame: ChatFrame, ids: Sequence[int], messages: Iterable[ChatMessage], picture: ImageReader
 ) -> list[MediaSpan]:
     """Return the spans of the messages' images among their ids. Raises ChatError if a template leaves one out."""
     images = [image for message in messages for image in find_images(message.parts)]

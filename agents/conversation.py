@@ -13,7 +13,7 @@ from agents.image_parts import inspect_image
 from agents.memory import plan_restart
 from agents.pending_calls import PendingCalls
 from agents.role import Role
-from agents.stream import Picture
+from agents.stream import ImageReader
 from agents.tool_formats import read_calls
 from agents.tool_turns import make_reply_message, make_result_message
 from agents.tool_values import Definition
@@ -31,7 +31,7 @@ class Conversation:
     role with native tools, calls and results are messages of their own.
     """
 
-    def __init__(self, role: Role, frame: ChatFrame | None = None, picture: Picture | None = None) -> None:
+    def __init__(self, role: Role, frame: ChatFrame | None = None, picture: ImageReader | None = None) -> None:
         """Begin a conversation. `picture` returns images' bytes; without it, messages have placeholder texts.
 
         Raises RoleError if the role limits the tokens of images that an endpoint shows, which are not known.
@@ -132,7 +132,7 @@ class Conversation:
         return opening + _make_exchanges(examples)
 
 
-def _encode_parts(content: Sequence[ContentPart], picture: Picture) -> Chat:
+def _encode_parts(content: Sequence[ContentPart], picture: ImageReader) -> Chat:
     """Return texts and images as parts of a message. Raises ValueError for an image that servers do not accept."""
     parts: Chat = []
     for part in content:

@@ -6,9 +6,9 @@ from weakref import WeakKeyDictionary
 import torch
 
 from agents.packing import Costs, Pass, Row
-from agents.scoring import batch_of, predictors
+from agents.scoring import build_batch, compute_hidden_states
 from agents.stream import Stream
-from agents.vision import has_vision, vision_of
+from agents.vision import get_vision, has_vision
 
 
 def estimate_costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
@@ -51,7 +51,7 @@ def supports_trees(model: Any, bf16: bool = False) -> bool:
     Runs small forward passes; False if they fail. Also False for sliding-window or chunked attention in any layer,
     because such models build their own masks, and for models whose images attend in both directions.
     """
-    if has_vision(model.config) and (vision := vision_of(model)) and vision.is_bidirectional:
+    if has_vision(model.config) and (vision := get_vision(model)) and vision.is_bidirectional:
         return False
     config = model.config.get_text_config(decoder=True)
     near = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
@@ -79,11 +79,11 @@ def _measure_deviation(model: Any) -> float:
     for ids in (trunk + one, trunk + other, trunk + one + other):
         streams.append(Stream())
         streams[-1].observe(ids[:-1])
-        streams[-1].wrote(ids[-1:], [0.0], 0)
+        streams[-1].append_sampled(ids[-1:], [0.0], 0)
 
     def last_state(one: Pass) -> torch.Tensor:
-        batch = batch_of(streams, [1.0] * len(streams), one).to(next(model.parameters()).device)
-        return predictors(model.base_model, batch)[-1].float()
+        batch = build_batch(streams, [1.0] * len(streams), one).to(next(model.parameters()).device)
+        return compute_hidden_states(model.base_model, batch)[-1].float()
 
     alone, chain = (last_state(Pass.of((i,), (len(streams[i]),))) for i in (1, 2))
     in_tree = last_state(Pass((Row((0, 1), len(streams[2])),), 0))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
-from agents.layouts import create_vision, sees
+from agents.layouts import create_vision, is_vision_config
 from agents.model_config import check_settings, check_sizes, first_line, read_json
 
 TOKENIZER_FILES = (
@@ -122,7 +122,7 @@ def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
     faults = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
     if faults:
         raise WeightsError(f"{path} lacks weights its config.json asks for ({faults[0]}): fetch it again")
-    if not scores and sees(read_json(path, "config.json")):
+    if not scores and is_vision_config(read_json(path, "config.json")):
         with convert_errors(path):
             model.vision = create_vision(model.config, path)
     for name, parameter in model.named_parameters():
@@ -153,7 +153,7 @@ def import_auto_classes() -> tuple[Any, Any]:
 
 def select_auto_model(settings: dict[str, Any]) -> Any:
     """Return transformers' class that loads a model with these settings in its config.json."""
-    if not sees(settings):
+    if not is_vision_config(settings):
         return import_auto_classes()[0]
     with _speed_up_imports():
         from transformers import AutoModelForImageTextToText

@@ -155,7 +155,7 @@ def _ask_context(
     experiment: Experiment, policies: Policies, asker: Asker, tables: Sequence[Table], watcher: Watcher
 ) -> AskContext:
     """Return the context of the stages of credit that ask models."""
-    products, budget = policies.precision.bf16_products, experiment.learn.token_budget
+    products, budget = policies.precision.uses_bf16_products, experiment.learn.token_budget
     return AskContext(asker, partial(_rules, tables), watcher.note, products, budget)
 
 

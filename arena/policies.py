@@ -116,7 +116,7 @@ class Policies(Mapping[str, Policy]):
             weights = await self.weights(name)
             if self._learn_in_play and isinstance(weights, ModuleWeights):
                 weights = replace(weights, copied=True)
-            with weights.whole():
+            with weights.gather():
                 await self.engine.publish(name, self[name].version, weights)
 
     async def weights(self, name: str) -> Weights:
@@ -134,7 +134,7 @@ class Policies(Mapping[str, Policy]):
     ) -> list[np.ndarray]:
         """Return the log-probabilities of the streams' sampled tokens under a policy's reference weights.
 
-        With `whole` they are those of all ids, [tokens, vocabulary]. The weights are loaded at first use.
+        With `gather` they are those of all ids, [tokens, vocabulary]. The weights are loaded at first use.
         """
         if name not in self._serving_reference:
             if self.rule.offload_reference:
@@ -201,7 +201,7 @@ class Policies(Mapping[str, Policy]):
             if not is_adapter(folder):
                 self[name].save_companions(folder)
             return
-        with weights.whole():
+        with weights.gather():
             self[name].with_weights(weights).save(folder)
 
     def save_whole(self, name: str, folder: Path, weights: Weights) -> None:
@@ -226,7 +226,9 @@ class Policies(Mapping[str, Policy]):
             Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.sight, True
         )  # a trainer loads the weights, here or in a rank
         if spec.train:
-            self.trainers[name] = await compute(self._make_trainer, policy, self.rule, self.precision.bf16_products)
+            self.trainers[name] = await compute(
+                self._make_trainer, policy, self.rule, self.precision.uses_bf16_products
+            )
             if kept:
                 await self.trainers[name].load(folder, kept)
                 policy.version = kept["version"]
@@ -239,7 +241,7 @@ class Policies(Mapping[str, Policy]):
         assert parsed is not None, name
         policy, version = parsed
         if name not in self._past:
-            self._past[name] = self[policy].past(name, version, pool.path(policy, version))
+            self._past[name] = self[policy].freeze_version(name, version, pool.path(policy, version))
             await self.serve(name)
         self._past[name] = self._past.pop(name)
 

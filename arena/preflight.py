@@ -14,7 +14,7 @@ from agents.players.model import ScriptedPlayer
 from agents.players.servers import Endpoints, parsed
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
-from agents.policy import Policy, tokenizer_and_frame
+from agents.policy import Policy, load_tokenizer_and_frame
 from agents.weights import resolve
 from arena.config import own_files
 from arena.config.data_sets import with_data_sets
@@ -235,7 +235,7 @@ def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], their:
     if sat.policy not in other.policies:
         raise ConfigError(f"source.log: {place} has {sat.policy} at {seat}, which has no logged tokens")
     models = experiment.policies[held.policy].model, other.policies[sat.policy].model
-    ours, theirs = (fingerprint(*tokenizer_and_frame(resolve(model))) for model in models)
+    ours, theirs = (fingerprint(*load_tokenizer_and_frame(resolve(model))) for model in models)
     if ours != theirs:
         raise ConfigError(
             f"source.log: policies.{held.policy} ({models[0]}) has another tokenizer or chat template than {models[1]} "

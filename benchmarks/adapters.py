@@ -30,7 +30,7 @@ from agents.adapter import create_adapter  # noqa: E402
 from agents.adapter_config import AdapterSpec  # noqa: E402
 from agents.engines.base import Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
-from agents.policy import Bases, OnBase, load_module  # noqa: E402
+from agents.policy import AdapterOnBase, Bases, load_module  # noqa: E402
 from agents.precision import Precision  # noqa: E402
 from agents.published import ModuleWeights  # noqa: E402
 from agents.stream import Stream  # noqa: E402
@@ -66,7 +66,7 @@ def play(model: str, bf16: bool, openings: str, widths: tuple[int, ...], rounds:
             [f"p{i}" for i in range(max(1, count))],
         )
         for seed, name in enumerate(names):
-            weights = OnBase(create_adapter(base, AdapterSpec(), seed), base, folder, model) if count else folder
+            weights = AdapterOnBase(create_adapter(base, AdapterSpec(), seed), base, folder, model) if count else folder
             wait(engine.publish(name, 0, ModuleWeights(weights)))
         engines[arm] = engine, names
     found: dict[str, Any] = {}
@@ -121,7 +121,7 @@ def learn(arm: str, model: str, bf16: bool, openings: str) -> dict[str, Any]:
     for _ in range(STREAMS):
         stream = Stream()
         stream.observe(opening_of(openings, rng))
-        stream.wrote(rng.integers(10, 500, REPLY).tolist(), [-3.0] * REPLY, 0)
+        stream.append_sampled(rng.integers(10, 500, REPLY).tolist(), [-3.0] * REPLY, 0)
         ones = np.ones(REPLY, np.float32)
         advantages = rng.normal(size=REPLY).astype(np.float32)
         samples.append(

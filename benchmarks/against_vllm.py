@@ -180,7 +180,7 @@ def agreement(lab: Lab, peer: Neighbour, tokens: int) -> dict[str, Any]:
     for ids, said, logprobs in zip(contexts, theirs["ids"], theirs["logprobs"], strict=True):
         streams.append(Stream())
         streams[-1].observe(ids)
-        streams[-1].wrote(tuple(said), tuple(logprobs), 0)
+        streams[-1].append_sampled(tuple(said), tuple(logprobs), 0)
     scored = wait(lab.engine.score(POLICY, streams, [1.0] * len(streams)))
     found["sampled by vLLM"] = _gap(theirs["logprobs"], scored)
     return found

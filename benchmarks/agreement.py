@@ -95,7 +95,7 @@ def parting(lab: Lab, ask: Request, theirs: Completion, ours: Completion) -> flo
     for reply in (theirs, ours):
         stream = Stream()
         stream.observe([*ask.ids, *reply.ids[:place]])
-        stream.wrote([reply.ids[place]], [0.0], 0)
+        stream.append_sampled([reply.ids[place]], [0.0], 0)
         both.append(stream)
     one, other = (float(scores.logprobs[0]) for scores in trainer_of(lab).compute_scores(both, [1.0, 1.0]))
     return abs(one - other)

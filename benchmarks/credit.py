@@ -64,7 +64,7 @@ def played(count: int, turns: int, vocabulary: int, group: int = 8) -> list[Traj
         own = []
         for k in range(turns):
             stream.observe(rng.integers(5, vocabulary, HEARD).tolist())
-            stream.wrote(rng.integers(5, vocabulary, SAID).tolist(), rng.normal(-1, 0.3, SAID).tolist(), 2 * k)
+            stream.append_sampled(rng.integers(5, vocabulary, SAID).tolist(), rng.normal(-1, 0.3, SAID).tolist(), 2 * k)
             heard = (Message.of("referee", f"state {rng.integers(50)}"),)
             rewards = {"deal": float(rng.integers(0, 3))} if k % 3 == 2 else {}
             said = f"OFFER {rng.integers(9)}"

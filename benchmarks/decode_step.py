@@ -42,7 +42,7 @@ def serve() -> None:
     from agents.adapter import create_adapter
     from agents.adapter_config import AdapterSpec
     from agents.engines.in_process import InProcessEngine
-    from agents.policy import Bases, OnBase
+    from agents.policy import AdapterOnBase, Bases
     from agents.precision import Precision
     from agents.published import FolderWeights, ModuleWeights
     from agents.weights import DEFAULT, resolve
@@ -52,7 +52,7 @@ def serve() -> None:
     precision, folder = Precision(fastest_precision()), resolve(DEFAULT)
     engine, base = InProcessEngine(precision), Bases(precision)(folder)
     wait(engine.publish("base", 0, FolderWeights(folder)))
-    one = OnBase(create_adapter(base, AdapterSpec(), 0), base, folder, DEFAULT)
+    one = AdapterOnBase(create_adapter(base, AdapterSpec(), 0), base, folder, DEFAULT)
     wait(engine.publish("adapter", 0, ModuleWeights(one)))
     line.hear()
     line.say(precision=precision.value)

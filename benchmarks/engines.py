@@ -32,7 +32,7 @@ from agents.engines.spec import EngineSpec  # noqa: E402
 from agents.engines.vllm import VLLMEngine  # noqa: E402
 from agents.policy import Bases, load_module  # noqa: E402
 from agents.precision import Precision  # noqa: E402
-from agents.published import ModuleWeights, on_base  # noqa: E402
+from agents.published import ModuleWeights, wrap_adapter  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.cli.loop import wait  # noqa: E402
 from arena.doctor import environment  # noqa: E402
@@ -158,11 +158,11 @@ def main() -> None:
             copies.append(time.perf_counter() - began)
     base = Bases(Precision.BF16 if bf16 else Precision.FP32)(folder)
     small = create_adapter(base, AdapterSpec(), 0)
-    wait(vllm.publish("a", 0, on_base(small, base, folder, model)))
+    wait(vllm.publish("a", 0, wrap_adapter(small, base, folder, model)))
     adapters = []
     for version in range(1, rounds + 1):
         began = time.perf_counter()
-        wait(vllm.publish("a", version, on_base(small, base, folder, model)))
+        wait(vllm.publish("a", version, wrap_adapter(small, base, folder, model)))
         adapters.append(time.perf_counter() - began)
     result["publish"] = {
         "bytes": size, "whole seconds": whole, "copying the bytes once, seconds": copies, "adapter seconds": adapters,

@@ -23,7 +23,7 @@ import numpy as np
 from memory import reset_peak, resident
 
 from agents.adapter_config import AdapterSpec
-from agents.half import packs_here
+from agents.bf16 import can_pack_here
 from agents.model_config import read_json
 from agents.precision import Precision
 from agents.stream import Stream
@@ -149,7 +149,7 @@ def learn(work: Work, folder: Path) -> dict[str, float]:
     for k in range(max(1, work.adapters)):
         new = NewAdapter(AdapterSpec(), k, str(folder)) if work.adapters else None
         policy = Policy.load(f"p{k}", folder, folder, True, new, bases, precision)
-        trainers.append(PolicyTrainer(policy.name, policy.model, rule, precision.bf16_products, policy.base))
+        trainers.append(PolicyTrainer(policy.name, policy.model, rule, precision.uses_bf16_products, policy.base))
         wait(engine.publish(policy.name, 0, wait(trainers[-1].weights())))
     samples = [_sample(rng, int(work.context * rng.uniform(0.8, 1)), vocabulary) for _ in range(work.rows)]
     trim_memory()
@@ -165,7 +165,7 @@ def _sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
 
     ids, half, stream = [int(one) for one in rng.integers(5, vocabulary, length)], length // 2, Stream()
     stream.observe(ids[half:])
-    stream.wrote(ids[:half], [-1.0] * half, 0)
+    stream.append_sampled(ids[:half], [-1.0] * half, 0)
     advantages = rng.normal(size=half).astype(np.float32)
     return Sample(
         stream=stream,
@@ -204,7 +204,7 @@ def child(*words: str) -> str:
 
 def compared(work: Work, folder: str) -> list[dict[str, Any]]:
     """A row for each phase: estimate, measurement, and one over the other."""
-    found = estimates(work, folder, packs_here())
+    found = estimates(work, folder, can_pack_here())
     peaks = json.loads(child("--work", json.dumps(asdict(work)), "--folder", folder).splitlines()[-1])
     rows = [
         {
@@ -271,7 +271,7 @@ def main() -> None:
             child("--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
         rows = [row for w in chosen for row in compared(w, folder if w.model == RANDOM else w.model)]
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/fits.py", *sys.argv[1:]])}
-    result |= {"machine": environment(), "seed": SEED, "packs": packs_here(), "within": WITHIN, "rows": rows}
+    result |= {"machine": environment(), "seed": SEED, "packs": can_pack_here(), "within": WITHIN, "rows": rows}
     result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"fits{'-quick' if options.quick else ''}.json").write_text(json.dumps(result, indent=1) + "\n")

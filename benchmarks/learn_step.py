@@ -64,7 +64,7 @@ def streams_for(workload: str) -> list[Any]:
             seen, said = (rng.integers(100, 40_000, min(16, length - len(stream))).tolist() for _ in range(2))
             stream.observe(seen)
             said = said[: length - len(stream)]
-            stream.wrote(said, [-10.0] * len(said), turn)
+            stream.append_sampled(said, [-10.0] * len(said), turn)
             turn += 1
         found.append(stream)
     return found
@@ -100,8 +100,8 @@ def ours() -> Callable[[str], None]:
     import numpy as np
     import torch
 
+    from agents.bf16 import convert_to_bf16
     from agents.engines.in_process import InProcessEngine
-    from agents.half import half
     from agents.weights import DEFAULT, load_model, resolve
     from arena.config.experiment import LearnSpec
     from arena.learn.trainer import PolicyTrainer
@@ -111,7 +111,7 @@ def ours() -> Callable[[str], None]:
 
     async def loaded() -> PolicyTrainer:
         """Loaded where a run computes: a second thread that used OpenMP would have all of them wait asleep."""
-        reference = await compute(lambda: half(load_model(resolve(DEFAULT)).requires_grad_(False)))
+        reference = await compute(lambda: convert_to_bf16(load_model(resolve(DEFAULT)).requires_grad_(False)))
         await engine.publish("reference", 0, ModuleWeights(reference))
         return await compute(lambda: PolicyTrainer("shared", load_model(resolve(DEFAULT)), rule, bf16=True))
 

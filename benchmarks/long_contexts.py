@@ -100,7 +100,7 @@ async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream
         for context, reply in zip(contexts, await engine.generate(asked), strict=True):
             stream = Stream()
             stream.observe(list(context))
-            stream.wrote(list(reply.ids), list(reply.logprobs), 0)
+            stream.append_sampled(list(reply.ids), list(reply.logprobs), 0)
             streams.append(stream)
             context += reply.ids[THOUGHT:]
     return streams

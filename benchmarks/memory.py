@@ -62,7 +62,7 @@ def tensors(lab: Any) -> dict[str, float]:
         kind = "reference" if name.endswith("@reference") else "bfloat16 layers served"
         for parameter in served.model.parameters():
             count(kind, parameter)
-        halved = (m for m in served.model.modules() if hasattr(m, "take"))  # not in older checkouts
+        halved = (m for m in served.model.modules() if hasattr(m, "copy_weights"))  # not in older checkouts
         found[kind] += sum(m.weight.numel() * 2 for m in halved) / 1e9
         for store in (served.caches, served.prefixes):
             for kv in store._kept.values():

@@ -26,12 +26,12 @@ import torch
 from agents.chat import ChatFrame
 from agents.costs import estimate_costs
 from agents.engines.base import Completion, Request
-from agents.packing import Costs, agreement, passes
+from agents.packing import Costs, plan_passes, shared_length
 from agents.players.model import ChatPlayer, spoken
 from agents.policy import load_module
 from agents.reply import ReplySpec
 from agents.role import Role
-from agents.scoring import StreamScorer, batch_of
+from agents.scoring import StreamScorer, build_batch
 from agents.stream import Stream
 from agents.weights import DEFAULT, load_tokenizer, resolve
 from arena.doctor import environment
@@ -83,7 +83,7 @@ def turns_after(stream: Stream, rng: np.random.Generator, first: int, count: int
     for turn in range(first, first + count):
         said = np.random.default_rng(int(rng.integers(choices)) + 1000 * turn).integers(WORDS, size=16).tolist()
         stream.observe(np.random.default_rng([turn, said[0]]).integers(WORDS, size=24).tolist())
-        stream.wrote(said, [-1.0] * 16, turn)
+        stream.append_sampled(said, [-1.0] * 16, turn)
 
 
 def groups() -> list[Stream]:
@@ -124,7 +124,7 @@ def cases() -> dict[str, list[Stream]]:
 def distinct(streams: list[Stream]) -> int:
     """Number of nodes in the tree of the streams' prefixes."""
     ordered = sorted(stream.ids for stream in streams)
-    shared = [0, *(agreement(a, b) for a, b in pairwise(ordered))]
+    shared = [0, *(shared_length(a, b) for a, b in pairwise(ordered))]
     return sum(len(ids) - common for ids, common in zip(ordered, shared, strict=True))
 
 
@@ -133,7 +133,7 @@ def counted(streams: list[Stream], own: Costs) -> dict[str, Any]:
     row: dict[str, Any] = {"streams": len(streams), "tokens": sum(map(len, streams)), "distinct": distinct(streams)}
     for budget in BUDGETS:
         tokens = {
-            arm: sum(one.tokens for one in passes(streams, budget, costs=each)) for arm, each in arms(own).items()
+            arm: sum(one.tokens for one in plan_passes(streams, budget, costs=each)) for arm, each in arms(own).items()
         }
         ratios = {arm: round(count / row["distinct"], 3) for arm, count in tokens.items()}
         row[f"budget {budget}"] = {"computed": tokens, "per_distinct": ratios}
@@ -148,8 +148,8 @@ def arms(own: Costs) -> dict[str, Costs]:
 def seconds(scorer: StreamScorer, streams: list[Stream], own: Costs) -> float:
     """Seconds of this process for a forward and backward pass over all streams."""
     begun = process_time()
-    for one in passes(streams, BUDGETS[0], costs=own):
-        scorer(batch_of(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
+    for one in plan_passes(streams, BUDGETS[0], costs=own):
+        scorer(build_batch(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
     scorer.zero_grad()
     return process_time() - begun
 

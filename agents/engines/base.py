@@ -13,7 +13,7 @@ from agents.errors import ContextFull
 from agents.precision import Precision
 from agents.published import Weights
 from agents.role import MIN_TEMPERATURE
-from agents.stream import MediaSpan, Stream, keys_of
+from agents.stream import MediaSpan, Stream, compute_keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,8 @@ class Request:
 
     @cached_property
     def keys(self) -> tuple[int, ...]:
-        """The ids, with distinct negative integers in place of images' placeholders; see `keys_of`."""
-        return tuple(keys_of(self.ids, self.media)) if self.media else self.ids
+        """The ids, with distinct negative integers in place of images' placeholders; see `compute_keys`."""
+        return tuple(compute_keys(self.ids, self.media)) if self.media else self.ids
 
     def check(self, vocabulary: int, positions: int) -> None:
         """Raise ValueError if the context has a token id outside the model's vocabulary, which has this size.

@@ -21,8 +21,8 @@ from agents.engines.sampling import Shape, distributions, drawn
 from agents.engines.served import Served
 from agents.engines.step import step, steps
 from agents.errors import WeightsError
-from agents.packing import Ids, agreement, common_prefix
-from agents.trees import paths_seen, tree_of
+from agents.packing import Ids, find_common_prefix, shared_length
+from agents.trees import build_tree, build_tree_mask
 from agents.vision import ban_placeholder
 
 _NOTHING = KV((), torch.empty(0))
@@ -148,7 +148,7 @@ class Decoder:
         trees of at most `MOST_AT_ONCE` tokens. For a model that does not support trees, every context gets the cache of
         the common prefix.
         """
-        opening = self._prefix_cache(policy, common_prefix(contexts))
+        opening = self._prefix_cache(policy, find_common_prefix(contexts))
         most = MOST_AT_ONCE.get(self.device.type, MOST_AT_ONCE["cpu"])
         distinct = sorted({ids for ids in contexts if len(ids) > len(opening.ids)})
         begun = dict.fromkeys(contexts, opening)
@@ -157,7 +157,7 @@ class Decoder:
         tree: list[Ids] = []
         size = 0
         for ids in distinct:
-            new = len(ids) - max(len(opening.ids), agreement(tree[-1], ids) if tree else 0)
+            new = len(ids) - max(len(opening.ids), shared_length(tree[-1], ids) if tree else 0)
             if tree and size + new > most:
                 begun |= self._extend(policy, opening, tree)
                 tree, size, new = [], 0, len(ids) - len(opening.ids)
@@ -181,14 +181,14 @@ class Decoder:
 
     def _extend(self, policy: str, opening: KV, contexts: list[Ids]) -> dict[Ids, KV]:
         """Compute caches of sorted contexts, all longer than the prefix `opening`, in one pass over their tree."""
-        known, tree = len(opening.ids), tree_of(contexts, len(opening.ids))
+        known, tree = len(opening.ids), build_tree(contexts, len(opening.ids))
         batch = BatchKV([opening], room=len(tree.ids))
         tokens = torch.tensor([tree.ids], device=self.device)
         if len(contexts) == 1:
             lengths = torch.tensor([len(tree.ids)], device=self.device)
             self._forward([policy], batch, tokens, lengths, self._inputs.jump(opening.ids))
             return {contexts[0]: KV(contexts[0], batch.row(0))}
-        seen, places = paths_seen([tree], known, len(tree.ids))
+        seen, places = build_tree_mask([tree], known, len(tree.ids))
         before = seen.new_ones((1, len(tree.ids), known))
         mask, places = torch.cat([before, seen], -1)[:, None].to(self.device), places.to(self.device)
         self._pass([policy], batch, tokens, mask, places, self._inputs.jump(opening.ids))
@@ -251,7 +251,7 @@ class Decoder:
     ) -> torch.Tensor:
         """Run tokens at places [B, W], extend the batch, and return the logits [B, vocabulary] of the last column.
 
-        Tokens are ids, and keys of images (`agents.stream.keys_of`).
+        Tokens are ids, and keys of images (`agents.stream.compute_keys`).
 
         The bool mask marks the real columns, [B, S], or the columns that each token attends to, [B, 1, W, S].
         """

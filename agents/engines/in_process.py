@@ -20,6 +20,7 @@ import numpy as np
 
 from agents.adapter import load_adapter
 from agents.adapter_config import is_adapter, read_adapter
+from agents.bf16 import convert_to_bf16, refresh_copy
 from agents.computing import compute
 from agents.costs import estimate_costs
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
@@ -28,12 +29,11 @@ from agents.engines.graphs import Replays, Rooms, replays
 from agents.engines.kv import KVStore
 from agents.engines.lanes import Lanes
 from agents.engines.served import Served
-from agents.half import half, refresh
 from agents.heap import trim_holes
-from agents.policy import OnBase, load_frozen
+from agents.policy import AdapterOnBase, load_frozen
 from agents.precision import Precision
 from agents.published import ModuleWeights, Weights
-from agents.scoring import StreamScorer, score_streams, stream_distributions
+from agents.scoring import StreamScorer, score_distributions, score_streams
 from agents.stream import Stream
 from agents.weights import resolve
 
@@ -111,20 +111,20 @@ class InProcessEngine:
 
     def _publish(self, policy: str, version: int, weights: Weights) -> None:
         budget, before, module, halved, lanes = self.cache_bytes, self._served.get(policy), None, None, None
-        served, copied = weights.served(), isinstance(weights, ModuleWeights) and weights.copied
+        served, copied = weights.unwrap(), isinstance(weights, ModuleWeights) and weights.copied
         if isinstance(served, Path):
             lanes = self._from_folder(policy, served)
-        elif isinstance(served, OnBase):
+        elif isinstance(served, AdapterOnBase):
             lanes = self._model_of(served.folder, served.base)
             lanes.put(policy, served.model, copied)
         else:
             module = _copy_module(served, before and before.weights) if copied else served
             if before and before.weights is module and before.halved is not None:
                 halved = before.halved
-                refresh(halved, module)
-            elif self.precision.bf16_products:
+                refresh_copy(halved, module)
+            elif self.precision.uses_bf16_products:
                 # only a module that does not learn may be moved
-                halved = half(module, moves=not isinstance(weights, ModuleWeights))
+                halved = convert_to_bf16(module, may_move=not isinstance(weights, ModuleWeights))
         self._served[policy] = Served(
             weights=module,
             halved=halved,
@@ -149,8 +149,8 @@ class InProcessEngine:
     def _model_of(self, folder: Path, base: Any = None) -> Lanes:
         """Return the model of a folder, loaded once for all policies, or made from `base` if given."""
         if folder not in self._folders:
-            bf16 = self.precision.bf16_products
-            given = half(base) if bf16 and base is not None else base
+            bf16 = self.precision.uses_bf16_products
+            given = convert_to_bf16(base) if bf16 and base is not None else base
             model = load_frozen(folder, self.precision, packed=True) if given is None else given
             self._folders[folder] = Lanes(model, bf16)
         return self._folders[folder]
@@ -207,9 +207,9 @@ class InProcessEngine:
         if served.lanes:
             served.lanes.route([policy])
         with self._timed():
-            bf16 = self.precision.bf16_products
+            bf16 = self.precision.uses_bf16_products
             own = estimate_costs(served.model, bf16)
-            score = stream_distributions if whole else score_streams
+            score = score_distributions if whole else score_streams
             return score(StreamScorer(served.model, bf16), streams, temperatures, costs=own)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -306,7 +306,7 @@ class InProcessEngine:
         model = next(iter(served.values())).model
         kept = self._replays.setdefault(model, Replays(self._rooms)) if replays(model) else None
         with self._timed():
-            said = Decoder(served, self.precision.bf16_products, self.entropy, kept).decode(requests)
+            said = Decoder(served, self.precision.uses_bf16_products, self.entropy, kept).decode(requests)
             trim_holes()
             return said
 

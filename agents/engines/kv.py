@@ -8,14 +8,14 @@ import torch
 from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, DynamicLayer
 
-from agents.packing import agreement
+from agents.packing import shared_length
 
 
 @dataclass(frozen=True)
 class KV:
     """Attention keys and values of one stream's tokens `ids`: `data` is [layers, 2, kv_heads, len(ids), head_dim].
 
-    In `ids` images have keys (`agents.stream.keys_of`), so that contexts with equal ids have equal caches.
+    In `ids` images have keys (`agents.stream.compute_keys`), so that contexts with equal ids have equal caches.
     """
 
     ids: tuple[int, ...]
@@ -49,7 +49,7 @@ class KVStore:
 
     def nearest(self, ids: tuple[int, ...]) -> KV | None:
         """Return the cache of the longest prefix of `ids` stored under any key; None if there is none."""
-        shared = {key: agreement(kv.ids, ids) for key, kv in self._kept.items()}
+        shared = {key: shared_length(kv.ids, ids) for key, kv in self._kept.items()}
         key = max(shared, key=shared.__getitem__, default=None)
         if key is None or not shared[key]:
             return None

@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import linear
 
 from agents.adapter import copy_sharing_parameters, low_rank_layers
-from agents.half import together
+from agents.bf16 import find_group
 
 
 class _Matrices(NamedTuple):
@@ -221,5 +221,5 @@ _FEW = 48
 
 def products_of_bases(layers: Sequence[Any], x: torch.Tensor) -> torch.Tensor:
     """Return layers' outputs for the same input [B, in], side by side [B, outs]; one product if weights are joint."""
-    joined = together(layers)
+    joined = find_group(layers)
     return torch.cat([product(layer, x) for layer in layers], -1) if joined is None else joined(x)

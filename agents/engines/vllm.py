@@ -29,10 +29,10 @@ from agents.engines.in_process import InProcessEngine
 from agents.engines.vllm_images import copy_processor, image_prompt
 from agents.engines.vllm_server import Server, can_sleep, has_transfer, last_error, memory_folder, start, stop
 from agents.errors import EngineError
-from agents.layouts import sees
+from agents.layouts import is_vision_config
 from agents.model_config import first_line, read_json, read_positions, read_vocabulary_size
 from agents.model_folder import read_tensor_shapes
-from agents.policy import OnBase, vision_in
+from agents.policy import AdapterOnBase, load_vision
 from agents.precision import Precision
 from agents.published import FolderWeights, Weights
 from agents.stream import Stream
@@ -84,7 +84,7 @@ class VLLMEngine:
 
     def __init__(self, settings: EngineSettings, precision: Precision = Precision.FP32, gpus: int = 1) -> None:
         """Create the engine; nothing starts before `open`. `gpus`: degree of tensor parallelism."""
-        self.settings, self.bf16, self.gpus = settings, precision.bf16_products, gpus
+        self.settings, self.bf16, self.gpus = settings, precision.uses_bf16_products, gpus
         self.max_context = settings.max_model_len
         self._scorer = InProcessEngine.create(settings, precision, gpus)
         self._scored: set[str] = set()
@@ -145,7 +145,7 @@ class VLLMEngine:
 
     def _export(self, policy: str, version: int, weights: Weights) -> _Served:
         """Write the weights to a folder that vLLM can load, unless they are in one; return the version's record."""
-        given = weights.served()
+        given = weights.unwrap()
         if isinstance(given, Path):
             if not is_adapter(given):
                 return _Served(weights=weights, version=version, server=str(given), folder=given)
@@ -159,7 +159,7 @@ class VLLMEngine:
         assert self._scratch is not None
         self._count += 1
         folder = self._scratch / f"{self._count}"
-        if isinstance(given, OnBase):
+        if isinstance(given, AdapterOnBase):
             from agents.adapter import save_adapter
 
             save_adapter(given.model, folder, str(given.folder))
@@ -179,7 +179,7 @@ class VLLMEngine:
             held = {n: v.to(torch.bfloat16) if v.is_floating_point() else v for n, v in held.items()}
         with silence_transformers():
             given.save_pretrained(folder, state_dict=held)
-        if sees(read_json(folder, "config.json")):
+        if is_vision_config(read_json(folder, "config.json")):
             copy_processor(Path(given.name_or_path), folder)
         return _Served(weights=weights, version=version, server=_trained(policy), folder=folder)
 
@@ -236,7 +236,7 @@ class VLLMEngine:
         scratch = self._scratch or Path(tempfile.gettempdir())
         llm = await compute(start, folder, self.settings, self.bf16, rank, scratch, self.gpus)  # it waits for processes
         positions = min(self.max_context, read_positions(folder))
-        vision = await compute(vision_in, folder)
+        vision = await compute(load_vision, folder)
         vocabulary = read_vocabulary_size(folder)
         return Server(
             llm=llm, folder=folder, vocabulary=vocabulary, positions=positions, vision=vision, rank=rank,

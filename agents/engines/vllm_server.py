@@ -14,7 +14,7 @@ from agents.engines.base import EngineSettings
 from agents.engines.reaper import stderr_to
 from agents.errors import EngineError
 from agents.eyes.layout import Vision
-from agents.layouts import sees
+from agents.layouts import is_vision_config
 from agents.model_config import first_line, read_json, read_positions
 
 LOG = "vllm.log"
@@ -117,7 +117,9 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 "max_model_len": length,
                 "max_num_seqs": settings.max_batch,
                 "kv_cache_memory_bytes": settings.cache_mb << 20,
-                "skip_tokenizer_init": not sees(read_json(folder, "config.json")),  # images need its processor
+                "skip_tokenizer_init": not is_vision_config(
+                    read_json(folder, "config.json")
+                ),  # images need its processor
                 "logprobs_mode": "processed_logprobs",
                 "generation_config": "vllm",
                 "worker_extension_cls": "agents.engines.vllm_worker.ReloadExtension",

@@ -13,7 +13,7 @@ import torch
 from agents.chat_images import Fit, ImageToken
 from agents.errors import WeightsError
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
-from agents.stream import OFFSETS, MediaSpan
+from agents.stream import MAX_IMAGE_TOKENS, MediaSpan
 from games.pictures import LARGEST, decode_picture
 
 
@@ -56,7 +56,7 @@ class Vision:
         """
         settings = read_preprocessing(folder, cls.defaults) if folder else cls.defaults
         tokens, size = cls.measure(config)
-        if not 0 < tokens <= OFFSETS or not 0 < size <= LARGEST:
+        if not 0 < tokens <= MAX_IMAGE_TOKENS or not 0 < size <= LARGEST:
             raise WeightsError(f"a {config.model_type} with images of {size} pixels and {tokens} tokens cannot be used")
         return cls(int(config.image_token_id), tokens, size, settings)
 

@@ -17,7 +17,7 @@ from agents.chat_images import Fit, ImageToken
 from agents.errors import WeightsError
 from agents.eyes.layout import Vision
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
-from agents.stream import OFFSETS, MediaSpan
+from agents.stream import MAX_IMAGE_TOKENS, MediaSpan
 from games.pictures import LARGEST, decode_picture
 
 STRETCH = 200
@@ -67,8 +67,8 @@ class Qwen2(Vision):
         return self.patch * self.merge
 
     def most(self, most_pixels: int | None) -> int:
-        """Return the maximum pixels of an image, so that it has at most `OFFSETS` tokens."""
-        return min(self.preprocessing.most, OFFSETS * self.side**2, LARGEST**2, most_pixels or LARGEST**2)
+        """Return the maximum pixels of an image, so that it has at most `MAX_IMAGE_TOKENS` tokens."""
+        return min(self.preprocessing.most, MAX_IMAGE_TOKENS * self.side**2, LARGEST**2, most_pixels or LARGEST**2)
 
     def fit(self, height: int, width: int, most_pixels: int | None = None) -> Fit:
         """Return the tokens and the scaled size of an image of these pixels, with at most `most_pixels` after scaling.

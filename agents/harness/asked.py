@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agents.chat_images import as_text as content_text
-from agents.chat_images import find_images
+from agents.chat_images import as_text, find_images
 from agents.chat_messages import (
     ChatMessage,
     RequestError,
@@ -168,7 +167,7 @@ def _response_messages(data: Mapping[str, Any], images: ImageParts | None) -> li
         if kind == "function_call":
             new = ChatMessage("assistant", calls=(parse_call(item.get("call_id"), item, place),))
         elif kind == "function_call_output":
-            text = content_text(parse_content(item.get("output"), f"{place}.output"))
+            text = as_text(parse_content(item.get("output"), f"{place}.output"))
             new = ChatMessage("tool", text, call_id=require_text(item.get("call_id"), f"{place}.call_id"))
         elif kind == "message":
             new = _message({"role": item.get("role"), "content": item.get("content")}, place, images)

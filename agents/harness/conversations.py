@@ -90,7 +90,7 @@ class Conversations:
             self.all.append(held)
             held.first_turn = turn
         held.stream.observe(placed.new_ids, placed.new_media)
-        held.stream.wrote(completion.ids, completion.logprobs, turn, completion.entropy)
+        held.stream.append_sampled(completion.ids, completion.logprobs, turn, completion.entropy)
         held.messages = [*placed.asked.messages, reply]
         held.marks.append(Mark(len(held.messages), len(held.stream), completion.finish))
 

@@ -19,7 +19,7 @@ from agents.harness.asked import Asked
 from agents.harness.conversations import Continuation, Conversations, drift
 from agents.players.model import Writer
 from agents.role import Role
-from agents.stream import Stream, keys_of
+from agents.stream import Stream, compute_keys
 from agents.tool_formats import Reading, ToolCall
 from games.contracts import View
 
@@ -231,7 +231,9 @@ class Session:
         room = self.positions - len(ids)
         if room < 1:
             raise self._too_long(asked, f"{len(ids):,} tokens")
-        digest = hashlib.sha256(np.asarray(keys_of(ids, media), np.int64).tobytes() + str(asked.seed).encode()).digest()
+        digest = hashlib.sha256(
+            np.asarray(compute_keys(ids, media), np.int64).tobytes() + str(asked.seed).encode()
+        ).digest()
         drawn = self._drawn[digest] = self._drawn.get(digest, -1) + 1
         return Request(
             policy=self.policy,

@@ -24,7 +24,7 @@ from agents.players.connection import make_http_client, proxy_variable, seconds_
 from agents.players.spend import EndpointSpec, Spend, plain_url
 from agents.reply import one_line
 from agents.role import Role, Sampling
-from agents.stream import Picture, Stream
+from agents.stream import ImageReader, Stream
 from games.contracts import Act, View
 
 REPLY_LENGTH = 20_000
@@ -124,7 +124,7 @@ class Endpoint:
         role: Role,
         seed: int,
         said: Mapping[int, Answer] | None = None,
-        picture: Picture | None = None,
+        picture: ImageReader | None = None,
     ) -> EndpointPlayer:
         """Return a player for one seat in one match. `model` is the server's model, `role` the prompts and parsing.
 
@@ -314,7 +314,7 @@ class EndpointPlayer:
         role: Role,
         seed: int,
         said: Mapping[int, Answer],
-        picture: Picture | None,
+        picture: ImageReader | None,
     ) -> None:
         self.endpoint, self.model, self.role, self.seed, self.said = endpoint, model, role, seed, said
         self.streams: list[Stream] = []

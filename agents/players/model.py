@@ -16,7 +16,7 @@ from agents.model_config import NO_LIMIT
 from agents.pending_calls import PendingCalls, find_result_images
 from agents.player import ScriptedPolicy, SumsUp
 from agents.role import Role
-from agents.stream import MediaSpan, Picture, Stream
+from agents.stream import ImageReader, MediaSpan, Stream
 from agents.tool_formats import ToolResult, read_calls
 from games.contracts import Act, TurnSource, View
 
@@ -65,7 +65,7 @@ class ChatPlayer:
         write: Writer,
         source: TurnSource = "policy",
         positions: int = NO_LIMIT,
-        picture: Picture | None = None,
+        picture: ImageReader | None = None,
     ) -> None:
         """Create the player of `policy`, whose replies `write` returns. `key` names its streams.
 
@@ -212,7 +212,7 @@ class ChatPlayer:
 
     def _wrote(self, view: View, stream: Stream, completion: Completion) -> str:
         """Append a reply to its stream, record the weights' version, and return the reply's text."""
-        stream.wrote(completion.ids, completion.logprobs, view.turn, completion.entropy)
+        stream.append_sampled(completion.ids, completion.logprobs, view.turn, completion.entropy)
         self.version = completion.version
         return self.frame.decode(completion.ids, marks=self.calls is not None)
 

@@ -98,7 +98,7 @@ def _show(findings: list[Finding], as_json: bool) -> bool:
 def _show_fitting(
     model: str, adapters: int | None, recipe: str, settings: list[str], context: int | None, as_json: bool
 ) -> bool:
-    from agents.half import packs_here
+    from agents.bf16 import can_pack_here
     from arena.config.layers import compose
     from arena.config.sources import recipe_layer, set_layer
     from arena.fits.machine import devices
@@ -113,7 +113,7 @@ def _show_fitting(
         experiment=experiment,
         context=context or CONTEXT,
         devices=devices(),
-        packs=packs_here(),
+        packs=can_pack_here(),
     )
     compared, asked = ways(experiment, _precision(experiment.precision), adapters)
     needs = fitting.needs(compared, asked)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from agents.adapter_config import is_adapter
 from agents.chat_template import CLOCK
 from agents.errors import WeightsError
-from agents.policy import check_readable, image_token_of, tokenizer_and_frame
+from agents.policy import check_readable, find_image_token, load_tokenizer_and_frame
 from agents.weights import check_weights, list_models, resolve, resolve_base
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
@@ -21,7 +21,7 @@ def check_models(experiment: Experiment, tables: Sequence[Table], doing: Callabl
             doing(f"fetching {model}, once")
         folder = resolve(model)
         check_weights(folder)
-        frame = tokenizer_and_frame(folder)[1]
+        frame = load_tokenizer_and_frame(folder)[1]
         keeps = any(role.history == "keep" for table in tables for role in table.roles.values())
         if frame.is_forgeable:
             notes.append(
@@ -47,7 +47,7 @@ def _check_sight(experiment: Experiment) -> None:
             continue
         field = "images" if policy.images else "freeze"
         try:
-            token = image_token_of(resolve_base(resolve(policy.model)), policy.sight.most_pixels)
+            token = find_image_token(resolve_base(resolve(policy.model)), policy.sight.max_pixels)
         except WeightsError as error:
             raise ConfigError(f"policies.{name}: {error}") from None
         if token is None:

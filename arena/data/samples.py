@@ -104,7 +104,7 @@ def sample_of(
     stream: Stream, advantage: float, source: Source = "logged", pair: int | None = None, is_learned: bool = True
 ) -> Sample:
     """Return a sample of the stream's masked tokens, all with this advantage and pair number, at temperature 1."""
-    count = stream.sampled
+    count = stream.sampled_count
     zeros = np.zeros(count, np.float32)
     return Sample(
         stream=stream,

@@ -23,7 +23,7 @@ from agents.engines.base import Engine
 from agents.engines.make import make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EndpointError, ScriptedPolicyError, WeightsError
-from agents.layouts import WHOLE
+from agents.layouts import DEFAULT_VISION
 from agents.names import nearest
 from agents.player import PREFIXES
 from agents.players.scripted import SCRIPTED, check_scripted, names_scripted
@@ -66,7 +66,7 @@ class Source:
         """Load a policy without its weights, with its run's limit of pixels. Raises WeightsError or ChatError."""
         spec = self.experiment.policies.get(name) if self.experiment else None
         folder = self.folders[name]
-        return Policy.load(label, folder, folder, train=False, sight=spec.sight if spec else WHOLE)
+        return Policy.load(label, folder, folder, train=False, sight=spec.sight if spec else DEFAULT_VISION)
 
 
 def read_spec(spec: str, trust: bool = False) -> Source:
@@ -240,7 +240,7 @@ class Contenders:
             served = f"{source.spec}/{name}" if name else source.spec
             self.doing(f"loading {folder}")
             policy = await compute(source.load_policy, name, served)
-            policies[name] = policy.past(served, source.iteration, folder)
+            policies[name] = policy.freeze_version(served, source.iteration, folder)
             await engine.publish(served, source.iteration, FolderWeights(folder))
         return ModelContender(
             source.spec,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from agents.chat import ChatFrame
 from agents.conversation import Chat, Conversation
 from agents.errors import ChatError, RoleError, WeightsError
-from agents.policy import tokenizer_and_frame
+from agents.policy import load_tokenizer_and_frame
 from agents.role import Role
 from agents.weights import resolve
 from arena.config.own_files import require_own_tools, same_game, with_own_roles
@@ -106,7 +106,7 @@ class Chats:
         if not self.has_tools or policy not in (folders := self.folders()):
             return None
         try:
-            return tokenizer_and_frame(folders[policy])[1]
+            return load_tokenizer_and_frame(folders[policy])[1]
         except (ChatError, WeightsError):
             return None
 

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from agents.errors import WeightsError
-from agents.layouts import sees
+from agents.layouts import is_vision_config
 from agents.model_config import read_json
 from agents.model_folder import convert_errors, import_auto_scorer, load_model, silence_transformers
-from agents.policy import load_module, tokenizer_and_frame
+from agents.policy import load_module, load_tokenizer_and_frame
 from agents.scoring import pack
 from agents.stream import OBSERVED, Stream
 from agents.weights import resolve_base
@@ -40,7 +40,7 @@ class RewardModel:
 
         Raises WeightsError if the folder is invalid, or its kind of model cannot score.
         """
-        tokenizer, frame = tokenizer_and_frame(folder)
+        tokenizer, frame = load_tokenizer_and_frame(folder)
         if is_reward_model(folder):
             model = load_model(folder, scores=True)
             model = model.cuda() if torch.cuda.is_available() else model
@@ -106,7 +106,7 @@ def squared(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 def _scoring(folder: Path) -> Any:
     """Return a sequence classification model with the body of the folder's language model and a head of zeros."""
-    if sees(read_json(folder, "config.json")):
+    if is_vision_config(read_json(folder, "config.json")):
         raise WeightsError(f"{folder} has vision, and reward models read text only: choose another model")
     language = load_module(folder)
     config = deepcopy(language.config)

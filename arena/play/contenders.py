@@ -20,7 +20,7 @@ from agents.players.servers import parsed
 from agents.players.voting import final_act, voted
 from agents.policy import Policy
 from agents.role import Role
-from agents.stream import Picture
+from agents.stream import ImageReader
 from arena.errors import ConfigError
 from arena.play.best_first import SearchingPlayer, unfit_for_search
 from arena.play.failures import failed
@@ -200,7 +200,7 @@ class ModelContender:
             self.engine.forget(key)
 
 
-def picture_for(engine: Engine, game: Game) -> Picture | None:
+def picture_for(engine: Engine, game: Game) -> ImageReader | None:
     """Return the function that gives models the game's images; None if there are none, or the engine shows none."""
     return game.picture if isinstance(game, Pictures) and engine.capabilities.has_vision else None
 

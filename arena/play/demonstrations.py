@@ -355,7 +355,7 @@ def _patch_samples(record: MatchRecord, trajectory: Trajectory, learner: Policy,
         ids = spoken(learner.frame, turn.raw).ids
         stream = Stream()
         stream.observe(*contexts[turn.index - 1])  # the context of the act that the patch replaces
-        stream.wrote(ids, (0.0,) * len(ids), turn.index)
+        stream.append_sampled(ids, (0.0,) * len(ids), turn.index)
         zeros = np.zeros(len(ids), np.float32)
         places, learned = np.zeros(len(ids), np.int64), np.ones(len(ids), bool)
         samples.append(

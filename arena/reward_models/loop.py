@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.computing import compute
 from agents.model_folder import count_parameters
-from agents.policy import positions_of, tokenizer_and_frame
+from agents.policy import find_positions, load_tokenizer_and_frame
 from agents.strict_yaml import dump
 from agents.weights import resolve, resolve_base
 from arena.parts.chance import generator
@@ -47,7 +47,7 @@ async def train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> 
 def _examples(settings: Mapping[str, Any], model: Path, watcher: Watcher) -> Examples:
     rng, loss, held_out = generator(settings["seed"], 0, "examples"), settings["loss"], settings["held_out"]
     if settings["data"] is not None:
-        frame, longest = tokenizer_and_frame(model)[1], positions_of(model)
+        frame, longest = load_tokenizer_and_frame(model)[1], find_positions(model)
         return from_rows(Path(settings["data"]), frame, longest, loss, held_out, rng, watcher.note)
     log, policy, outcome = Path(settings["log"]), settings["policy"], settings["outcome"]
     found = outcomes_of(log, policy, outcome, settings["within"], settings["most"], model)

@@ -18,9 +18,9 @@ from timing import seconds_of
 
 from agents.adapter import create_adapter
 from agents.adapter_config import AdapterSpec
+from agents.bf16 import convert_to_bf16
 from agents.engines.in_process import InProcessEngine
-from agents.half import half
-from agents.policy import OnBase
+from agents.policy import AdapterOnBase
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from arena.cli.loop import wait
@@ -47,7 +47,7 @@ def large(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
     sheet.note("what", WHAT)
     on_adapter, count, length = name not in size.whole, size.trained[0] // 2, 4 * size.context
     precision = Precision.BF16 if on_adapter else Precision.BF16_TRUE
-    model, source = build(name, device, dtype=torch.bfloat16 if precision.bf16_weights else torch.float32)
+    model, source = build(name, device, dtype=torch.bfloat16 if precision.has_bf16_weights else torch.float32)
     sheet.note("weights", source)
     settings, lessons = model.config.to_dict(), made_up_lessons(model, True, count, length)
     weights = on_base(model) if on_adapter else ModuleWeights(model)
@@ -84,9 +84,9 @@ def large(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
 
 def on_base(model: Any) -> ModuleWeights:
     """A new adapter on the frozen model, its linear layers in bfloat16, as `agents.policy.Bases` holds it."""
-    base = half(model.requires_grad_(False), packed=False)
+    base = convert_to_bf16(model.requires_grad_(False), packed=False)
     adapter = create_adapter(base, AdapterSpec(), 0)
-    return ModuleWeights(adapter, OnBase(adapter, base, Path("made-up"), "made-up"))
+    return ModuleWeights(adapter, AdapterOnBase(adapter, base, Path("made-up"), "made-up"))
 
 
 def _play(engine: InProcessEngine, weights: ModuleWeights, size: Size) -> float:

@@ -100,5 +100,5 @@ def conversations(model: Any, bf16: bool, count: int, most: int, seed: int = 0) 
             for i, stream in enumerate(streams)
         ]
         for stream, said in zip(streams, wait(engine.generate(requests)), strict=True):
-            stream.wrote(said.ids, said.logprobs, turn)
+            stream.append_sampled(said.ids, said.logprobs, turn)
     return streams, temperatures

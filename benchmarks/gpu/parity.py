@@ -12,7 +12,7 @@ from models import build, conversations
 from sheet import Sheet
 from size import Size
 
-from agents.scoring import StreamScorer, scan_streams
+from agents.scoring import StreamScorer, score_with_entropy
 from agents.stream import Stream
 
 TOLERANCE = {"fp32": 1e-4, "bf16": 0.1}
@@ -48,7 +48,7 @@ def _judge(sheet: Sheet, where: str, precision: str, model: Any, size: Size, dev
     _claim(sheet, f"{where}: engine = scorer (the gate)", precision, _differences(_sampled(streams), here))
 
     def at_the_trainer() -> None:
-        lessons = [Lesson(s, np.ones(s.sampled), h) for s, h in zip(streams, temperatures, strict=True)]
+        lessons = [Lesson(s, np.ones(s.sampled_count), h) for s, h in zip(streams, temperatures, strict=True)]
         gap = Trainer(copy.deepcopy(model), bf16, 0.0, 2048, gate_tolerance=1e9).update(lessons)["logprob_gap"]
         sheet.note(f"{where}: engine = trainer", gap)
         sheet.claim(f"{where}: engine = PolicyTrainer", f"mean {gap:.2g}", gap <= TOLERANCE[precision])
@@ -71,7 +71,7 @@ def _claim(sheet: Sheet, claim: str, precision: str, size: np.ndarray) -> None:
 
 
 def _scored(model: Any, bf16: bool, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-    return [scores.logprobs for scores in scan_streams(StreamScorer(model, bf16), streams, temperatures)]
+    return [scores.logprobs for scores in score_with_entropy(StreamScorer(model, bf16), streams, temperatures)]
 
 
 def _sampled(streams: Sequence[Stream]) -> list[np.ndarray]:

@@ -158,13 +158,13 @@ def _policy() -> Any:
 
 
 def _by_one(samples: Any) -> dict[str, torch.Tensor]:
-    from agents.policy import trainable
+    from agents.policy import trainable_parameters
     from arena.learn.trainer import local_trainer
 
     trainer: Any = local_trainer(_policy(), _rule(), False)
     for k in range(3):
         trainer.carry_out(trainer.plan(samples, np.random.default_rng(k)))
-    return {name: value.detach() for name, value in trainable(trainer.model).items()}
+    return {name: value.detach() for name, value in trainable_parameters(trainer.model).items()}
 
 
 async def _by_two(samples: Any, device: torch.device) -> dict[str, torch.Tensor]:

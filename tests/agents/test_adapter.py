@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from agents.adapter import LowRank, create_adapter, load_adapter, low_rank_layers, save_adapter, save_merged
 from agents.adapter_config import CONFIG, TENSORS, AdapterSpec, read_adapter
+from agents.bf16 import convert_to_bf16
 from agents.errors import WeightsError
-from agents.half import half
-from agents.policy import trainable
+from agents.policy import trainable_parameters
 from agents.weights import load_model, resolve
 from tests.factories.models import model_of, stirred
 
@@ -43,7 +43,7 @@ def test_a_new_adapter_changes_nothing_yet_and_only_it_learns(family: str) -> No
     base = model_of(family).requires_grad_(False)
     model = create_adapter(base, AdapterSpec(rank=3), 0)
     assert torch.equal(said(model), said(base))
-    assert {name.rpartition(".")[2] for name in trainable(model)} == {"a", "b"}
+    assert {name.rpartition(".")[2] for name in trainable_parameters(model)} == {"a", "b"}
     frozen = {id(p) for p in base.parameters()}
     assert {id(p) for p in model.parameters() if not p.requires_grad} == frozen, "the base's own, not copies"
     assert not any(isinstance(module, LowRank) for module in base.modules()), "the base stays as it is"
@@ -98,13 +98,13 @@ def test_gradients_against_finite_differences() -> None:
 def test_in_bfloat16_a_halved_base_teaches_what_autocast_over_the_whole_one_does() -> None:
     whole = model_of("tied").requires_grad_(False)
     gradients, logits = [], []
-    for base in (whole, half(whole, packed=False)):
+    for base in (whole, convert_to_bf16(whole, packed=False)):
         model = stirred(create_adapter(base, AdapterSpec(rank=3), 0))
         with torch.autocast("cpu", torch.bfloat16):
             output = model(input_ids=IDS).logits
             output.float().logsumexp(-1).sum().backward()
         logits.append(output.detach())
-        gradients.append([p.grad for p in trainable(model).values()])
+        gradients.append([p.grad for p in trainable_parameters(model).values()])
     assert torch.equal(*logits)
     for one, two in zip(*gradients, strict=True):
         torch.testing.assert_close(one, two, atol=2e-2, rtol=2e-2)

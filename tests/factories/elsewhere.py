@@ -67,7 +67,7 @@ class EngineElsewhere:
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """A folder is read there; a module goes through the pipe as it is now."""
         assert isinstance(weights, ModuleWeights | FolderWeights)
-        await self._ask("publish", policy, version, replace(weights, whole=nullcontext))
+        await self._ask("publish", policy, version, replace(weights, gather=nullcontext))
 
     async def release(self, policy: str) -> None:
         """The other process lets go of its caches."""

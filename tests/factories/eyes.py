@@ -137,7 +137,7 @@ def stream(vision: Vision, turns: Sequence[Sequence[Image]], seed: int = 0) -> S
             media.append(span(vision, image, len(ids)))
             ids += [*[IMAGE] * media[-1].length, text[3]]
         made.observe([*ids, *text[4:]], media)
-        made.wrote([int(id) for id in rng.integers(20, WORDS, 3)], [-1.0] * 3, turn)
+        made.append_sampled([int(id) for id in rng.integers(20, WORDS, 3)], [-1.0] * 3, turn)
     return made
 
 

@@ -15,7 +15,7 @@ from agents.layouts import create_vision
 from agents.policy import load_module
 from agents.precision import Precision
 from agents.published import Weights
-from agents.scoring import StreamScorer, score_streams, stream_distributions
+from agents.scoring import StreamScorer, score_distributions, score_streams
 from agents.stream import Stream
 from agents.vision import ban_placeholder
 
@@ -45,7 +45,7 @@ class ToyEngine:
         return {"seconds": 0.0}
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        served = weights.served()
+        served = weights.unwrap()
         self._served[policy] = version, load_module(served, frozen=True) if isinstance(served, Path) else served
 
     async def release(self, policy: str) -> None:
@@ -61,7 +61,7 @@ class ToyEngine:
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
     ) -> list[np.ndarray]:
         scorer = StreamScorer(self._served[policy][1], False)
-        return await compute(stream_distributions if whole else score_streams, scorer, streams, temperatures)
+        return await compute(score_distributions if whole else score_streams, scorer, streams, temperatures)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return [await compute(self._sample, request) for request in requests]

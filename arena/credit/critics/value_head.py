@@ -167,7 +167,7 @@ class ValueHead:
         batch = TurnBatch([c.trajectory for c in own])
         streams = [s for c in own for s in c.trajectory.streams]
         targets = token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(np.float32)
-        returns = np.split(targets, np.cumsum([s.sampled for s in streams]))[:-1]
+        returns = np.split(targets, np.cumsum([s.sampled_count for s in streams]))[:-1]
         old = learner.predict(streams) if self.clip is not None else None
         errors, counts, learner.optimiser.skipped = [], [], 0
         for _ in range(self.epochs):
@@ -192,7 +192,7 @@ class ValueHead:
             return self._load_learner(policy, Path(folder))
 
     def _load_learner(self, policy: str, folder: Path) -> _Learner:
-        model = ValueModel(load_module(folder), self.policies.precision.bf16_products)
+        model = ValueModel(load_module(folder), self.policies.precision.uses_bf16_products)
         return _Learner(model, self.lr, self.policies.rule.token_budget, self.nonfinite, policy)
 
 

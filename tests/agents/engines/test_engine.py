@@ -239,7 +239,7 @@ def test_scores_are_those_of_the_sampler() -> None:
     (got,) = generate(engine, [asked])
     stream = Stream()
     stream.observe(asked.ids)
-    stream.wrote(got.ids, got.logprobs, 0)
+    stream.append_sampled(got.ids, got.logprobs, 0)
     (scored,) = wait(engine.score("p", [stream], [0.8]))
     np.testing.assert_allclose(scored, got.logprobs, atol=1e-5)
 

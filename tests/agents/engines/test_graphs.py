@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from agents.adapter import create_adapter
 from agents.adapter_config import AdapterSpec
+from agents.bf16 import convert_to_bf16
 from agents.engines import graphs
 from agents.engines.base import Completion
 from agents.engines.graphs import Replays, columns_for, replays, rows_for
 from agents.engines.in_process import InProcessEngine
 from agents.engines.step import steps
 from agents.errors import WeightsError
-from agents.half import half
 from agents.precision import Precision
-from agents.published import ModuleWeights, on_base
+from agents.published import ModuleWeights, wrap_adapter
 from arena.cli.loop import wait
 from tests.factories.models import STEPPED, VOCABULARY, stepped, stirred
 from tests.factories.requests import agrees, contexts, generate, request
@@ -145,21 +145,21 @@ def test_weights_of_nan_leave_nothing_behind(device: str) -> None:
 def test_adapters_take_turns_and_share_batches(precision: Precision, device: str) -> None:
     """One alone, another alone, both together, again one alone: matrices that lie side by side move each time."""
     base = stepped("qwen2").float().to(device).requires_grad_(False)
-    base = half(base, packed=False) if precision.bf16_products else base
+    base = convert_to_bf16(base, packed=False) if precision.uses_bf16_products else base
     models = {name: stirred(create_adapter(base, AdapterSpec(rank=2), i), i) for i, name in enumerate("ab")}
     engine, fresh = (InProcessEngine(precision) for _ in range(2))
     for each in (engine, fresh):
         for name, model in models.items():
-            wait(each.publish(name, 1, on_base(model, base, Path("there"), "base")))
+            wait(each.publish(name, 1, wrap_adapter(model, base, Path("there"), "base")))
     for policies in [("a",), ("b",), ("a", "b"), ("a",), ("b", "a"), ("b",)]:
         fresh._replays.clear()
         assert talk(engine, policies) == talk(fresh, policies)
     stirred(models["a"], 9)
-    wait(engine.publish("a", 2, on_base(models["a"], base, Path("there"), "base")))
-    with torch.autocast(device, torch.bfloat16, enabled=precision.bf16_products):
+    wait(engine.publish("a", 2, wrap_adapter(models["a"], base, Path("there"), "base")))
+    with torch.autocast(device, torch.bfloat16, enabled=precision.uses_bf16_products):
         asked = [request(ids, i, f"n{i}", policy="a") for i, ids in enumerate(contexts(VOCABULARY, 5))]
         for one, got in zip(asked, generate(engine, asked), strict=True):
-            agrees(models["a"], one, got, atol=0.3 if precision.bf16_products else 1e-4)
+            agrees(models["a"], one, got, atol=0.3 if precision.uses_bf16_products else 1e-4)
 
 
 def test_a_larger_batch_after_a_smaller_one(device: str) -> None:

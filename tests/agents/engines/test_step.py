@@ -6,10 +6,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, MistralConfig, PreTrainedConfig, Qwen2Config
 
+from agents.bf16 import convert_to_bf16
 from agents.engines.in_process import InProcessEngine
 from agents.engines.kv import KV, BatchKV, empty_kv
 from agents.engines.step import step, steps
-from agents.half import half
 from agents.published import ModuleWeights
 from arena.cli.loop import wait
 from tests.factories.models import CONFIGS, GROUPED, STEPPED, VOCABULARY, model_of, stepped
@@ -56,7 +56,7 @@ def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
 def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = half(AutoModelForCausalLM.from_config(STEPPED["qwen3"]).eval())
+        model = convert_to_bf16(AutoModelForCausalLM.from_config(STEPPED["qwen3"]).eval())
     nothing = empty_kv(model.config, torch.bfloat16, torch.device("cpu"))
     batches = [BatchKV([nothing] * 3, room=4) for _ in range(2)]
     tokens = torch.tensor([3, 5, 7])

@@ -153,7 +153,7 @@ def test_random_histories_hold_every_sampled_token_once_in_its_context(seed: int
         assert stream.ids[:begin] == context
         count = stream.turns.count(turn)
         assert stream.turns[begin : begin + count] == [turn] * count and all(stream.mask[begin : begin + count])
-    assert sum(stream.sampled for stream in streams) == sum(len(frame_ids(talk, turn)) for _, turn in asked)
+    assert sum(stream.sampled_count for stream in streams) == sum(len(frame_ids(talk, turn)) for _, turn in asked)
 
 
 def frame_ids(talk: Talk, turn: int) -> list[int]:

@@ -145,7 +145,7 @@ def test_its_log_probabilities_are_the_policys_own_of_what_was_kept() -> None:
     reply = wait(writer(VIEW, request))
     stream = Stream()
     stream.observe(ids)
-    stream.wrote(reply.ids, reply.logprobs, 0, reply.entropy)
+    stream.append_sampled(reply.ids, reply.logprobs, 0, reply.entropy)
     (scores,) = score_streams(StreamScorer(model, False), [stream], [1.0])
     assert np.abs(scores - np.array(reply.logprobs)).max() < 1e-4 and 0 < len(reply.ids) <= 6
 

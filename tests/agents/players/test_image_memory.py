@@ -162,8 +162,8 @@ def test_images_that_do_not_fit_end_the_context_with_its_reason() -> None:
 
 def test_the_limit_is_a_number_of_images_or_of_their_tokens() -> None:
     for limits, kept in (({"keep": 2}, 2), ({"tokens": 12}, 2), ({"tokens": 13}, 3), ({"keep": 1, "tokens": 13}, 1)):
-        assert ImageMemory(**limits).kept([5, 1, 7, 5]) == kept
-    assert ImageMemory(tokens=4).kept([1, 5]) == 0 and ImageMemory(tokens=99).kept([1, 5]) == 2
+        assert ImageMemory(**limits).count_kept([5, 1, 7, 5]) == kept
+    assert ImageMemory(tokens=4).count_kept([1, 5]) == 0 and ImageMemory(tokens=99).count_kept([1, 5]) == 2
     with pytest.raises(ValueError, match="greater than or equal to 1"):
         role(images={"keep": 0})
     with pytest.raises(ValueError, match="images needs a limit"):

@@ -125,7 +125,7 @@ class Saying(ToyEngine):
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
     ) -> list[np.ndarray]:
         self.scored += [self.frame.decode(stream.ids) for stream in streams]
-        return [np.log(np.full(stream.sampled, 0.25, np.float32)) for stream in streams]
+        return [np.log(np.full(stream.sampled_count, 0.25, np.float32)) for stream in streams]
 
     def forget(self, key: str) -> None:
         pass

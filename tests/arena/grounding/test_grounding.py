@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from agents.policy import tokenizer_and_frame
+from agents.policy import load_tokenizer_and_frame
 from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.errors import ConfigError, StoreError
@@ -29,7 +29,7 @@ def rows(folder: Path) -> list[Any]:
 
 
 def lessons(kind: str = "cells", loss: Any = "tokens", model: str = "nano-vlm", positions: int = 1024) -> Lessons:
-    frame = tokenizer_and_frame(resolve(model))[1]
+    frame = load_tokenizer_and_frame(resolve(model))[1]
     return Lessons(GameSpec.model_validate(GAME), [kind], frame, lambda span: (1, span.length), loss, "", positions)
 
 
@@ -74,7 +74,7 @@ def test_the_loss_words_changes_vision_alone(tmp_path: Path) -> None:
 
 def test_targets_are_the_words_of_the_image_tokens() -> None:
     drawn = lessons("count").draw("count", 3, 0)
-    frame = tokenizer_and_frame(resolve("nano-vlm"))[1]
+    frame = load_tokenizer_and_frame(resolve("nano-vlm"))[1]
     (span,) = drawn.stream.media
     assert [place for place, _ in drawn.labels] == [*range(span.start, span.start + 9)]
     assert {frame.decode([word]) for _, word in drawn.labels} <= {"red", "green", "blue", "none"}

@@ -12,7 +12,7 @@ import torch
 from agents.adapter import create_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.in_process import InProcessEngine
-from agents.policy import OnBase
+from agents.policy import AdapterOnBase
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.stream import Stream
@@ -33,7 +33,7 @@ def played(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
     for one, got in zip(asked, wait(engine.generate(asked)), strict=True):
         stream = Stream()
         stream.observe(one.ids)
-        stream.wrote(got.ids, got.logprobs, 0)
+        stream.append_sampled(got.ids, got.logprobs, 0)
         ones = np.ones(len(got.ids), np.float32)
         behaviour = np.asarray(got.logprobs, np.float32)
         samples.append(
@@ -61,8 +61,8 @@ def serving(published: Any, precision: Precision = Precision.FP32) -> InProcessE
     return engine
 
 
-def on(base: Any, model: Any) -> OnBase:
-    return OnBase(model, base, Path("there"), "base")
+def on(base: Any, model: Any) -> AdapterOnBase:
+    return AdapterOnBase(model, base, Path("there"), "base")
 
 
 def learn(model: Any) -> None:
