@@ -254,7 +254,7 @@ def find_image_token(folder: Path, max_pixels: int | None = None) -> ImageToken 
     Raises WeightsError if the model cannot have such images.
     """
     vision = load_vision(folder)
-    return vision.token(max_pixels) if vision else None
+    return vision.make_token(max_pixels) if vision else None
 
 
 def load_vision(folder: Path) -> "Vision | None":

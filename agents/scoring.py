@@ -75,11 +75,11 @@ class Scores:
 class StreamScorer(torch.nn.Module):
     """A causal language model that scores the sampled tokens of a `StreamBatch`."""
 
-    def __init__(self, model: torch.nn.Module, bf16: bool = False, gradient_checkpointing: bool = False) -> None:
+    def __init__(self, model: Any, bf16: bool = False, gradient_checkpointing: bool = False) -> None:
         super().__init__()
-        self.model: Any = model
+        self.model = model
         self.bf16, self.gradient_checkpointing = bf16, gradient_checkpointing
-        config = self.model.config
+        config = model.config
         self.plain_head = not any(
             getattr(config.get_text_config(decoder=True), name, None)
             for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "output_multiplier")

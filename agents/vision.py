@@ -76,7 +76,7 @@ class ImageFeatures:
 
         Raises ValueError, with an image's hash, for one that cannot be read or has not the model's number of tokens.
         """
-        pixels = [vision.pixels_of(span).to(device) for span in media]
+        pixels = [vision.load_pixels(span).to(device) for span in media]
         grids = [(*vision.grid(span), place) for span in media for place in range(span.length)]
         return cls(vision, vision.features(model, pixels), torch.tensor(grids, device=device))
 

@@ -11,7 +11,7 @@ from agents.engines.make import check_engine
 from agents.errors import EndpointError
 from agents.player import PREFIXES
 from agents.players.model import ScriptedPlayer
-from agents.players.servers import Endpoints, parsed
+from agents.players.servers import Endpoints, parse_endpoint
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
 from agents.policy import Policy, load_tokenizer_and_frame
@@ -155,7 +155,7 @@ async def check_endpoints(experiment: Experiment, doing: Callable[[str], None]) 
 
 def servers_asked(experiment: Experiment) -> dict[str, EndpointSpec]:
     """Return the settings of the servers that a run will use, at seats, in its league or in evaluations, by name."""
-    servers, names = experiment.servers(), {parsed(spec)[0] for spec in _asked(experiment)}
+    servers, names = experiment.servers(), {parse_endpoint(spec)[0] for spec in _asked(experiment)}
     return {name: server for name, server in servers.items() if name in names}
 
 

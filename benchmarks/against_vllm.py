@@ -39,7 +39,7 @@ from timing import ratios
 from workload import DecodeBatch, open_lab, play, requests_for
 
 from agents.engines.base import Completion, Request
-from agents.players.model import spoken
+from agents.players.model import script_completion
 from agents.published import FolderWeights
 from agents.stream import Stream
 from agents.weights import DEFAULT, resolve
@@ -88,7 +88,7 @@ def their_environment(python: Path) -> dict[str, str]:
 def openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
     """The contexts in which matches of iteration k open. Their players walk away, so that no model is asked."""
     asked: list[tuple[int, ...]] = []
-    walk = spoken(lab.policies[POLICY].frame, "WALK")
+    walk = script_completion(lab.policies[POLICY].frame, "WALK")
 
     async def walks(requests: Sequence[Request]) -> list[Completion]:
         asked.extend(request.ids for request in requests)

@@ -77,7 +77,7 @@ class Counts:
 
         def counted_join(batch: Any, *given: Any, **named: Any) -> None:
             join(batch, *given, **named)
-            self.batch = max(self.batch, batch.whole.numel() * batch.whole.element_size())
+            self.batch = max(self.batch, batch.full_data.numel() * batch.full_data.element_size())
 
         Decoder._pass, KVStore.put, BatchKV.__init__ = counted_pass, counted_put, counted_join  # type: ignore[method-assign,assignment]
 

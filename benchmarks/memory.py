@@ -65,7 +65,7 @@ def tensors(lab: Any) -> dict[str, float]:
         halved = (m for m in served.model.modules() if hasattr(m, "copy_weights"))  # not in older checkouts
         found[kind] += sum(m.weight.numel() * 2 for m in halved) / 1e9
         for store in (served.caches, served.prefixes):
-            for kv in store._kept.values():
+            for kv in store._caches.values():
                 count("attention caches", kv.data)
     for other in gc.get_objects():
         if isinstance(other, torch.Tensor) and other.layout == torch.strided:

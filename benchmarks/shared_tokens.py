@@ -27,7 +27,7 @@ from agents.chat import ChatFrame
 from agents.costs import estimate_costs
 from agents.engines.base import Completion, Request
 from agents.packing import Costs, plan_passes, shared_length
-from agents.players.model import ChatPlayer, spoken
+from agents.players.model import ChatPlayer, script_completion
 from agents.policy import load_module
 from agents.reply import ReplySpec
 from agents.role import Role
@@ -62,7 +62,7 @@ def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[St
     writer = np.random.default_rng((seed, 0))
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
-        return spoken(frame, role.reply.write(draw_text(writer, SAID), private=draw_text(writer, THOUGHT)))
+        return script_completion(frame, role.reply.write(draw_text(writer, SAID), private=draw_text(writer, THOUGHT)))
 
     player, rng = (
         ChatPlayer(role=role, frame=frame, policy="p", key="m/a", seed=(seed,), write=write),

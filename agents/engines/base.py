@@ -163,12 +163,12 @@ class Engine(Protocol):
         """
 
     async def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Compute the log-probabilities of streams under a policy's weights: per stream a float32 array.
 
-        The array has one value per sampled token, at the stream's sampling temperature, or with `whole` one row of
-        values for all ids of the vocabulary.
+        The array has one value per sampled token, at the stream's sampling temperature, or with `full_vocabulary` one row
+        of values for all ids.
         """
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:

@@ -26,8 +26,8 @@ from agents.computing import compute
 from agents.engines import reaper
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.in_process import InProcessEngine
-from agents.engines.vllm_images import copy_processor, image_prompt
-from agents.engines.vllm_server import Server, can_sleep, has_transfer, last_error, memory_folder, start, stop
+from agents.engines.vllm_images import copy_processor, make_image_prompt
+from agents.engines.vllm_server import Server, can_sleep, find_last_error, find_memory_folder, has_transfer, start, stop
 from agents.errors import EngineError
 from agents.layouts import is_vision_config
 from agents.model_config import first_line, read_json, read_positions, read_vocabulary_size
@@ -107,7 +107,7 @@ class VLLMEngine:
 
     async def open(self) -> None:
         """Create the scratch folder and start the watchdog. A server starts with its first published policy."""
-        self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=memory_folder()))
+        self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=find_memory_folder()))
         self._reaper = reaper.watch(self._scratch)
         os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # its processes import nothing from the working directory
@@ -322,7 +322,7 @@ class VLLMEngine:
     # -- what is asked -----------------------------------------------------------------------------------
 
     async def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Compute each stream's log-probabilities (float32 array) under the published weights, in this process.
 
@@ -334,7 +334,7 @@ class VLLMEngine:
                 raise EngineError(f"only vLLM has the weights of policy '{policy}', whose streams its ranks score")
             await self._scorer.publish(policy, served.version, served.weights)
             self._scored.add(policy)
-        return await self._scorer.score(policy, streams, temperatures, whole)
+        return await self._scorer.score(policy, streams, temperatures, full_vocabulary)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a reply for each request with vLLM, loading weights that are due; return the replies in order.
@@ -380,7 +380,7 @@ class VLLMEngine:
         request.check(server.vocabulary, server.positions)  # a GPU would end the server; vLLM would cut the reply
         prompt = TokensPrompt(prompt_token_ids=list(request.ids))
         if request.media:
-            prompt = TokensPrompt(**image_prompt(server.vision, request))
+            prompt = TokensPrompt(**make_image_prompt(server.vision, request))
         output: Any = None
         served.writing += 1
         try:
@@ -388,7 +388,7 @@ class VLLMEngine:
                 output = so_far
         except Exception as error:
             assert self._scratch is not None
-            why = last_error(self._scratch, error) if isinstance(error, EngineDeadError) else first_line(error)
+            why = find_last_error(self._scratch, error) if isinstance(error, EngineDeadError) else first_line(error)
             raise EngineError(f"vLLM failed: {type(error).__name__}: {why}") from error
         finally:
             served.writing -= 1

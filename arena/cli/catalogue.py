@@ -145,9 +145,9 @@ def _game_line(name: str, place: str) -> str:
 
 def _engine(name: str) -> dict[str, str]:
     """Return an engine's row: what it serves, whether a seed repeats its replies, and whether it is installed."""
-    from agents.engines.kinds import engine_class
+    from agents.engines.kinds import import_engine
 
-    found = engine_class(name)
+    found = import_engine(name)
     able, is_missing = found.capabilities, importlib.util.find_spec(found.capabilities.package or "agents") is None
     repeats = able.is_batch_invariant or not able.batches_continuously  # else batches depend on the clock
     return {
@@ -175,7 +175,7 @@ def _policies() -> list[dict[str, str]]:
     from agents.weights import list_models
 
     rows = [(model.name, "any game", f"{model.parameters / 1e6:.1f}M, {model.state}") for model in list_models()]
-    rows += [(name, kind.plays, kind.what) for name, kind in SCRIPTED.items()]
+    rows += [(name, kind.plays, kind.description) for name, kind in SCRIPTED.items()]
     rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint (endpoint@SERVER:MODEL)."))
     rows.append(("human", "any game", "You, in `arena play`."))
     return [dict(zip(("policy", "plays", "what"), row, strict=True)) for row in rows]

@@ -14,7 +14,7 @@ from typing import Any
 
 from agents.facts import format_literal
 from agents.names import nearest
-from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, read_act, takes
+from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, accepts_act, read_act
 from agents.reply import one_line
 from arena.play.contenders import HumanContender
 from arena.play.match import MatchPlan, SeatedPlayer
@@ -40,7 +40,7 @@ class PageSeat(Human):
                 raise HumanLeft(f"{view.seat} left the match")
             written, talk = _answer(line)
             act = read_act(written, view.legal, numbered=False)
-            if act is None and written and self.game is not None and takes(self.game, written):
+            if act is None and written and self.game is not None and accepts_act(self.game, written):
                 act = written
             if act is not None:
                 whole = f"{act} | {talk}" if talk else act

@@ -26,7 +26,7 @@ def serve(
 
     Example: arena serve runs/latest, then curl http://127.0.0.1:8000/v1/models
     """
-    from agents.engines.kinds import known_kind
+    from agents.engines.kinds import check_kind
     from agents.engines.spec import EngineSpec
     from agents.players.connection import is_loopback
     from arena.cli.console import note
@@ -41,7 +41,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve]'") from None
     try:
-        spec = EngineSpec(kind=known_kind(engine))
+        spec = EngineSpec(kind=check_kind(engine))
     except ValueError as error:
         raise ConfigError(f"--engine: {error}") from None
     key = os.environ.get(KEY) or None

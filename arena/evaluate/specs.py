@@ -26,8 +26,8 @@ from agents.errors import EndpointError, ScriptedPolicyError, WeightsError
 from agents.layouts import DEFAULT_VISION
 from agents.names import nearest
 from agents.player import PREFIXES
-from agents.players.scripted import SCRIPTED, check_scripted, names_scripted
-from agents.players.servers import Endpoints, parsed
+from agents.players.scripted import SCRIPTED, check_scripted, is_scripted
+from agents.players.servers import Endpoints, parse_endpoint
 from agents.policy import Policy
 from agents.precision import Precision
 from agents.published import FolderWeights
@@ -76,11 +76,11 @@ def read_spec(spec: str, trust: bool = False) -> Source:
     """
     if spec.startswith(PREFIXES):
         try:
-            parsed(spec)
+            parse_endpoint(spec)
         except EndpointError as error:
             raise ConfigError(str(error)) from None
         return Source(spec=spec, kind="endpoint", folders={})
-    if names_scripted(spec):
+    if is_scripted(spec):
         try:
             check_scripted(spec)
         except ScriptedPolicyError as error:

@@ -173,7 +173,7 @@ def test_patches_have_their_places_in_bfloat16_too() -> None:
     model = make_eyes("smolvlm")
     vision = create_vision(model.config)
     assert vision
-    pixels = vision.pixels(BYTES[picture(1, 48, 48).hash])[None]
+    pixels = vision.scale_image(BYTES[picture(1, 48, 48).hash])[None]
     with torch.no_grad():
         exact = vision.features(model, pixels)
         model.bfloat16()

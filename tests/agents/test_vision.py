@@ -77,7 +77,7 @@ def stream(*images: str, turns: int = 3, seed: int = 0) -> Stream:
 def reference(model: Any, one: Stream) -> torch.Tensor:
     """Return the log-probabilities of the sampled tokens by transformers' own forward pass."""
     assert VISION
-    pixels = torch.stack([VISION.pixels(BYTES[span.hash]) for span in one.media])
+    pixels = torch.stack([VISION.scale_image(BYTES[span.hash]) for span in one.media])
     logits = model(input_ids=torch.tensor([one.ids]), pixel_values=pixels[None]).logits[0]
     own = [i for i, sampled in enumerate(one.mask) if sampled]
     scores = torch.log_softmax(without(IMAGE, logits)[[i - 1 for i in own]], -1)
@@ -131,9 +131,9 @@ def test_pixels_are_scaled_and_never_zero() -> None:
     assert VISION and (VISION.tokens, VISION.image_token, VISION.size) == (TOKENS, IMAGE, SIZE)
     file = io.BytesIO()
     Image.new("L", (7, 300), 128).save(file, "PNG")
-    pixels = VISION.pixels(file.getvalue())
+    pixels = VISION.scale_image(file.getvalue())
     assert pixels.shape == (3, SIZE, SIZE) and float(pixels.min()) > 0
-    assert VISION.pixels(BYTES[picture(1)]).abs().min() > 1e-3
+    assert VISION.scale_image(BYTES[picture(1)]).abs().min() > 1e-3
 
 
 @pytest.mark.parametrize("data", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + b"\0" * 40, None, "torn"])

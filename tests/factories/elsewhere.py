@@ -81,10 +81,10 @@ class EngineElsewhere:
         """Nothing: what is published next makes room."""
 
     async def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Log-probabilities of the sampled tokens."""
-        scores: list[np.ndarray] = await self._ask("score", policy, list(streams), list(temperatures), whole)
+        scores: list[np.ndarray] = await self._ask("score", policy, list(streams), list(temperatures), full_vocabulary)
         return scores
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:

@@ -123,7 +123,7 @@ def picture(seed: int, height: int = 24, width: int = 24, change: int = 0) -> Im
 
 
 def span(vision: Vision, image: Image, start: int) -> MediaSpan:
-    fit = vision.token().fit_image(image)
+    fit = vision.make_token().fit_image(image)
     return MediaSpan(start, fit.tokens, image.hash, BYTES[image.hash], fit.size)
 
 
@@ -151,7 +151,7 @@ def bare_inputs(
     pixels = [vision.pixels_of(one) for one in media]
     kinds = (given["input_ids"] == image).int()
     if vision.has_grid_positions:
-        patches, grids = vision.patches(pixels)  # type: ignore[attr-defined]  # Qwen's
+        patches, grids = vision.cut_patches(pixels)  # type: ignore[attr-defined]  # Qwen's
         return given | {"pixel_values": patches, "image_grid_thw": grids, "mm_token_type_ids": kinds}
     stacked = torch.stack(pixels)
     if vision.is_bidirectional:

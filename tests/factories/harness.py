@@ -13,7 +13,7 @@ import numpy as np
 from agents.chat import ChatFrame
 from agents.chat_images import ImageToken
 from agents.engines.base import Capabilities, Completion, Request
-from agents.harness.asked import Asked, parse
+from agents.harness.request import AgentRequest, parse
 from agents.harness.server import HarnessServer
 from agents.players.servers import Endpoints
 from agents.policy import Policy
@@ -36,7 +36,7 @@ WORDS = ("fine", "a  b", "é 🙂", "no|yes", '{"act": "x"}', "<think>hm</think>
 HI: dict[str, Any] = {"role": "user", "content": "Hi"}
 
 
-def chat(*messages: dict[str, Any], **fields: Any) -> Asked:
+def chat(*messages: dict[str, Any], **fields: Any) -> AgentRequest:
     """A request of chat completions, parsed."""
     return parse("chat", json.dumps({"model": "m", "messages": list(messages), **fields}).encode())
 

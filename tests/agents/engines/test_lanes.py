@@ -130,7 +130,7 @@ def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
     """Of any shape: a model may see fewer rows than a batch has, as where tokens leave their rows."""
     base = base_of()
     lanes = Lanes(base, bf16=False)
-    lanes.put("a", stirred(create_adapter(base, AdapterSpec(rank=2), 0), 0))
+    lanes.add_adapter("a", stirred(create_adapter(base, AdapterSpec(rank=2), 0), 0))
     ids = torch.arange(6).reshape(2, 3)
     with torch.no_grad():
         expected = base(input_ids=ids).logits

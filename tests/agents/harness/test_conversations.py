@@ -10,8 +10,8 @@ import pytest
 from agents.chat_messages import ChatMessage, RequestError
 from agents.chat_writing import describe_tools
 from agents.engines.base import Completion
-from agents.harness.asked import Asked, parse
-from agents.harness.conversations import Conversations, drift
+from agents.harness.conversations import Conversations, describe_drift
+from agents.harness.request import AgentRequest, parse
 from agents.tool_formats import ToolCall, ToolResult, make_call_id
 from tests.factories.agent_programs.tools import TOOLS
 from tests.factories.harness import HI, chat, frame
@@ -34,7 +34,7 @@ class Talk:
         self.all = Conversations(self.frame, "m/agent")
         self.turn = 0
 
-    def say(self, asked: Asked, text: str = "", calls: tuple[ToolCall, ...] = ()) -> tuple[list[int], str]:
+    def say(self, asked: AgentRequest, text: str = "", calls: tuple[ToolCall, ...] = ()) -> tuple[list[int], str]:
         """Reply to a request; return the context of the reply, and why a new stream was opened."""
         placed, why = self.all.place(asked)
         ids = self.frame.write_calls(text, calls) if calls else self.frame.encode(text)
@@ -94,7 +94,7 @@ def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
     context, _ = talk.say(chat(*sent, tools=TOOLS), "ok")
     printed = tokenizer.apply_chat_template(messages, tools=TOOLS, tokenize=False, add_generation_prompt=True)
     assert tokenizer.decode(context) == printed
-    assert not drift(f, chat(*sent, tools=TOOLS))
+    assert not describe_drift(f, chat(*sent, tools=TOOLS))
 
 
 def test_a_fork_repeats_the_ids_as_context_and_opens_a_stream() -> None:
@@ -166,12 +166,12 @@ def test_drift_of_templates_is_named() -> None:
     other = {**call, "id": make_call_id(1)}
     result = [{"role": "tool", "tool_call_id": one["id"], "content": ""} for one in (call, other)]
     several = chat(HI, {"role": "assistant", "tool_calls": [call, other]}, *result, tools=TOOLS)
-    named = {family: drift(frame(family), several) for family in FAMILIES}
+    named = {family: describe_drift(frame(family), several) for family in FAMILIES}
     assert not named["qwen25"] and not named["qwen_xml"]
     assert "another form" in named["hermes"] and "several calls" in named["llama31"]
     assert "moves definitions" in named["mistral"] and "no tools" in named["nano"]
     late = chat(HI, {"role": "assistant", "content": "x"}, {"role": "system", "content": "y"})
-    assert "system message" in drift(frame("qwen25"), late)
+    assert "system message" in describe_drift(frame("qwen25"), late)
 
 
 def test_a_call_that_the_format_cannot_express_is_refused() -> None:
@@ -185,7 +185,7 @@ def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
     talk = Talk("seeing")
     one, two = (shown(encoded(k)) for k in (1, 2))
 
-    def asked(*contents: Any) -> Asked:
+    def asked(*contents: Any) -> AgentRequest:
         roles = ("user", "assistant")
         messages = [{"role": roles[i % 2], "content": content} for i, content in enumerate(contents)]
         return parse("chat", json.dumps({"messages": messages}).encode(), sees=True)

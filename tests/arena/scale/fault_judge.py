@@ -193,7 +193,7 @@ def _tokens(record: MatchRecord, verdict: Verdict) -> None:
         own += end - begin
         if end - begin != turn.tokens or not all(stream.mask[begin:end]):
             verdict.add("wrong", f"match {record.id}: turn {turn.index} has {end - begin} tokens, not {turn.tokens}")
-    sampled = sum(stream.sampled for streams in record.streams.values() for stream in streams)
+    sampled = sum(stream.sampled_count for streams in record.streams.values() for stream in streams)
     verdict.counts.update(tokens=sampled)
     if sampled != own:
         verdict.add("wrong", f"match {record.id} has {sampled} sampled tokens, its turns {own}")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.chat_messages import ChatMessage, RequestError
-from agents.harness.asked import parse
-from agents.harness.server import posted_rewards
+from agents.harness.request import parse
+from agents.harness.server import parse_rewards
 from agents.tool_formats import ToolCall
 from tests.factories.agent_programs.tools import TOOLS
 from tests.factories.harness import HI, chat
@@ -119,17 +119,17 @@ def test_any_json_is_parsed_or_refused(api: Any, data: Any) -> None:
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_parsed_or_refused(body: bytes) -> None:
-    for read in (lambda: parse("chat", body), lambda: posted_rewards(body)):
+    for read in (lambda: parse("chat", body), lambda: parse_rewards(body)):
         with pytest.raises(RequestError):
             read()
 
 
 def test_rewards_are_finite_numbers_with_names() -> None:
-    assert posted_rewards(b'{"reward": 1}') == {"reward": 1.0}
-    assert posted_rewards(b'{"rewards": {"a": 0.5, "b": -1}}') == {"a": 0.5, "b": -1.0}
+    assert parse_rewards(b'{"reward": 1}') == {"reward": 1.0}
+    assert parse_rewards(b'{"rewards": {"a": 0.5, "b": -1}}') == {"a": 0.5, "b": -1.0}
     for bad in ("true", '"1"', "1e400", "NaN", "null", "1e10", "[]", "9" * 400):
         with pytest.raises(RequestError):
-            posted_rewards(f'{{"reward": {bad}}}'.encode())
+            parse_rewards(f'{{"reward": {bad}}}'.encode())
     for bad in ("{}", '{"": 1}', '{"a b": 1}', "[1]", json.dumps(dict.fromkeys(map("r{}".format, range(17)), 1))):
         with pytest.raises(RequestError):
-            posted_rewards(f'{{"rewards": {bad}}}'.encode())
+            parse_rewards(f'{{"rewards": {bad}}}'.encode())

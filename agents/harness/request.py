@@ -63,7 +63,7 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class AgentRequest:
     """Parsed request for an answer to a conversation."""
 
     api: Literal["chat", "responses"]
@@ -95,7 +95,7 @@ class Asked:
         return json.dumps([content, list(self.tools), limits], sort_keys=True)
 
 
-def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) -> Asked:
+def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) -> AgentRequest:
     """Parse the body of a request. Images are refused unless the policy `sees`.
 
     Raises RequestError, with OpenAI's error fields, for anything that cannot be answered.
@@ -122,7 +122,7 @@ def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) ->
     _check_order(messages)
     options = data.get("stream_options")
     limits = [_count(data, name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")]
-    return Asked(
+    return AgentRequest(
         api=api,
         messages=tuple(messages),
         tools=parse_tools(data.get("tools"), flat=api == "responses"),
