@@ -167,8 +167,8 @@ class Engine(Protocol):
     ) -> list[np.ndarray]:
         """Compute the log-probabilities of streams under a policy's weights: per stream a float32 array.
 
-        The array has one value per sampled token, at the stream's sampling temperature, or with `full_vocabulary` one row
-        of values for all ids.
+        The array has one value per sampled token, at the stream's sampling temperature, or with `full_vocabulary` one
+        row of values for all ids.
         """
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:

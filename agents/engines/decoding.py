@@ -149,7 +149,7 @@ class Decoder:
         """Compute caches for new contexts and return them by context.
 
         Shared tokens are computed once, and the common prefix stays cached for later contexts. The rest is computed in
-        trees of at most `MAX_TREE_TOKENS` tokens. If the model does not support trees, every context gets the cache of the
+        trees of at most `MAX_TREE_TOKENS` tokens. If the model supports no trees, every context gets the cache of the
         common prefix.
         """
         opening = self._get_prefix_cache(policy, find_common_prefix(contexts))

@@ -153,7 +153,7 @@ class Endpoint:
     async def _attempt(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
         """Send one request and return the reply; drop parameters that the server refuses and send it again.
 
-        Reserves the tokens first. Raises UnusableReply for a failure or an unusable reply, EndpointError at a spend limit.
+        Reserves the tokens first. Raises UnusableReply for any failure, and EndpointError at a spend limit.
         """
         read = 8 + sum(8 + _estimate_tokens(message["content"]) for message in chat)
         while True:
