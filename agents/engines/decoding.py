@@ -113,9 +113,7 @@ class Decoder:
                     return [row.make_completion() for row in rows]
                 tokens = torch.tensor([[branch.token] for branch in branches], device=self.device)
                 ones = torch.ones(len(branches), dtype=torch.long, device=self.device)
-                jumps = self._inputs.stack_jumps(
-                    [branch.rows[0].compute_jump if branch.rows else 0 for branch in branches]
-                )
+                jumps = self._inputs.stack_jumps([branch.rows[0].jump if branch.rows else 0 for branch in branches])
                 logits = self._forward([branch.policy for branch in branches], batch, tokens, ones, jumps)
 
     def _can_replay(self, replays: GraphCache) -> bool:

@@ -148,7 +148,7 @@ def bare_inputs(
     given = {"input_ids": torch.tensor([list(ids)])}
     if not media:
         return given
-    pixels = [vision.pixels_of(one) for one in media]
+    pixels = [vision.load_pixels(one) for one in media]
     kinds = (given["input_ids"] == image).int()
     if vision.has_grid_positions:
         patches, grids = vision.cut_patches(pixels)  # type: ignore[attr-defined]  # Qwen's

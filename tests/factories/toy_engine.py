@@ -91,7 +91,7 @@ def _pixels(model: Any, request: Request) -> dict[str, torch.Tensor]:
     vision = create_vision(model.config)
     if vision is None or not request.media:
         return {}
-    return {"pixel_values": torch.stack([vision.pixels(span.data) for span in request.media])[None]}
+    return {"pixel_values": torch.stack([vision.scale_image(span.data) for span in request.media])[None]}
 
 
 class OnlyOne(ToyEngine):

@@ -301,7 +301,7 @@ def test_an_exploiter_only_ever_learns(name):
 def test_against_random_it_stops_where_waiting_is_worth_less():
     for pool, (own, _) in instances()[::700]:
         replies = len(list_shares(pool)) + 2
-        chance = functools.partial(RandomExploiter().chance, pool, own)
+        chance = functools.partial(RandomExploiter().expected_gain, pool, own)
         assert chance(1) == 0 and chance(2) == pytest.approx(10 / replies)
         by_hand = (10 + sum(worth(own, remainder(pool, share)) for share in list_shares(pool))) / replies
         assert chance(3) == pytest.approx(by_hand)  # with one turn left it takes what it is offered
