@@ -206,7 +206,7 @@ def test_a_match_of_very_many_turns_is_packed() -> None:
 def test_the_mask_of_trees_is_bounded(seed: int, most: int) -> None:
     streams, heat = grown(seed)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(packing, "MOST_SEEN", most)
+        patched.setattr(packing, "MAX_MASK_ENTRIES", most)
         for batch in pack(streams, heat, 10**6, costs=JOIN):
             assert batch.tree is None or batch.tree.numel() + batch.suffix.numel() * len(batch.prefix) <= most
 

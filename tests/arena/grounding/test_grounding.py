@@ -93,7 +93,7 @@ def test_losses_are_those_worked_by_hand() -> None:
     drawn = lessons(loss="words").draw("cells", 3, 0)
     graded = Grounder(model, "words")([drawn])
     vision = Grounder(model, "words").vision
-    features = vision.features(model, [vision.pixels_of(drawn.stream.media[0])])
+    features = vision.features(model, [vision.load_pixels(drawn.stream.media[0])])
     words = [word for _, word in drawn.labels]
     known = sorted({*words})
     table = model.get_input_embeddings().weight[known]
@@ -103,7 +103,7 @@ def test_losses_are_those_worked_by_hand() -> None:
     assert float(graded.loss) == pytest.approx(float(wanted), rel=1e-5)
     said = Grounder(model, "tokens")([drawn])
     logits = model(
-        input_ids=torch.tensor([drawn.stream.ids]), pixel_values=vision.pixels_of(drawn.stream.media[0])[None, None]
+        input_ids=torch.tensor([drawn.stream.ids]), pixel_values=vision.load_pixels(drawn.stream.media[0])[None, None]
     ).logits[0]
     at = [place for place, _ in drawn.labels]
     assert float(said.loss) == pytest.approx(
