@@ -219,7 +219,7 @@ def gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) -> torch
     model.zero_grad()
     scorer, total = StreamScorer(model), sum(len(s.advantages) for s in samples)
     streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
-    with patch.object(agents.packing, "_prefix_length", lambda family: 0):
+    with patch.object(agents.packing, "_count_prefix", lambda family: 0):
         for batch in pack(streams, heat, budget):
             tokens = token_batch(batch, scorer(batch), samples, None, Clock(), {})
             (policy_gradient(tokens).loss.sum() / total).backward()  # type: ignore[no-untyped-call]

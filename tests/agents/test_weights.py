@@ -95,7 +95,7 @@ def test_the_hashes_of_what_nobody_touched_are_not_computed_again(home: Path, mo
     weights.resolve("nano")
     weights.resolve("nano")
     weights._matches_hashes.cache_clear()  # as in another process
-    monkeypatch.setattr(weights, "sha256", lambda path: pytest.fail(f"{path} is hashed again"))
+    monkeypatch.setattr(weights, "hash_file", lambda path: pytest.fail(f"{path} is hashed again"))
     weights.resolve("nano")
 
 
