@@ -55,6 +55,7 @@ CHATS = (
 
 
 def rewrites_thoughts(parts: Parts, rendered: Renderings) -> bool:
+    """Return True if a template changes or drops thoughts in earlier replies, or refuses them."""
     try:
         text = rendered.text(THOUGHTFUL_INLINE if parts.system == "none" else THOUGHTFUL)
     except TemplateRefusal:

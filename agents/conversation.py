@@ -26,7 +26,7 @@ Chat = list[dict[str, Any]]
 class Conversation:
     """Chat history of one seat in one match, built according to the role's memory and history settings.
 
-    Call `ask` with each view and `said` with the reply. Examples are exchanges like any others. The caller decides when
+    Call `ask` with each view and `record_reply` with the reply. Examples are exchanges like any others. The caller decides when
     to write a summary (`ask_summary`); afterwards the conversation restarts from it. With the `frame` of a model and a
     role with native tools, calls and results are messages of their own.
     """
@@ -62,7 +62,7 @@ class Conversation:
         return self._frame is not None
 
     def ask(self, view: View) -> Chat:
-        """Return the chat messages that ask for a reply to `view`, the seat's present observation. Call `said` next.
+        """Return the chat messages that ask for a reply to `view`, the seat's present observation. Call `record_reply` next.
 
         Drops earlier exchanges as the role's memory requires. Raises RoleError if rendering fails.
         """
@@ -73,23 +73,23 @@ class Conversation:
         if self._opening is None or kept is not None:
             self._opening, self._begun = self._render_opening(view, alone=not kept), taken - (kept or 0)
         self._asked, self._tools = self._render_observation(view, fresh), view.tools
-        return self._with_images([*self._opening, *self._remembered(), *self._asked])
+        return self._with_images([*self._opening, *self._list_remembered(), *self._asked])
 
     def ask_summary(self) -> Chat:
-        """Return the chat messages that ask the seat for a summary of its conversation so far. Call `said` next."""
+        """Return the chat messages that ask the seat for a summary of its conversation so far. Call `record_reply` next."""
         self._asked, self._summed_up = [{"role": "user", "content": self.role.memory.ask}], True
-        return self._with_images([*(self._opening or []), *self._remembered(), *self._asked])
+        return self._with_images([*(self._opening or []), *self._list_remembered(), *self._asked])
 
-    def said(self, text: str) -> None:
+    def record_reply(self, text: str) -> None:
         """Append the last request and this reply to the history, without the private field if the role strips it."""
         strip = self.role.history == "strip"
         shown = self.role.reply.without_private(text) if strip else text
         self._history.append([*self._asked, self.reply(shown)])
         if self._frame:
-            self._calls.said(read_calls(self._frame.tool_format, text, self._tools, self._calls.count).calls)
+            self._calls.record(read_calls(self._frame.tool_format, text, self._tools, self._calls.count).calls)
 
     def reply(self, text: str) -> dict[str, Any]:
-        """Return a reply to the last request as a message; `said` appends it to the history."""
+        """Return a reply to the last request as a message; `record_reply` appends it to the history."""
         if self._frame and self._frame.tools:
             return make_reply_message(self._frame.tools, text, self._tools, self._calls.count)
         return {"role": "assistant", "content": text}
@@ -106,7 +106,7 @@ class Conversation:
             for message, content in zip(chat, kept, strict=True)
         ]
 
-    def _remembered(self) -> Chat:
+    def _list_remembered(self) -> Chat:
         return [*chain.from_iterable(self._history[self._begun :])]
 
     def _render_observation(self, view: View, fresh: bool) -> Chat:

@@ -119,10 +119,10 @@ def _count_prefix(family: Sequence[Stream]) -> int:
 def find_common_prefix(sequences: Sequence[Ids] | Sequence[list[int]]) -> Ids:
     """Return the longest common prefix of all sequences."""
     ordered = sorted(map(tuple, sequences))
-    return ordered[0][: shared_length(ordered[0], ordered[-1])]  # in lexicographic order the outermost differ soonest
+    return ordered[0][: count_shared(ordered[0], ordered[-1])]  # in lexicographic order the outermost differ soonest
 
 
-def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
+def count_shared(one: Sequence[int], other: Sequence[int]) -> int:
     """Return the length of the common prefix of two sequences."""
     at, end = 0, min(len(one), len(other))
     while at < end:  # by leaps, as whole slices are compared quickly
@@ -141,7 +141,7 @@ class PrefixTree:
         self._ids, self._costs, self._budget = sequences, costs, token_budget
         order = sorted(sequences, key=lambda i: sequences[i])
         self._place = {i: place for place, i in enumerate(order)}
-        self._agree = [shared_length(sequences[i], sequences[j]) for i, j in pairwise(order)]
+        self._agree = [count_shared(sequences[i], sequences[j]) for i, j in pairwise(order)]
 
     def find_families(self) -> list[list[int]]:
         """Group the sequences such that few tokens are computed if each group's common prefix runs once.
@@ -164,7 +164,7 @@ class PrefixTree:
         limit = max(self._budget, *(len(self._ids[i]) for i in group)) - prefix
         for i in sorted(group, key=self._place.__getitem__):
             length = len(self._ids[i])
-            shared = max(0, (self._shared_length(before, i) if before is not None else 0) - prefix)
+            shared = max(0, (self._count_shared(before, i) if before is not None else 0) - prefix)
             new = length - prefix - shared
             last = found[-1] if found else Row((), 0)
             besides = (last.size + new) ** 2 - last.size**2 - (shared + new) ** 2
@@ -177,13 +177,13 @@ class PrefixTree:
             before = i
         return found
 
-    def _shared_length(self, one: int, other: int) -> int:
+    def _count_shared(self, one: int, other: int) -> int:
         """Return the length of two sequences' common prefix. `one` must not sort after `other`."""
         return min(self._agree[self._place[one] : self._place[other]], default=len(self._ids[one]))
 
     def _count_opening(self, group: Sequence[int]) -> int:
         """Return the length of the group's common prefix, which is that of its first and last sequence in order."""
-        return self._shared_length(min(group, key=self._place.__getitem__), max(group, key=self._place.__getitem__))
+        return self._count_shared(min(group, key=self._place.__getitem__), max(group, key=self._place.__getitem__))
 
     def _split(self, group: list[int], depth: int) -> list[tuple[list[int], int]]:
         """Split a group of sequences, given by index, by their next token where that costs less (greedily).

@@ -14,7 +14,7 @@ class PendingCalls:
         self.count = 0
         self._last: tuple[ToolCall, ...] = ()
 
-    def said(self, calls: Sequence[ToolCall]) -> None:
+    def record(self, calls: Sequence[ToolCall]) -> None:
         """Replace the pending calls by those of a new reply."""
         self._last = tuple(calls)
         self.count += len(calls)

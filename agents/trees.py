@@ -12,7 +12,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache, DynamicLayer
 
-from agents.packing import shared_length
+from agents.packing import count_shared
 
 
 class Tree(NamedTuple):
@@ -27,7 +27,7 @@ def build_tree(sequences: Sequence[Sequence[int]], prefix: int) -> Tree:
     """Build the token tree of lexicographically sorted sequences, leaving out their first `prefix` ids."""
     row, before = Tree(list(sequences[0][prefix:]), [range(len(sequences[0]) - prefix)]), sequences[0]
     for ids in sequences[1:]:
-        shared = shared_length(before, ids) - prefix
+        shared = count_shared(before, ids) - prefix
         new = ids[prefix + shared :]
         row.paths.append([*row.paths[-1][:shared], *range(len(row.ids), len(row.ids) + len(new))])
         row.ids.extend(new)

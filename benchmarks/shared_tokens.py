@@ -26,7 +26,7 @@ import torch
 from agents.chat import ChatFrame
 from agents.costs import estimate_costs
 from agents.engines.base import Completion, Request
-from agents.packing import Costs, plan_passes, shared_length
+from agents.packing import Costs, count_shared, plan_passes
 from agents.players.model import ChatPlayer, script_completion
 from agents.policy import load_module
 from agents.reply import ReplySpec
@@ -124,7 +124,7 @@ def cases() -> dict[str, list[Stream]]:
 def distinct(streams: list[Stream]) -> int:
     """Number of nodes in the tree of the streams' prefixes."""
     ordered = sorted(stream.ids for stream in streams)
-    shared = [0, *(shared_length(a, b) for a, b in pairwise(ordered))]
+    shared = [0, *(count_shared(a, b) for a, b in pairwise(ordered))]
     return sum(len(ids) - common for ids, common in zip(ordered, shared, strict=True))
 
 

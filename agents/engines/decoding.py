@@ -21,7 +21,7 @@ from agents.engines.sampling import SamplingSettings, compute_distributions, dra
 from agents.engines.served import ServedPolicy
 from agents.engines.step import step, supports_step
 from agents.errors import WeightsError
-from agents.packing import Ids, find_common_prefix, shared_length
+from agents.packing import Ids, count_shared, find_common_prefix
 from agents.trees import build_tree, build_tree_mask
 from agents.vision import ban_placeholder
 
@@ -159,7 +159,7 @@ class Decoder:
         tree: list[Ids] = []
         size = 0
         for ids in distinct:
-            new = len(ids) - max(len(opening.ids), shared_length(tree[-1], ids) if tree else 0)
+            new = len(ids) - max(len(opening.ids), count_shared(tree[-1], ids) if tree else 0)
             if tree and size + new > limit:
                 caches |= self._extend(policy, opening, tree)
                 tree, size, new = [], 0, len(ids) - len(opening.ids)

@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, DynamicLayer
 
-from agents.packing import shared_length
+from agents.packing import count_shared
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class KVStore:
 
     def find_nearest(self, ids: tuple[int, ...]) -> KV | None:
         """Return the cache of the longest prefix of `ids` stored under any key; None if there is none."""
-        shared = {key: shared_length(kv.ids, ids) for key, kv in self._caches.items()}
+        shared = {key: count_shared(kv.ids, ids) for key, kv in self._caches.items()}
         key = max(shared, key=shared.__getitem__, default=None)
         if key is None or not shared[key]:
             return None

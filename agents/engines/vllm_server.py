@@ -50,7 +50,7 @@ class Server:
             self.asleep = True
 
     async def wake(self) -> None:
-        """Undo `sleep`."""
+        """Restore the weights and graphs that `sleep` moved to the host."""
         if self.asleep:
             await self.llm.wake_up()
             self.asleep = False

@@ -84,6 +84,8 @@ async def _limit_body(response: Any) -> None:
         raise UnusableReply("the reply is compressed, which was not asked for")
 
     class BoundedStream(httpx2.AsyncByteStream):
+        """Stream of a response that raises UnusableReply after `BODY_BYTES`."""
+
         def __init__(self, stream: Any) -> None:
             self.stream = stream
 

@@ -82,7 +82,7 @@ class Endpoint:
         self.replies = self.waiting = 0
         """Number of answered requests, and of requests in flight."""
         self._limit_name = "max_tokens"
-        self._left_out: set[str] = set()
+        self._refused_parameters: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
             import aiolimiter
@@ -122,15 +122,15 @@ class Endpoint:
         model: str,
         role: Role,
         seed: int,
-        said: Mapping[int, Answer] | None = None,
+        recorded: Mapping[int, Answer] | None = None,
         picture: ImageReader | None = None,
     ) -> EndpointPlayer:
         """Return a player for one seat in one match. `model` is the server's model, `role` the prompts and parsing.
 
-        `said` holds earlier replies by turn, which are replayed without a request. `picture` returns the bytes of the
+        `recorded` holds earlier replies by turn, which are replayed without a request. `picture` returns the bytes of the
         game's images, which are sent if the settings say that the server's models see.
         """
-        return EndpointPlayer(self, model, role, seed, said or {}, picture if self.spec.images else None)
+        return EndpointPlayer(self, model, role, seed, recorded or {}, picture if self.spec.images else None)
 
     async def ask(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
         """Return the model's reply to a chat, with waits between attempts. Raises EndpointError after the last one.
@@ -183,7 +183,7 @@ class Endpoint:
     def _build_parameters(self, sampling: Sampling, seed: int) -> dict[str, Any]:
         """Return a request's parameters, without those that the role does not set or the server does not accept."""
         set_ = {name: getattr(sampling, name) for name in OPTIONAL if name in sampling.model_fields_set}
-        parameters = {name: value for name, value in set_.items() if name not in self._left_out}
+        parameters = {name: value for name, value in set_.items() if name not in self._refused_parameters}
         if sampling.stop:
             parameters["stop"] = sampling.stop[:4]
         if self.spec.seed:
@@ -202,7 +202,7 @@ class Endpoint:
             self._limit_name = NEWER_LIMIT
             return True
         refused = {name for name in OPTIONAL if sent.get(name) == 1 and name in told}
-        self._left_out |= refused
+        self._refused_parameters |= refused
         return bool(refused)
 
     def _convert_refusal(self, error: Any) -> UnusableReply:
@@ -314,10 +314,10 @@ class EndpointPlayer:
         model: str,
         role: Role,
         seed: int,
-        said: Mapping[int, Answer],
+        recorded: Mapping[int, Answer],
         picture: ImageReader | None,
     ) -> None:
-        self.endpoint, self.model, self.role, self.seed, self.said = endpoint, model, role, seed, said
+        self.endpoint, self.model, self.role, self.seed, self.recorded = endpoint, model, role, seed, recorded
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
         self.version = 0
@@ -329,7 +329,7 @@ class EndpointPlayer:
         Raises ContextFull if the model's context is full, but EndpointError if it has no room for a first reply.
         """
         chat = self._conversation.ask(view)
-        answer = self.said.get(view.turn)
+        answer = self.recorded.get(view.turn)
         if answer is None:
             try:
                 answer = await self.endpoint.ask(self.model, chat, self.role.sampling, (self.seed + view.turn) % 2**31)
@@ -338,7 +338,7 @@ class EndpointPlayer:
                     raise
                 why = "shorten the role, or lower its sampling.max_tokens"
                 raise EndpointError(f"{self.endpoint.name}:{self.model}: no room for a reply ({full}): {why}") from None
-        self._conversation.said(answer.text)
+        self._conversation.record_reply(answer.text)
         reply, hidden = self.role.parse(answer.text), self.endpoint.hide_key  # what was apart, reading may have joined
         action, public, private = hidden(reply.game_text), hidden(reply.public), hidden(reply.private)
         excused = self.role.excuses(answer.finish)

@@ -171,12 +171,12 @@ class Fetcher:
 
 
 def make_careless_halver(seed: int) -> Careless:
-    """Plays like `halver`, but takes a random act in one turn of three."""
+    """Play like `halver`, but take a random act in one turn of three."""
     return Careless(seed, Halver(seed))
 
 
 def make_careless_guesser(seed: int) -> Careless:
-    """Plays like `consistent_guesser`, but takes a random word in one turn of three."""
+    """Play like `consistent_guesser`, but take a random word in one turn of three."""
     return Careless(seed, ConsistentGuesser(seed))
 
 

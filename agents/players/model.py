@@ -111,7 +111,7 @@ class ChatPlayer:
         exchange = self._make_exchange(prompt, completion, raw)
         self._history.append(replace(exchange, opened=opened, media=media, results=results, content=content))
         if self.calls:
-            self.calls.said(self.frame.read_calls(completion.ids, view.tools, self.calls.count).calls)
+            self.calls.record(self.frame.read_calls(completion.ids, view.tools, self.calls.count).calls)
         reply = self.role.parse(raw)
         count = len(completion.ids)
         excused = self.role.excuses(completion.finish)
@@ -262,7 +262,7 @@ class ChatPlayer:
         raw = self.role.write(act)
         said = script_completion(self.frame, raw, native=self.calls is not None).ids
         if self.calls:
-            self.calls.said(self.frame.read_calls(said, view.tools, self.calls.count).calls)
+            self.calls.record(self.frame.read_calls(said, view.tools, self.calls.count).calls)
         self._history[-1] = replace(self._history[-1], said=said, finish="stop", stripped=True)
         public = act.partition("|")[2].strip()
         return Act(action=act, raw=raw, public=public, private="", finish="script", tokens=0, source="patch")

@@ -101,16 +101,16 @@ def _demand_remarks(seen: Situation) -> Iterator[str]:
         yield "I stay with my offer."
 
 
-def _preference_remarks(seen: Situation, asked: Triple) -> Iterator[str]:
+def _preference_remarks(seen: Situation, demanded: Triple) -> Iterator[str]:
     """Yield remarks on the kinds that matter to the speaker and those that it leaves."""
     best = seen.favourite
     if best is not None:
         yield f"I care most about the {seen.items[best]}."
         yield f"Each of the {seen.items[best]} is worth {seen.values[best]} to me."
-        if asked[best] == seen.pool[best]:
-            left = (item for item, share in zip(seen.items, asked, strict=True) if share == 0)
+        if demanded[best] == seen.pool[best]:
+            left = (item for item, share in zip(seen.items, demanded, strict=True) if share == 0)
             yield from (f"I take the {seen.items[best]}, you take the {item}." for item in left)
-    for item, count, value, share in zip(seen.items, seen.pool, seen.values, asked, strict=True):
+    for item, count, value, share in zip(seen.items, seen.pool, seen.values, demanded, strict=True):
         if value == 0:
             yield f"I have no use for the {item}."
         if share == 0 and count > 1:

@@ -190,7 +190,7 @@ class Chats:
                 if conversation:
                     prompt, said = conversation.ask_summary(), conversation.reply(turn["raw"])
                     yield Reply(row=row, turn=turn, prompt=prompt, said=said, tools="", worth=worth[turn["index"]])
-                    conversation.said(turn["raw"])
+                    conversation.record_reply(turn["raw"])
                 continue
             if source in ("replaced", "request"):
                 continue
@@ -205,7 +205,7 @@ class Chats:
                     tools = json.dumps(list(view.tools)) if view.tools and conversation.is_native else ""
                     said = conversation.reply(turn["raw"])
                     yield Reply(row=row, turn=turn, prompt=prompt, said=said, tools=tools, worth=worth[turn["index"]])
-                conversation.said(turn["raw"])
+                conversation.record_reply(turn["raw"])
             game.step(turn["action"])
 
     def _model_seats(self, row: Row) -> Mapping[str, Mapping[str, Any]]:

@@ -16,7 +16,7 @@ from transformers import (
 
 from agents import packing
 from agents.costs import estimate_costs
-from agents.packing import MIN_SHARED, Costs, plan_passes, shared_length
+from agents.packing import MIN_SHARED, Costs, count_shared, plan_passes
 from agents.scoring import StreamScorer, pack, score_streams
 from agents.stream import Stream
 from tests.factories.models import VOCABULARY, tiny
@@ -180,7 +180,7 @@ def test_recomputed_gradients_of_a_tree_are_those_that_keep_everything(bf16: boo
 
 @given(st.lists(st.integers(0, 2), max_size=40), st.lists(st.integers(0, 2), max_size=40))
 def test_agreement_ends_at_the_first_difference(one: list[int], other: list[int]) -> None:
-    at = shared_length(one, other)
+    at = count_shared(one, other)
     assert one[:at] == other[:at] and (at in (len(one), len(other)) or one[at] != other[at])
 
 
