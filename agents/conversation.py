@@ -26,9 +26,9 @@ Chat = list[dict[str, Any]]
 class Conversation:
     """Chat history of one seat in one match, built according to the role's memory and history settings.
 
-    Call `ask` with each view and `record_reply` with the reply. Examples are exchanges like any others. The caller decides when
-    to write a summary (`ask_summary`); afterwards the conversation restarts from it. With the `frame` of a model and a
-    role with native tools, calls and results are messages of their own.
+    Call `ask` with each view and `record_reply` with the reply. Examples are exchanges like any others. The caller
+    decides when to write a summary (`ask_summary`); afterwards the conversation restarts from it. With the `frame` of a
+    model and a role with native tools, calls and results are messages of their own.
     """
 
     def __init__(self, role: Role, frame: ChatFrame | None = None, picture: ImageReader | None = None) -> None:
@@ -62,8 +62,9 @@ class Conversation:
         return self._frame is not None
 
     def ask(self, view: View) -> Chat:
-        """Return the chat messages that ask for a reply to `view`, the seat's present observation. Call `record_reply` next.
+        """Return the chat messages that ask for a reply to `view`, the seat's present observation.
 
+        Call `record_reply` next.
         Drops earlier exchanges as the role's memory requires. Raises RoleError if rendering fails.
         """
         taken = len(self._history)
@@ -76,7 +77,7 @@ class Conversation:
         return self._with_images([*self._opening, *self._list_remembered(), *self._asked])
 
     def ask_summary(self) -> Chat:
-        """Return the chat messages that ask the seat for a summary of its conversation so far. Call `record_reply` next."""
+        """Return the chat messages that ask the seat for a summary of its conversation. Call `record_reply` next."""
         self._asked, self._summed_up = [{"role": "user", "content": self.role.memory.ask}], True
         return self._with_images([*(self._opening or []), *self._list_remembered(), *self._asked])
 

@@ -127,8 +127,8 @@ class Endpoint:
     ) -> EndpointPlayer:
         """Return a player for one seat in one match. `model` is the server's model, `role` the prompts and parsing.
 
-        `recorded` holds earlier replies by turn, which are replayed without a request. `picture` returns the bytes of the
-        game's images, which are sent if the settings say that the server's models see.
+        `recorded` holds earlier replies by turn, which are replayed without a request. `picture` returns the bytes of
+        the game's images, which are sent if the settings say that the server's models see.
         """
         return EndpointPlayer(self, model, role, seed, recorded or {}, picture if self.spec.images else None)
 
