@@ -64,8 +64,8 @@ class Conversation:
     def ask(self, view: View) -> Chat:
         """Return the chat messages that ask for a reply to `view`, the seat's present observation.
 
-        Call `record_reply` next.
-        Drops earlier exchanges as the role's memory requires. Raises RoleError if rendering fails.
+        Call `record_reply` next. Drops earlier exchanges as the role's memory requires. Raises RoleError if rendering
+        fails.
         """
         taken = len(self._history)
         kept = 1 if self._summed_up else plan_restart(self.role.memory, taken)
