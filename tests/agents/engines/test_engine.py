@@ -379,7 +379,7 @@ def test_the_buffers_of_a_batch_go_with_it_and_wait_for_no_collector(
     class Kept(BatchKV):
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
-            buffers.append(ref(self.whole))
+            buffers.append(ref(self.full_data))
 
     monkeypatch.setattr(decoding, "BatchKV", Kept)
     engine = serving(nano)
