@@ -118,7 +118,7 @@ class Joining:
             replies = {turn.index: _reply(self.parting.match, turn, player.role, player.frame) for turn in past}
             player.write = make_replay_writer(replies, player.write)
         elif isinstance(player, EndpointPlayer):
-            player.said = {turn.index: Answer(_text(turn, player.role), "stop", turn.tokens) for turn in past}
+            player.recorded = {turn.index: Answer(_text(turn, player.role), "stop", turn.tokens) for turn in past}
         return _Joined(player, {turn.index: turn for turn in past})
 
     def leave(self, player: SeatedPlayer) -> None:
