@@ -167,9 +167,9 @@ def test_what_a_folder_holds_in_bfloat16_says_the_same_without_being_float32_fir
     saved_in_bf16(family, tmp_path)
     asked: list[bool] = []
 
-    def load(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
-        asked.append(bf16_weights)
-        return load_module(folder, frozen, bf16_weights)
+    def load(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
+        asked.append(bf16)
+        return load_module(folder, frozen, bf16)
 
     monkeypatch.setattr(policy, "load_module", load)
     made = load_frozen(tmp_path, Precision.BF16, packed=False)
@@ -188,9 +188,9 @@ def test_a_buffer_that_was_worked_out_in_bfloat16_is_worked_out_again(
     saved_in_bf16("tied", tmp_path)
     asked: list[bool] = []
 
-    def load(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
-        asked.append(bf16_weights)
-        model = load_module(folder, frozen, bf16_weights)
+    def load(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
+        asked.append(bf16)
+        model = load_module(folder, frozen, bf16)
         model.register_buffer("scale", torch.tensor(0.1, dtype=next(model.parameters()).dtype))
         return model
 
