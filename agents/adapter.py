@@ -12,14 +12,23 @@ from typing import Any
 import torch
 from torch.nn.functional import linear
 
-from agents.adapter_config import CONFIG, TENSOR, TENSORS, AdapterFolder, AdapterSpec, is_adapter, read_adapter, written
+from agents.adapter_config import (
+    CONFIG,
+    TENSOR_NAME,
+    TENSORS,
+    AdapterFolder,
+    AdapterSpec,
+    format_config,
+    is_adapter,
+    read_adapter,
+)
+from agents.bf16 import Bf16Linear
 from agents.errors import WeightsError
-from agents.half import Half
 from agents.model_config import first_line
-from agents.model_folder import load_model, load_tokenizer, quietly
+from agents.model_folder import load_model, load_tokenizer, silence_transformers
 from agents.names import nearest
 from agents.vision import text_body
-from agents.weights import base_folder
+from agents.weights import resolve_base
 from games.plain_files import open_plain
 
 
@@ -40,15 +49,15 @@ class LowRank(torch.nn.Module):
         return output + linear(linear(inputs, self.a) * self.scale, self.b)  # scaled where it is small
 
 
-def adapted(base: Any, spec: AdapterSpec, seed: int) -> Any:
+def create_adapter(base: Any, spec: AdapterSpec, seed: int) -> Any:
     """Return a model that shares the base's parameters and has a new adapter; `base` is left unchanged.
 
     A is drawn with `seed` and B is 0, so the outputs are those of the base at first (Hu et al., §4.1). Raises
     WeightsError if the base has no linear layers or none of a name in `spec.targets`.
     """
     generator = torch.Generator().manual_seed(seed)
-    model = on_the_same_parameters(base)
-    for name, layer in _targets(base, spec.targets):
+    model = copy_sharing_parameters(base)
+    for name, layer in _find_targets(base, spec.targets):
         out, inner = layer.weight.shape
         bound = 1 / math.sqrt(inner)  # kaiming_uniform_(a=√5), as in peft and the paper's own code
         a = torch.empty(spec.rank, inner).uniform_(-bound, bound, generator=generator)
@@ -62,18 +71,18 @@ def load_adapter(base: Any, folder: Path) -> Any:
     Raises WeightsError if the folder's files are damaged, unsupported or do not fit the base's layers.
     """
     saved = read_adapter(folder)
-    model = on_the_same_parameters(base)
-    for name, (a, b) in adapter_matrices(saved, base).items():
+    model = copy_sharing_parameters(base)
+    for name, (a, b) in load_matrices(saved, base).items():
         _replace_layer(model, name, a, b, saved.scale)
     return model
 
 
-def put_adapter(base: Any, matrices: Mapping[str, torch.Tensor], scale: float) -> Any:
+def attach_adapter(base: Any, matrices: Mapping[str, torch.Tensor], scale: float) -> Any:
     """Return a model that shares the base's parameters and has an adapter with these matrices.
 
     `matrices` are named `LAYER.a` and `LAYER.b`; `scale` is the factor of B A x. `base` is left unchanged.
     """
-    model = on_the_same_parameters(base)
+    model = copy_sharing_parameters(base)
     for name in dict.fromkeys(name.rpartition(".")[0] for name in matrices):
         _replace_layer(model, name, matrices[f"{name}.a"], matrices[f"{name}.b"], scale)
     return model
@@ -102,7 +111,7 @@ def save_matrices(
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / TENSORS, metadata={"format": "pt"})
     rank = len(next(iter(layers.values()))[0])
-    text = written(base, rank, scale, [*{name.rpartition(".")[2] for name in layers}])
+    text = format_config(base, rank, scale, [*{name.rpartition(".")[2] for name in layers}])
     (folder / CONFIG).write_text(text, encoding="utf-8")
 
 
@@ -120,20 +129,24 @@ def save_merged(folder: Path, to: Path) -> None:
     """
     if not is_adapter(folder):
         raise WeightsError(f"{folder} is a whole model: there is nothing to merge")
-    base = base_folder(folder)
+    base = resolve_base(folder)
     model = load_model(base)
     with torch.no_grad():
         for _, layer in low_rank_layers(load_adapter(model, folder)):
             weight: Any = layer.base.weight  # the model's own
             weight += layer.scale * (layer.b @ layer.a)
-    with quietly():
+    with silence_transformers():
         model.save_pretrained(to)
     load_tokenizer(base).save_pretrained(to)
 
 
-def on_the_same_parameters(base: Any) -> Any:
-    """Return a deep copy of a model's modules that shares its parameters, buffers and bfloat16 layers (`Half`)."""
-    shared = [*base.parameters(), *base.buffers(), *(layer for layer in base.modules() if isinstance(layer, Half))]
+def copy_sharing_parameters(base: Any) -> Any:
+    """Return a deep copy of a model that shares its parameters, buffers and bfloat16 layers (`Bf16Linear`)."""
+    shared = [
+        *base.parameters(),
+        *base.buffers(),
+        *(layer for layer in base.modules() if isinstance(layer, Bf16Linear)),
+    ]
     return copy.deepcopy(base, {id(one): one for one in shared})
 
 
@@ -143,7 +156,7 @@ def _replace_layer(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scal
     model.set_submodule(name, LowRank(layer, a.to(device), b.to(device), scale))
 
 
-def _linears(base: Any) -> Iterator[tuple[str, Any]]:
+def _linear_layers(base: Any) -> Iterator[tuple[str, Any]]:
     """Yield (name, layer) for each linear layer of the language model.
 
     The output head is left out, which may share the embedding's weights. So are vision tower and connector, which run
@@ -152,16 +165,16 @@ def _linears(base: Any) -> Iterator[tuple[str, Any]]:
     head = base.get_output_embeddings()
     own = set(text_body(base).modules())
     for name, layer in base.named_modules():
-        if layer in own and layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Half)):
+        if layer in own and layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Bf16Linear)):
             yield name, layer
 
 
-def _targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
+def _find_targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
     """Return (name, layer) for each linear layer whose last name part is in `targets`, or for all if that is None.
 
     Raises WeightsError if the base has no linear layers or a target matches none.
     """
-    layers = list(_linears(base))
+    layers = list(_linear_layers(base))
     known = {name.rpartition(".")[2] for name, _ in layers}
     if not known:
         raise WeightsError(f"a {type(base).__name__} has no linear layers that an adapter could change: remove adapter")
@@ -172,7 +185,7 @@ def _targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]:
     return [(name, layer) for name, layer in layers if not targets or name.rpartition(".")[2] in targets]
 
 
-def adapter_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+def load_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Load a saved adapter's matrices by layer name: (A [rank, in], B [out, rank]), float32.
 
     Raises WeightsError for a damaged file, layers that `base` lacks, wrong shapes or values that are not finite.
@@ -180,7 +193,7 @@ def adapter_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.T
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    layers = dict(_linears(base))
+    layers = dict(_linear_layers(base))
     file = saved.path / TENSORS
     try:
         open_plain(file).close()  # a pipe would be waited for
@@ -189,7 +202,7 @@ def adapter_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.T
         raise WeightsError(f"{file} is torn or no safetensors file ({first_line(error)}): fetch it again") from error
     found: dict[str, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
-        match = TENSOR.fullmatch(name)
+        match = TENSOR_NAME.fullmatch(name)
         if match is None or match["layer"] not in layers:
             raise WeightsError(f"{file} changes {name[:120]!r}, which its base {saved.base} has not: name another base")
         found.setdefault(match["layer"], {})[match["side"]] = tensor.float()

@@ -17,7 +17,7 @@ from agents.model_config import first_line, read_json
 
 CONFIG = "adapter_config.json"
 TENSORS = "adapter_model.safetensors"
-MOST_RANK = 4096
+MAX_RANK = 4096
 
 
 class AdapterSpec(BaseModel):
@@ -27,7 +27,7 @@ class AdapterSpec(BaseModel):
         strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
 
-    rank: Annotated[int, Field(ge=1, le=MOST_RANK)] = 16
+    rank: Annotated[int, Field(ge=1, le=MAX_RANK)] = 16
     """Rank of the matrices A [rank, in] and B [out, rank] of each layer."""
     alpha: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Numerator of the scale alpha / rank; null is twice the rank."""
@@ -62,54 +62,54 @@ def read_adapter(folder: Path) -> AdapterFolder:
 
     Raises WeightsError if a file is missing or damaged, or for settings beyond plain LoRA of one rank (such as DoRA).
     """
-    said = read_json(folder, CONFIG)
-    base, rank, alpha = said.get("base_model_name_or_path"), said.get("r"), said.get("lora_alpha")
-    if said.get("peft_type") != "LORA":
-        raise WeightsError(f"{folder}/{CONFIG}: peft_type is {_short(said.get('peft_type'))}: only LORA is served")
+    config = read_json(folder, CONFIG)
+    base, rank, alpha = config.get("base_model_name_or_path"), config.get("r"), config.get("lora_alpha")
+    if config.get("peft_type") != "LORA":
+        raise WeightsError(f"{folder}/{CONFIG}: peft_type is {_short(config.get('peft_type'))}: only LORA is served")
     if not isinstance(base, str) or not base:
         raise WeightsError(f"{folder}/{CONFIG} names no base_model_name_or_path: say which model it was trained on")
-    if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= MOST_RANK:
-        raise WeightsError(f"{folder}/{CONFIG}: r is {_short(rank)}, no rank between 1 and {MOST_RANK}")
+    if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= MAX_RANK:
+        raise WeightsError(f"{folder}/{CONFIG}: r is {_short(rank)}, no rank between 1 and {MAX_RANK}")
     if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not 0 < alpha <= 1e6:
         raise WeightsError(f"{folder}/{CONFIG}: lora_alpha is {_short(alpha)}, no number above 0")
-    for key, value in said.items():
-        if key in _BEYOND and value not in _BEYOND[key]:
+    for key, value in config.items():
+        if key in _UNSUPPORTED and value not in _UNSUPPORTED[key]:
             raise WeightsError(f"{folder}/{CONFIG}: {key}: {_short(value)} is not supported: merge it in peft instead")
-    start = said.get("init_lora_weights", True)
-    if isinstance(start, str) and start.startswith(_CHANGES_THE_BASE):
+    start = config.get("init_lora_weights", True)
+    if isinstance(start, str) and start.startswith(_BASE_CHANGING):
         raise WeightsError(f"{folder}/{CONFIG}: {start} changed the base model, too: merge it in peft instead")
     try:
-        present = (folder / TENSORS).stat().st_size > 0
+        has_weights = (folder / TENSORS).stat().st_size > 0
     except OSError as error:
         raise WeightsError(f"{folder} has no {TENSORS} ({first_line(error)}): save it with save_pretrained") from None
-    if not present:
+    if not has_weights:
         raise WeightsError(f"{folder}/{TENSORS} is empty: fetch it again")
-    scale = alpha / (math.sqrt(rank) if said.get("use_rslora") else rank)
+    scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
     return AdapterFolder(folder, base, rank, scale)
 
 
-_PLAIN: tuple[Any, ...] = (None, False, {}, [])
-_BEYOND: dict[str, tuple[Any, ...]] = {
+_UNSET: tuple[Any, ...] = (None, False, {}, [])
+_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "bias": (None, "none"),
-    "fan_in_fan_out": _PLAIN,
-    "use_dora": _PLAIN,
-    "use_qalora": _PLAIN,
-    "rank_pattern": _PLAIN,
-    "alpha_pattern": _PLAIN,
-    "modules_to_save": _PLAIN,
-    "layer_replication": _PLAIN,
-    "target_parameters": _PLAIN,
-    "trainable_token_indices": _PLAIN,
-    "lora_bias": _PLAIN,
-    "alora_invocation_tokens": _PLAIN,
+    "fan_in_fan_out": _UNSET,
+    "use_dora": _UNSET,
+    "use_qalora": _UNSET,
+    "rank_pattern": _UNSET,
+    "alpha_pattern": _UNSET,
+    "modules_to_save": _UNSET,
+    "layer_replication": _UNSET,
+    "target_parameters": _UNSET,
+    "trainable_token_indices": _UNSET,
+    "lora_bias": _UNSET,
+    "alora_invocation_tokens": _UNSET,
 }
 """Settings of peft that change an adapter's computation, with their neutral values."""
-_CHANGES_THE_BASE = ("pissa", "olora", "corda", "loftq", "eva_", "lora_ga")
+_BASE_CHANGING = ("pissa", "olora", "corda", "loftq", "eva_", "lora_ga")
 
 
-def written(base: str, rank: int, scale: float, layers: list[str]) -> str:
+def format_config(base: str, rank: int, scale: float, layers: list[str]) -> str:
     """Return adapter_config.json as text for peft; `layers` are the last parts of the adapted layers' names."""
-    said = {
+    config = {
         "base_model_name_or_path": base,
         "bias": "none",
         "fan_in_fan_out": False,
@@ -121,10 +121,10 @@ def written(base: str, rank: int, scale: float, layers: list[str]) -> str:
         "target_modules": sorted(layers),
         "task_type": "CAUSAL_LM",
     }
-    return json.dumps(said, indent=1) + "\n"
+    return json.dumps(config, indent=1) + "\n"
 
 
-TENSOR = re.compile(r"base_model\.model\.(?P<layer>.{1,512})\.lora_(?P<side>[AB])\.weight")
+TENSOR_NAME = re.compile(r"base_model\.model\.(?P<layer>.{1,512})\.lora_(?P<side>[AB])\.weight")
 """Pattern of peft's names for matrices."""
 
 

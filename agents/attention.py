@@ -15,10 +15,10 @@ from transformers.masking_utils import sdpa_mask
 
 NAME = "arena"
 """Name of this attention in transformers, for `attn_implementation`."""
-MOST_SCORES = 1 << 23
+MAX_SCORES = 1 << 23
 """Maximum attention scores at once, about one row of a thousand tokens. Longer rows use torch's kernel, which is as
 fast there and needs less memory; larger batches are split."""
-_KNOWN = {"dropout", "scaling", "position_ids", "use_cache", "is_causal", "logits_to_keep"}
+_NEUTRAL_ARGUMENTS = {"dropout", "scaling", "position_ids", "use_cache", "is_causal", "logits_to_keep"}
 """Arguments that do not ask for another kind of attention."""
 
 
@@ -47,26 +47,28 @@ def attend(
         bias.masked_fill_(~attention_mask, torch.finfo(torch.bfloat16).min)
     scale = settings.get("scaling") or query.shape[-1] ** -0.5
     query, key, value = (one.to(torch.bfloat16) for one in (query, key, value))
-    few = MOST_SCORES // _scores_of_a_row(query, key)
+    step = MAX_SCORES // _count_row_scores(query, key)
     parts: list[torch.Tensor] = []
     with torch.autocast("cpu", enabled=False):
-        for rows in (slice(at, at + few) for at in range(0, len(query), few)):
+        for rows in (slice(at, at + step) for at in range(0, len(query), step)):
             own = bias[rows] if bias is not None and len(bias) == len(query) else bias  # or one for all rows
             parts.append(_Attention.apply(query[rows], key[rows], value[rows], own, scale))  # type: ignore[no-untyped-call]
     output = torch.cat(parts) if len(parts) > 1 else parts[0]
     return output.transpose(1, 2), None
 
 
-def _scores_of_a_row(query: torch.Tensor, key: torch.Tensor) -> int:
+def _count_row_scores(query: torch.Tensor, key: torch.Tensor) -> int:
     """Return the number of attention scores of one sequence of the batch, over all heads."""
     return query.shape[1:3].numel() * key.shape[2]
 
 
 def _is_supported(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, settings: dict[str, Any]) -> bool:
-    if query.device.type != "cpu" or key.shape != value.shape or _scores_of_a_row(query, key) > MOST_SCORES:
+    if query.device.type != "cpu" or key.shape != value.shape or _count_row_scores(query, key) > MAX_SCORES:
         return False
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
-    plain = settings.keys() <= _KNOWN and not settings.get("dropout") and settings.get("is_causal") is not False
+    plain = (
+        settings.keys() <= _NEUTRAL_ARGUMENTS and not settings.get("dropout") and settings.get("is_causal") is not False
+    )
     return dtype == torch.bfloat16 and plain
 
 
@@ -87,25 +89,30 @@ class _Attention(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(query, key, value, bias)
         ctx.scale = scale
-        p = _probabilities(_rows(query, key) * scale, key.flatten(0, 1), bias)
+        p = _compute_probabilities(_group_heads(query, key) * scale, key.flatten(0, 1), bias)
         return torch.bmm(p, value.flatten(0, 1)).view(query.shape)
 
     @staticmethod
-    def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None, None]:
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None, None]:
         query, key, value, bias = ctx.saved_tensors
-        q, k, v, g = _rows(query, key) * ctx.scale, key.flatten(0, 1), value.flatten(0, 1), _rows(slope, key)
-        p = _probabilities(q, k, bias)
+        q, k, v, g = (
+            _group_heads(query, key) * ctx.scale,
+            key.flatten(0, 1),
+            value.flatten(0, 1),
+            _group_heads(grad_output, key),
+        )
+        p = _compute_probabilities(q, k, bias)
         ds = torch._softmax_backward_data(torch.bmm(g, v.transpose(1, 2)), p, -1, p.dtype)
         dq, dk, dv = torch.bmm(ds, k).mul_(ctx.scale), torch.bmm(ds.transpose(1, 2), q), torch.bmm(p.transpose(1, 2), g)
         return dq.view(query.shape), dk.view(key.shape), dv.view(value.shape), None, None
 
 
-def _rows(heads: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+def _group_heads(heads: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     """Reshape [B, heads, Q, width] to [B * key heads, heads per key * Q, width]."""
     return heads.reshape(len(key) * key.shape[1], -1, heads.shape[-1])
 
 
-def _probabilities(q: torch.Tensor, k: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+def _compute_probabilities(q: torch.Tensor, k: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """Return softmax of the biased scores, [B * key heads, heads per key * Q, S] in the dtype of q.
 
     torch's softmax sums in float32.

@@ -7,14 +7,14 @@ from pathlib import Path
 ROOT, OWN, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"), Path("/proc/meminfo")
 
 
-def free_memory() -> int:
+def measure_free_memory() -> int:
     """Return the bytes that this process can still allocate within machine and control groups; 0 if unknown."""
-    left = [max(0, limit - used) for limit, used in memory_limits()]
-    machine = meminfo("MemAvailable")
+    left = [max(0, limit - used) for limit, used in find_memory_limits()]
+    machine = read_meminfo("MemAvailable")
     return min([machine, *left] if machine else left, default=0)
 
 
-def meminfo(name: str) -> int:
+def read_meminfo(name: str) -> int:
     """Return a value of /proc/meminfo, such as `MemAvailable`, in bytes; 0 if it is missing or unreadable."""
     try:
         lines = MEMINFO.read_text(encoding="ascii", errors="replace").splitlines()
@@ -23,40 +23,42 @@ def meminfo(name: str) -> int:
         return 0
 
 
-def memory_limits() -> list[tuple[int, int]]:
+def find_memory_limits() -> list[tuple[int, int]]:
     """Return (limit, use) in bytes for each enclosing control group that has a memory limit, innermost first.
 
     Use excludes file pages that were not read lately, because the kernel drops them before it refuses memory.
     """
     names = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
     found = []
-    for folder, version in _folders("memory"):
-        limit, used = (_number(folder / name) for name in names[version])
+    for folder, version in _find_groups("memory"):
+        limit, used = (_read_number(folder / name) for name in names[version])
         if limit:
-            idle = re.search(r"^(?:total_)?inactive_file (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+            idle = re.search(r"^(?:total_)?inactive_file (\d+)$", _read_text(folder / "memory.stat"), re.MULTILINE)
             found.append((limit, max(0, (used or 0) - (int(idle[1]) if idle else 0))))
     return found
 
 
-def processor_quota() -> float | None:
+def find_processor_quota() -> float | None:
     """Return the lowest CPU quota of the enclosing control groups, in processors; None if there is no quota."""
-    found = [quota for folder, version in _folders("cpu") if (quota := _quota(folder, version))]
+    found = [quota for folder, version in _find_groups("cpu") if (quota := _read_quota(folder, version))]
     return min(found, default=None)
 
 
-def _quota(folder: Path, version: int) -> float | None:
+def _read_quota(folder: Path, version: int) -> float | None:
     """Return a control group's CPU quota in processors (CPU time per period / period); None without a quota."""
     if version == 1:
-        quota, period = (_number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))  # quota -1 is none
+        quota, period = (
+            _read_number(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")
+        )  # quota -1 is none
     else:
-        words = _text(folder / "cpu.max").split()
-        quota, period = map(_whole, words) if len(words) == 2 else (None, None)
+        words = _read_text(folder / "cpu.max").split()
+        quota, period = map(_parse_integer, words) if len(words) == 2 else (None, None)
     return quota / period if quota and period and 0 < quota < 2**63 and 0 < period < 2**63 else None
 
 
-def _folders(controller: str) -> Iterator[tuple[Path, int]]:
+def _find_groups(controller: str) -> Iterator[tuple[Path, int]]:
     """Yield (folder, cgroup version 1 or 2) of this process's control groups for a controller, innermost first."""
-    for line in _text(OWN).splitlines():
+    for line in _read_text(OWN).splitlines():
         if line.count(":") < 2:
             continue
         _, controllers, path = line.split(":", 2)
@@ -69,11 +71,11 @@ def _folders(controller: str) -> Iterator[tuple[Path, int]]:
             yield folder, 1 if controllers else 2
 
 
-def _number(file: Path) -> int | None:
-    return _whole(_text(file))
+def _read_number(file: Path) -> int | None:
+    return _parse_integer(_read_text(file))
 
 
-def _whole(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     """Return the text as an integer; None if it is not one, such as `max`."""
     try:
         return int(text)
@@ -81,7 +83,7 @@ def _whole(text: str) -> int | None:
         return None
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     """Return a file's text; "" if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")

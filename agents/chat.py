@@ -15,12 +15,21 @@ from typing import Any, Literal, NamedTuple
 
 from tokenizers import Tokenizer
 
-from agents.chat_images import Content, ImageMarkup, ImageToken, after, as_text, cut_images, images_of, trimmed
-from agents.chat_parts import ACKNOWLEDGED, LATER, LATER_UNLED, MARKED, UNLED, cut, rewrites_thoughts
-from agents.content_tokenizer import bare_blueprint, blank_tokens, with_added
+from agents.chat_images import (
+    Content,
+    ImageMarkup,
+    ImageToken,
+    as_text,
+    derive_markup,
+    find_images,
+    prepend_text,
+    strip_content,
+)
+from agents.chat_parts import ACKNOWLEDGED, LATER, LATER_UNLED, MARKED, UNLED, derive_parts, rewrites_thoughts
+from agents.content_tokenizer import build_tokenizer, find_blank_tokens, strip_blueprint
 from agents.errors import ChatError
 from agents.tool_formats import FORMATS, Reading, ToolCall, ToolResult, read_calls, write_calls
-from agents.tool_turns import ToolParts, cut_tools, definitions_around
+from agents.tool_turns import ToolParts, cut_tools, render_definitions
 from agents.tool_values import Definition
 from games.contracts import Image
 
@@ -48,17 +57,17 @@ class ChatFrame:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise ChatError("this tokenizer is no fast one (no tokenizer.json); convert and save it as one")
-        blueprint = bare_blueprint(json.loads(backend.to_str()))
+        blueprint = strip_blueprint(json.loads(backend.to_str()))
         self._tokenizer = tokenizer
-        rendered, parts = cut(tokenizer, has_images=image is not None)
+        rendered, parts = derive_parts(tokenizer, has_images=image is not None)
         self.parts = parts
-        self.prints_time = not (rendered.same(MARKED, LATER) and rendered.same(UNLED, LATER_UNLED))
+        self.prints_time = not (rendered.is_same(MARKED, LATER) and rendered.is_same(UNLED, LATER_UNLED))
         """Whether the template prints the time, which is fixed to `agents.chat_template.CLOCK`."""
         self.rewrites_thoughts = rewrites_thoughts(parts, rendered)
         """Whether the template, unlike the frame, changes or drops thoughts in earlier replies."""
         added = blueprint["added_tokens"]
-        self._framing = with_added(blueprint, added, backend.model)
-        blank = blank_tokens(added, backend)
+        self._framing = build_tokenizer(blueprint, added, backend.model)
+        blank = find_blank_tokens(added, backend)
         ids = {token["id"] for token in added if token not in blank}
         self.control_ids: frozenset[int] = frozenset(ids | set(tokenizer.all_special_ids))
         """Ids of all added and special tokens, except runs of blanks, which some tokenizers add as text."""
@@ -66,15 +75,15 @@ class ChatFrame:
         plain = (token for token in added if not token["special"] and token["id"] in ids - special)
         self.tags: dict[int, str] = {token["id"]: token["content"] for token in plain}
         """Texts of added tokens that are not special. They are decoded when sampled but never encoded from content."""
-        self._plain = with_added(blueprint, blank, backend.model)
+        self._plain = build_tokenizer(blueprint, blank, backend.model)
         # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.
         raw = backend.get_vocab() if blueprint["model"]["type"] == "Unigram" else {}
-        self._unspeakable = self.control_ids | {raw[byte] for byte in BYTES if byte in raw}
-        self._system, self._user = self._head(parts.system_head), self._head(parts.user_head)
+        self._forbidden_ids = self.control_ids | {raw[byte] for byte in BYTE_TOKENS if byte in raw}
+        self._system, self._user = self._encode_head(parts.system_head), self._encode_head(parts.user_head)
         self.image = image
         """Placeholder of an image; None for a model without vision."""
-        self._bridge, self._reply = self._head(parts.system_tail), self._head(parts.reply_head)
-        self._prompt, self._tail = self._frame(parts.prompt), self._frame(parts.reply_tail)
+        self._bridge, self._reply = self._encode_head(parts.system_tail), self._encode_head(parts.reply_head)
+        self._prompt, self._tail = self._encode_frame(parts.prompt), self._encode_frame(parts.reply_tail)
         ends = [place for place, token in enumerate(self._tail) if token in self.control_ids]
         self._stop_at = ends[0] + 1 if ends else 0
         stop = self._tail[ends[0]] if ends else tokenizer.eos_token_id
@@ -88,18 +97,18 @@ class ChatFrame:
         """Ids that end a sampled reply: the template's end of turn and the end of text."""
 
     @cached_property
-    def _images(self) -> ImageMarkup:
+    def _image_markup(self) -> ImageMarkup:
         """How the template shows an image."""
         if self.image is None:
             raise ChatError("a content has images, and the model has no vision")
-        return cut_images(self._tokenizer, self.parts, self.image)
+        return derive_markup(self._tokenizer, self.parts, self.image)
 
     @cached_property
     def longest_token(self) -> int:
         """Number of characters of the vocabulary's longest token."""
         return max(map(len, self._plain.get_vocab()))
 
-    def with_letters(self, letters: str) -> frozenset[int]:
+    def find_tokens_with(self, letters: str) -> frozenset[int]:
         """Return the ids of all tokens whose text contains at least one of these letters, without control ids."""
         ids = range(self._plain.get_vocab_size())
         texts = self._plain.decode_batch([[token] for token in ids], skip_special_tokens=False)
@@ -108,12 +117,12 @@ class ChatFrame:
         return frozenset(found) - self.control_ids
 
     @property
-    def vocabulary(self) -> int:
+    def vocabulary_size(self) -> int:
         """Size of the vocabulary that encodes contents, without added tokens (except blanks)."""
         return int(self._plain.get_vocab_size())
 
     @property
-    def forgeable(self) -> bool:
+    def is_forgeable(self) -> bool:
         """True if the text that ends a user turn has no control id (Llama 2's [/INST]), so any player can write it."""
         return self.control_ids.isdisjoint(self._prompt)
 
@@ -144,18 +153,20 @@ class ChatFrame:
         if tools and self.tools:
             return self._open_with_tools(system, examples, tools, asks)
         if parts.system == "turn":
-            ids = self._after(self._system, system) + self._frame(parts.system_tail)
+            ids = self._encode_after(self._system, system) + self._encode_frame(parts.system_tail)
         elif not system and parts.system_head.endswith(parts.user_head):
-            ids = self._frame(parts.system_head.removesuffix(parts.user_head))
+            ids = self._encode_frame(parts.system_head.removesuffix(parts.user_head))
         else:
             examples = examples or [("", ACKNOWLEDGED)]
-            ids = self._after(self._system, system)
+            ids = self._encode_after(self._system, system)
             user = self._bridge if examples[0][0] or parts.system == "inline" else Head([], "")
-        return ids + self._exchanges(user, examples)
+        return ids + self._encode_exchanges(user, examples)
 
     def opens_turn(self, tools: Sequence[Definition], system: str) -> bool:
         """Return True if definitions or the system text stand in the first user's turn, before its text."""
-        return bool(tools and self.tools) and not self._definitions(tools, system)[1].endswith(self.parts.user_head)
+        return bool(tools and self.tools) and not self._render_definitions(tools, system)[1].endswith(
+            self.parts.user_head
+        )
 
     def ask(self, content: Content, opened: bool = False) -> list[int]:
         """Return the ids of a user turn with this content, followed by the head of the assistant's reply.
@@ -163,8 +174,8 @@ class ChatFrame:
         `opened`: the turn's head is there already. Images need a model with vision (`image`).
         """
         begins_with_image = bool(content) and isinstance(content[0], Image)
-        user = self._head(self._images.user_head) if begins_with_image else self._user
-        return self._after(Head([], "") if opened else user, content) + self._prompt
+        user = self._encode_head(self._image_markup.user_head) if begins_with_image else self._user
+        return self._encode_after(Head([], "") if opened else user, content) + self._prompt
 
     def answer(self, results: Sequence[ToolResult], text: Content = "") -> list[int]:
         """Return the ids of tool turns with results, then a user turn if `text` is not empty, and the head of a reply.
@@ -174,20 +185,24 @@ class ChatFrame:
         parts = self.tools
         if not parts:
             lines = "\n".join(f"{result.name or 'tool'}: {result.text}" for result in results)
-            return self.ask(after(f"{lines}\n", text) if text else lines)
+            return self.ask(prepend_text(f"{lines}\n", text) if text else lines)
         *around, end = parts.result
         if text and parts.user_bridge is None:
             results = [*results[:-1], replace(results[-1], text=f"{results[-1].text}\n\n{as_text(text)}")]
         ids: list[int] = []
         for place, result in enumerate(results):
-            slots = {"text": parts.quoted(_without_surrogates(result.text)), "id": result.id, "name": result.name}
+            slots = {"text": parts.quote(_replace_surrogates(result.text)), "id": result.id, "name": result.name}
             heads = [around[0] if place == 0 else parts.between, *around[2::2]]
             for head, slot in zip(heads, around[1::2], strict=True):
-                framed = self._head(head)
+                framed = self._encode_head(head)
                 ids += framed.ids + self.encode(framed.lead + slots[slot])
         if text and parts.user_bridge is not None:
-            return ids + self._after(self._head(parts.user_bridge + self.parts.user_head), text) + self._prompt
-        return ids + self._frame(end)
+            return (
+                ids
+                + self._encode_after(self._encode_head(parts.user_bridge + self.parts.user_head), text)
+                + self._prompt
+            )
+        return ids + self._encode_frame(end)
 
     def write_calls(self, speech: str, calls: Sequence[ToolCall]) -> list[int]:
         """Return the ids of speech and calls as this template's models write them, without the end of the turn.
@@ -197,7 +212,7 @@ class ChatFrame:
         gap = self.tools.gap if self.tools and self.tools.gap is not None else "\n"
         ids = self.encode(speech + gap) if speech else []
         for mark, text in write_calls(self.tool_format, calls):
-            ids += self._frame(mark) + self.encode(text)
+            ids += self._encode_frame(mark) + self.encode(text)
         return ids
 
     def read_calls(self, ids: Iterable[int], tools: Sequence[Definition] = (), first: int = 0) -> Reading:
@@ -210,24 +225,24 @@ class ChatFrame:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of text inside a turn, never control ids; text that only these could encode is left out."""
-        text = _without_surrogates(text)
+        text = _replace_surrogates(text)
         encoding = self._plain.encode(text, add_special_tokens=False)
-        if self._unspeakable.isdisjoint(encoding.ids):
+        if self._forbidden_ids.isdisjoint(encoding.ids):
             return list(encoding.ids)
         # Some vocabularies (Unigram, word-level) spell control tokens themselves: take those places apart.
         ids: list[int] = []
         done = 0
         for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            if token in self._unspeakable and end > done:
-                ids += self._piece(text[done:start]) + self._spelled(text[max(start, done) : end])
+            if token in self._forbidden_ids and end > done:
+                ids += self._encode_piece(text[done:start]) + self._encode_by_letter(text[max(start, done) : end])
                 done = end
-        return ids + self._piece(text[done:])
+        return ids + self._encode_piece(text[done:])
 
     def encode_reply(self, text: str, marks: bool = False) -> list[int]:
         """Return the ids of a text to learn as the policy's own reply, with tags as tokens: the inverse of `decode`."""
         tokens = {tag: token for token, tag in (self.tags | (self._marks if marks else {})).items()}
         pattern = "|".join(map(re.escape, sorted(tokens, key=len, reverse=True)))
-        parts = re.split(f"({pattern})", _without_surrogates(text)) if tokens else [text]
+        parts = re.split(f"({pattern})", _replace_surrogates(text)) if tokens else [text]
         return [token for part in parts for token in ([tokens[part]] if part in tokens else self.encode(part))]
 
     def encode_document(self, text: str) -> list[int]:
@@ -262,76 +277,78 @@ class ChatFrame:
     def _open_with_tools(
         self, system: str, examples: Sequence[tuple[str, str]], tools: Sequence[Definition], asks: bool
     ) -> list[int]:
-        before, between = self._definitions(tools, system)
+        before, between = self._render_definitions(tools, system)
         inside = not between.endswith(self.parts.user_head)
-        first = self._head(between) if inside else self._user
-        ids = self._after(self._head(before), system)
+        first = self._encode_head(between) if inside else self._user
+        ids = self._encode_after(self._encode_head(before), system)
         if not inside:
-            ids += self._frame(between.removesuffix(self.parts.user_head))
+            ids += self._encode_frame(between.removesuffix(self.parts.user_head))
         elif asks and not examples:
-            return ids + self._frame(between)
-        return ids + self._exchanges(first, examples or ([("", ACKNOWLEDGED)] if inside else []))
+            return ids + self._encode_frame(between)
+        return ids + self._encode_exchanges(first, examples or ([("", ACKNOWLEDGED)] if inside else []))
 
-    def _definitions(self, tools: Sequence[Definition], system: str) -> tuple[str, str]:
+    def _render_definitions(self, tools: Sequence[Definition], system: str) -> tuple[str, str]:
         """Return the template's texts before and after the system text, with these definitions.
 
         Raises ChatError if a definition contains a control token or cannot be printed.
         """
-        plain = json.loads(_without_surrogates(json.dumps(list(tools), ensure_ascii=False)))
-        for text in _texts_in(plain):
-            if not self.control_ids.isdisjoint(self._frame(text)):
+        plain = json.loads(_replace_surrogates(json.dumps(list(tools), ensure_ascii=False)))
+        for text in _find_texts(plain):
+            if not self.control_ids.isdisjoint(self._encode_frame(text)):
                 raise ChatError(f"the definition of a tool contains a control token: {text[:80]!r}")
-        return definitions_around(self._tokenizer, self.parts, plain, bool(system))
+        return render_definitions(self._tokenizer, self.parts, plain, bool(system))
 
-    def _exchanges(self, user: Head, examples: Sequence[tuple[str, str]]) -> list[int]:
+    def _encode_exchanges(self, user: Head, examples: Sequence[tuple[str, str]]) -> list[int]:
         """Return the ids of (observation, reply) turns; `user` is the first one's head."""
         ids: list[int] = []
         for see, say in examples:
-            ids += self._after(user, see) + self._after(self._reply, say) + self._tail
+            ids += self._encode_after(user, see) + self._encode_after(self._reply, say) + self._tail
             user = self._user
         return ids
 
-    def _piece(self, text: str) -> list[int]:
+    def _encode_piece(self, text: str) -> list[int]:
         ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
-        return list(ids) if self._unspeakable.isdisjoint(ids) else self._spelled(text)
+        return list(ids) if self._forbidden_ids.isdisjoint(ids) else self._encode_by_letter(text)
 
-    def _spelled(self, text: str) -> list[int]:
+    def _encode_by_letter(self, text: str) -> list[int]:
         letters = (self._plain.encode(letter, add_special_tokens=False).ids for letter in text)
         return [token for ids in letters for token in ids if token not in self.control_ids]
 
-    def _after(self, head: Head, content: Content) -> list[int]:
+    def _encode_after(self, head: Head, content: Content) -> list[int]:
         if self.parts.trims:
-            content = trimmed(content, bool(images_of(content)) and self._images.trims)
+            content = strip_content(content, bool(find_images(content)) and self._image_markup.trims)
         ids, lead = list(head.ids), head.lead
         for part in [content] if isinstance(content, str) else content:
-            shown = self.encode(lead) + self._show(part) if isinstance(part, Image) else self.encode(lead + part)
+            shown = (
+                self.encode(lead) + self._encode_image(part) if isinstance(part, Image) else self.encode(lead + part)
+            )
             ids, lead = ids + shown, ""
         return ids
 
-    def _show(self, image: Image) -> list[int]:
+    def _encode_image(self, image: Image) -> list[int]:
         """Return the placeholders of an image, with what the template and the processor put around them."""
-        token, markup = self.image, self._images
-        ids = [token.id] * token.fitted(image).tokens if token else []
-        return self._frame(markup.before) + ids + self._frame(markup.after)
+        token, markup = self.image, self._image_markup
+        ids = [token.id] * token.fit_image(image).tokens if token else []
+        return self._encode_frame(markup.before) + ids + self._encode_frame(markup.after)
 
-    def _head(self, text: str) -> Head:
+    def _encode_head(self, text: str) -> Head:
         frame = text.rstrip(" ")
-        return Head(self._frame(frame), text[len(frame) :])
+        return Head(self._encode_frame(frame), text[len(frame) :])
 
-    def _frame(self, text: str) -> list[int]:
+    def _encode_frame(self, text: str) -> list[int]:
         return list(self._framing.encode(text, add_special_tokens=False).ids)
 
 
-def _texts_in(value: Any) -> Iterator[str]:
+def _find_texts(value: Any) -> Iterator[str]:
     """Yield all texts in a JSON value, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for part in [*value, *value.values()] if isinstance(value, dict) else value:
-            yield from _texts_in(part)
+            yield from _find_texts(part)
 
 
-def _without_surrogates(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
     try:
         text.encode()
@@ -340,9 +357,9 @@ def _without_surrogates(text: str) -> str:
     return text
 
 
-BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
-def written(tokenizer: Any, frame: ChatFrame) -> str:
+def fingerprint(tokenizer: Any, frame: ChatFrame) -> str:
     """Return a text that identifies a tokenizer and its turn format: equal texts produce the same tokens."""
     return f"{tokenizer.backend_tokenizer.to_str()}{frame.parts}{sorted(frame.stop_ids)}"

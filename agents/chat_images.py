@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from agents.chat_parts import USERS, Parts
-from agents.chat_template import CLOCK, Refused, Rendered, time_variables
+from agents.chat_template import CLOCK, Renderings, TemplateRefusal, time_variables
 from agents.errors import ChatError
-from agents.stream import MediaSpan, Picture
+from agents.stream import ImageReader, MediaSpan
 from games.contracts import ContentPart, Image
 from games.pictures import check_picture
 
@@ -38,7 +38,7 @@ class ImageToken(NamedTuple):
     edges: tuple[str, str] | None = None
     """Texts that the processor writes before and after the placeholders; None for those of Idefics3, if known."""
 
-    def fitted(self, image: Image) -> Fit:
+    def fit_image(self, image: Image) -> Fit:
         """Return how an image enters a context. Raises ChatError, with its hash, if the model cannot have it."""
         if self.fit is None:
             return Fit(self.tokens, None)
@@ -71,23 +71,23 @@ class _Turn(NamedTuple):
 
 
 INSIDE, FIRST, SPACED = _Turn(USERS[0]), _Turn(""), _Turn(f"{USERS[0]}  ")
-FRAMED = ("<fake_token_around_image>", "<global-img>")
+FRAME_TOKENS = ("<fake_token_around_image>", "<global-img>")
 """Tokens with which the processors of Idefics3 and SmolVLM frame a whole image, if the vocabulary has them."""
 
 
-def cut_images(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
+def derive_markup(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
     """Return how a tokenizer's chat template shows an image, with what the family's processor adds.
 
     If the template shows no images, only the processor's texts stand around the placeholders.
     """
-    framed = set(FRAMED) <= set(tokenizer.get_vocab())
-    left, right = image.edges or (("".join(FRAMED), FRAMED[0]) if framed else ("", ""))
+    framed = set(FRAME_TOKENS) <= set(tokenizer.get_vocab())
+    left, right = image.edges or (("".join(FRAME_TOKENS), FRAME_TOKENS[0]) if framed else ("", ""))
     token = image.mark or tokenizer.convert_ids_to_tokens(image.id)
-    rendered = Rendered(tokenizer, (INSIDE, FIRST, SPACED))
+    rendered = Renderings(tokenizer, (INSIDE, FIRST, SPACED))
     try:
         inside = rendered.text(INSIDE).split(USERS[0])[-1].split(USERS[1])[0]
         head = rendered.text(FIRST).split(inside)[0].removeprefix(parts.default)
-    except (Refused, ValueError):
+    except (TemplateRefusal, ValueError):
         inside, head = "", ""
     if inside.count(token) != 1:
         return ImageMarkup(left, right, parts.user_head)
@@ -95,29 +95,29 @@ def cut_images(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
     return ImageMarkup(before + left, right + after, head, f"{USERS[0]}  " not in rendered.text(SPACED))
 
 
-def after(text: str, content: Content) -> Content:
+def prepend_text(text: str, content: Content) -> Content:
     """Return a content with a text before it."""
     if isinstance(content, str):
         return text + content
     return (text + content[0], *content[1:]) if isinstance(content[0], str) else (text, *content)
 
 
-def after_images(images: Sequence[Image], content: Content) -> Content:
+def prepend_images(images: Sequence[Image], content: Content) -> Content:
     """Return a content with images before it."""
     if not images:
         return content
     return (*images, *(([content] if content else []) if isinstance(content, str) else content))
 
 
-def trimmed(content: Content, everywhere: bool) -> Content:
-    """Return a content without blanks at its ends or, if `everywhere`, at the ends of each of its texts."""
+def strip_content(content: Content, each_text: bool) -> Content:
+    """Return a content without blanks at its ends or, if `each_text`, at the ends of each of its texts."""
     if isinstance(content, str):
         return content.strip()
     parts = list(content)
     for place, part in enumerate(parts):
         if isinstance(part, str):
-            part = part.lstrip() if everywhere or place == 0 else part
-            parts[place] = part.rstrip() if everywhere or place == len(parts) - 1 else part
+            part = part.lstrip() if each_text or place == 0 else part
+            parts[place] = part.rstrip() if each_text or place == len(parts) - 1 else part
     return parts
 
 
@@ -137,7 +137,7 @@ def _is_text(part: ContentPart) -> bool:
     return isinstance(part, str)
 
 
-def images_of(content: Content) -> list[Image]:
+def find_images(content: Content) -> list[Image]:
     """Return the images of a content, in order."""
     return [] if isinstance(content, str) else [part for part in content if isinstance(part, Image)]
 
@@ -149,13 +149,13 @@ def keep_newest(contents: Sequence[Content], keep: int) -> list[Content]:
     """
     kept: list[Content] = []
     for content in reversed(contents):
-        count = len(images_of(content))
-        kept.append(content if count <= keep else _without_first(content, count - keep))
+        count = len(find_images(content))
+        kept.append(content if count <= keep else _replace_first_images(content, count - keep))
         keep = max(0, keep - count)
     return kept[::-1]
 
 
-def _without_first(content: Content, count: int) -> Content:
+def _replace_first_images(content: Content, count: int) -> Content:
     """Return a content with placeholder texts for its first `count` images, joined with the texts beside them."""
     parts: list[ContentPart] = []
     for part in content:
@@ -169,7 +169,7 @@ def _without_first(content: Content, count: int) -> Content:
     return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else tuple(parts)
 
 
-def spans_in(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: Picture) -> list[MediaSpan]:
+def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: ImageReader) -> list[MediaSpan]:
     """Return the spans of the images, whose placeholders stand among `ids` in the same order.
 
     Raises ChatError if there are not as many placeholders as the images need or an image does not match its hash,
@@ -177,7 +177,7 @@ def spans_in(ids: Sequence[int], token: ImageToken, images: Sequence[Image], pic
     """
     spans, end = list[MediaSpan](), 0
     for image in images:
-        data, fit = picture(image.hash), token.fitted(image)
+        data, fit = picture(image.hash), token.fit_image(image)
         start = next((at for at in range(end, len(ids)) if ids[at] == token.id), len(ids))
         end = start + fit.tokens
         if any(id != token.id for id in ids[start:end]) or end > len(ids):
@@ -191,6 +191,6 @@ def spans_in(ids: Sequence[int], token: ImageToken, images: Sequence[Image], pic
     return spans
 
 
-def moved(media: Sequence[MediaSpan], by: int) -> list[MediaSpan]:
+def shift_spans(media: Sequence[MediaSpan], by: int) -> list[MediaSpan]:
     """Return the spans at positions that are larger by so many tokens."""
     return [replace(span, start=span.start + by) for span in media]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from agents.chat_template import CLOCK, Chat, Refused, Rendered
+from agents.chat_template import CLOCK, Chat, Renderings, TemplateRefusal
 from agents.errors import ChatError
 
 
@@ -40,12 +40,12 @@ ENDED, BLANK = Chat(TURNS[:2], False, prompt=False), Chat((f"\n\n{USERS[0]}\n\n"
 THINKING = tuple(f"<think>\nHm.\n</think>\n\n{text}" if place in (2, 4) else text for place, text in enumerate(PROBE))
 
 
-def _inline(texts: Sequence[str]) -> Chat:
+def _inline_system(texts: Sequence[str]) -> Chat:
     return Chat((texts[0] + BRIDGE + texts[1], *texts[2:]), False)
 
 
-PROBED, PROBED_INLINE = Chat(PROBE, True), _inline(PROBE)
-THOUGHTFUL, THOUGHTFUL_INLINE = Chat(THINKING, True), _inline(THINKING)
+PROBED, PROBED_INLINE = Chat(PROBE, True), _inline_system(PROBE)
+THOUGHTFUL, THOUGHTFUL_INLINE = Chat(THINKING, True), _inline_system(THINKING)
 ASKED = Chat(USERS[:1], False, prompt=False)
 AFTER = CLOCK.replace(year=2031, month=11, day=3, hour=17, minute=42, second=9)
 LATER, LATER_UNLED = MARKED._replace(clock=AFTER), UNLED._replace(clock=AFTER)
@@ -54,48 +54,49 @@ CHATS = (
 )  # fmt: skip
 
 
-def rewrites_thoughts(parts: Parts, rendered: Rendered) -> bool:
+def rewrites_thoughts(parts: Parts, rendered: Renderings) -> bool:
+    """Return True if a template changes or drops thoughts in earlier replies, or refuses them."""
     try:
         text = rendered.text(THOUGHTFUL_INLINE if parts.system == "none" else THOUGHTFUL)
-    except Refused:
+    except TemplateRefusal:
         return True
-    return text != composed(parts, THINKING)
+    return text != compose(parts, THINKING)
 
 
-def cut(tokenizer: Any, has_images: bool = False) -> tuple[Rendered, Parts]:
+def derive_parts(tokenizer: Any, has_images: bool = False) -> tuple[Renderings, Parts]:
     """Derive the parts of a tokenizer's chat template; return the renderings they come from, too.
 
     `has_images`: the model has vision, so that its template may know contents as lists of parts only. Raises ChatError
     if the template refuses plain turns or changes texts by their position.
     """
-    rendered = Rendered(tokenizer, CHATS)
+    rendered = Renderings(tokenizer, CHATS)
     try:
-        return rendered, _cut(rendered)
+        return rendered, _verify_parts(rendered)
     except ChatError:
         if not has_images:
             raise
-    rendered = Rendered(tokenizer, CHATS, listed=True)
-    return rendered, _cut(rendered)
+    rendered = Renderings(tokenizer, CHATS, listed=True)
+    return rendered, _verify_parts(rendered)
 
 
-def _cut(rendered: Rendered) -> Parts:
+def _verify_parts(rendered: Renderings) -> Parts:
     """Derive the parts by rendering marker words, and verify them by rendering other words."""
     try:
-        parts = _parts(rendered)
-        if composed(parts, PROBE) == rendered.text(PROBED_INLINE if parts.system == "none" else PROBED):
+        parts = _split_parts(rendered)
+        if compose(parts, PROBE) == rendered.text(PROBED_INLINE if parts.system == "none" else PROBED):
             return parts
-    except Refused as error:
+    except TemplateRefusal as error:
         raise ChatError(f"the chat template refuses plain turns ({error}); set a plainer one") from error
     raise ChatError("the chat template changes texts by where they stand; set a plainer chat_template")
 
 
-def _parts(rendered: Rendered) -> Parts:
+def _split_parts(rendered: Renderings) -> Parts:
     system: Literal["turn", "inline", "none"] = "inline"
     try:
-        pieces = split(rendered.text(MARKED), MARKED.texts)
-    except (Refused, ChatError):
+        pieces = split_at(rendered.text(MARKED), MARKED.texts)
+    except (TemplateRefusal, ChatError):
         system = "none"
-        pieces = split(rendered.text(UNLED), TURNS)
+        pieces = split_at(rendered.text(UNLED), TURNS)
         pieces.insert(1, BRIDGE)
     head, bridge, reply_head, back, *_, prompt = pieces
     # What ends a reply is what stands after it both in the middle and at the end of a conversation.
@@ -122,7 +123,7 @@ def _parts(rendered: Rendered) -> Parts:
     )
 
 
-def split(rendered: str, markers: Sequence[str]) -> list[str]:
+def split_at(rendered: str, markers: Sequence[str]) -> list[str]:
     """Return the texts before, between and after the markers. Raises ChatError unless each occurs once, in order."""
     pieces, rest = [], rendered
     for marker in markers:
@@ -133,7 +134,7 @@ def split(rendered: str, markers: Sequence[str]) -> list[str]:
     return [*pieces, rest]
 
 
-def composed(parts: Parts, texts: Sequence[str]) -> str:
+def compose(parts: Parts, texts: Sequence[str]) -> str:
     """Compose system, user, assistant, …, user texts with a chat template's parts, up to the prompt for a reply."""
     head = parts.user_head if parts.system == "turn" else ""
     rendered = parts.system_head + texts[0] + parts.system_tail

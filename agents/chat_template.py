@@ -23,11 +23,11 @@ from agents.errors import ChatError
 WALL_SECONDS = 30  # of a process that has 2 of a processor: only a very busy machine takes longer
 CLOCK = datetime(2024, 7, 26)
 """Fixed date for templates that print it, so that a run and its resumption do not differ by their day."""
-TOO_MUCH = (
+LIMIT_MESSAGE = (
     f"the chat template needs more than {chat_template_child.CPU_SECONDS} s of work or "
     f"{chat_template_child.MEMORY >> 30} GB of memory: set a plainer chat_template"
 )
-PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
+PASSED_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
 
 
 class Chat(NamedTuple):
@@ -52,7 +52,7 @@ class Chat(NamedTuple):
         return {"messages": messages, "add_generation_prompt": self.prompt, **time_variables(self.clock)}
 
 
-class Variables(Protocol):
+class Renderable(Protocol):
     """Hashable conversation to render: `variables` returns what a chat template reads."""
 
     def variables(self) -> dict[str, Any]: ...
@@ -64,11 +64,11 @@ def time_variables(clock: datetime) -> dict[str, str]:
     return {"date_string": f"{clock:%d %b %Y}", "clock": clock.isoformat()}
 
 
-class Refused(Exception):
+class TemplateRefusal(Exception):
     """Raised if a chat template refuses a conversation; the message is its reason."""
 
 
-def template_of(tokenizer: Any) -> str:
+def get_template(tokenizer: Any) -> str:
     """Return a tokenizer's chat template. Raises ChatError if it has none."""
     try:
         template = tokenizer.get_chat_template() if getattr(tokenizer, "chat_template", None) else None
@@ -82,54 +82,54 @@ def template_of(tokenizer: Any) -> str:
     return template
 
 
-class Rendered:
+class Renderings:
     """Conversations rendered with a tokenizer's chat template in a child process; `text` returns one of them."""
 
-    def __init__(self, tokenizer: Any, chats: Sequence[Variables], listed: bool = False) -> None:
+    def __init__(self, tokenizer: Any, chats: Sequence[Renderable], listed: bool = False) -> None:
         """Render the conversations; `listed`: with their contents as lists of parts.
 
         Raises ChatError without a template or if rendering fails or exceeds its limits.
         """
-        template = template_of(tokenizer)
+        template = get_template(tokenizer)
         special = json.dumps(tokenizer.special_tokens_map, default=str, sort_keys=True)
-        sent = tuple(chat._replace(listed=True) if listed and isinstance(chat, Chat) else chat for chat in chats)
-        self._texts = dict(zip(chats, _in_child(template, special, sent), strict=True))
+        prepared = tuple(chat._replace(listed=True) if listed and isinstance(chat, Chat) else chat for chat in chats)
+        self._texts = dict(zip(chats, _render_in_child(template, special, prepared), strict=True))
 
-    def text(self, chat: Variables) -> str:
-        """Return the text of a rendered conversation. Raises Refused if the template refused it."""
-        text, why = self._texts[chat]
-        if why:
-            raise Refused(why)
+    def text(self, chat: Renderable) -> str:
+        """Return the text of a rendered conversation. Raises TemplateRefusal if the template refused it."""
+        text, reason = self._texts[chat]
+        if reason:
+            raise TemplateRefusal(reason)
         return text
 
-    def same(self, chat: Variables, other: Variables) -> bool:
+    def is_same(self, chat: Renderable, other: Renderable) -> bool:
         """Return True if two conversations have the same rendering or refusal."""
         return self._texts[chat] == self._texts[other]
 
 
 @functools.lru_cache(maxsize=256)
-def _in_child(template: str, special: str, chats: tuple[Variables, ...]) -> list[tuple[str, str]]:
+def _render_in_child(template: str, special: str, chats: tuple[Renderable, ...]) -> list[tuple[str, str]]:
     """Render conversations in a child process; return (text, "") or ("", reason for refusal) for each. Cached.
 
     `special` is the JSON object of the tokenizer's special tokens. Retries once if something else killed the process.
     Raises ChatError if the process cannot start, fails or exceeds its time or memory limit.
     """
-    asked = {"template": template, "variables": json.loads(special), "chats": [chat.variables() for chat in chats]}
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    job = {"template": template, "variables": json.loads(special), "chats": [chat.variables() for chat in chats]}
+    environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     command = [sys.executable, "-P", str(Path(chat_template_child.__file__))]
     for _ in range(2):
         try:
             child = subprocess.run(
-                command, input=json.dumps(asked).encode(), capture_output=True, timeout=WALL_SECONDS, env=environment
+                command, input=json.dumps(job).encode(), capture_output=True, timeout=WALL_SECONDS, env=environment
             )
         except subprocess.TimeoutExpired:
-            raise ChatError(TOO_MUCH) from None
+            raise ChatError(LIMIT_MESSAGE) from None
         except OSError as error:
             raise ChatError(f"the chat template cannot be rendered: no child process ({error})") from None
-        code, said = child.returncode, child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        code, last_line = child.returncode, child.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         if code == 0:
-            return [(text, why) for text, why in json.loads(child.stdout)]
-        if code == -signal.SIGXCPU or said == ["MemoryError"]:
-            raise ChatError(TOO_MUCH)
-    why = f"signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exit code {code}: {''.join(said)}"
-    raise ChatError(f"the process that renders the chat template was ended twice, by {why}")
+            return [(text, reason) for text, reason in json.loads(child.stdout)]
+        if code == -signal.SIGXCPU or last_line == ["MemoryError"]:
+            raise ChatError(LIMIT_MESSAGE)
+    reason = f"signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exit code {code}: {''.join(last_line)}"
+    raise ChatError(f"the process that renders the chat template was ended twice, by {reason}")

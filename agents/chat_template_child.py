@@ -17,7 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 CPU_SECONDS = 2
 MEMORY = 1 << 30
-LONGEST = 1_000_000
+MAX_CHARACTERS = 1_000_000
 
 
 class Generation(Extension):
@@ -47,20 +47,20 @@ def main() -> None:
     """Set limits of CPU time and memory, render the chats read from standard input, and write the JSON answers."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))  # SIGXCPU, which nobody else sends
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    asked = json.load(sys.stdin)
+    job = json.load(sys.stdin)
     sandbox = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols], cache_size=0
     )
     sandbox.filters["tojson"] = tojson
     sandbox.globals |= {"raise_exception": raise_exception}
     answers = []
-    for chat in asked["chats"]:
+    for chat in job["chats"]:
         try:
-            template = sandbox.from_string(asked["template"])
+            template = sandbox.from_string(job["template"])
             # Never the machine's clock: the same chat is the same text on every day.
             fixed = {"strftime_now": datetime.fromisoformat(chat["clock"]).strftime}
-            text = template.render(**{"tools": None, "documents": None, **asked["variables"], **chat, **fixed})
-            answers.append([text, ""] if len(text) <= LONGEST else ["", "it prints too much"])
+            text = template.render(**{"tools": None, "documents": None, **job["variables"], **chat, **fixed})
+            answers.append([text, ""] if len(text) <= MAX_CHARACTERS else ["", "it prints too much"])
         except Exception as error:  # noqa: BLE001 a stranger's template may raise anything
             answers.append(["", " ".join(f"{error}".split())[:200] or type(error).__name__])
     json.dump(answers, sys.stdout)

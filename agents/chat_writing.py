@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from agents.chat import ChatFrame
-from agents.chat_images import images_of, join_parts, spans_in
+from agents.chat_images import find_images, find_spans, join_parts
 from agents.chat_messages import ChatMessage
-from agents.stream import MediaSpan, Picture
+from agents.stream import ImageReader, MediaSpan
 from agents.tool_formats import ToolResult
 from agents.tool_values import Definition
 
@@ -30,12 +30,12 @@ def write_chat(
     reply that the messages follow, if they begin no conversation. `encode` replaces `frame.encode` for texts of replies
     without calls. Raises ChatError if the chat template cannot express a message.
     """
-    names, opened, encode = _names(after), False, encode or frame.encode
+    names, opened, encode = _tool_names(after), False, encode or frame.encode
     if after is None:
         count = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
         system, messages = "\n\n".join(m.text for m in messages[:count] if m.text), messages[count:]
         if tools and not frame.tools:
-            system, tools = f"{system}\n\n{described(tools)}".strip(), ()
+            system, tools = f"{system}\n\n{describe_tools(tools)}".strip(), ()
         opened = frame.opens_turn(tools, system)
         yield frame.open(system, (), tools, opened), False
     asked: list[ChatMessage] = []
@@ -47,7 +47,7 @@ def write_chat(
         said = frame.write_calls(message.text, message.calls) if message.calls else encode(message.text)
         yield [*said, frame.stop_id], True
         yield frame.close("stop"), False
-        asked, names, opened = [], _names(message), False
+        asked, names, opened = [], _tool_names(message), False
     if asked or not messages or messages[-1].role != "assistant":
         yield _ask(frame, asked, names, opened), False
 
@@ -63,19 +63,19 @@ def _ask(frame: ChatFrame, messages: Sequence[ChatMessage], names: Mapping[str, 
     return frame.answer(results, content) if results else frame.ask(content, opened)
 
 
-def images_in(
-    frame: ChatFrame, ids: Sequence[int], messages: Iterable[ChatMessage], picture: Picture
+def find_image_spans(
+    frame: ChatFrame, ids: Sequence[int], messages: Iterable[ChatMessage], picture: ImageReader
 ) -> list[MediaSpan]:
     """Return the spans of the messages' images among their ids. Raises ChatError if a template leaves one out."""
-    images = [image for message in messages for image in images_of(message.parts)]
-    return spans_in(ids, frame.image, images, picture) if images and frame.image else []
+    images = [image for message in messages for image in find_images(message.parts)]
+    return find_spans(ids, frame.image, images, picture) if images and frame.image else []
 
 
-def _names(reply: ChatMessage | None) -> dict[str, str]:
+def _tool_names(reply: ChatMessage | None) -> dict[str, str]:
     return {call.id: call.name for call in reply.calls} if reply else {}
 
 
-def described(tools: Sequence[Definition]) -> str:
+def describe_tools(tools: Sequence[Definition]) -> str:
     """Return tools as text, for chat templates that have no place for definitions."""
     lines = [PLAIN_USAGE]
     for tool in tools:

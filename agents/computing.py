@@ -16,19 +16,19 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Generic, ParamSpec, TypeVar
 
-Given = ParamSpec("Given")
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 _THREAD = ThreadPoolExecutor(1, "arena-computing")
 
 
-async def compute(work: Callable[Given, Result], /, *given: Given.args, **named: Given.kwargs) -> Result:
+async def compute(work: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
     """Run `work` in the computing thread after all earlier work; return its result or raise its error.
 
     Cancelling the waiting task interrupts the work at its next line of Python, like Ctrl-C. Work must not call
     `compute` and wait: this would deadlock.
     """
-    job = Job(lambda: work(*given, **named))
+    job = Job(lambda: work(*args, **kwargs))
     _end_openmp_team()
     try:
         return await asyncio.wrap_future(_THREAD.submit(job.run))
@@ -39,7 +39,7 @@ async def compute(work: Callable[Given, Result], /, *given: Given.args, **named:
 
 def _end_openmp_team() -> None:
     """End the calling thread's OpenMP team, if any; the thread creates a new one when it needs it."""
-    if "torch" in sys.modules and (pause := _pause()) is not None:
+    if "torch" in sys.modules and (pause := _find_pause()) is not None:
         pause(_SOFT)
 
 
@@ -48,7 +48,7 @@ _SOFT = 1
 
 
 @cache
-def _pause() -> Any:
+def _find_pause() -> Any:
     """Return `omp_pause_resource_all` of torch's OpenMP library, or None. (faiss has an OpenMP of its own.)"""
     import torch
 
@@ -78,17 +78,17 @@ class Job(Generic[Result]):
             return self._work()
         finally:
             with self._lock:
-                _raise_in(self._thread, None)  # what has not arrived by now must not reach the next work
+                _raise_in_thread(self._thread, None)  # what has not arrived by now must not reach the next work
                 self._thread = None
 
     def interrupt(self) -> None:
         """Raise an interrupt in the running work at its next line of Python; no effect if it is not running."""
         with self._lock:
             if self._thread is not None:
-                _raise_in(self._thread, _Interrupt)
+                _raise_in_thread(self._thread, _Interrupt)
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+def _raise_in_thread(thread: int, error: type[BaseException] | None) -> None:
     """Raise `error` in a thread at its next line of Python. None withdraws an error that has not been raised yet."""
-    what = ctypes.py_object(error) if error else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
+    argument = ctypes.py_object(error) if error else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), argument)

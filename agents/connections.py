@@ -29,7 +29,7 @@ class Connection(H11Protocol):
     _since = 0.0
     """Start of the phase by the loop's clock."""
     _deadline: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
+    _read_timeout: asyncio.TimerHandle | None = None
     """Timer for a client that does not read its answer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -62,7 +62,7 @@ class Connection(H11Protocol):
     def pause_writing(self) -> None:
         """Start the timeout after which a client that does not read its answer is disconnected."""
         super().pause_writing()
-        self._unread = self._unread or self.loop.call_later(READ_SECONDS, self._abort)
+        self._read_timeout = self._read_timeout or self.loop.call_later(READ_SECONDS, self._abort)
 
     def resume_writing(self) -> None:
         """Resume writing, as the client reads its answer again, and cancel the timeout that `pause_writing` started."""
@@ -90,9 +90,9 @@ class Connection(H11Protocol):
             self._deadline = self.loop.call_later(seconds, self._abort if phase == "head" else self._refuse_body)
 
     def _cancel_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+        if self._read_timeout is not None:
+            self._read_timeout.cancel()
+            self._read_timeout = None
 
     def _refuse_body(self) -> None:
         """Answer 408 to a request whose body took too long, and close. If an answer has started, only close."""
@@ -112,7 +112,7 @@ class Connection(H11Protocol):
         self.transport.abort()
 
 
-def server(app: Any, connections: int = CONNECTIONS, **settings: Any) -> uvicorn.Server:
+def make_server(app: Any, connections: int = CONNECTIONS, **settings: Any) -> uvicorn.Server:
     """Return a uvicorn server of the application with these timeouts and at most `connections` connections.
 
     `settings` are passed to uvicorn.

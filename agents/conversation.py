@@ -10,12 +10,12 @@ from agents.chat_images import Content, keep_newest
 from agents.chat_parts import ACKNOWLEDGED
 from agents.errors import RoleError
 from agents.image_parts import inspect_image
-from agents.memory import plan
+from agents.memory import plan_restart
 from agents.pending_calls import PendingCalls
 from agents.role import Role
-from agents.stream import Picture
+from agents.stream import ImageReader
 from agents.tool_formats import read_calls
-from agents.tool_turns import reply_message, result_message
+from agents.tool_turns import make_reply_message, make_result_message
 from agents.tool_values import Definition
 from games.contracts import ContentPart, View
 
@@ -26,12 +26,12 @@ Chat = list[dict[str, Any]]
 class Conversation:
     """Chat history of one seat in one match, built according to the role's memory and history settings.
 
-    Call `ask` with each view and `said` with the reply. Examples are exchanges like any others. The caller decides when
-    to write a summary (`ask_summary`); afterwards the conversation restarts from it. With the `frame` of a model and a
-    role with native tools, calls and results are messages of their own.
+    Call `ask` with each view and `record_reply` with the reply. Examples are exchanges like any others. The caller
+    decides when to write a summary (`ask_summary`); afterwards the conversation restarts from it. With the `frame` of a
+    model and a role with native tools, calls and results are messages of their own.
     """
 
-    def __init__(self, role: Role, frame: ChatFrame | None = None, picture: Picture | None = None) -> None:
+    def __init__(self, role: Role, frame: ChatFrame | None = None, picture: ImageReader | None = None) -> None:
         """Begin a conversation. `picture` returns images' bytes; without it, messages have placeholder texts.
 
         Raises RoleError if the role limits the tokens of images that an endpoint shows, which are not known.
@@ -62,36 +62,37 @@ class Conversation:
         return self._frame is not None
 
     def ask(self, view: View) -> Chat:
-        """Return the chat messages that ask for a reply to `view`, the seat's present observation. Call `said` next.
+        """Return the chat messages that ask for a reply to `view`, the seat's present observation.
 
-        Drops earlier exchanges as the role's memory requires. Raises RoleError if rendering fails.
+        Call `record_reply` next. Drops earlier exchanges as the role's memory requires. Raises RoleError if rendering
+        fails.
         """
         taken = len(self._history)
-        kept = 1 if self._summed_up else plan(self.role.memory, taken)
+        kept = 1 if self._summed_up else plan_restart(self.role.memory, taken)
         self._summed_up = False
         fresh = self._opening is None or kept is not None
         if self._opening is None or kept is not None:
-            self._opening, self._begun = self._opened(view, alone=not kept), taken - (kept or 0)
-        self._asked, self._tools = self._observation(view, fresh), view.tools
-        return self._with_images([*self._opening, *self._kept(), *self._asked])
+            self._opening, self._begun = self._render_opening(view, alone=not kept), taken - (kept or 0)
+        self._asked, self._tools = self._render_observation(view, fresh), view.tools
+        return self._with_images([*self._opening, *self._list_remembered(), *self._asked])
 
     def ask_summary(self) -> Chat:
-        """Return the chat messages that ask the seat for a summary of its conversation so far. Call `said` next."""
+        """Return the chat messages that ask the seat for a summary of its conversation. Call `record_reply` next."""
         self._asked, self._summed_up = [{"role": "user", "content": self.role.memory.ask}], True
-        return self._with_images([*(self._opening or []), *self._kept(), *self._asked])
+        return self._with_images([*(self._opening or []), *self._list_remembered(), *self._asked])
 
-    def said(self, text: str) -> None:
+    def record_reply(self, text: str) -> None:
         """Append the last request and this reply to the history, without the private field if the role strips it."""
         strip = self.role.history == "strip"
         shown = self.role.reply.without_private(text) if strip else text
         self._history.append([*self._asked, self.reply(shown)])
         if self._frame:
-            self._calls.said(read_calls(self._frame.tool_format, text, self._tools, self._calls.made).calls)
+            self._calls.record(read_calls(self._frame.tool_format, text, self._tools, self._calls.count).calls)
 
     def reply(self, text: str) -> dict[str, Any]:
-        """Return a reply to the last request as a message; `said` appends it to the history."""
+        """Return a reply to the last request as a message; `record_reply` appends it to the history."""
         if self._frame and self._frame.tools:
-            return reply_message(self._frame.tools, text, self._tools, self._calls.made)
+            return make_reply_message(self._frame.tools, text, self._tools, self._calls.count)
         return {"role": "assistant", "content": text}
 
     def _with_images(self, chat: Chat) -> Chat:
@@ -102,14 +103,14 @@ class Conversation:
         keep = self.role.images.keep if self.role.images else None
         kept = contents if keep is None else keep_newest(contents, keep)
         return [
-            {**message, "content": content if isinstance(content, str) else _parts(content, self._picture)}
+            {**message, "content": content if isinstance(content, str) else _encode_parts(content, self._picture)}
             for message, content in zip(chat, kept, strict=True)
         ]
 
-    def _kept(self) -> Chat:
+    def _list_remembered(self) -> Chat:
         return [*chain.from_iterable(self._history[self._begun :])]
 
-    def _observation(self, view: View, fresh: bool) -> Chat:
+    def _render_observation(self, view: View, fresh: bool) -> Chat:
         if self._frame is None:
             render = self.role.render_parts if self._picture else self.role.render_turn
             return [{"role": "user", "content": render(view, fresh)}]
@@ -117,19 +118,22 @@ class Conversation:
         text = self.role.render_turn(rest, first=fresh)
         if text and results and self._frame.tools and self._frame.tools.user_bridge is None:
             raise ValueError("the chat template has no user turn after a tool's result")
-        return [*map(result_message, results), *([{"role": "user", "content": text}] if text or not results else [])]
+        return [
+            *map(make_result_message, results),
+            *([{"role": "user", "content": text}] if text or not results else []),
+        ]
 
-    def _opened(self, view: View, alone: bool) -> Chat:
+    def _render_opening(self, view: View, alone: bool) -> Chat:
         """Return the system text and the examples, or what the frame puts in their place to hold definitions."""
         system = self.role.render_system(view)
         opening = [{"role": "system", "content": system}] if system else []
         examples = [(example.see, example.say) for example in self.role.examples]
         if self._frame and not examples and self._frame.opens_turn(view.tools, system):
             examples = [] if alone and not self._calls.split(view)[0] else [("", ACKNOWLEDGED)]
-        return opening + _chat(examples)
+        return opening + _make_exchanges(examples)
 
 
-def _parts(content: Sequence[ContentPart], picture: Picture) -> Chat:
+def _encode_parts(content: Sequence[ContentPart], picture: ImageReader) -> Chat:
     """Return texts and images as parts of a message. Raises ValueError for an image that servers do not accept."""
     parts: Chat = []
     for part in content:
@@ -142,6 +146,6 @@ def _parts(content: Sequence[ContentPart], picture: Picture) -> Chat:
     return parts
 
 
-def _chat(exchanges: Sequence[tuple[str, str]]) -> Chat:
+def _make_exchanges(exchanges: Sequence[tuple[str, str]]) -> Chat:
     pairs = (({"role": "user", "content": see}, {"role": "assistant", "content": say}) for see, say in exchanges)
     return [message for pair in pairs for message in pair]

@@ -6,26 +6,28 @@ from weakref import WeakKeyDictionary
 import torch
 
 from agents.packing import Costs, Pass, Row
-from agents.scoring import batch_of, predictors
+from agents.scoring import build_batch, compute_hidden_states
 from agents.stream import Stream
-from agents.vision import has_vision, vision_of
+from agents.vision import get_vision, has_vision
 
 
-def costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
+def estimate_costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
     """Return the fixed costs of a model's forward pass, in tokens; cached per model.
 
     `scores` is 0 if the model does not support tree attention. Call it while the parameters are gathered (ZeRO-3).
     `bf16`: whether the model computes in bfloat16.
     """
-    if model not in _KNOWN:
-        _KNOWN[model] = Costs(start_cost(model), _scores_a_token(model) if sees_paths(model, bf16) else 0)
-    return _KNOWN[model]
+    if model not in _CACHE:
+        _CACHE[model] = Costs(
+            estimate_start_cost(model), _estimate_scores_per_token(model) if supports_trees(model, bf16) else 0
+        )
+    return _CACHE[model]
 
 
-_KNOWN: WeakKeyDictionary[torch.nn.Module, Costs] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[torch.nn.Module, Costs] = WeakKeyDictionary()
 
 
-def start_cost(model: torch.nn.Module) -> int:
+def estimate_start_cost(model: torch.nn.Module) -> int:
     """Return the cost of starting a forward pass, as a number of tokens that take as long: fewer for larger models.
 
     Measured on a CPU: 70 at 135M parameters, over 256 at 0.9M.
@@ -33,7 +35,7 @@ def start_cost(model: torch.nn.Module) -> int:
     return 64 if sum(parameter.numel() for parameter in model.parameters()) > 2 * 10**7 else 256
 
 
-def _scores_a_token(model: Any) -> int:
+def _estimate_scores_per_token(model: Any) -> int:
     """Return the number of attention scores that take as long as one token: half of the arithmetic estimate.
 
     Measured with 135M parameters on a CPU: 3,000 in rows of 256, 1,500 in rows of 1,024 and 2,048; this returns 1,536.
@@ -43,13 +45,13 @@ def _scores_a_token(model: Any) -> int:
     return int(max(1, layers // (4 * config.num_hidden_layers * config.hidden_size)))
 
 
-def sees_paths(model: Any, bf16: bool = False) -> bool:
+def supports_trees(model: Any, bf16: bool = False) -> bool:
     """Test if a model supports tree attention: a token tree in one row gives the results of its separate paths.
 
     Runs small forward passes; False if they fail. Also False for sliding-window or chunked attention in any layer,
     because such models build their own masks, and for models whose images attend in both directions.
     """
-    if has_vision(model.config) and (vision := vision_of(model)) and vision.is_bidirectional:
+    if has_vision(model.config) and (vision := get_vision(model)) and vision.is_bidirectional:
         return False
     config = model.config.get_text_config(decoder=True)
     near = getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None)
@@ -58,16 +60,16 @@ def sees_paths(model: Any, bf16: bool = False) -> bool:
         return False
     try:
         with torch.no_grad(), torch.autocast(next(model.parameters()).device.type, torch.bfloat16, enabled=bf16):
-            return _path_deviation(model) < ASTRAY
+            return _measure_deviation(model) < MAX_DEVIATION
     except Exception:  # noqa: BLE001 a model of an unknown kind may refuse a mask in any way
         return False
 
 
-ASTRAY = 0.25
+MAX_DEVIATION = 0.25
 """Tolerance relative to the effect of a neighbouring path: rounding gives 1e-5, an ignored mask gives 1."""
 
 
-def _path_deviation(model: Any) -> float:
+def _measure_deviation(model: Any) -> float:
     """Return how far a path's hidden state in a token tree is from that of the path alone.
 
     1 is the effect of a preceding path that the mask should hide; rounding gives 1e-5.
@@ -77,12 +79,12 @@ def _path_deviation(model: Any) -> float:
     for ids in (trunk + one, trunk + other, trunk + one + other):
         streams.append(Stream())
         streams[-1].observe(ids[:-1])
-        streams[-1].wrote(ids[-1:], [0.0], 0)
+        streams[-1].append_sampled(ids[-1:], [0.0], 0)
 
-    def last(one: Pass) -> torch.Tensor:
-        batch = batch_of(streams, [1.0] * len(streams), one).to(next(model.parameters()).device)
-        return predictors(model.base_model, batch)[-1].float()
+    def last_state(one: Pass) -> torch.Tensor:
+        batch = build_batch(streams, [1.0] * len(streams), one).to(next(model.parameters()).device)
+        return compute_hidden_states(model.base_model, batch)[-1].float()
 
-    alone, chain = (last(Pass.of((i,), (len(streams[i]),))) for i in (1, 2))
-    in_tree = last(Pass((Row((0, 1), len(streams[2])),), 0))
+    alone, chain = (last_state(Pass.of((i,), (len(streams[i]),))) for i in (1, 2))
+    in_tree = last_state(Pass((Row((0, 1), len(streams[2])),), 0))
     return float((in_tree - alone).norm() / (chain - alone).norm())

@@ -8,23 +8,23 @@ LONGEST = 300
 """Maximum length of a formatted value; the rest is cut."""
 
 
-def fact_lines(scope: str, facts: Mapping[str, Any]) -> Iterator[str]:
+def format_facts(scope: str, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line per fact, such as `public.pool = [3, 2, 1]`, with the fact's name in templates; long values are cut.
 
-    >>> list(fact_lines("public", {"offer": None, "pool": (3, 2)}))
+    >>> list(format_facts("public", {"offer": None, "pool": (3, 2)}))
     ['public.offer = none', 'public.pool = [3, 2]']
     """
     for name, value in facts.items():
-        text = literal(value)
+        text = format_literal(value)
         yield f"{scope}.{name} = {text if len(text) <= LONGEST else f'{text[:LONGEST]} …'}"
 
 
-def literal(value: Any) -> str:
+def format_literal(value: Any) -> str:
     """Return a value as a Jinja literal: none, true, 3, "text", [1, 2] or {"a": 1}. Other types become strings."""
     if value is None:
         return "none"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{format_literal(key)}: {format_literal(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(literal, value)) + "]"
+        return "[" + ", ".join(map(format_literal, value)) + "]"
     return json.dumps(value, ensure_ascii=False, default=str)

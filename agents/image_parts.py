@@ -17,11 +17,11 @@ from games.contracts import Image
 from games.pictures import read_header
 from games.plain_files import read_plain
 
-MEDIA = ("image/png", "image/jpeg", "image/webp")
+MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
 """Accepted media types."""
-MOST_IMAGES, MOST_BYTES = 1024, 8 << 20
+MAX_IMAGES, MAX_BYTES = 1024, 8 << 20
 """Limits: images of a chat, and bytes of an image."""
-_DATA = re.compile(r"data:(image/[a-z0-9.+-]{1,32});base64,")
+_DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,32});base64,")
 
 
 class ImageParts:
@@ -40,14 +40,14 @@ class ImageParts:
         Types are `image_url` and `input_image` with a data URL, and in a data set also `image` with `path` or `base64`.
         """
         self._count += 1
-        if self._count > MOST_IMAGES:
-            raise ValueError(f"a chat has at most {MOST_IMAGES:,} images")
+        if self._count > MAX_IMAGES:
+            raise ValueError(f"a chat has at most {MAX_IMAGES:,} images")
         is_file = part["type"] == "image" and "path" in part
         if part["type"] == "image" and self._folder:
-            media, data = "", self._row_bytes(part, self._folder)
+            media, data = "", self._read_row_image(part, self._folder)
         else:
             given = part.get("image_url")
-            media, data = _from_url(given.get("url") if isinstance(given, dict) else given)
+            media, data = _parse_data_url(given.get("url") if isinstance(given, dict) else given)
         image = inspect_image(data)
         if media not in ("", image.media):
             raise ValueError(f"the image is called {media}, and its bytes are {image.media}")
@@ -55,7 +55,7 @@ class ImageParts:
         self.files += [image.hash] * is_file
         return image
 
-    def _row_bytes(self, part: dict[str, Any], folder: Path) -> bytes:
+    def _read_row_image(self, part: dict[str, Any], folder: Path) -> bytes:
         path, text = part.get("path"), part.get("base64")
         if isinstance(text, str) and path is None:
             return _decode(text)
@@ -65,26 +65,26 @@ class ImageParts:
         if os.path.isabs(path) or not found.is_relative_to(os.path.realpath(folder)):
             raise ValueError(f"the image {path[:200]!r} is not inside the data set's folder")
         try:
-            return read_plain(found, MOST_BYTES)
+            return read_plain(found, MAX_BYTES)
         except OSError as error:
             raise ValueError(f"the image {path[:200]!r} cannot be read: {error.strerror or error}") from None
 
 
-def _from_url(url: Any) -> tuple[str, bytes]:
+def _parse_data_url(url: Any) -> tuple[str, bytes]:
     """Return media type and bytes of a data URL. Raises ValueError for anything else."""
     if not isinstance(url, str):
         raise ValueError("expected an image as a data URL")
-    if not (head := _DATA.match(url)):
+    if not (head := _DATA_URL.match(url)):
         kind = re.match("[a-zA-Z][a-zA-Z0-9+.-]{0,30}:", url)
         raise ValueError(f"an image is a data:image/png;base64 URL, and {kind[0] if kind else 'nothing'} else is read")
-    if head[1] not in MEDIA:
-        raise ValueError(f"an image is {', '.join(MEDIA)}, not {head[1]}")
+    if head[1] not in MEDIA_TYPES:
+        raise ValueError(f"an image is {', '.join(MEDIA_TYPES)}, not {head[1]}")
     return head[1], _decode(url[head.end() :])
 
 
 def _decode(text: str) -> bytes:
-    if len(text) > MOST_BYTES * 4 // 3 + 4:
-        raise ValueError(f"an image has at most {MOST_BYTES >> 20} MB")
+    if len(text) > MAX_BYTES * 4 // 3 + 4:
+        raise ValueError(f"an image has at most {MAX_BYTES >> 20} MB")
     try:
         return b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -94,10 +94,10 @@ def _decode(text: str) -> bytes:
 def inspect_image(data: bytes) -> Image:
     """Return an encoded image's hash, type and size from its header, without decoding its pixels.
 
-    Raises ValueError for other types than `MEDIA`, for too many bytes, pixels or parts, for animations, and for a
+    Raises ValueError for other types than `MEDIA_TYPES`, for too many bytes, pixels or parts, for animations, and for a
     picture that EXIF rotates.
     """
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"an image has at most {MOST_BYTES >> 20} MB")
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"an image has at most {MAX_BYTES >> 20} MB")
     media, (width, height) = read_header(data)
     return Image(hashlib.sha256(data).hexdigest(), media, width, height)

@@ -25,20 +25,20 @@ LAYOUTS = {
 
 
 @dataclass(frozen=True)
-class Sight:
+class VisionSettings:
     """Settings of a policy's vision."""
 
-    most_pixels: int | None = None
+    max_pixels: int | None = None
     """Maximum pixels of an image after scaling; None for the model's own."""
     frozen: bool = False
     """Whether the vision tower is not trained; the connector is."""
 
 
-WHOLE = Sight()
+DEFAULT_VISION = VisionSettings()
 """No limit but the model's own, and all of it is trained."""
 
 
-def sees(settings: Mapping[str, Any]) -> bool:
+def is_vision_config(settings: Mapping[str, Any]) -> bool:
     """Return True if these settings of a config.json are of a model with vision that can be loaded."""
     return settings.get("model_type") in LAYOUTS
 

@@ -27,19 +27,19 @@ class Memory(BaseModel):
     ask: Annotated[str, Field(max_length=4_000)] = ASK
 
     @model_validator(mode="after")
-    def _sized(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.kind == "window" and self.turns is None:
             raise ValueError("window needs a size: add `turns: 4`")
         if self.kind == "summary" and self.context is None:
             raise ValueError("summary needs the tokens of a context: add `context: 2048`")
         if self.kind != "window" and self.turns is not None:
             raise ValueError(f"memory {self.kind} has no size in turns: remove turns, or write `kind: window`")
-        if self.kind != "summary" and (given := self.model_fields_set & OF_SUMMARY):
+        if self.kind != "summary" and (given := self.model_fields_set & SUMMARY_FIELDS):
             raise ValueError(f"{', '.join(sorted(given))} belong to summaries: remove them, or write `kind: summary`")
         return self
 
 
-OF_SUMMARY = frozenset({"context", "tokens", "summaries", "ask"})
+SUMMARY_FIELDS = frozenset({"context", "tokens", "summaries", "ask"})
 """Fields that only memory `summary` uses. `context`: maximum tokens of a context, with the reply and the next summary.
 `tokens`: maximum tokens of one summary. `summaries`: maximum number of summaries in a match. `ask`: the request for
 a summary."""
@@ -58,12 +58,12 @@ class ImageMemory(BaseModel):
     tokens: Annotated[int, Field(ge=1, le=10**8)] | None = None
 
     @model_validator(mode="after")
-    def _limited(self) -> Self:
+    def _check_limits(self) -> Self:
         if self.keep is None and self.tokens is None:
             raise ValueError("images needs a limit: add `keep: 2` or `tokens: 512`")
         return self
 
-    def kept(self, sizes: Sequence[int]) -> int:
+    def count_kept(self, sizes: Sequence[int]) -> int:
         """Return how many of the newest images stay, of images with these tokens, oldest first."""
         most = len(sizes) if self.keep is None else min(self.keep, len(sizes))
         if self.tokens is None:
@@ -71,7 +71,7 @@ class ImageMemory(BaseModel):
         return sum(used <= self.tokens for used in accumulate(sizes[::-1][:most]))
 
 
-def plan(memory: Memory, taken: int) -> int | None:
+def plan_restart(memory: Memory, taken: int) -> int | None:
     """Return how many of the last exchanges a new stream starts with, or None to continue the present stream.
 
     `taken` is the number of exchanges so far. Always None without a window.

@@ -15,9 +15,9 @@ from typing import Any
 from agents.errors import WeightsError
 from games.plain_files import read_plain
 
-MOST_BYTES = 64 * 10**6
-MOST_DEPTH = 64
-MOST_PARTS = 500_000
+MAX_BYTES = 64 * 10**6
+MAX_DEPTH = 64
+MAX_PARTS = 500_000
 LOOSE_SIZE = 1 << 20
 """Maximum of sizes that the weights cannot confirm."""
 LOOSE_REACH = 1 << 24
@@ -41,7 +41,7 @@ FILES = ("config.json", "tokenizer_config.json", "generation_config.json", "proc
 def read_json(folder: Path, file: str) -> dict[str, Any]:
     """Return the JSON object in a model folder's file. Raises WeightsError if it is missing, malformed or too large."""
     try:
-        content = json.loads(read_plain(folder / file, MOST_BYTES).decode())
+        content = json.loads(read_plain(folder / file, MAX_BYTES).decode())
     except FileNotFoundError:
         raise WeightsError(f"{folder} is no model folder: it has no {file}") from None
     except (OSError, ValueError) as error:
@@ -64,7 +64,7 @@ def check_settings(folder: Path) -> None:
 
 def check_keys(settings: dict[str, Any], source: str) -> None:
     """Raise WeightsError, naming the file `source`, if settings (nested ones included) name code to load."""
-    for key, value in _settings(settings, source):
+    for key, value in _iterate_settings(settings, source):
         if key in CODE and value:
             raise WeightsError(f"{source}: {key} chooses code to be loaded, which is not done: remove it")
         if IMPLEMENTATION.fullmatch(key) and not _is_built_in(value):
@@ -77,7 +77,7 @@ def check_sizes(folder: Path, tensors: int, numbers: int) -> None:
 
     `tensors` and `numbers` are the number of tensors and of parameters in the weights.
     """
-    for key, value in _settings(read_json(folder, "config.json"), f"{folder}/config.json"):
+    for key, value in _iterate_settings(read_json(folder, "config.json"), f"{folder}/config.json"):
         layers, size, reach = LAYERS.fullmatch(key), SIZES.fullmatch(key), REACHES.fullmatch(key)
         for number in value if isinstance(value, list) else [value]:
             if isinstance(number, bool) or not isinstance(number, int | float) or not (layers or size):
@@ -96,17 +96,17 @@ NO_LIMIT = 1 << 20
 """Positions or vocabulary size of a model that does not state them."""
 
 
-def positions_in(folder: Path) -> int:
+def read_positions(folder: Path) -> int:
     """Return a model's maximum tokens of a context with its reply; NO_LIMIT if it has none.
 
     Settings that config.json leaves out are the defaults of its architecture in transformers.
     """
-    said = _text_config(folder)
-    stated = next((said[name] for name in POSITIONS if said.get(name)), None)
-    return _positive(_default_positions(said.get("model_type")) if stated is None else stated)
+    config = _read_text_config(folder)
+    stated = next((config[name] for name in POSITIONS if config.get(name)), None)
+    return _or_no_limit(_find_default_positions(config.get("model_type")) if stated is None else stated)
 
 
-def _default_positions(architecture: Any) -> Any:
+def _find_default_positions(architecture: Any) -> Any:
     """Return transformers' default number of positions of an architecture (`model_type`), or None."""
     from transformers import CONFIG_MAPPING
 
@@ -115,18 +115,18 @@ def _default_positions(architecture: Any) -> Any:
     return next((value for name in POSITIONS if isinstance(value := getattr(known, name, None), int)), None)
 
 
-def vocabulary_in(folder: Path) -> int:
+def read_vocabulary_size(folder: Path) -> int:
     """Return the vocabulary size of the folder's model, from config.json; NO_LIMIT if it is not stated."""
-    return _positive(_text_config(folder).get("vocab_size"))
+    return _or_no_limit(_read_text_config(folder).get("vocab_size"))
 
 
-def _text_config(folder: Path) -> dict[str, Any]:
-    said = read_json(folder, "config.json")
-    inner = said.get("text_config")
-    return said | (inner if isinstance(inner, dict) else {})
+def _read_text_config(folder: Path) -> dict[str, Any]:
+    config = read_json(folder, "config.json")
+    inner = config.get("text_config")
+    return config | (inner if isinstance(inner, dict) else {})
 
 
-def _positive(found: Any) -> int:
+def _or_no_limit(found: Any) -> int:
     return found if isinstance(found, int) and found > 0 else NO_LIMIT
 
 
@@ -142,16 +142,16 @@ def _is_built_in(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value in IMPLEMENTATIONS)
 
 
-def _settings(value: Any, source: str) -> Iterator[tuple[str, Any]]:
+def _iterate_settings(value: Any, source: str) -> Iterator[tuple[str, Any]]:
     """Yield all keys with their values, nested ones too. Raises WeightsError for implausible depth or size."""
     parts, seen = [(value, 0)], 0
     while parts:
         part, depth = parts.pop()
         inner = list(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
         seen += 1 + len(inner)
-        if depth > MOST_DEPTH or seen > MOST_PARTS:
-            what = "is nested too deeply" if depth > MOST_DEPTH else f"has more than {MOST_PARTS:,} parts"
-            raise WeightsError(f"{source} {what}: it is no model's")
+        if depth > MAX_DEPTH or seen > MAX_PARTS:
+            problem = "is nested too deeply" if depth > MAX_DEPTH else f"has more than {MAX_PARTS:,} parts"
+            raise WeightsError(f"{source} {problem}: it is no model's")
         if isinstance(part, dict):
             yield from part.items()
         parts += [(each, depth + 1) for each in reversed(inner) if isinstance(each, dict | list)]

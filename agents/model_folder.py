@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
-from agents.layouts import create_vision, sees
+from agents.layouts import create_vision, is_vision_config
 from agents.model_config import check_settings, check_sizes, first_line, read_json
 
-TOKENIZERS = (
+TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt",
 )  # fmt: skip
 """Tokenizer files; any one of them is enough for transformers."""
@@ -38,7 +38,7 @@ def check_folder(folder: Path) -> None:
         reason = f"only pickled weights ({pickles[0]}), never loaded," if pickles else "no *.safetensors"
         raise WeightsError(f"{folder} has {reason}: save it with save_pretrained(safe_serialization=True)")
     if (folder / "model.safetensors.index.json").exists():
-        parts = _parts(folder)
+        parts = _read_index(folder)
         missing = sorted(parts - {path.name for path in files})
         if missing:
             raise WeightsError(f"{folder} lacks {missing[0]}, which its index names: fetch the folder again")
@@ -47,11 +47,11 @@ def check_folder(folder: Path) -> None:
             raise WeightsError(f"{path} is no regular file: save it with save_pretrained")
         _check_safetensors(path)
     check_sizes(folder, *_count_tensors(folder))
-    if not any((folder / file).exists() for file in TOKENIZERS):
+    if not any((folder / file).exists() for file in TOKENIZER_FILES):
         raise WeightsError(f"{folder} has no tokenizer: save it there with tokenizer.save_pretrained")
 
 
-def _parts(folder: Path) -> set[str]:
+def _read_index(folder: Path) -> set[str]:
     """Return the names of the weight files in a folder's index. Raises WeightsError if the index is malformed."""
     named = read_json(folder, "model.safetensors.index.json").get("weight_map")
     if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
@@ -59,24 +59,24 @@ def _parts(folder: Path) -> set[str]:
     return set(named.values())
 
 
-def parameters_in(folder: Path) -> int:
+def count_parameters(folder: Path) -> int:
     """Return the number of parameters in the folder's safetensors, read from the file headers alone."""
     return _count_tensors(folder)[1]
 
 
-def held_in_bf16(folder: Path) -> bool:
+def is_bf16(folder: Path) -> bool:
     """Return True if a folder's weights are all bfloat16, by the file headers. Raises WeightsError if it is invalid."""
     check_folder(folder)
     from safetensors import safe_open
 
     kinds = set()
     for path in folder.glob("*.safetensors"):
-        with as_weights_error(folder), safe_open(path, "np") as held:
+        with convert_errors(folder), safe_open(path, "np") as held:
             kinds |= {held.get_slice(name).get_dtype() for name in held.keys()}  # noqa: SIM118 it is no dict
     return kinds == {"BF16"}
 
 
-def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+def read_tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the tensors in a folder's safetensors by name, read from the file headers alone."""
     from safetensors import safe_open
 
@@ -89,7 +89,7 @@ def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def _count_tensors(folder: Path) -> tuple[int, int]:
     """Return (number of tensors, number of parameters) in a folder's safetensors."""
-    shapes = tensor_shapes(folder).values()
+    shapes = read_tensor_shapes(folder).values()
     return len(shapes), sum(map(math.prod, shapes))
 
 
@@ -101,14 +101,14 @@ def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
     """
     check_folder(path)
     # before all else that would load the most of it
-    auto_model = auto_scorer() if scores else auto_model_for(read_json(path, "config.json"))
-    with _quick_imports():
+    auto_model = import_auto_scorer() if scores else select_auto_model(read_json(path, "config.json"))
+    with _speed_up_imports():
         import torch
         import transformers.modeling_utils  # noqa: F401 the model's own module would import it
 
         from agents import attention
 
-    with as_weights_error(path), quietly():
+    with convert_errors(path), silence_transformers():
         model, info = auto_model.from_pretrained(
             path,
             dtype=dtype or torch.float32,
@@ -122,8 +122,8 @@ def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
     faults = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
     if faults:
         raise WeightsError(f"{path} lacks weights its config.json asks for ({faults[0]}): fetch it again")
-    if not scores and sees(read_json(path, "config.json")):
-        with as_weights_error(path):
+    if not scores and is_vision_config(read_json(path, "config.json")):
+        with convert_errors(path):
             model.vision = create_vision(model.config, path)
     for name, parameter in model.named_parameters():
         if not all(end.isfinite() for end in torch.aminmax(parameter.detach())):  # 0.02 s for 135 million numbers
@@ -138,38 +138,38 @@ def load_tokenizer(path: Path) -> Any:
     if not path.is_dir():
         raise WeightsError(f"no model folder {path}")
     check_settings(path)
-    _, auto_tokenizer = auto_classes()
-    with as_weights_error(path):
+    _, auto_tokenizer = import_auto_classes()
+    with convert_errors(path):
         return auto_tokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
 
 
 @cache
-def auto_classes() -> tuple[Any, Any]:
+def import_auto_classes() -> tuple[Any, Any]:
     """Import and return transformers' AutoModelForCausalLM and AutoTokenizer; cached."""
-    with _quick_imports():
+    with _speed_up_imports():
         from transformers import AutoModelForCausalLM, AutoTokenizer
     return AutoModelForCausalLM, AutoTokenizer
 
 
-def auto_model_for(settings: dict[str, Any]) -> Any:
+def select_auto_model(settings: dict[str, Any]) -> Any:
     """Return transformers' class that loads a model with these settings in its config.json."""
-    if not sees(settings):
-        return auto_classes()[0]
-    with _quick_imports():
+    if not is_vision_config(settings):
+        return import_auto_classes()[0]
+    with _speed_up_imports():
         from transformers import AutoModelForImageTextToText
     return AutoModelForImageTextToText
 
 
 @cache
-def auto_scorer() -> Any:
+def import_auto_scorer() -> Any:
     """Import and return transformers' AutoModelForSequenceClassification, whose one label is a score; cached."""
-    with _quick_imports():
+    with _speed_up_imports():
         from transformers import AutoModelForSequenceClassification
     return AutoModelForSequenceClassification
 
 
 @contextmanager
-def _quick_imports() -> Iterator[None]:
+def _speed_up_imports() -> Iterator[None]:
     """Speed up imports of transformers inside the block by a third.
 
     transformers would import scikit-learn and SciPy, if installed, for features that we do not use. Garbage collection
@@ -205,14 +205,14 @@ def save_settings(model: Any, folder: Path) -> None:
     """Write what `save_pretrained` writes besides the weights: config.json, and how to generate if the model says."""
     model.config.architectures = [type(model).__name__]
     model.config.dtype = str(model.dtype).removeprefix("torch.")
-    with quietly():
+    with silence_transformers():
         model.config.save_pretrained(folder)
         if model.can_generate():
             model.generation_config.save_pretrained(folder)
 
 
 @contextmanager
-def as_weights_error(path: Path) -> Iterator[None]:
+def convert_errors(path: Path) -> Iterator[None]:
     """Convert any exception raised in the block into a one-line WeightsError that names `path`."""
     from safetensors import SafetensorError
 
@@ -225,7 +225,7 @@ def as_weights_error(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def silence_transformers() -> Iterator[None]:
     """Disable transformers' progress bars and warnings within the block, which would garble Arena's live display.
 
     It warns of defaults of a vision model's config that this model does not use.
@@ -243,7 +243,7 @@ def quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def sha256(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """Return the file's SHA-256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

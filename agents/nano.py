@@ -73,7 +73,7 @@ SIZES: Mapping[str, Nano] = {"nano": Nano(SHAPE, 873_984), "nano5m": Nano({**SHA
 NAME = re.compile(rf"({'|'.join(SIZES)})(?:-(0|[1-9]\d{{0,8}}))?")
 
 
-def named(name: str) -> tuple[Nano, int] | None:
+def parse_name(name: str) -> tuple[Nano, int] | None:
     """Return the size and seed in a nano policy's name, such as `nano-7` (default seed 0); None for other names."""
     match = NAME.fullmatch(name)
     return None if match is None else (SIZES[match[1]], int(match[2] or 0))
@@ -84,7 +84,7 @@ def build_nano(folder: Path, seed: int = 0, size: Nano = SIZES["nano"]) -> None:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    tokenizer = nano_tokenizer()
+    tokenizer = build_nano_tokenizer()
     end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     ends = {"eos_token_id": end, "pad_token_id": pad, "bos_token_id": None}
     with torch.random.fork_rng(devices=[]):
@@ -111,12 +111,12 @@ def _draw_weights(model: Any) -> None:
             torch.nn.init.normal_(weight, std=(depth if last else 1.0) * weight.shape[1] ** -0.5)
 
 
-def nano_tokenizer() -> Any:
+def build_nano_tokenizer() -> Any:
     """Build the nano policies' tokenizer: `ACTS`, `WORDS` and digits, with or without a blank, and bytes."""
-    return tokenizer_of(_vocabulary(), TEMPLATE, SHAPE["max_position_embeddings"])
+    return build_tokenizer(_build_vocabulary(), TEMPLATE, SHAPE["max_position_embeddings"])
 
 
-def tokenizer_of(vocabulary: Mapping[str, int], template: str, positions: int) -> Any:
+def build_tokenizer(vocabulary: Mapping[str, int], template: str, positions: int) -> Any:
     """Build a tokenizer of whole words and single digits, each with or without a blank before it, and of bytes.
 
     `vocabulary` maps tokens at byte level to ids; a word that it lacks becomes its bytes.
@@ -139,12 +139,12 @@ def tokenizer_of(vocabulary: Mapping[str, int], template: str, positions: int) -
     )
 
 
-def _vocabulary() -> dict[str, int]:
+def _build_vocabulary() -> dict[str, int]:
     words = [*ACTS.split(), *ACTS.upper().split(), *WORDS.split()]
-    return ids_of(words, ["|", "=", "+", "-", *"0123456789", *words])
+    return assign_ids(words, ["|", "=", "+", "-", *"0123456789", *words])
 
 
-def ids_of(words: Sequence[str], after_blanks: Sequence[str]) -> dict[str, int]:
+def assign_ids(words: Sequence[str], after_blanks: Sequence[str]) -> dict[str, int]:
     """Return the id of each token: bytes, words, then blank + digit, sign or word. "Ġ" is the byte-level blank."""
     from tokenizers import pre_tokenizers
 

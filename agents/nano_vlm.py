@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from agents.nano import ROLES, ids_of, tokenizer_of
+from agents.nano import ROLES, assign_ids, build_tokenizer
 
 NAME = "nano-vlm"
 PARAMETERS = 1_197_824
@@ -52,20 +52,20 @@ SHAPE: dict[str, Any] = {
 """Settings of a SmolVLMConfig. With a smaller `initializer_range`, digits take three times as many steps to learn."""
 
 
-def seed_of(name: str) -> int | None:
+def parse_seed(name: str) -> int | None:
     """Return the seed in the policy's name, such as `nano-vlm-7` (default seed 0); None for other names."""
     match = re.fullmatch(rf"{NAME}(?:-(0|[1-9]\d{{0,8}}))?", name)
     return None if match is None else int(match[1] or 0)
 
 
-def recipe() -> str:
+def hash_recipe() -> str:
     """Return a hash, 8 hex digits, of all that these policies share; a folder with another hash is rebuilt."""
     return sha256(json.dumps([ROLES, TEMPLATE, WORDS, LETTERS, SHAPE]).encode()).hexdigest()[:8]
 
 
-def settings() -> dict[str, Any]:
+def build_config() -> dict[str, Any]:
     """Return the settings of the model's SmolVLMConfig, with the sizes and ids of its vocabulary."""
-    tokenizer = vlm_tokenizer()
+    tokenizer = build_vlm_tokenizer()
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
     vision = SHAPE["vision_config"] | {"initializer_range": SHAPE["initializer_range"]}
     text = SHAPE["text_config"] | ends | {"vocab_size": len(tokenizer), "tie_word_embeddings": False}
@@ -81,16 +81,16 @@ def build_nano_vlm(folder: Path, seed: int = 0) -> None:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = SmolVLMForConditionalGeneration(SmolVLMConfig(**settings()))
+        model = SmolVLMForConditionalGeneration(SmolVLMConfig(**build_config()))
     model.save_pretrained(folder)
-    vlm_tokenizer().save_pretrained(folder)
+    build_vlm_tokenizer().save_pretrained(folder)
 
 
-def vlm_tokenizer() -> Any:
+def build_vlm_tokenizer() -> Any:
     """Build the tokenizer: `WORDS`, digits and letters, with or without a blank, bytes, and the placeholder `IMAGE`."""
     words = list(dict.fromkeys(WORDS.split()))
     words = [word for word in words if len(word) > 1]
-    vocabulary = ids_of(words, ["|", *"0123456789", *LETTERS, "a", *words])
-    tokenizer = tokenizer_of(vocabulary, TEMPLATE, SHAPE["text_config"]["max_position_embeddings"])
+    vocabulary = assign_ids(words, ["|", *"0123456789", *LETTERS, "a", *words])
+    tokenizer = build_tokenizer(vocabulary, TEMPLATE, SHAPE["text_config"]["max_position_embeddings"])
     tokenizer.add_tokens([IMAGE], special_tokens=True)
     return tokenizer

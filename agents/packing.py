@@ -14,18 +14,18 @@ from typing import NamedTuple, Self
 from agents.stream import Stream
 
 Ids = tuple[int, ...]
-LEAST = 16
+MIN_SHARED = 16
 """Tokens that streams must share beyond the prefix to become a tree; for fewer, the mask costs more than it saves."""
 
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Maximum depth of recursive splitting."""
-MOST_SEEN = 1 << 27
+MAX_MASK_ENTRIES = 1 << 27
 """Maximum mask entries of a pass with trees, at one byte here and up to four in a library: rows of 11,585 tokens."""
 
 
 class Costs(NamedTuple):
-    """Fixed costs of a model's forward pass, converted to tokens. Computed by `agents.costs.costs`."""
+    """Fixed costs of a model's forward pass, converted to tokens. Computed by `agents.costs.estimate_costs`."""
 
     start: int = 256
     """Cost of starting a pass."""
@@ -33,7 +33,7 @@ class Costs(NamedTuple):
     """Attention scores that cost as much as one token; 0 if rows cannot be trees."""
 
 
-ROWS = Costs()
+DEFAULT_COSTS = Costs()
 """Costs of a small model without trees."""
 
 
@@ -72,8 +72,8 @@ class Pass:
         return cls(tuple(Row((i,), length - prefix) for i, length in pairs), prefix)
 
 
-def passes(
-    streams: Sequence[Stream], token_budget: int, which: Iterable[int] | None = None, costs: Costs = ROWS
+def plan_passes(
+    streams: Sequence[Stream], token_budget: int, indices: Iterable[int] | None = None, costs: Costs = DEFAULT_COSTS
 ) -> Iterator[Pass]:
     """Group streams into forward passes of at most `token_budget` tokens, padding included, and yield the passes.
 
@@ -82,45 +82,47 @@ def passes(
     stream longer than the budget gets a pass of its own. Streams without sampled tokens are left out. The order depends
     on the streams alone.
 
-    `which` selects streams by index; the default is all.
+    `indices` selects streams by index; the default is all.
     """
-    chosen = [i for i in (range(len(streams)) if which is None else which) if any(streams[i].mask)]
-    paths = Paths({i: tuple(streams[i].keys) for i in chosen}, costs, token_budget)
-    for family in paths.families():
-        prefix = _prefix_length([streams[i] for i in family])
-        found = sorted(paths.rows(family, prefix), key=lambda row: (row.size, row.streams))
+    chosen = [i for i in (range(len(streams)) if indices is None else indices) if any(streams[i].mask)]
+    paths = PrefixTree({i: tuple(streams[i].keys) for i in chosen}, costs, token_budget)
+    for family in paths.find_families():
+        prefix = _count_prefix([streams[i] for i in family])
+        found = sorted(paths.pack_rows(family, prefix), key=lambda row: (row.size, row.streams))
         rows: list[Row] = []
         for row in found:
             padding = sum(row.size - other.size for other in rows)
             over = prefix + row.size * (len(rows) + 1) > token_budget
-            if rows and (over or padding > costs.start + prefix or _mask_entries([*rows, row], prefix) > MOST_SEEN):
+            if rows and (
+                over or padding > costs.start + prefix or _count_mask_entries([*rows, row], prefix) > MAX_MASK_ENTRIES
+            ):
                 yield Pass(tuple(rows), prefix)
                 rows = []
             rows.append(row)
         yield Pass(tuple(rows), prefix)
 
 
-def _mask_entries(rows: Sequence[Row], prefix: int) -> int:
+def _count_mask_entries(rows: Sequence[Row], prefix: int) -> int:
     """Return the number of entries of the attention mask that a pass with these rows needs; 0 without trees."""
     widest = max(row.size for row in rows)
     return len(rows) * widest * (prefix + widest) if any(len(row.streams) > 1 for row in rows) else 0
 
 
-def _prefix_length(family: Sequence[Stream]) -> int:
+def _count_prefix(family: Sequence[Stream]) -> int:
     """Return the length of the common prefix to run once, such that the rows still predict every sampled token."""
     if len(family) == 1:
         return 0
-    shared = len(common_prefix([stream.keys for stream in family]))
+    shared = len(find_common_prefix([stream.keys for stream in family]))
     return max(0, min(shared, min(stream.mask.index(True) for stream in family) - 1))
 
 
-def common_prefix(sequences: Sequence[Ids] | Sequence[list[int]]) -> Ids:
+def find_common_prefix(sequences: Sequence[Ids] | Sequence[list[int]]) -> Ids:
     """Return the longest common prefix of all sequences."""
     ordered = sorted(map(tuple, sequences))
-    return ordered[0][: agreement(ordered[0], ordered[-1])]  # in lexicographic order the outermost differ soonest
+    return ordered[0][: count_shared(ordered[0], ordered[-1])]  # in lexicographic order the outermost differ soonest
 
 
-def agreement(one: Sequence[int], other: Sequence[int]) -> int:
+def count_shared(one: Sequence[int], other: Sequence[int]) -> int:
     """Return the length of the common prefix of two sequences."""
     at, end = 0, min(len(one), len(other))
     while at < end:  # by leaps, as whole slices are compared quickly
@@ -132,24 +134,24 @@ def agreement(one: Sequence[int], other: Sequence[int]) -> int:
     return at
 
 
-class Paths:
-    """Token sequences as paths in a prefix tree. Decides which share a forward pass (`families`) or row (`rows`)."""
+class PrefixTree:
+    """Prefix tree of token sequences, to decide which share a forward pass (`find_families`) or a row (`pack_rows`)."""
 
     def __init__(self, sequences: Mapping[int, Ids], costs: Costs, token_budget: int = 10**9) -> None:
         self._ids, self._costs, self._budget = sequences, costs, token_budget
         order = sorted(sequences, key=lambda i: sequences[i])
         self._place = {i: place for place, i in enumerate(order)}
-        self._agree = [agreement(sequences[i], sequences[j]) for i, j in pairwise(order)]
+        self._agree = [count_shared(sequences[i], sequences[j]) for i, j in pairwise(order)]
 
-    def families(self) -> list[list[int]]:
+    def find_families(self) -> list[list[int]]:
         """Group the sequences such that few tokens are computed if each group's common prefix runs once.
 
         From the leaves up, a subtree with a longer common prefix becomes a group of its own if that is cheaper than
         staying with the others. Returns lists of sequence indices; [] without sequences.
         """
-        return [group for group, _ in self._split(list(self._ids), DEEPEST)] if self._ids else []
+        return [group for group, _ in self._split(list(self._ids), MAX_DEPTH)] if self._ids else []
 
-    def rows(self, group: Sequence[int], prefix: int) -> list[Row]:
+    def pack_rows(self, group: Sequence[int], prefix: int) -> list[Row]:
         """Distribute a group's sequences over rows, without the first `prefix` tokens, and return the rows.
 
         Sequences are visited in lexicographic order. A sequence joins the last row if its shared tokens cost more than
@@ -159,37 +161,37 @@ class Paths:
         if not self._costs.scores:
             return [Row((i,), len(self._ids[i]) - prefix) for i in group]
         before: int | None = None
-        most = max(self._budget, *(len(self._ids[i]) for i in group)) - prefix
+        limit = max(self._budget, *(len(self._ids[i]) for i in group)) - prefix
         for i in sorted(group, key=self._place.__getitem__):
             length = len(self._ids[i])
-            shared = max(0, (self._shared(before, i) if before is not None else 0) - prefix)
+            shared = max(0, (self._count_shared(before, i) if before is not None else 0) - prefix)
             new = length - prefix - shared
             last = found[-1] if found else Row((), 0)
             besides = (last.size + new) ** 2 - last.size**2 - (shared + new) ** 2
-            saves = shared >= LEAST and shared * self._costs.scores >= besides
+            saves = shared >= MIN_SHARED and shared * self._costs.scores >= besides
             size = last.size + new
-            if last.streams and saves and size <= most and size * (prefix + size) <= MOST_SEEN:
+            if last.streams and saves and size <= limit and size * (prefix + size) <= MAX_MASK_ENTRIES:
                 found[-1] = Row((*last.streams, i), size)
             else:
                 found.append(Row((i,), length - prefix))
             before = i
         return found
 
-    def _shared(self, one: int, other: int) -> int:
+    def _count_shared(self, one: int, other: int) -> int:
         """Return the length of two sequences' common prefix. `one` must not sort after `other`."""
         return min(self._agree[self._place[one] : self._place[other]], default=len(self._ids[one]))
 
-    def _opening(self, group: Sequence[int]) -> int:
+    def _count_opening(self, group: Sequence[int]) -> int:
         """Return the length of the group's common prefix, which is that of its first and last sequence in order."""
-        return self._shared(min(group, key=self._place.__getitem__), max(group, key=self._place.__getitem__))
+        return self._count_shared(min(group, key=self._place.__getitem__), max(group, key=self._place.__getitem__))
 
     def _split(self, group: list[int], depth: int) -> list[tuple[list[int], int]]:
         """Split a group of sequences, given by index, by their next token where that costs less (greedily).
 
         Splits up to `depth` levels deep. Returns (group, cost in tokens) pairs.
         """
-        shared, start = self._opening(group), self._costs.start
-        rows = self.rows(group, shared)
+        shared, start = self._count_opening(group), self._costs.start
+        rows = self.pack_rows(group, shared)
         together = [(group, start + shared + sum(row.size for row in rows))]
         if len(rows) == 1 or not depth:  # with one row nothing is computed twice
             return together
@@ -198,16 +200,16 @@ class Paths:
             parts.setdefault(self._ids[i][shared : shared + 1], []).append(i)
         if len(parts) == 1:
             return together
-        apart: list[tuple[list[int], int]] = []
+        separate: list[tuple[list[int], int]] = []
         rest: list[int] = []
         for part in parts.values():
-            staying = sum(row.size for row in self.rows(part, shared))
-            own = self._split(part, depth - 1) if (len(part) - 1) * staying > len(part) * start else []
-            if own and sum(cost for _, cost in own) < staying:
-                apart += own
+            joint_cost = sum(row.size for row in self.pack_rows(part, shared))
+            own = self._split(part, depth - 1) if (len(part) - 1) * joint_cost > len(part) * start else []
+            if own and sum(cost for _, cost in own) < joint_cost:
+                separate += own
             else:
                 rest += part
         if rest:
-            opening = self._opening(rest)
-            apart.append((rest, start + opening + sum(row.size for row in self.rows(rest, opening))))
-        return min(together, apart, key=lambda groups: sum(cost for _, cost in groups))
+            opening = self._count_opening(rest)
+            separate.append((rest, start + opening + sum(row.size for row in self.pack_rows(rest, opening))))
+        return min(together, separate, key=lambda groups: sum(cost for _, cost in groups))

@@ -9,12 +9,12 @@ import regex
 
 from agents.errors import PatternError
 
-SECONDS = 2.0
+SEARCH_SECONDS = 2.0
 """Time limit of one search; an ordinary search takes microseconds."""
 
 
 class Pattern:
-    """A compiled regular expression whose searches raise PatternError after `SECONDS`."""
+    """A compiled regular expression whose searches raise PatternError after `SEARCH_SECONDS`."""
 
     def __init__(self, text: str, lines: bool = False) -> None:
         """Compile the expression. Raises ValueError if it is invalid. With `lines`, ^ and $ match at every line."""
@@ -27,37 +27,37 @@ class Pattern:
     def first(self, text: str) -> str | None:
         """Return the first group of the first match in `text`, or the full match if the pattern has no groups.
 
-        Returns None without a match. Raises PatternError after `SECONDS`.
+        Returns None without a match. Raises PatternError after `SEARCH_SECONDS`.
         """
-        match = self._timed(self._compiled.search, text)
+        match = self._search(self._compiled.search, text)
         return None if match is None else match[1 if self._compiled.groups else 0] or ""
 
     def last(self, text: str) -> str | None:
         """Return the first group of the last match in `text`, or the full match if the pattern has no groups.
 
-        Returns None without a match. Raises PatternError after `SECONDS`.
+        Returns None without a match. Raises PatternError after `SEARCH_SECONDS`.
         """
-        matches = self._timed(self._compiled.findall, text)
+        matches = self._search(self._compiled.findall, text)
         if not matches:
             return None
         return matches[-1] if self._compiled.groups < 2 else matches[-1][0]  # type: ignore[no-any-return]
 
     def ends(self, text: str) -> list[int]:
-        """Return the end of each match in `text`, in order. Raises PatternError after `SECONDS`."""
-        ends: list[int] = self._timed(
+        """Return the end of each match in `text`, in order. Raises PatternError after `SEARCH_SECONDS`."""
+        ends: list[int] = self._search(
             lambda text, timeout: [match.end() for match in self._compiled.finditer(text, timeout=timeout)], text
         )
         return ends
 
     def __contains__(self, text: str) -> bool:
-        """Return True if the text has a match. Raises PatternError after `SECONDS`."""
+        """Return True if the text has a match. Raises PatternError after `SEARCH_SECONDS`."""
         return self.first(text) is not None
 
-    def _timed(self, search: Any, text: str) -> Any:
+    def _search(self, search: Any, text: str) -> Any:
         try:
-            return search(text, timeout=SECONDS)
+            return search(text, timeout=SEARCH_SECONDS)
         except TimeoutError:
             raise PatternError(
-                f"the regular expression {self.text!r} takes over {SECONDS:g} s on a text of {len(text):,} characters: "
-                "write it so that a text has one way to match, without (a+)+ or (a|aa)*"
+                f"the regular expression {self.text!r} takes over {SEARCH_SECONDS:g} s on a text of {len(text):,} "
+                "characters: write it so that a text has one way to match, without (a+)+ or (a|aa)*"
             ) from None

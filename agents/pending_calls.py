@@ -2,22 +2,22 @@
 
 from collections.abc import Sequence
 
-from agents.role import shown_text
-from agents.tool_formats import ToolCall, ToolResult, call_id
+from agents.role import shorten_message
+from agents.tool_formats import ToolCall, ToolResult, make_call_id
 from games.contracts import TOOL, Image, View
 
 
 class PendingCalls:
-    """Tool calls of a seat's last reply, which await their results. `made` counts the calls of the whole match."""
+    """Tool calls of a seat's last reply, which await their results. `count` counts the calls of the whole match."""
 
     def __init__(self) -> None:
-        self.made = 0
+        self.count = 0
         self._last: tuple[ToolCall, ...] = ()
 
-    def said(self, calls: Sequence[ToolCall]) -> None:
+    def record(self, calls: Sequence[ToolCall]) -> None:
         """Replace the pending calls by those of a new reply."""
         self._last = tuple(calls)
-        self.made += len(calls)
+        self.count += len(calls)
 
     def split(self, view: View) -> tuple[list[ToolResult], View]:
         """Return the results among a view's messages, and the view without them.
@@ -25,14 +25,14 @@ class PendingCalls:
         Results belong to the pending calls in their order. Further ones, which answer what was not readable as a call
         in the model's own format, have a number of their own.
         """
-        texts = [shown_text(message.text) for message in view.messages if message.sender == TOOL]
+        texts = [shorten_message(message.text) for message in view.messages if message.sender == TOOL]
         results = [ToolResult(call.id, text, call.name) for call, text in zip(self._last, texts, strict=False)] + [
-            ToolResult(call_id(self.made), text, TOOL) for text in texts[len(self._last) :]
+            ToolResult(make_call_id(self.count), text, TOOL) for text in texts[len(self._last) :]
         ]
         rest = tuple(message for message in view.messages if message.sender != TOOL)
         return results, view._replace(messages=rest)
 
 
-def images_from_tools(view: View) -> tuple[Image, ...]:
+def find_result_images(view: View) -> tuple[Image, ...]:
     """Return the images among a view's results of tools, in order."""
     return tuple(image for message in view.messages if message.sender == TOOL for image in message.images)

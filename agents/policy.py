@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents.adapter_config import AdapterSpec, is_adapter, read_adapter
-from agents.chat import ChatFrame, written
+from agents.chat import ChatFrame, fingerprint
 from agents.chat_images import ImageToken
 from agents.errors import WeightsError
-from agents.layouts import WHOLE, Sight, create_vision, sees
-from agents.model_config import NO_LIMIT, positions_in, read_json, vocabulary_in
-from agents.model_folder import as_weights_error
+from agents.layouts import DEFAULT_VISION, VisionSettings, create_vision, is_vision_config
+from agents.model_config import NO_LIMIT, read_json, read_positions, read_vocabulary_size
+from agents.model_folder import convert_errors
 from agents.precision import Precision
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OnBase:
+class AdapterOnBase:
     """An adapter under training with its base model; engines serve this object."""
 
     model: Any
@@ -70,27 +70,27 @@ class Origin:
         """Name of an adapter's base, as in the adapter's folder."""
         return self.adapter.base if self.adapter else read_adapter(self.source).base
 
-    def load(self, bases: Callable[[Path], Any]) -> tuple[Any, OnBase | None]:
+    def load(self, bases: Callable[[Path], Any]) -> tuple[Any, AdapterOnBase | None]:
         """Load the model to train onto the device and, for an adapter, its base by `bases`.
 
         Raises WeightsError for invalid weights.
         """
         if not self.is_adapter:
-            model = load_module(self.folder, bf16_weights=self.precision.bf16_weights)
+            model = load_module(self.folder, bf16=self.precision.has_bf16_weights)
             if self.frozen:
                 freeze_tower(model)
             return model, None
-        from agents.adapter import adapted, load_adapter
-        from agents.weights import base_folder
+        from agents.adapter import create_adapter, load_adapter
+        from agents.weights import resolve_base
 
-        on = base_folder(self.source)
+        on = resolve_base(self.source)
         base = bases(on)
         if is_adapter(self.folder):
             model = load_adapter(base, self.folder)
         else:
             assert self.adapter is not None
-            model = adapted(base, self.adapter.spec, self.adapter.seed)
-        return model, OnBase(model, base, on, self.base_name)
+            model = create_adapter(base, self.adapter.spec, self.adapter.seed)
+        return model, AdapterOnBase(model, base, on, self.base_name)
 
 
 class Bases:
@@ -125,8 +125,8 @@ class Policy:
     version: int = 0
     positions: int = NO_LIMIT
     """Maximum tokens of a context with its reply."""
-    sight: Sight = WHOLE
-    base: OnBase | None = None
+    sight: VisionSettings = DEFAULT_VISION
+    base: AdapterOnBase | None = None
     """Base of a trained adapter."""
     origin: Origin | None = None
     """Origin of the trained weights; None for a frozen policy."""
@@ -142,7 +142,7 @@ class Policy:
         adapter: NewAdapter | None = None,
         bases: Callable[[Path], Any] | None = None,
         precision: Precision = Precision.FP32,
-        sight: Sight = WHOLE,
+        sight: VisionSettings = DEFAULT_VISION,
         empty: bool = False,
     ) -> "Policy":
         """Load a policy's tokenizer and, if `train`, its weights from `folder`. `source` is the folder it started from.
@@ -151,7 +151,7 @@ class Policy:
         it. `bases` loads its base; `precision` sets the dtype of full weights; `sight` are the settings of its vision.
         With `empty`, the weights are left to `load_model`, or to another process. Raises WeightsError or ChatError.
         """
-        tokenizer, frame = tokenizer_and_frame(source, sight.most_pixels)
+        tokenizer, frame = load_tokenizer_and_frame(source, sight.max_pixels)
         policy = Policy(
             name=name,
             source=source,
@@ -159,7 +159,7 @@ class Policy:
             tokenizer=tokenizer,
             frame=frame,
             trained=train,
-            positions=positions_of(source),
+            positions=find_positions(source),
             sight=sight,
             origin=Origin(source, folder, adapter, precision, sight.frozen) if train else None,
             bases=bases,
@@ -175,14 +175,14 @@ class Policy:
 
     def with_weights(self, weights: Any) -> "Policy":
         """Return a copy of the policy that holds these published weights, for saving, or itself if it holds them."""
-        served = weights.served()
+        served = weights.unwrap()
         if served is (self.base or self.model):
             return self
-        if isinstance(served, OnBase):
+        if isinstance(served, AdapterOnBase):
             return replace(self, model=served.model, base=served)
         return replace(self, model=load_module(served) if isinstance(served, Path) else served)
 
-    def past(self, name: str, version: int, folder: Path) -> "Policy":
+    def freeze_version(self, name: str, version: int, folder: Path) -> "Policy":
         """Return a frozen past version of the policy under a new name. `folder` holds that version's weights."""
         return replace(
             self, name=name, source=folder, model=None, base=None, origin=None, trained=False, version=version
@@ -198,9 +198,9 @@ class Policy:
 
             save_adapter(self.model, folder, self.base.name)
             return
-        from agents.model_folder import quietly
+        from agents.model_folder import silence_transformers
 
-        with quietly():
+        with silence_transformers():
             self.model.save_pretrained(folder)
         self.save_companions(folder)
 
@@ -210,75 +210,75 @@ class Policy:
         for name in ("preprocessor_config.json", "processor_config.json"):  # of images, for other programs
             if (self.source / name).is_file():
                 shutil.copyfile(self.source / name, folder / name)
-        if self.sight.most_pixels is not None:
+        if self.sight.max_pixels is not None:
             from agents.eyes.preprocessing import limit_pixels
 
-            limit_pixels(folder, self.sight.most_pixels)
+            limit_pixels(folder, self.sight.max_pixels)
 
 
-def positions_of(folder: Path) -> int:
+def find_positions(folder: Path) -> int:
     """Return the maximum context in tokens, reply included, of the folder's model or an adapter's base.
 
     Returns NO_LIMIT if config.json does not state it. Raises WeightsError without config.json.
     """
-    from agents.weights import base_folder
+    from agents.weights import resolve_base
 
-    return positions_in(base_folder(folder))
+    return read_positions(resolve_base(folder))
 
 
-def tokenizer_and_frame(folder: Path, most_pixels: int | None = None) -> tuple[Any, ChatFrame]:
+def load_tokenizer_and_frame(folder: Path, max_pixels: int | None = None) -> tuple[Any, ChatFrame]:
     """Return the tokenizer and the chat format of a model folder, or of an adapter's base.
 
-    An image has at most `most_pixels` in it, by default the model's own maximum.
+    An image has at most `max_pixels` in it, by default the model's own maximum.
 
     Cached until the folder's JSON or Jinja files change. Raises WeightsError or ChatError.
     """
-    from agents.weights import base_folder
+    from agents.weights import resolve_base
 
-    folder = base_folder(folder)
+    folder = resolve_base(folder)
     files = [path for path in folder.glob("*") if path.suffix in (".json", ".jinja")]
-    return _load_tokenizer_and_frame(folder, most_pixels, max((path.stat().st_mtime_ns for path in files), default=0))
+    return _load_tokenizer_and_frame(folder, max_pixels, max((path.stat().st_mtime_ns for path in files), default=0))
 
 
 @lru_cache(maxsize=8)
-def _load_tokenizer_and_frame(folder: Path, most_pixels: int | None, changed: int) -> tuple[Any, ChatFrame]:
+def _load_tokenizer_and_frame(folder: Path, max_pixels: int | None, changed: int) -> tuple[Any, ChatFrame]:
     from agents.weights import load_tokenizer
 
     tokenizer = load_tokenizer(folder)
-    return tokenizer, ChatFrame(tokenizer, image_token_of(folder, most_pixels))
+    return tokenizer, ChatFrame(tokenizer, find_image_token(folder, max_pixels))
 
 
-def image_token_of(folder: Path, most_pixels: int | None = None) -> ImageToken | None:
-    """Return the placeholder of images, of at most `most_pixels`, of a folder's model; None without vision.
+def find_image_token(folder: Path, max_pixels: int | None = None) -> ImageToken | None:
+    """Return the placeholder of images, of at most `max_pixels`, of a folder's model; None without vision.
 
     Raises WeightsError if the model cannot have such images.
     """
-    vision = vision_in(folder)
-    return vision.token(most_pixels) if vision else None
+    vision = load_vision(folder)
+    return vision.make_token(max_pixels) if vision else None
 
 
-def vision_in(folder: Path) -> "Vision | None":
+def load_vision(folder: Path) -> "Vision | None":
     """Return the vision of a folder's model; None for a text model. Raises WeightsError for invalid settings."""
-    if not (folder / "config.json").exists() or not sees(read_json(folder, "config.json")):
+    if not (folder / "config.json").exists() or not is_vision_config(read_json(folder, "config.json")):
         return None
     from transformers import AutoConfig
 
-    with as_weights_error(folder):
+    with convert_errors(folder):
         return create_vision(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False), folder)
 
 
 def freeze_tower(model: Any) -> None:
     """Exclude a model's vision tower from training. Raises WeightsError if it has none."""
-    from agents.vision import vision_of
+    from agents.vision import get_vision
 
-    vision = vision_of(model)
+    vision = get_vision(model)
     if vision is None:
         raise WeightsError("freeze: [vision] needs a model with vision")
     for part in vision.tower(model):
         part.requires_grad_(False)
 
 
-def trainable(model: Any) -> dict[str, Any]:
+def trainable_parameters(model: Any) -> dict[str, Any]:
     """Return the model's parameters that require gradients, by name; an adapter's frozen base is left out."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
@@ -288,48 +288,50 @@ def check_readable(model: Path, policy: Path) -> None:
 
     They need the same tokenizer and chat format, and the model as many tokens and positions as the policy.
     """
-    from agents.weights import base_folder
+    from agents.weights import resolve_base
 
-    if written(*tokenizer_and_frame(model)) != written(*tokenizer_and_frame(policy)):
+    if fingerprint(*load_tokenizer_and_frame(model)) != fingerprint(*load_tokenizer_and_frame(policy)):
         raise ValueError(f"{model} has another tokenizer or chat template than {policy}")
-    base, other = base_folder(model), base_folder(policy)
-    if vocabulary_in(base) < vocabulary_in(other):
-        raise ValueError(f"{model} knows {vocabulary_in(base):,} tokens, and {policy} {vocabulary_in(other):,}")
-    if positions_in(base) < positions_in(other):
-        raise ValueError(f"{model} reads {positions_in(base):,} tokens, and {policy} {positions_in(other):,}")
+    base, other = resolve_base(model), resolve_base(policy)
+    if read_vocabulary_size(base) < read_vocabulary_size(other):
+        raise ValueError(
+            f"{model} knows {read_vocabulary_size(base):,} tokens, and {policy} {read_vocabulary_size(other):,}"
+        )
+    if read_positions(base) < read_positions(other):
+        raise ValueError(f"{model} reads {read_positions(base):,} tokens, and {policy} {read_positions(other):,}")
 
 
-def load_module(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
+def load_module(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
     """Load the folder's model onto the GPU, if any, in float32 or bfloat16; without gradients if `frozen`."""
     import torch
 
     from agents.weights import load_model
 
-    model = load_model(folder, torch.bfloat16 if bf16_weights else torch.float32)
+    model = load_model(folder, torch.bfloat16 if bf16 else torch.float32)
     model = model.cuda() if torch.cuda.is_available() else model
     return model.requires_grad_(not frozen)
 
 
 def load_frozen(folder: Path, precision: Precision, packed: bool) -> Any:
-    """Load the folder's model for inference, without gradients; with bfloat16 products, as `half` converts it.
+    """Load the folder's model for inference, without gradients; converted by `convert_to_bf16` for bfloat16 products.
 
     bfloat16 weights are not converted to float32 first, which would take three times the memory. Their linear layers
     stay bfloat16; the rest becomes float32 unless `precision` has bfloat16 weights.
     """
-    if not precision.bf16_products:
+    if not precision.uses_bf16_products:
         return load_module(folder, frozen=True)
     import torch
 
-    from agents.half import half
-    from agents.model_folder import held_in_bf16
+    from agents.bf16 import convert_to_bf16
+    from agents.model_folder import is_bf16
 
-    if precision.bf16_weights or not held_in_bf16(folder):
-        return half(load_module(folder, True, precision.bf16_weights), packed, moves=True)
-    model = load_module(folder, True, bf16_weights=True)
+    if precision.has_bf16_weights or not is_bf16(folder):
+        return convert_to_bf16(load_module(folder, True, precision.has_bf16_weights), packed, may_move=True)
+    model = load_module(folder, True, bf16=True)
     if any(buffer.dtype == torch.bfloat16 for buffer in model.buffers()):  # worked out in it, and not what it was
         del model  # or both would be held
-        return half(load_module(folder, frozen=True), packed)
-    model = half(model, packed, moves=True)
+        return convert_to_bf16(load_module(folder, frozen=True), packed)
+    model = convert_to_bf16(model, packed, may_move=True)
     for parameter in model.parameters():
         parameter.data = parameter.data.float()
     return model

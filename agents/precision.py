@@ -11,11 +11,11 @@ class Precision(StrEnum):
     BF16_TRUE = "bf16-true"
 
     @property
-    def bf16_products(self) -> bool:
+    def uses_bf16_products(self) -> bool:
         """True if matrix products are computed in bfloat16."""
         return self is not Precision.FP32
 
     @property
-    def bf16_weights(self) -> bool:
+    def has_bf16_weights(self) -> bool:
         """True if the weights of full models are held in bfloat16."""
         return self is Precision.BF16_TRUE

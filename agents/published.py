@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.policy import OnBase
+from agents.policy import AdapterOnBase
 
 
 @dataclass(frozen=True)
@@ -15,21 +15,21 @@ class ModuleWeights:
     """Published weights: a module in this process that continues to learn."""
 
     module: Any
-    base: OnBase | None = None
+    base: AdapterOnBase | None = None
     """Base model, if the module is an adapter."""
-    whole: Callable[[], AbstractContextManager[Any]] = nullcontext
+    gather: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Context manager within which every parameter is complete, even if ZeRO-3 partitions them over ranks."""
     copied: bool = False
     """Whether an engine in this process serves a copy, because the module learns during play."""
 
-    def served(self) -> Any:
+    def unwrap(self) -> Any:
         """Return the object that an engine serves: the module, or the adapter with its base."""
         return self.base or self.module
 
 
-def on_base(adapter: Any, base: Any, folder: Path, name: str) -> ModuleWeights:
+def wrap_adapter(adapter: Any, base: Any, folder: Path, name: str) -> ModuleWeights:
     """Wrap an adapter under training on `base` as published weights; `folder` and `name` identify its base."""
-    return ModuleWeights(adapter, OnBase(adapter, base, folder, name))
+    return ModuleWeights(adapter, AdapterOnBase(adapter, base, folder, name))
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class FolderWeights:
     """Published weights: a model folder in Hugging Face layout, or an adapter's folder in peft's layout."""
 
     folder: Path
-    whole: Callable[[], AbstractContextManager[Any]] = nullcontext
+    gather: Callable[[], AbstractContextManager[Any]] = nullcontext
 
-    def served(self) -> Path:
+    def unwrap(self) -> Path:
         """Return the folder, from which an engine loads the weights."""
         return self.folder
 
@@ -47,9 +47,9 @@ class FolderWeights:
 class RemoteWeights(ABC):
     """Published weights that other processes hold, which are never complete in this one. Subclasses say where."""
 
-    whole: Callable[[], AbstractContextManager[Any]] = nullcontext
+    gather: Callable[[], AbstractContextManager[Any]] = nullcontext
 
-    def served(self) -> Any:
+    def unwrap(self) -> Any:
         """Raise TypeError: only an engine that receives them from those processes serves them."""
         raise TypeError(f"{type(self).__name__} are not in this process")
 

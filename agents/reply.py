@@ -60,7 +60,7 @@ class ReplySpec(BaseModel):
     """Name of the private field."""
 
     @model_validator(mode="after")
-    def _named(self) -> Self:
+    def _check_names(self) -> Self:
         names = [name for name in (self.action, self.public, self.private) if name is not None]
         if self.format == "free" and names:
             raise ValueError("format free has no fields: remove action, public and private")
@@ -83,14 +83,14 @@ class ReplySpec(BaseModel):
             text = text.partition(end)[0]
         match self.format:
             case "tagged":
-                return self._tagged(text)
+                return self._parse_tagged(text)
             case "json":
-                return self._json(text)
+                return self._parse_json(text)
             case "whole" | "native":
-                return self._whole(text)
+                return self._parse_whole(text)
         lines = visible(text, keep="\n").strip().split("\n")
         action, _, public = lines[0].partition("|")
-        return _reply(action, public, "")
+        return _make_reply(action, public, "")
 
     def write(self, action: str, public: str = "", private: str = "") -> str:
         """Return a reply text that parses to these fields, for examples and scripted policies.
@@ -114,7 +114,7 @@ class ReplySpec(BaseModel):
         if self.private is None:
             return text
         if self.format == "json":
-            fields = _first_object(text)
+            fields = _parse_first_object(text)
             if self.private not in fields:
                 return text
             return json.dumps(
@@ -123,7 +123,7 @@ class ReplySpec(BaseModel):
         _, rest = _cut_out(text, self.private)
         return text if rest == text else rest.strip()
 
-    def adapted_rules(self, rules: str) -> str:
+    def adapt_rules(self, rules: str) -> str:
         """Return a game's rules with their sentence on talk adapted to this format.
 
         Formats `free`, `whole` and `native` keep the bar "|"; the others name the public field, or drop the sentence
@@ -134,22 +134,22 @@ class ReplySpec(BaseModel):
         field = f"<{self.public}>…</{self.public}>" if self.format == "tagged" else f'"{self.public}"'
         return rules.replace(TALK, f" The others hear what is in {field}." if self.public else "")
 
-    def _tagged(self, text: str) -> Reply:
+    def _parse_tagged(self, text: str) -> Reply:
         private, text = _cut_out(text, self.private) if self.private else ("", text)
-        public = _last(text, self.public) if self.public else ""
-        return _reply(_last(text, str(self.action)), public, private)
+        public = _find_last(text, self.public) if self.public else ""
+        return _make_reply(_find_last(text, str(self.action)), public, private)
 
-    def _whole(self, text: str) -> Reply:
+    def _parse_whole(self, text: str) -> Reply:
         private, text = _cut_out(text, self.private) if self.private else ("", text)
         act = visible(text, keep="\n").strip()[:FIELD_LENGTH]
         return Reply("", act, one_line(private, FIELD_LENGTH), ok=bool(act))
 
-    def _json(self, text: str) -> Reply:
-        fields = _first_object(text)
+    def _parse_json(self, text: str) -> Reply:
+        fields = _parse_first_object(text)
         texts = [fields.get(name) if name else None for name in (self.action, self.public, self.private)]
         if not all(isinstance(value, str | None) for value in texts):
             return Reply("", "", "", ok=False)
-        return _reply(*(value or "" for value in texts))
+        return _make_reply(*(value or "" for value in texts))
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -161,7 +161,7 @@ def visible(text: str, keep: str = "") -> str:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_visible_char(char, keep) for char in text)
+    return "".join(_clean_character(char, keep) for char in text)
 
 
 def one_line(text: str, limit: int) -> str:
@@ -169,7 +169,7 @@ def one_line(text: str, limit: int) -> str:
     return " ".join(visible(text).split())[:limit].rstrip()
 
 
-def _visible_char(char: str, keep: str) -> str:
+def _clean_character(char: str, keep: str) -> str:
     if char in keep or char in JOINERS:
         return char
     if char.isspace():
@@ -177,13 +177,13 @@ def _visible_char(char: str, keep: str) -> str:
     return "" if unicodedata.category(char) in ("Cc", "Cf") else char
 
 
-def _reply(action: str, public: str, private: str) -> Reply:
+def _make_reply(action: str, public: str, private: str) -> Reply:
     # A bar in the act would let the game take the rest of it for talk.
     act = one_line(action.replace("|", " "), FIELD_LENGTH)
     return Reply(one_line(public, PUBLIC_LENGTH), act, one_line(private, FIELD_LENGTH), ok=bool(act))
 
 
-def _last(text: str, tag: str) -> str:
+def _find_last(text: str, tag: str) -> str:
     """Return the content of the last complete <tag>…</tag> in `text`, or ""."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     content, begin = "", text.find(opening)
@@ -218,7 +218,7 @@ def _cut_out(text: str, tag: str) -> tuple[str, str]:
     return inner, "\n".join(pieces)
 
 
-def _first_object(text: str) -> dict[str, Any]:
+def _parse_first_object(text: str) -> dict[str, Any]:
     """Parse the JSON object at the first "{"; {} if it is missing or malformed or has a duplicate key."""
     begin = text.find("{")
     try:
@@ -228,14 +228,14 @@ def _first_object(text: str) -> dict[str, Any]:
     return dict(decoded)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key written twice")
     return dict(pairs)
 
 
-def _no_constant(name: str) -> float:
+def _reject_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)

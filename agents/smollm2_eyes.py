@@ -25,18 +25,18 @@ TOWER, CONNECTOR = 0.08, 0.03
 """Standard deviations of the weights of tower and connector."""
 
 
-def seed_of(name: str) -> int | None:
+def parse_seed(name: str) -> int | None:
     """Return the seed in the model's name, such as `smollm2-eyes-7` (default seed 0); None for other names."""
     match = re.fullmatch(rf"{NAME}(?:-(0|[1-9]\d{{0,8}}))?", name)
     return None if match is None else int(match[1] or 0)
 
 
-def recipe() -> str:
+def hash_recipe() -> str:
     """Return a hash, 8 hex digits, of all that these models share; a folder with another hash is rebuilt."""
     return sha256(json.dumps([IMAGE, VISION, TOWER, CONNECTOR]).encode()).hexdigest()[:8]
 
 
-def settings(text: dict[str, Any], image: int) -> dict[str, Any]:
+def build_config(text: dict[str, Any], image: int) -> dict[str, Any]:
     """Return the settings of the model's SmolVLMConfig for those of its language model and the placeholder's id."""
     ids = {name: text.get(name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     seen = {"vision_config": VISION, "scale_factor": 1, "image_token_id": image, "tie_word_embeddings": True}
@@ -53,7 +53,7 @@ def build_smollm2_eyes(folder: Path, source: Path, seed: int = 0) -> None:
 
     language, tokenizer = load_model(source), load_tokenizer(source)
     model = SmolVLMForConditionalGeneration(
-        SmolVLMConfig(**settings(language.config.to_diff_dict(), tokenizer.convert_tokens_to_ids(IMAGE)))
+        SmolVLMConfig(**build_config(language.config.to_diff_dict(), tokenizer.convert_tokens_to_ids(IMAGE)))
     )
     model.model.text_model.load_state_dict(language.model.state_dict())
     generator = torch.Generator().manual_seed(seed)

@@ -10,10 +10,10 @@ OBSERVED = -1
 """Turn index of tokens that the policy did not sample."""
 
 
-OFFSETS = 1 << 12
+MAX_IMAGE_TOKENS = 1 << 12
 """Maximum tokens of one image."""
 
-Picture = Callable[[str], bytes]
+ImageReader = Callable[[str], bytes]
 """Function from an image's hash to its encoded bytes. Raises KeyError if there is no such image."""
 
 
@@ -37,12 +37,12 @@ class MediaSpan:
 
         An image of another size is another image.
 
-        Raises ValueError if the hash is not hexadecimal or the image has more than `OFFSETS` tokens.
+        Raises ValueError if the hash is not hexadecimal or the image has more than `MAX_IMAGE_TOKENS` tokens.
         """
-        if not 0 < self.length <= OFFSETS:
-            raise ValueError(f"an image has 1 to {OFFSETS} tokens, not {self.length}")
+        if not 0 < self.length <= MAX_IMAGE_TOKENS:
+            raise ValueError(f"an image has 1 to {MAX_IMAGE_TOKENS} tokens, not {self.length}")
         name = self.hash if self.size is None else hashlib.sha256(f"{self.hash} {self.size}".encode()).hexdigest()
-        first = -1 - int(name[:12], 16) * OFFSETS
+        first = -1 - int(name[:12], 16) * MAX_IMAGE_TOKENS
         return range(first, first - self.length, -1)
 
 
@@ -53,7 +53,7 @@ class Context(NamedTuple):
     media: list[MediaSpan]
 
 
-def keys_of(ids: Sequence[int], media: Sequence[MediaSpan]) -> list[int]:
+def compute_keys(ids: Sequence[int], media: Sequence[MediaSpan]) -> list[int]:
     """Return the ids with the keys of images in place of their placeholders, so that contexts can be compared.
 
     Contexts are equal if their keys are. Raises ValueError if spans overlap or lie outside the ids.
@@ -97,14 +97,14 @@ class Stream:
         return len(self.ids)
 
     @property
-    def sampled(self) -> int:
+    def sampled_count(self) -> int:
         """Number of tokens that the policy sampled."""
         return sum(self.mask)
 
     @property
     def keys(self) -> list[int]:
-        """The ids, with distinct negative integers in place of images' placeholders; see `keys_of`."""
-        return keys_of(self.ids, self.media) if self.media else self.ids
+        """The ids, with distinct negative integers in place of images' placeholders; see `compute_keys`."""
+        return compute_keys(self.ids, self.media) if self.media else self.ids
 
     def before(self, place: int) -> Context:
         """Return the tokens before a place, with the images that end there or earlier."""
@@ -115,11 +115,11 @@ class Stream:
 
         `media` are the images among them, with positions in `ids`. Raises ValueError if they overlap or lie outside.
         """
-        keys_of(ids, media)
+        compute_keys(ids, media)
         self.media.extend(replace(span, start=len(self) + span.start) for span in media)
         self._append(ids, [False] * len(ids), [0.0] * len(ids), OBSERVED)
 
-    def wrote(
+    def append_sampled(
         self, ids: Sequence[int], logprobs: Sequence[float], turn: int, entropy: Sequence[float] | None = None
     ) -> None:
         """Append the tokens that the policy sampled in `turn` (>= 0), with log-probabilities and, if given, entropies.

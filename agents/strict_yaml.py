@@ -24,13 +24,13 @@ from games.plain_files import open_plain
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_VALUES = 20_000
-Where = Sequence[str | int]
-ARM = re.compile(r"(constrained-|function-|nullable|literal\[).*|is-instance.*")
+FieldPath = Sequence[str | int]
+UNION_MEMBER = re.compile(r"(constrained-|function-|nullable|literal\[).*|is-instance.*")
 """Pattern of pydantic's names for members of a union, which are not fields."""
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WORDS = (("", None), ("~", None), ("null", None), ("true", True), ("false", False))
-SPELT = {spell(word): value for word, value in WORDS for spell in (str, str.title, str.upper)}
+CONSTANTS = {spell(word): value for word, value in WORDS for spell in (str, str.title, str.upper)}
 INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -44,8 +44,8 @@ class YamlError(ValueError):
 class _Fault(Exception):
     """Raised for a fault in a YAML text: line (from 0), field path and message."""
 
-    def __init__(self, line: int, where: Where, what: str) -> None:
-        self.line, self.where, self.what = line, tuple(where), what
+    def __init__(self, line: int, path: FieldPath, problem: str) -> None:
+        self.line, self.path, self.problem = line, tuple(path), problem
 
 
 def read(path: str | os.PathLike[str]) -> Any:
@@ -61,14 +61,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
     except (OSError, ValueError) as error:
         raise YamlError(one_line(f"{path}: cannot be read: {getattr(error, 'strerror', error)}")) from None
     if len(data) > MAX_BYTES:
-        raise YamlError(_place(str(path), 0, (), "the file is larger than 1 MB"))
+        raise YamlError(_format_error(str(path), 0, (), "the file is larger than 1 MB"))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start)
-        where = _guess_key(data.decode("utf-8", "replace"), line)
-        what = f"byte 0x{error.object[error.start]:02x} is not UTF-8: save the file as UTF-8"
-        raise YamlError(_place(str(path), line, where, what)) from None
+        key_path = _guess_key(data.decode("utf-8", "replace"), line)
+        problem = f"byte 0x{error.object[error.start]:02x} is not UTF-8: save the file as UTF-8"
+        raise YamlError(_format_error(str(path), line, key_path, problem)) from None
 
 
 def load(text: str, source: str) -> Any:
@@ -77,10 +77,10 @@ def load(text: str, source: str) -> Any:
     `source` names the text in messages. Raises YamlError if the text is invalid.
     """
     try:
-        return _value(_compose(text), ())
+        return _read_value(_compose(text), ())
     except _Fault as fault:
-        where = fault.where or _guess_key(text, fault.line)
-        raise YamlError(_place(source, fault.line, where, fault.what)) from None
+        path = fault.path or _guess_key(text, fault.line)
+        raise YamlError(_format_error(source, fault.line, path, fault.problem)) from None
 
 
 def dump(value: Any, source: str) -> str:
@@ -90,12 +90,12 @@ def dump(value: Any, source: str) -> str:
     except yaml.YAMLError:  # an object of some library
         text = ""
     if not text or load(text, source) != value:
-        what = "YAML cannot hold these values: keep to texts, numbers, lists and mappings"
-        raise YamlError(_place(source, None, (), what))
+        problem = "YAML cannot hold these values: keep to texts, numbers, lists and mappings"
+        raise YamlError(_format_error(source, None, (), problem))
     return text
 
 
-def line_of(text: str, path: Where) -> int:
+def find_line(text: str, path: FieldPath) -> int:
     """Return the line number in a YAML text, from 1, of the field at a path of keys and indices.
 
     A field that does not exist gives the line of its nearest existing parent.
@@ -104,31 +104,31 @@ def line_of(text: str, path: Where) -> int:
 
 
 def explain(
-    error: ValidationError, text: str, source: str, model: type[BaseModel] | None = None, at: Where = ()
+    error: ValidationError, text: str, source: str, model: type[BaseModel] | None = None, at: FieldPath = ()
 ) -> str:
     """Describe a YAML text's most important validation error in one line: `source:line: field: problem`.
 
     `model` is the validated class, for suggestions of field names. An empty `text` leaves out the line. `at` is the
     path of the validated value in the text.
     """
-    worst, more = gravest(error), error.error_count() - 1
+    worst, more = select_error(error), error.error_count() - 1
     path = (*at, *worst["loc"])
     line, depth = _locate(text, path)
     deep = depth + (worst["type"] == "missing") if text else len(path)
-    field = [step for n, step in enumerate(path[:deep] or path[:1]) if not n or not ARM.fullmatch(str(step))]
-    what = _reason(worst, model) + (f" (and {more} more)" if more else "")
-    return _place(source, line - 1 if text else None, field, what)
+    field = [step for n, step in enumerate(path[:deep] or path[:1]) if not n or not UNION_MEMBER.fullmatch(str(step))]
+    problem = _describe_error(worst, model) + (f" (and {more} more)" if more else "")
+    return _format_error(source, line - 1 if text else None, field, problem)
 
 
-def locate(text: str, source: str, path: Where, problem: str) -> str:
+def format_problem(text: str, source: str, path: FieldPath, problem: str) -> str:
     """Return the problem of the field at a path of keys and indices in one line: `source:line: field: problem`.
 
     An empty `text` leaves out the line.
     """
-    return _place(source, _locate(text, path)[0] - 1 if text else None, path, problem)
+    return _format_error(source, _locate(text, path)[0] - 1 if text else None, path, problem)
 
 
-def gravest(error: ValidationError) -> ErrorDetails:
+def select_error(error: ValidationError) -> ErrorDetails:
     """Return the validation error to report: an unknown key, which often causes a missing one, or else the first."""
     errors = error.errors(include_url=False)
     return next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
@@ -145,33 +145,33 @@ class _Loader(yaml.SafeLoader):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.where: list[str | int] = []
+        self.path: list[str | int] = []
         self.values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         key = isinstance(parent, yaml.MappingNode) and index is None
         inside = parent is not None and not key
         if inside:
-            self.where.append(index.value if isinstance(index, yaml.ScalarNode) else index)
+            self.path.append(index.value if isinstance(index, yaml.ScalarNode) else index)
         self._check(self.peek_event(), key)  # type: ignore[no-untyped-call]
         node = super().compose_node(parent, index)
         if inside:
-            self.where.pop()
+            self.path.pop()
         return typing.cast(yaml.Node, node)
 
     def _check(self, event: yaml.Event, key: bool) -> None:
-        line, where = _line(event), self.where
+        line, path = _line_number(event), self.path
         self.values += 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _Fault(line, where, "anchors (&) and aliases (*) are not allowed: write it out")
+            raise _Fault(line, path, "anchors (&) and aliases (*) are not allowed: write it out")
         if getattr(event, "tag", None):
-            raise _Fault(line, where, "tags (!) are not allowed: write a plain value, or quote it")
+            raise _Fault(line, path, "tags (!) are not allowed: write a plain value, or quote it")
         if key and not isinstance(event, yaml.ScalarEvent):
-            raise _Fault(line, where, "a key must be a text (a template {{ … }} needs quotes or a | block)")
-        if len(where) > MAX_DEPTH:
-            raise _Fault(line, where[:3], f"nested deeper than {MAX_DEPTH} levels")
+            raise _Fault(line, path, "a key must be a text (a template {{ … }} needs quotes or a | block)")
+        if len(path) > MAX_DEPTH:
+            raise _Fault(line, path[:3], f"nested deeper than {MAX_DEPTH} levels")
         if self.values > MAX_VALUES:
-            raise _Fault(line, where, f"more than {MAX_VALUES} values")
+            raise _Fault(line, path, f"more than {MAX_VALUES} values")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -183,7 +183,7 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_text(self, text: str) -> yaml.Node:
         """Return the YAML node of a string, in double quotes if PyYAML would write unusual line ends unescaped."""
-        is_safe = text.replace("\n", "").isprintable() and isinstance(_plain(text), str)
+        is_safe = text.replace("\n", "").isprintable() and isinstance(_parse_plain(text), str)
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_safe else '"')
 
 
@@ -202,9 +202,9 @@ def _compose(text: str) -> yaml.Node:
     try:
         node = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
-        raise _syntax_fault(error, loader.where) from None
+        raise _convert_syntax_error(error, loader.path) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # ValueError: "\UFFFFFFFF", %YAML 9….1
-        raise _Fault(loader.line, loader.where, f"cannot be read as YAML ({error})") from None
+        raise _Fault(loader.line, loader.path, f"cannot be read as YAML ({error})") from None
     if node is None or (isinstance(node, yaml.ScalarNode) and not node.value and not node.style):
         raise _Fault(0, (), "the text is empty: nothing but blanks and comments")
     return node
@@ -221,7 +221,7 @@ HINTS = {
 }
 
 
-def _syntax_fault(error: yaml.MarkedYAMLError, where: Where) -> _Fault:
+def _convert_syntax_error(error: yaml.MarkedYAMLError, path: FieldPath) -> _Fault:
     """Convert PyYAML's syntax error into a fault, in our wording if `HINTS` has one for it."""
     problem = str(error.problem or "cannot be read as YAML")
     hint = next((fix for sign, fix in HINTS.items() if sign in problem), "")
@@ -229,44 +229,44 @@ def _syntax_fault(error: yaml.MarkedYAMLError, where: Where) -> _Fault:
     mark = (begun_above and error.context_mark) or error.problem_mark
     if not hint or "character" in hint:
         hint = ": ".join(filter(None, (problem, hint)))
-    return _Fault(mark.line if mark else 0, where, hint)
+    return _Fault(mark.line if mark else 0, path, hint)
 
 
-def _value(node: yaml.Node, where: tuple[str | int, ...]) -> Any:
+def _read_value(node: yaml.Node, path: tuple[str | int, ...]) -> Any:
     if isinstance(node, yaml.SequenceNode):
-        return [_value(item, (*where, i)) for i, item in enumerate(node.value)]
+        return [_read_value(item, (*path, i)) for i, item in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, where)
-    return _scalar(node, where)
+        return _read_mapping(node, path)
+    return _read_scalar(node, path)
 
 
-def _mapping(node: yaml.MappingNode, where: tuple[str | int, ...]) -> dict[str, Any]:
+def _read_mapping(node: yaml.MappingNode, path: tuple[str | int, ...]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     lines: dict[str, int] = {}
     for key_node, value_node in node.value:
-        line, key = _line(key_node), _scalar(key_node, where)
+        line, key = _line_number(key_node), _read_scalar(key_node, path)
         if not isinstance(key, str):
-            raise _Fault(line, where, f"the key {key_node.value or 'null'} is not a text: put it in quotes")
+            raise _Fault(line, path, f"the key {key_node.value or 'null'} is not a text: put it in quotes")
         if key in mapping:
-            raise _Fault(line, (*where, key), f"written twice, first in line {lines[key] + 1}: remove one")
-        mapping[key], lines[key] = _value(value_node, (*where, key)), line
+            raise _Fault(line, (*path, key), f"written twice, first in line {lines[key] + 1}: remove one")
+        mapping[key], lines[key] = _read_value(value_node, (*path, key)), line
     return mapping
 
 
-def _scalar(node: yaml.Node, where: Where) -> str | int | float | bool | None:
-    text, line = str(node.value), _line(node)
+def _read_scalar(node: yaml.Node, path: FieldPath) -> str | int | float | bool | None:
+    text, line = str(node.value), _line_number(node)
     if getattr(node, "style", None):
-        return _text(text, line, where)
-    value = _plain(text)
+        return _join_surrogates(text, line, path)
+    value = _parse_plain(text)
     if isinstance(value, float) and not math.isfinite(value):
-        raise _Fault(line, where, f"{one_line(text, 40)} is not a finite number: give one, or quote it")
+        raise _Fault(line, path, f"{one_line(text, 40)} is not a finite number: give one, or quote it")
     return value
 
 
-def _plain(text: str) -> str | int | float | bool | None:
+def _parse_plain(text: str) -> str | int | float | bool | None:
     """Return the value of an unquoted YAML scalar by the core schema; NaN for any number that is not finite."""
-    if text in SPELT:
-        return SPELT[text]
+    if text in CONSTANTS:
+        return CONSTANTS[text]
     if len(text) > 400:  # no number that anybody meant, and slow to read as one
         return text
     if INT.fullmatch(text):
@@ -276,64 +276,64 @@ def _plain(text: str) -> str | int | float | bool | None:
     return math.nan if NOT_FINITE.fullmatch(text) else text
 
 
-def _text(text: str, line: int, where: Where) -> str:
+def _join_surrogates(text: str, line: int, path: FieldPath) -> str:
     """Return a quoted text with escaped surrogate pairs joined. Raises _Fault for lone surrogates and NUL."""
     if any("\ud800" <= char <= "\udfff" for char in text):
         try:
             text = text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            what = "half of a surrogate pair is no character: remove the \\u escape"
-            raise _Fault(line, where, what) from None
+            problem = "half of a surrogate pair is no character: remove the \\u escape"
+            raise _Fault(line, path, problem) from None
     if "\0" in text:
-        raise _Fault(line, where, "the character NUL is not allowed: remove the \\0 escape")
+        raise _Fault(line, path, "the character NUL is not allowed: remove the \\0 escape")
     return text
 
 
-def _place(source: str, line: int | None, where: Where, what: str) -> str:
+def _format_error(source: str, line: int | None, path: FieldPath, problem: str) -> str:
     at = source if line is None else f"{source}:{line + 1}"
-    field = one_line("".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in where).lstrip("."), 80)
-    return one_line(": ".join(part for part in (at, field, what) if part), 1000)
+    field = one_line("".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in path).lstrip("."), 80)
+    return one_line(": ".join(part for part in (at, field, problem) if part), 1000)
 
 
-def _line(part: yaml.Node | yaml.Event) -> int:
+def _line_number(part: yaml.Node | yaml.Event) -> int:
     return part.start_mark.line if part.start_mark else 0
 
 
-def _guess_key(text: str, line: int) -> Where:
+def _guess_key(text: str, line: int) -> FieldPath:
     """Guess the key of a broken line from the text above it, because the parser stopped earlier; () if unknown."""
     lines = text[:MAX_BYTES].split("\n")[: line + 1]
     keys = (KEY.match(written) for written in reversed(lines[-1000:]))
     return next(((key[1],) for key in keys if key), ())
 
 
-def _locate(text: str, path: Where) -> tuple[int, int]:
+def _locate(text: str, path: FieldPath) -> tuple[int, int]:
     """Return (line number from 1 of the deepest existing part of the path, number of steps to it)."""
     try:
         node = _compose(text)
     except _Fault:
         return 1, 0
-    line = _line(node)
+    line = _line_number(node)
     for steps, step in enumerate(path):
-        children = _children(node)
+        children = _list_children(node)
         if step not in children:
             return line + 1, steps
         line, node = children[step]
     return line + 1, len(path)
 
 
-def _children(node: yaml.Node) -> dict[str | int, tuple[int, yaml.Node]]:
+def _list_children(node: yaml.Node) -> dict[str | int, tuple[int, yaml.Node]]:
     if isinstance(node, yaml.MappingNode):
-        return {key.value: (_line(key), value) for key, value in node.value}
+        return {key.value: (_line_number(key), value) for key, value in node.value}
     items = node.value if isinstance(node, yaml.SequenceNode) else []
-    return {index: (_line(item), item) for index, item in enumerate(items)}
+    return {index: (_line_number(item), item) for index, item in enumerate(items)}
 
 
-def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
+def _describe_error(error: ErrorDetails, model: type[BaseModel] | None) -> str:
     """Describe one field's validation error, with a suggestion if there is a similar name."""
     if error["type"] == "missing":
         return "missing: this field is required"
     if error["type"] == "extra_forbidden":
-        known = _fields(model, error["loc"][:-1])
+        known = _list_fields(model, error["loc"][:-1])
         listed = f" (known: {', '.join(known)})" if known else ""
         return f"unknown field{nearest(str(error['loc'][-1]), known) or listed}"
     value = error["input"]
@@ -345,16 +345,16 @@ def _reason(error: ErrorDetails, model: type[BaseModel] | None) -> str:
     return f"{message}, not {one_line(repr(value), 60)}{hint}" if shown else message
 
 
-def _fields(model: Any, path: Where) -> list[str]:
+def _list_fields(model: Any, path: FieldPath) -> list[str]:
     """Return the field names of the pydantic model at a path below `model`; [] if there is none."""
     for step in path:
         fields = getattr(model, "model_fields", {})
-        model = _model_in(fields[step].annotation) if step in fields else model
+        model = _find_model(fields[step].annotation) if step in fields else model
     return list(getattr(model, "model_fields", {}))
 
 
-def _model_in(annotation: Any) -> Any:
+def _find_model(annotation: Any) -> Any:
     """Return the first pydantic model in an annotation such as dict[str, Model] or Model | None; None without one."""
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         return annotation if issubclass(annotation, BaseModel) else None
-    return next(filter(None, map(_model_in, typing.get_args(annotation))), None)
+    return next(filter(None, map(_find_model, typing.get_args(annotation))), None)

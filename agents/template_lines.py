@@ -22,28 +22,28 @@ class Piece(NamedTuple):
     """A part of a template's source: a tag or comment, or other text."""
 
     text: str
-    tag: bool
+    is_tag: bool
 
 
-def own_lines(source: str, environment: Environment) -> str:
+def strip_tag_lines(source: str, environment: Environment) -> str:
     """Remove the line breaks and blanks around tags that fill a line of a Jinja template; return the new source.
 
     The break moves into the tag before it, so that line numbers stay equal. Raises TemplateSyntaxError as Jinja does.
     """
     lines: list[list[Piece]] = [[]]
-    for piece in _pieces(environment.lex(source)):
-        first, *others = [piece.text] if piece.tag else piece.text.split("\n")
-        lines[-1].append(Piece(first, piece.tag))
+    for piece in _group_tokens(environment.lex(source)):
+        first, *others = [piece.text] if piece.is_tag else piece.text.split("\n")
+        lines[-1].append(Piece(first, piece.is_tag))
         lines.extend([Piece(text, False)] for text in others)
-    texts, kept = [_tags_only(line) for line in lines], ["".join(piece.text for piece in line) for line in lines]
+    texts, kept = [_find_lone_tags(line) for line in lines], ["".join(piece.text for piece in line) for line in lines]
     last = len(lines) - 1
     joined = (
-        kept[n] + "\n" * (n < last) if text is None else _with_break(text, n < last) for n, text in enumerate(texts)
+        kept[n] + "\n" * (n < last) if text is None else _add_break(text, n < last) for n, text in enumerate(texts)
     )
     return "".join(joined)
 
 
-def _pieces(tokens: Iterable[tuple[int, str, str]]) -> Iterator[Piece]:
+def _group_tokens(tokens: Iterable[tuple[int, str, str]]) -> Iterator[Piece]:
     """Group Jinja tokens into complete tags and the text between them; raw blocks and printed values count as text."""
     text, opened = "", ""
     for _, kind, value in tokens:
@@ -61,14 +61,14 @@ def _pieces(tokens: Iterable[tuple[int, str, str]]) -> Iterator[Piece]:
     yield Piece(text, False)
 
 
-def _tags_only(line: list[Piece]) -> str | None:
+def _find_lone_tags(line: list[Piece]) -> str | None:
     """Return a line's tags if it has no other text; None for other lines, and if a `+` keeps the line."""
-    tags = "".join(piece.text for piece in line if piece.tag)
-    text = "".join(piece.text for piece in line if not piece.tag)
+    tags = "".join(piece.text for piece in line if piece.is_tag)
+    text = "".join(piece.text for piece in line if not piece.is_tag)
     return tags if tags and not text.strip(" \t") and not re.search(r"\{%\+|\+%\}", tags) else None
 
 
-def _with_break(tags: str, broken: bool) -> str:
+def _add_break(tags: str, broken: bool) -> str:
     """Return the tags; if `broken`, with a line break inside the last tag, where it is insignificant."""
     end = re.search(r"-?[%#]\}\s*$", tags)
     assert end is not None, "a tag ends as tags do"

@@ -22,15 +22,14 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from agents.names import nearest
-from agents.template_lines import own_lines
+from agents.template_lines import strip_tag_lines
 
 MAX_TEXT = 20_000
 MAX_STEPS = 100_000
-"""Budget of a rendering. A step is a node of a loop's body, a visited value, or `LETTERS` characters of a text: about a
-microsecond.
-"""
-LETTERS = 50
-LARGEST = 1e12
+"""Budget of a rendering. A step is a node of a loop's body, a visited value, or `LETTERS_PER_STEP` characters:
+about a microsecond."""
+LETTERS_PER_STEP = 50
+MAX_RESULT = 1e12
 """Largest number that a template may write or calculate with."""
 MAX_NUMBER = 10_000
 """Largest number in a filter's arguments, such as the places to round to."""
@@ -55,7 +54,7 @@ class BadTemplate(ValueError):
     """Raised for a template that cannot be compiled or rendered; the message is one line."""
 
 
-class _Missing(StrictUndefined):
+class _MissingName(StrictUndefined):
     """Undefined name in a template; using it raises an error that suggests the nearest known name."""
 
     @property
@@ -84,14 +83,14 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "+" and not isinstance(left, int | float):
-            return self._added(left, right)
+            return self._add(left, right)
         if not isinstance(left, int | float) or not isinstance(right, int | float) or operator == "**":
             raise SecurityError(f"'{operator}' between these values is not allowed")
-        if max(abs(left), abs(right)) > LARGEST:
+        if max(abs(left), abs(right)) > MAX_RESULT:
             raise SecurityError("numbers above 1e12 are not allowed")
         return super().call_binop(context, operator, left, right)
 
-    def _added(self, left: Any, right: Any) -> Any:
+    def _add(self, left: Any, right: Any) -> Any:
         if len(left) + len(right) > MAX_TEXT:
             raise SecurityError(f"a value longer than {MAX_TEXT} is not allowed")
         return left + right
@@ -103,7 +102,7 @@ class _Bounds(NodeTransformer):
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
         joined = nodes.List(node.nodes, lineno=node.lineno)
-        return nodes.Filter(_metered(joined), "join", [], [], None, None, lineno=node.lineno)
+        return nodes.Filter(_meter(joined), "join", [], [], None, None, lineno=node.lineno)
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         if node.recursive:
@@ -117,7 +116,7 @@ class _Bounds(NodeTransformer):
     def visit_Filter(self, node: nodes.Filter) -> nodes.Node:
         self.generic_visit(node)
         if node.node is not None:
-            node.node = _metered(node.node, "spelled" if node.name in BY_LETTER else "metered")
+            node.node = _meter(node.node, "spelled" if node.name in BY_LETTER else "metered")
         return node
 
     def _meter_operands(self, node: Any) -> nodes.Node:
@@ -125,9 +124,9 @@ class _Bounds(NodeTransformer):
         self.generic_visit(node)
         for field in ("node", "expr", "left", "right"):
             if field in node.fields and not isinstance(node, nodes.Call):
-                setattr(node, field, _metered(getattr(node, field)))
+                setattr(node, field, _meter(getattr(node, field)))
         if "args" in node.fields:
-            node.args = [_metered(argument) for argument in node.args]
+            node.args = [_meter(argument) for argument in node.args]
         return cast(nodes.Node, node)
 
     visit_Test = visit_Compare = visit_Operand = visit_Add = visit_Call = _meter_operands
@@ -135,11 +134,11 @@ class _Bounds(NodeTransformer):
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
         self.generic_visit(node)
         if isinstance(node.arg, nodes.Slice):
-            node.node = _metered(node.node)
+            node.node = _meter(node.node)
         return node
 
     def visit_Const(self, node: nodes.Const) -> nodes.Node:
-        if isinstance(node.value, int | float) and not abs(node.value) <= LARGEST:
+        if isinstance(node.value, int | float) and not abs(node.value) <= MAX_RESULT:
             raise BadTemplate(f"line {node.lineno}: numbers above 1e12 are not allowed")
         return node
 
@@ -160,9 +159,9 @@ class _Bounds(NodeTransformer):
     visit_Include = visit_Import = visit_FromImport = visit_Extends = _refuse
 
 
-def _metered(node: nodes.Expr, how: str = "metered") -> nodes.Expr:
-    """Wrap a template node in the filter `how`, which charges its value to the rendering's budget of steps."""
-    return nodes.Filter(node, how, [], [], None, None, lineno=node.lineno)
+def _meter(node: nodes.Expr, filter_name: str = "metered") -> nodes.Expr:
+    """Wrap a template node in the filter `filter_name`, which charges its value to the rendering's budget of steps."""
+    return nodes.Filter(node, filter_name, [], [], None, None, lineno=node.lineno)
 
 
 def _spend(context: Context, steps: int) -> None:
@@ -173,7 +172,7 @@ def _spend(context: Context, steps: int) -> None:
 
 
 @pass_context
-def _counted(context: Context, values: Iterable[Any], body: int) -> list[Any]:
+def _count_items(context: Context, values: Iterable[Any], body: int) -> list[Any]:
     """Return a loop's items as a list, charging `body` steps of the rendering's budget for each."""
     items = list(islice(values, MAX_STEPS + 1))
     _spend(context, len(items) * body)
@@ -181,19 +180,19 @@ def _counted(context: Context, values: Iterable[Any], body: int) -> list[Any]:
 
 
 @pass_context
-def _measured(context: Context, value: Any) -> Any:
+def _meter_value(context: Context, value: Any) -> Any:
     """Charge the rendering's budget for visiting a value; return the value, or a list of an iterator's items."""
     value = list(islice(value, MAX_STEPS + 1)) if isinstance(value, Iterator) else value
-    _spend(context, _size(value))
+    _spend(context, _count_steps(value))
     return value
 
 
 @pass_context
-def _spelled(context: Context, value: Any) -> Any:
+def _meter_letters(context: Context, value: Any) -> Any:
     """Charge the rendering's budget per character of a text and for visiting the value; return the value."""
     if isinstance(value, str):
         _spend(context, len(value))
-    return _measured(context, value)
+    return _meter_value(context, value)
 
 
 @pass_context
@@ -204,23 +203,23 @@ def _range(context: Context, *bounds: int) -> range:
     return numbers
 
 
-def _size(value: Any) -> int:
-    """Return the budget steps to visit a value: 1 for it and each part, and 1 per `LETTERS` characters of a text."""
+def _count_steps(value: Any) -> int:
+    """Return the budget steps to visit a value: 1 for it and each part, and 1 per `LETTERS_PER_STEP` characters."""
     if isinstance(value, str):
-        return 1 + len(value) // LETTERS
+        return 1 + len(value) // LETTERS_PER_STEP
     if isinstance(value, Mapping):
-        return 1 + sum(_size(key) + _size(inner) for key, inner in value.items())
+        return 1 + sum(_count_steps(key) + _count_steps(inner) for key, inner in value.items())
     if isinstance(value, list | tuple):
-        return 1 + sum(map(_size, value))
+        return 1 + sum(map(_count_steps, value))
     return 1 + (len(value) if isinstance(value, range) else 0)
 
 
-def _short(function: Callable[..., Any], max_number: int) -> Callable[..., Any]:
+def _limit_filter(function: Callable[..., Any], max_number: int) -> Callable[..., Any]:
     """Wrap a Jinja filter: numeric arguments above `max_number` and results above `MAX_TEXT` raise SecurityError."""
     before = 2 if hasattr(function, "jinja_pass_arg") else 1  # the value, and a context before it
 
     @functools.wraps(function)
-    def bounded(*arguments: Any, **options: Any) -> Any:
+    def limited(*arguments: Any, **options: Any) -> Any:
         for option in (*arguments[before:], *options.values()):
             if isinstance(option, int | float) and not abs(option) <= max_number:
                 raise SecurityError(f"numbers above {max_number:,} are not allowed in filters")
@@ -231,7 +230,7 @@ def _short(function: Callable[..., Any], max_number: int) -> Callable[..., Any]:
             raise SecurityError(f"a value longer than {MAX_TEXT} is not allowed")
         return result
 
-    return bounded
+    return limited
 
 
 def _join(values: Iterable[Any], between: object = "") -> str:
@@ -247,24 +246,27 @@ def hang(text: str) -> str:
     return re.sub("\n(?!  )", "\n  ", text)
 
 
-def _sandbox() -> _Sandbox:
-    sandbox = _Sandbox(undefined=_Missing, optimized=False)  # nothing is worked out before it is counted
-    kept = {name: _short(FILTERS[name], MAX_INDENT if name == "tojson" else MAX_NUMBER) for name in FILTER_NAMES}
-    counting = {"counted": _counted, "metered": _measured, "spelled": _spelled}
+def _create_sandbox() -> _Sandbox:
+    sandbox = _Sandbox(undefined=_MissingName, optimized=False)  # nothing is worked out before it is counted
+    kept = {name: _limit_filter(FILTERS[name], MAX_INDENT if name == "tojson" else MAX_NUMBER) for name in FILTER_NAMES}
+    counting = {"counted": _count_items, "metered": _meter_value, "spelled": _meter_letters}
     sandbox.filters = kept | {"join": _join, "hang": hang} | counting
     sandbox.globals = {"range": _range}
     return sandbox
 
 
-SANDBOX = _sandbox()
+SANDBOX = _create_sandbox()
 
 
 @functools.lru_cache(maxsize=256)
-def compiled(text: str, variables: tuple[str, ...]) -> Template:
+def compile_template(text: str, variables: tuple[str, ...]) -> Template:
     """Compile a template that may use these variables; cached. Raises BadTemplate with the line and the problem."""
     try:
         _check_depth(text)
-        unknown, tree = sorted(names_in(text) - {*variables, *SANDBOX.globals}), SANDBOX.parse(own_lines(text, SANDBOX))
+        unknown, tree = (
+            sorted(find_names(text) - {*variables, *SANDBOX.globals}),
+            SANDBOX.parse(strip_tag_lines(text, SANDBOX)),
+        )
         if unknown:
             known = nearest(unknown[0], variables) or f" (known: {', '.join(sorted(variables))})"
             line = min(name.lineno for name in tree.find_all(nodes.Name) if name.name == unknown[0])
@@ -302,7 +304,7 @@ def _check_depth(text: str) -> None:
         before = before if kind == "whitespace" else kind
 
 
-def names_in(text: str) -> set[str]:
+def find_names(text: str) -> set[str]:
     """Return the names of the variables that a template uses without defining them."""
     finder = meta.TrackingCodeGenerator(SANDBOX)
     finder.optimizer = None  # which takes the cube of how many filters follow each other
@@ -310,7 +312,7 @@ def names_in(text: str) -> set[str]:
     return finder.undeclared_identifiers
 
 
-def items_in(text: str, name: str) -> set[str] | None:
+def find_items(text: str, name: str) -> set[str] | None:
     """Return the items that a template uses by name of a mapping called `name`; None if it uses the full mapping."""
     tree = SANDBOX.parse(text)
     items = dict[nodes.Node, str]()
@@ -323,7 +325,7 @@ def items_in(text: str, name: str) -> set[str] | None:
     return {items[place] for place in places} if all(place in items for place in places) else None
 
 
-def rendered(template: Template, values: Mapping[str, Any]) -> str:
+def render_template(template: Template, values: Mapping[str, Any]) -> str:
     """Render a compiled template and return its output, stripped. Raises BadTemplate with the line and the problem.
 
     The output may have at most 20,000 characters, and the rendering at most `MAX_STEPS` steps.

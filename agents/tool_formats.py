@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from agents.errors import ChatError
-from agents.tool_values import NAME, Definition, converted, python_calls
+from agents.tool_values import NAME, Definition, convert_arguments, parse_python_calls
 from games.untrusted_json import DECODER, DEEPEST, is_too_deep
 
-LONGEST = 20_000
+MAX_CHARACTERS = 20_000
 """Characters of a reply in which calls are read; the rest is speech."""
-MOST_CALLS = 16
+MAX_CALLS = 16
 MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 THOUGHT, AFTER_THOUGHT = "<think>", "</think>"
 USAGE = 'a call is {"name": "…", "arguments": {…}}'
@@ -80,7 +80,7 @@ class _Unreadable(Exception):
         self.start, self.end = start, end
 
 
-def call_id(number: int) -> str:
+def make_call_id(number: int) -> str:
     """Return the id of the call with this number: nine letters and digits, as Mistral's templates demand."""
     return f"call{number % 100_000:05d}"
 
@@ -88,7 +88,7 @@ def call_id(number: int) -> str:
 def write_calls(format: str, calls: Sequence[ToolCall]) -> Pieces:
     """Return calls as marks and texts in a format. Raises ChatError if they would not be read as they are."""
     pieces = FORMATS[format].write(calls)
-    speech, again, problem = read_calls(format, joined(pieces))
+    speech, again, problem = read_calls(format, join_pieces(pieces))
     names, expected = ([(call.name, list(call.arguments)) for call in some] for some in (again, calls))
     ids = (call.id for call in calls)
     same = names == expected and FORMATS[format].write([replace(call, id=next(ids)) for call in again]) == pieces
@@ -98,7 +98,7 @@ def write_calls(format: str, calls: Sequence[ToolCall]) -> Pieces:
     return pieces
 
 
-def joined(pieces: Pieces) -> str:
+def join_pieces(pieces: Pieces) -> str:
     """Return written calls as one text."""
     return "".join(mark + text for mark, text in pieces)
 
@@ -109,9 +109,9 @@ def read_calls(format: str, text: str, tools: Sequence[Definition] = (), first: 
     `tools` convert the arguments of formats without types. Calls without a usable id are numbered from `first`.
     """
     reader, calls, problem = FORMATS[format], list[ToolCall](), ""
-    at, end = _after_thought(text), min(len(text), LONGEST)
+    at, end = _skip_thought(text), min(len(text), MAX_CHARACTERS)
     speech = [text[:at]]
-    for _ in range(MOST_CALLS + 1):
+    for _ in range(MAX_CALLS + 1):
         try:
             found = reader.find(text[:end], at) if at < end else None
         except _Unreadable as why:
@@ -122,15 +122,15 @@ def read_calls(format: str, text: str, tools: Sequence[Definition] = (), first: 
         speech.append(text[at:start])
         at = max(after, at + 1)
         for given, name, arguments in passage:
-            values = arguments if reader.typed else converted(name, arguments, tools)
-            calls.append(ToolCall(given or call_id(first + len(calls)), name, values))
-    if len(calls) > MOST_CALLS:
-        problem = problem or f"at most {MOST_CALLS} calls are read in one reply"
+            values = arguments if reader.typed else convert_arguments(name, arguments, tools)
+            calls.append(ToolCall(given or make_call_id(first + len(calls)), name, values))
+    if len(calls) > MAX_CALLS:
+        problem = problem or f"at most {MAX_CALLS} calls are read in one reply"
     speech.append(text[at:])
-    return Reading("\n".join(part.strip() for part in speech if part.strip()), tuple(calls[:MOST_CALLS]), problem)
+    return Reading("\n".join(part.strip() for part in speech if part.strip()), tuple(calls[:MAX_CALLS]), problem)
 
 
-def _after_thought(text: str) -> int:
+def _skip_thought(text: str) -> int:
     """Return the offset after the thought that opens a reply; 0 without one. Many templates open it in the prompt."""
     closed = text.find(AFTER_THOUGHT)
     if closed >= 0:
@@ -141,14 +141,14 @@ def _after_thought(text: str) -> int:
 # -- JSON in marks: Hermes, Qwen 2.5, Qwen 3; Mistral; Llama ----------------------------------------------------------
 
 
-def _json(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
 def _write_hermes(calls: Sequence[ToolCall]) -> Pieces:
     pieces: Pieces = []
     for call in calls:
-        pieces.append(("<tool_call>", f'\n{{"name": "{call.name}", "arguments": {_json(call.arguments)}}}\n'))
+        pieces.append(("<tool_call>", f'\n{{"name": "{call.name}", "arguments": {_dump_json(call.arguments)}}}\n'))
         pieces.append(("</tool_call>", "\n"))
     return [*pieces[:-1], (pieces[-1][0], "")]
 
@@ -158,16 +158,16 @@ def _find_hermes(text: str, at: int) -> Found | None:
     if start < 0:
         return None
     value, end = _decode(text, start, start + len("<tool_call>"), "</tool_call>")
-    closed = _skip(text, end)
+    closed = _skip_blanks(text, end)
     if not text.startswith("</tool_call>", closed):
         raise _Unreadable("the call does not end in </tool_call>", start, closed)
-    return start, closed + len("</tool_call>"), [_call(value, start, closed)]
+    return start, closed + len("</tool_call>"), [_parse_call(value, start, closed)]
 
 
 def _write_mistral(calls: Sequence[ToolCall]) -> Pieces:
     if not all(MISTRAL_ID.fullmatch(call.id) for call in calls):
         raise ChatError("the id of a call has to be nine letters and digits")
-    entries = (_json({"name": call.name, "arguments": call.arguments, "id": call.id}) for call in calls)
+    entries = (_dump_json({"name": call.name, "arguments": call.arguments, "id": call.id}) for call in calls)
     return [("[TOOL_CALLS]", f" [{', '.join(entries)}]")]
 
 
@@ -177,7 +177,7 @@ def _find_mistral(text: str, at: int) -> Found | None:
         return None
     value, end = _decode(text, start, start + len("[TOOL_CALLS]"), "[TOOL_CALLS]")
     entries = value if isinstance(value, list) else [value]
-    return start, end, [_call(entry, start, end) for entry in entries]
+    return start, end, [_parse_call(entry, start, end) for entry in entries]
 
 
 LLAMA_CALL = re.compile(
@@ -186,7 +186,7 @@ LLAMA_CALL = re.compile(
 
 
 def _write_llama(calls: Sequence[ToolCall]) -> Pieces:
-    texts = (f'{{"name": "{call.name}", "parameters": {_json(call.arguments)}}}' for call in calls)
+    texts = (f'{{"name": "{call.name}", "parameters": {_dump_json(call.arguments)}}}' for call in calls)
     return [("", "; ".join(texts))]
 
 
@@ -196,10 +196,10 @@ def _find_llama(text: str, at: int) -> Found | None:
         return None
     start = opened.start()
     value, end = _decode(text, start, opened.end(), "\n")
-    return start, end, [_call(value, start, end, "parameters")]
+    return start, end, [_parse_call(value, start, end, "parameters")]
 
 
-def _call(value: Any, start: int, end: int, key: str = "arguments") -> tuple[str, str, Any]:
+def _parse_call(value: Any, start: int, end: int, key: str = "arguments") -> tuple[str, str, Any]:
     """Return (id, name, arguments) of a decoded JSON call, whose arguments may be their JSON text."""
     if not isinstance(value, dict) or not isinstance(name := value.get("name"), str):
         raise _Unreadable(USAGE.replace("arguments", key), start, end)
@@ -216,7 +216,7 @@ def _call(value: Any, start: int, end: int, key: str = "arguments") -> tuple[str
 
 def _decode(text: str, start: int, at: int, closing: str) -> tuple[Any, int]:
     """Return the JSON value after blanks at an offset, and its end. An unreadable passage ends at `closing`."""
-    begin = _skip(text, at)
+    begin = _skip_blanks(text, at)
     try:
         return DECODER.raw_decode(text, begin)
     except (ValueError, RecursionError) as error:
@@ -226,7 +226,7 @@ def _decode(text: str, start: int, at: int, closing: str) -> tuple[Any, int]:
         raise _Unreadable(f"the call is not JSON ({why})", start, end) from None
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     return len(text) - len(text[at:].lstrip())
 
 
@@ -241,15 +241,15 @@ END_OF_FUNCTION = re.compile(r"\s{0,20}</function>\s{0,20}</tool_call>")
 def _write_xml(calls: Sequence[ToolCall]) -> Pieces:
     pieces: Pieces = []
     for call in calls:
-        values = ((key, _as_text(value)) for key, value in call.arguments.items())
+        values = ((key, _write_text(value)) for key, value in call.arguments.items())
         body = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in values)
         pieces.append(("<tool_call>", f"\n<function={call.name}>\n{body}</function>\n"))
         pieces.append(("</tool_call>", "\n"))
     return [*pieces[:-1], (pieces[-1][0], "")]
 
 
-def _as_text(value: Any) -> str:
-    return _json(value) if isinstance(value, Mapping | list) else str(value)
+def _write_text(value: Any) -> str:
+    return _dump_json(value) if isinstance(value, Mapping | list) else str(value)
 
 
 def _find_xml(text: str, at: int) -> Found | None:
@@ -285,43 +285,43 @@ LFM2_ESCAPES = str.maketrans({"\\": r"\\", "'": r"\'", "\n": r"\n", "\r": r"\r"}
 
 
 def _write_plain(calls: Sequence[ToolCall]) -> Pieces:
-    return [("", "\n".join(_python(call, _literal) for call in calls))]
+    return [("", "\n".join(_write_python(call, _write_literal) for call in calls))]
 
 
 def _write_lfm2(calls: Sequence[ToolCall]) -> Pieces:
-    texts = (_python(call, _lfm2_value) for call in calls)
+    texts = (_write_python(call, _write_lfm2_value) for call in calls)
     return [("<|tool_call_start|>", f"[{', '.join(texts)}]"), ("<|tool_call_end|>", "")]
 
 
-def _python(call: ToolCall, written: Callable[[Any], str]) -> str:
-    return f"{call.name}({', '.join(f'{key}={written(value)}' for key, value in call.arguments.items())})"
+def _write_python(call: ToolCall, write_value: Callable[[Any], str]) -> str:
+    return f"{call.name}({', '.join(f'{key}={write_value(value)}' for key, value in call.arguments.items())})"
 
 
-def _literal(value: Any) -> str:
+def _write_literal(value: Any) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
+        return f"[{', '.join(map(_write_literal, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_literal(key)}: {_literal(entry)}' for key, entry in value.items())}}}"
-    return _json(value) if isinstance(value, str) else repr(value)
+        return f"{{{', '.join(f'{_write_literal(key)}: {_write_literal(entry)}' for key, entry in value.items())}}}"
+    return _dump_json(value) if isinstance(value, str) else repr(value)
 
 
-def _lfm2_value(value: Any) -> str:
-    return f"'{value.translate(LFM2_ESCAPES)}'" if isinstance(value, str) else _as_text(value)
+def _write_lfm2_value(value: Any) -> str:
+    return f"'{value.translate(LFM2_ESCAPES)}'" if isinstance(value, str) else _write_text(value)
 
 
 def _find_plain(text: str, at: int) -> Found | None:
     marked = text.find("<tool_call>", at)
-    line = next(_plain_lines(text, at), None)
+    line = next(_find_plain_lines(text, at), None)
     if line and (marked < 0 or line[0] < marked):
         return line
     return _find_hermes(text, at) if marked >= 0 else None
 
 
-def _plain_lines(text: str, at: int) -> Iterator[Found]:
+def _find_plain_lines(text: str, at: int) -> Iterator[Found]:
     """Yield lines that are a call with named literal arguments. Other lines are speech, however much like a call."""
     for found in PLAIN_CALL.finditer(text, at):
         try:
-            yield found.start(), found.end(), [("", *call) for call in python_calls(found[0])]
+            yield found.start(), found.end(), [("", *call) for call in parse_python_calls(found[0])]
         except ValueError:
             continue
 
@@ -331,7 +331,7 @@ def _find_lfm2(text: str, at: int) -> Found | None:
     if not found:
         return None
     try:
-        return *found.span(), [("", *call) for call in python_calls(found[1] or "")]
+        return *found.span(), [("", *call) for call in parse_python_calls(found[1] or "")]
     except ValueError:
         raise _Unreadable("calls are [name(key=value), …], then <|tool_call_end|>", *found.span()) from None
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from agents.chat_parts import BRIDGE, REPLIES, SYSTEM, USERS, Parts, split
-from agents.chat_template import CLOCK, Refused, Rendered, time_variables
+from agents.chat_parts import BRIDGE, REPLIES, SYSTEM, USERS, Parts, split_at
+from agents.chat_template import CLOCK, Renderings, TemplateRefusal, time_variables
 from agents.errors import ChatError
-from agents.tool_formats import FORMATS, ToolCall, ToolResult, joined, read_calls, write_calls
+from agents.tool_formats import FORMATS, ToolCall, ToolResult, join_pieces, read_calls, write_calls
 from agents.tool_values import Definition
 
 
@@ -37,7 +37,7 @@ class ToolParts(NamedTuple):
     rewrites: bool
     """Whether the template, unlike the frame, moves definitions or changes earlier turns after another user turn."""
 
-    def quoted(self, text: str) -> str:
+    def quote(self, text: str) -> str:
         """Return a result's text as the template prints it."""
         if self.quoting == "json":
             return json.dumps(text, ensure_ascii=False)
@@ -61,7 +61,7 @@ class ToolChat(NamedTuple):
 # -- messages as in OpenAI's API --------------------------------------------------------------------------------------
 
 
-def call_message(speech: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+def make_call_message(speech: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
     """Return an assistant message with calls."""
     functions = ({"name": call.name, "arguments": dict(call.arguments)} for call in calls)
     listed = [
@@ -71,12 +71,12 @@ def call_message(speech: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
     return {"role": "assistant", "content": speech, "tool_calls": listed}
 
 
-def result_message(result: ToolResult) -> dict[str, Any]:
+def make_result_message(result: ToolResult) -> dict[str, Any]:
     """Return a message with a tool's result."""
     return {"role": "tool", "name": result.name, "tool_call_id": result.id, "content": result.text}
 
 
-def reply_message(parts: ToolParts, text: str, tools: Sequence[Definition], first: int) -> dict[str, Any]:
+def make_reply_message(parts: ToolParts, text: str, tools: Sequence[Definition], first: int) -> dict[str, Any]:
     """Return a reply as a message, with its calls apart if the model's template then prints the same text.
 
     `first` numbers its calls.
@@ -84,9 +84,9 @@ def reply_message(parts: ToolParts, text: str, tools: Sequence[Definition], firs
     speech, calls, problem = read_calls(parts.format, text, tools, first)
     printed = parts.exact and (parts.several or len(calls) == 1) and (parts.gap is not None or not speech)
     if calls and not problem and printed:
-        written = joined(FORMATS[parts.format].write(calls))
+        written = join_pieces(FORMATS[parts.format].write(calls))
         if text == (f"{speech}{parts.gap}{written}" if speech else written):
-            return call_message(speech, calls)
+            return make_call_message(speech, calls)
     return {"role": "assistant", "content": text}
 
 
@@ -95,7 +95,7 @@ def reply_message(parts: ToolParts, text: str, tools: Sequence[Definition], firs
 TOOL_NAME, CALL_ID, SPEECH = "tOol9x", "cAl1Id0aa", "sPe9ch"
 RESULTS = tuple(ToolResult(CALL_ID, f' rEs{place} "q"\nz ', TOOL_NAME) for place in (0, 1))
 CALL = ToolCall(CALL_ID, TOOL_NAME, {"kEy": 'vAl "b" é <c>', "cOunt": 2})
-QUOTED = ToolCall(CALL_ID, TOOL_NAME, {"kEy": "vAl's \\ b", "lIst": ["x", True]})
+QUOTED_CALL = ToolCall(CALL_ID, TOOL_NAME, {"kEy": "vAl's \\ b", "lIst": ["x", True]})
 DEFINITION: Definition = {
     "type": "function",
     "function": {
@@ -111,7 +111,7 @@ DEFINITION: Definition = {
 SLOTS = {TOOL_NAME: "name", CALL_ID: "id", RESULTS[0].text: "text", RESULTS[1].text: "text"}
 
 
-def _chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, Any]) -> ToolChat:
+def _make_chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, Any]) -> ToolChat:
     """Return a conversation of the marker words and these turns. `system` is the place of the system text."""
     user = {"role": "user", "content": USERS[0]}
     if system == "turn":
@@ -121,7 +121,7 @@ def _chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, Any]) -
     return ToolChat(json.dumps([*opening, *turns]), json.dumps(list(tools)))
 
 
-def definitions_around(tokenizer: Any, parts: Parts, tools: Sequence[Definition], system: bool) -> tuple[str, str]:
+def render_definitions(tokenizer: Any, parts: Parts, tools: Sequence[Definition], system: bool) -> tuple[str, str]:
     """Return what a template with these tools prints before the system text, and between it and the first user's text.
 
     Without a system text (`system` is False) a template without system turns prints only the second. Raises ChatError
@@ -129,11 +129,11 @@ def definitions_around(tokenizer: Any, parts: Parts, tools: Sequence[Definition]
     """
     bare = not system and parts.system != "turn"
     chat = ToolChat(json.dumps([{"role": "user", "content": USERS[0]}]), json.dumps(list(tools)))
-    chat = chat if bare else _chat(parts.system, tools)
+    chat = chat if bare else _make_chat(parts.system, tools)
     try:
-        rendered = Rendered(tokenizer, [chat]).text(chat)
-        before, between, _ = ("", *split(rendered, USERS[:1])) if bare else split(rendered, (SYSTEM, USERS[0]))
-    except Refused as why:
+        rendered = Renderings(tokenizer, [chat]).text(chat)
+        before, between, _ = ("", *split_at(rendered, USERS[:1])) if bare else split_at(rendered, (SYSTEM, USERS[0]))
+    except TemplateRefusal as why:
         raise ChatError(f"the chat template refuses the tools' definitions ({why})") from None
     return before, between
 
@@ -141,7 +141,7 @@ def definitions_around(tokenizer: Any, parts: Parts, tools: Sequence[Definition]
 # -- the cut ----------------------------------------------------------------------------------------------------------
 
 
-class _Unfit(Exception):
+class _UnsupportedTemplate(Exception):
     """Raised if a chat template does not print tool turns as the frame would compose them."""
 
 
@@ -151,51 +151,53 @@ def cut_tools(tokenizer: Any, parts: Parts) -> ToolParts | None:
     Returns None if the template has no tool turns, changes earlier text, or writes calls in an unknown format.
     """
     user, reply = {"role": "user", "content": USERS[1]}, {"role": "assistant", "content": REPLIES[0]}
-    call, (first, second) = call_message("", [CALL]), map(result_message, RESULTS)
+    call, (first, second) = make_call_message("", [CALL]), map(make_result_message, RESULTS)
     turns = {
         "opened": (),
         "one": (call, first),
         "two": (call, first, second),
         "asked": (call, first, user),
-        "quoted": (call_message("", [QUOTED]), first),
-        "spoken": (call_message(SPEECH, [CALL]), first),
-        "several": (call_message("", [CALL, CALL]), first),
+        "quoted": (make_call_message("", [QUOTED_CALL]), first),
+        "spoken": (make_call_message(SPEECH, [CALL]), first),
+        "several": (make_call_message("", [CALL, CALL]), first),
         "later": (call, first, reply, user),
         "again": (call, first, call, first),
     }
-    chats = {name: _chat(parts.system, [DEFINITION], *added) for name, added in turns.items()}
+    chats = {name: _make_chat(parts.system, [DEFINITION], *added) for name, added in turns.items()}
     try:
-        return _cut(Rendered(tokenizer, [*chats.values()]), parts, chats)
-    except (Refused, ChatError, _Unfit):
+        return _derive_parts(Renderings(tokenizer, [*chats.values()]), parts, chats)
+    except (TemplateRefusal, ChatError, _UnsupportedTemplate):
         return None
 
 
-def _cut(rendered: Rendered, parts: Parts, chats: Mapping[str, ToolChat]) -> ToolParts:
-    before, between, prompt = split(rendered.text(chats["opened"]), (SYSTEM, USERS[0]))
+def _derive_parts(rendered: Renderings, parts: Parts, chats: Mapping[str, ToolChat]) -> ToolParts:
+    before, between, prompt = split_at(rendered.text(chats["opened"]), (SYSTEM, USERS[0]))
     _require(prompt == parts.prompt and bool(parts.reply_tail) and TOOL_NAME in before + between)
     start = f"{before}{SYSTEM}{between}{USERS[0]}{prompt}"
-    call, tail, unit = _after(rendered.text(chats["one"]), start).partition(parts.reply_tail)
-    format = _format_of(call)
-    quoting, pieces = _pieces(unit)
+    call, tail, unit = _strip_start(rendered.text(chats["one"]), start).partition(parts.reply_tail)
+    format = _detect_format(call)
+    quoting, pieces = _split_results(unit)
     _require(pieces.count("text") == 1)
-    between_results = _between(pieces, _pieces(_after(rendered.text(chats["two"]), start + call + tail))[1])
+    between_results = _find_separator(
+        pieces, _split_results(_strip_start(rendered.text(chats["two"]), start + call + tail))[1]
+    )
     played = f"{start}{call}{tail}{unit}"
     later = f"{REPLIES[0]}{parts.reply_tail}{parts.user_head}{USERS[1]}{prompt}"
-    stable = _text_or_none(rendered, chats["later"]) == played + later
+    stable = _try_text(rendered, chats["later"]) == played + later
     _require(stable or rendered.text(chats["again"]) == f"{played}{call}{tail}{unit}")
 
     def prints(name: str, *calls: ToolCall) -> bool:
-        written = f"{start}{joined(write_calls(format, calls))}{tail}"
-        return (_text_or_none(rendered, chats[name]) or "").startswith(written)
+        written = f"{start}{join_pieces(write_calls(format, calls))}{tail}"
+        return (_try_text(rendered, chats[name]) or "").startswith(written)
 
     return ToolParts(
         format,
-        exact=joined(write_calls(format, [CALL])) == call and prints("quoted", QUOTED),
+        exact=join_pieces(write_calls(format, [CALL])) == call and prints("quoted", QUOTED_CALL),
         several=prints("several", CALL, CALL),
-        gap=_gap(_text_or_none(rendered, chats["spoken"]), start, f"{call}{tail}{unit}"),
+        gap=_find_gap(_try_text(rendered, chats["spoken"]), start, f"{call}{tail}{unit}"),
         result=pieces,
         between=between_results,
-        user_bridge=_bridge(_text_or_none(rendered, chats["asked"]), parts, pieces),
+        user_bridge=_find_bridge(_try_text(rendered, chats["asked"]), parts, pieces),
         quoting=quoting,
         rewrites=not stable,
     )
@@ -203,36 +205,36 @@ def _cut(rendered: Rendered, parts: Parts, chats: Mapping[str, ToolChat]) -> Too
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise _Unfit
+        raise _UnsupportedTemplate
 
 
-def _after(text: str, start: str) -> str:
-    """Return the text after its beginning `start`. Raises _Unfit if it begins otherwise."""
+def _strip_start(text: str, start: str) -> str:
+    """Return the text after its beginning `start`. Raises _UnsupportedTemplate if it begins otherwise."""
     _require(text.startswith(start))
     return text[len(start) :]
 
 
-def _text_or_none(rendered: Rendered, chat: ToolChat) -> str | None:
+def _try_text(rendered: Renderings, chat: ToolChat) -> str | None:
     try:
         return rendered.text(chat)
-    except Refused:
+    except TemplateRefusal:
         return None
 
 
-def _format_of(text: str) -> str:
+def _detect_format(text: str) -> str:
     """Return the format in which a template printed the probe's call, maybe after the end of an empty thought.
 
-    Raises _Unfit if no format reads it.
+    Raises _UnsupportedTemplate if no format reads it.
     """
     for name in FORMATS:
         speech, calls, problem = read_calls(name, text, [DEFINITION])
         same = [(call.name, call.arguments) for call in calls] == [(CALL.name, CALL.arguments)]
         if same and speech in ("", "</think>") and not problem:
             return name
-    raise _Unfit
+    raise _UnsupportedTemplate
 
 
-def _pieces(text: str) -> tuple[Literal["json", "raw", "trimmed"], tuple[str, ...]]:
+def _split_results(text: str) -> tuple[Literal["json", "raw", "trimmed"], tuple[str, ...]]:
     """Return how results' texts are printed, and the texts and slots of a rendering, which alternate."""
     shown: dict[Literal["json", "raw", "trimmed"], Any] = {
         "json": lambda word: json.dumps(word, ensure_ascii=False), "raw": str, "trimmed": str.strip
@@ -242,26 +244,26 @@ def _pieces(text: str) -> tuple[Literal["json", "raw", "trimmed"], tuple[str, ..
             words = {show(word) if slot == "text" else word: slot for word, slot in SLOTS.items()}
             pieces = re.split(f"({'|'.join(map(re.escape, words))})", text)
             return quoting, tuple(words.get(piece, piece) for piece in pieces)
-    raise _Unfit
+    raise _UnsupportedTemplate
 
 
-def _between(one: Sequence[str], two: Sequence[str]) -> str:
-    """Return the text between two results. Raises _Unfit unless each is printed as if it were alone."""
+def _find_separator(one: Sequence[str], two: Sequence[str]) -> str:
+    """Return the text between two results. Raises _UnsupportedTemplate unless each is printed as if it were alone."""
     middle = len(one) - 1
     _require(len(two) == 2 * len(one) - 1 and list(two[:middle]) == list(one[:-1]))
     _require(list(two[middle + 1 :]) == list(one[1:]))
     return two[middle]
 
 
-def _gap(text: str | None, start: str, rest: str) -> str | None:
+def _find_gap(text: str | None, start: str, rest: str) -> str | None:
     spoken = start + SPEECH
     return text[len(spoken) : -len(rest)] if text and text.startswith(spoken) and text.endswith(rest) else None
 
 
-def _bridge(text: str | None, parts: Parts, pieces: Sequence[str]) -> str | None:
+def _find_bridge(text: str | None, parts: Parts, pieces: Sequence[str]) -> str | None:
     """Return the text between a result and the head of a user turn; None if the template prints no such turn."""
     if text is None:
         return None
-    *_, slot, last = _pieces(text)[1]
+    *_, slot, last = _split_results(text)[1]
     end = f"{parts.user_head}{USERS[1]}{parts.prompt}"
     return last.removesuffix(end) if last.endswith(end) and slot == pieces[-2] else None

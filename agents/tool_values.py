@@ -16,29 +16,29 @@ NAME = re.compile(r"[^\W\d][\w.-]{0,63}")
 """Name of a tool."""
 
 
-def converted(name: str, texts: Mapping[str, str], tools: Sequence[Definition]) -> dict[str, Any]:
+def convert_arguments(name: str, texts: Mapping[str, str], tools: Sequence[Definition]) -> dict[str, Any]:
     """Convert arguments given as texts by the tool's JSON schema; without one they stay texts."""
     functions = (tool["function"] for tool in tools)
     schema: Mapping[str, Any] = next((each.get("parameters", {}) for each in functions if each["name"] == name), {})
     properties = schema.get("properties", {})
-    return {key: _value(text, properties.get(key, {})) for key, text in texts.items()}
+    return {key: _convert_value(text, properties.get(key, {})) for key, text in texts.items()}
 
 
-def _value(text: str, schema: object) -> Any:
+def _convert_value(text: str, schema: object) -> Any:
     options = schema.get("anyOf", [schema]) if isinstance(schema, Mapping) else []
-    kinds = [kind for option in options if isinstance(option, Mapping) for kind in _kinds(option)]
+    kinds = [kind for option in options if isinstance(option, Mapping) for kind in _list_types(option)]
     if not kinds or "string" in kinds:
         return text
     value = decode_text(text)
     return text if is_too_deep(value) else value
 
 
-def _kinds(option: Mapping[str, Any]) -> list[Any]:
+def _list_types(option: Mapping[str, Any]) -> list[Any]:
     kind = option.get("type", "string")
     return kind if isinstance(kind, list) else [kind]
 
 
-def python_calls(source: str) -> list[tuple[str, dict[str, Any]]]:
+def parse_python_calls(source: str) -> list[tuple[str, dict[str, Any]]]:
     """Return (name, arguments) of a call in Python syntax, or of each in a list. Raises ValueError for anything else.
 
     Arguments are named literals.
@@ -47,7 +47,7 @@ def python_calls(source: str) -> list[tuple[str, dict[str, Any]]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as of an invalid escape in a model's text
             node = ast.parse(source.strip(), mode="eval").body
-        calls = [_python_call(each) for each in (node.elts if isinstance(node, ast.List) else [node])]
+        calls = [_parse_python_call(each) for each in (node.elts if isinstance(node, ast.List) else [node])]
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(str(error)) from None
     if not calls:
@@ -55,7 +55,7 @@ def python_calls(source: str) -> list[tuple[str, dict[str, Any]]]:
     return calls
 
 
-def _python_call(node: ast.expr) -> tuple[str, dict[str, Any]]:
+def _parse_python_call(node: ast.expr) -> tuple[str, dict[str, Any]]:
     if not isinstance(node, ast.Call) or node.args or not NAME.fullmatch(name := ast.unparse(node.func)):
         raise ValueError("no call with named arguments")
     arguments = to_unique_dict([(one.arg or "", decode_literal(one.value, depth=1)) for one in node.keywords])

@@ -10,12 +10,12 @@ import re
 from typing import Any
 
 from agents.chat import ChatFrame
-from agents.chat_template import template_of
+from agents.chat_template import get_template
 
 MARKED = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
-def frame_template(frame: ChatFrame) -> str | None:
+def build_frame_template(frame: ChatFrame) -> str | None:
     """Return a chat template that renders a conversation exactly as the policy read it, including earlier thoughts.
 
     Replies are marked with `{% generation %}`. Returns None if the model's template has no system turn, because the
@@ -26,38 +26,38 @@ def frame_template(frame: ChatFrame) -> str | None:
         return None
     after = parts.reply_tail.partition(frame.stop)[2] if frame.stop in parts.reply_tail else parts.reply_tail
     no_system = parts.system_head + parts.system_tail
-    return _template(frame, parts.prompt, frame.stop, after, no_system, marked=True, verbatim=True)
+    return _build_template(frame, parts.prompt, frame.stop, after, no_system, marked=True, verbatim=True)
 
 
-def marked_template(tokenizer: Any, frame: ChatFrame) -> str:
+def mark_template(tokenizer: Any, frame: ChatFrame) -> str:
     """Return the tokenizer's chat template with generation marks wherever `frame` renders the same text.
 
     The rendered text never changes. A template that already has marks, or has no system turn, is returned unchanged.
     """
-    own, parts = template_of(tokenizer), frame.parts
+    own, parts = get_template(tokenizer), frame.parts
     if MARKED.search(own) or parts.system != "turn":
         return own
     before, stop, after = parts.reply_tail.partition(frame.stop)
     given = (frame, parts.reply_head, before + stop if stop else "", after if stop else before, parts.default)
     return (
-        f"{{%- set framed -%}}{_template(*given, marked=False)}{{%- endset -%}}"
+        f"{{%- set framed -%}}{_build_template(*given, marked=False)}{{%- endset -%}}"
         f"{{%- set rendered %}}{own}{{% endset -%}}"
-        f"{{%- if framed == rendered -%}}{_template(*given, marked=True)}"
+        f"{{%- if framed == rendered -%}}{_build_template(*given, marked=True)}"
         "{%- else -%}{{ rendered }}{%- endif -%}"
     )
 
 
-def tool_template(tokenizer: Any, frame: ChatFrame) -> str | None:
+def mark_tool_template(tokenizer: Any, frame: ChatFrame) -> str | None:
     """Return the tokenizer's chat template with generation marks around replies, in conversations with tools too.
 
     It renders the conversation before and after each reply and marks the difference. The text never changes; it stays
     unmarked where a reply changes what stands before it. Returns None if replies are marked already, or end without a
     stop token.
     """
-    own = template_of(tokenizer).removesuffix("\n")
+    own = get_template(tokenizer).removesuffix("\n")
     if MARKED.search(own) or frame.stop not in frame.parts.reply_tail:
         return None
-    stop = _quoted(frame.stop)
+    stop = _quote(frame.stop)
     return (
         f"{{%- macro printed(messages, add_generation_prompt) %}}{own}{{% endmacro -%}}"
         "{%- set whole = printed(messages, add_generation_prompt) -%}{%- set done = namespace(count=0) -%}"
@@ -72,7 +72,7 @@ def tool_template(tokenizer: Any, frame: ChatFrame) -> str | None:
     )
 
 
-def _template(
+def _build_template(
     frame: ChatFrame, reply_head: str, stop: str, after: str, no_system: str, *, marked: bool, verbatim: bool = False
 ) -> str:
     """Return a chat template of system, user and assistant turns with the given texts around replies.
@@ -80,28 +80,28 @@ def _template(
     `no_system` opens conversations without a system turn. `verbatim` keeps replies unstripped in any case.
     """
     parts = frame.parts
-    head, user_head = _quoted(parts.system_head), _quoted(parts.user_head)
+    head, user_head = _quote(parts.system_head), _quote(parts.user_head)
     content = "message['content'] | trim" if parts.trims else "message['content']"
     said = "message['content']" if verbatim else content
-    reply = f"{{{{- ({said}) ~ {_quoted(stop)} -}}}}"
+    reply = f"{{{{- ({said}) ~ {_quote(stop)} -}}}}"
     if marked:
         reply = f"{{%- generation -%}}{reply}{{%- endgeneration -%}}"
     return (
         "{%- if not messages or messages[0]['role'] != 'system' -%}"
-        f"{{{{- {_quoted(no_system)} -}}}}"
+        f"{{{{- {_quote(no_system)} -}}}}"
         "{%- endif -%}{%- for message in messages -%}{%- if message['role'] == 'system' -%}"
-        f"{{{{- {head} ~ ({content}) ~ {_quoted(parts.system_tail)} -}}}}"
+        f"{{{{- {head} ~ ({content}) ~ {_quote(parts.system_tail)} -}}}}"
         "{%- elif message['role'] == 'assistant' -%}"
-        f"{{{{- {_quoted(reply_head)} -}}}}{reply}{{{{- {_quoted(after)} -}}}}"
+        f"{{{{- {_quote(reply_head)} -}}}}{reply}{{{{- {_quote(after)} -}}}}"
         "{%- else -%}"
         f"{{{{- {user_head} ~ ({content}) -}}}}"
         "{%- endif -%}{%- endfor -%}{%- if messages and messages[-1]['role'] != 'assistant' -%}"
-        f"{{{{- {_quoted(parts.prompt)} if add_generation_prompt else {_quoted(parts.user_tail)} -}}}}"
+        f"{{{{- {_quote(parts.prompt)} if add_generation_prompt else {_quote(parts.user_tail)} -}}}}"
         "{%- endif -%}"
     )
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return the text as a Jinja string literal."""
     escaped = text.encode("unicode_escape").decode().replace("'", "\\'")
     return f"'{escaped}'"

@@ -12,7 +12,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache, DynamicLayer
 
-from agents.packing import agreement
+from agents.packing import count_shared
 
 
 class Tree(NamedTuple):
@@ -23,11 +23,11 @@ class Tree(NamedTuple):
     """Columns of each sequence's tokens."""
 
 
-def tree_of(sequences: Sequence[Sequence[int]], prefix: int) -> Tree:
+def build_tree(sequences: Sequence[Sequence[int]], prefix: int) -> Tree:
     """Build the token tree of lexicographically sorted sequences, leaving out their first `prefix` ids."""
     row, before = Tree(list(sequences[0][prefix:]), [range(len(sequences[0]) - prefix)]), sequences[0]
     for ids in sequences[1:]:
-        shared = agreement(before, ids) - prefix
+        shared = count_shared(before, ids) - prefix
         new = ids[prefix + shared :]
         row.paths.append([*row.paths[-1][:shared], *range(len(row.ids), len(row.ids) + len(new))])
         row.ids.extend(new)
@@ -35,7 +35,7 @@ def tree_of(sequences: Sequence[Sequence[int]], prefix: int) -> Tree:
     return row
 
 
-def paths_seen(rows: Sequence[Tree], prefix: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+def build_tree_mask(rows: Sequence[Tree], prefix: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the attention mask [B, L, L] and token positions [B, L] of token trees padded to `width` (L).
 
     The mask is bool, True if a token may attend to another of its row; positions are int64 and count the prefix.
@@ -57,17 +57,17 @@ def paths_seen(rows: Sequence[Tree], prefix: int, width: int) -> tuple[torch.Ten
     return seen, places
 
 
-def prefix_cache(body: Any, **prefix: torch.Tensor) -> Cache:
+def compute_prefix_cache(body: Any, **prefix: torch.Tensor) -> Cache:
     """Run a prefix and return its attention cache for passes over continuations. Gradients flow into the cache.
 
     `prefix` is `input_ids` [1, P] or `inputs_embeds` [1, P, width].
     """
-    own = Cache(layer_class_to_replicate=_OfPrefix)
+    own = Cache(layer_class_to_replicate=_RecordingLayer)
     body(**prefix, past_key_values=own, use_cache=True)
-    return Cache(layers=[_Before(layer.keys, layer.values) for layer in own.layers])
+    return Cache(layers=[_PrefixLayer(layer.keys, layer.values) for layer in own.layers])
 
 
-class _OfPrefix(DynamicLayer):  # type: ignore[misc]  # transformers is untyped here
+class _RecordingLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped here
     """Cache layer for the prefix's own pass; stores the first update of keys and values [1, heads, P, width]."""
 
     is_initialized: bool
@@ -81,7 +81,7 @@ class _OfPrefix(DynamicLayer):  # type: ignore[misc]  # transformers is untyped 
         return key_states, values
 
 
-class _Before(DynamicLayer):  # type: ignore[misc]
+class _PrefixLayer(DynamicLayer):  # type: ignore[misc]
     """Cache layer that returns the prefix's constant keys and values in front of each row's own."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
@@ -97,7 +97,7 @@ class _Before(DynamicLayer):  # type: ignore[misc]
 
 
 @contextmanager
-def checkpointed(model: torch.nn.Module) -> Iterator[None]:
+def use_checkpointing(model: torch.nn.Module) -> Iterator[None]:
     """Use gradient checkpointing in a transformers model within the context.
 
     Its layers keep only their inputs for the backward pass, which recomputes each layer with equal results for a third
@@ -107,7 +107,7 @@ def checkpointed(model: torch.nn.Module) -> Iterator[None]:
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     for layer in layers:
-        layer.forward = partial(_recomputing, layer.forward)
+        layer.forward = partial(_checkpoint_call, layer.forward)
     try:
         yield
     finally:
@@ -115,5 +115,5 @@ def checkpointed(model: torch.nn.Module) -> Iterator[None]:
             del layer.forward  # its class's is seen again
 
 
-def _recomputing(forward: Any, *args: Any, **kwargs: Any) -> Any:
+def _checkpoint_call(forward: Any, *args: Any, **kwargs: Any) -> Any:
     return checkpoint(forward, *args, use_reentrant=False, **kwargs)

@@ -18,11 +18,11 @@ from agents.stream import MediaSpan, Stream
 
 BANNED = -1e30
 """Logit of the placeholder of images: finite, so that its share of the entropy is 0 and not NaN."""
-MOST_IMAGES = 32
+MAX_IMAGES = 32
 """Maximum number of images that pass through the vision tower at once when a context is read."""
 
 
-def vision_of(model: Any) -> Vision | None:
+def get_vision(model: Any) -> Vision | None:
     """Return a model's vision, with its folder's image processor if `load_model` loaded it; None for a text model.
 
     Raises WeightsError for a layout that is not supported.
@@ -30,9 +30,9 @@ def vision_of(model: Any) -> Vision | None:
     return getattr(model, "vision", None) or create_vision(model.config)
 
 
-def required_vision(model: Any, reader: str) -> Vision:
+def require_vision(model: Any, reader: str) -> Vision:
     """Return the vision of a model that reads images. Raises ValueError, naming the `reader`, if it has none."""
-    vision = vision_of(model)
+    vision = get_vision(model)
     if vision is None:
         raise ValueError(f"{reader} images, and the model has no vision")
     return vision
@@ -61,7 +61,7 @@ def text_body(model: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ImageFeatures:
     """Features of a pass's images, row by row, and what else their tokens need."""
 
     vision: Vision
@@ -71,21 +71,21 @@ class Seen:
     """[N, 3] int64: rows and columns of each token's image, and the token's place in it."""
 
     @classmethod
-    def compute(cls, vision: Vision, model: Any, media: Sequence[MediaSpan], device: torch.device) -> Seen:
+    def compute(cls, vision: Vision, model: Any, media: Sequence[MediaSpan], device: torch.device) -> ImageFeatures:
         """Compute the features of images, one after the other in the order of `media`.
 
         Raises ValueError, with an image's hash, for one that cannot be read or has not the model's number of tokens.
         """
-        pixels = [vision.pixels_of(span).to(device) for span in media]
+        pixels = [vision.load_pixels(span).to(device) for span in media]
         grids = [(*vision.grid(span), place) for span in media for place in range(span.length)]
         return cls(vision, vision.features(model, pixels), torch.tensor(grids, device=device))
 
-    def extended(self, more: Seen) -> Seen:
+    def concatenate(self, more: ImageFeatures) -> ImageFeatures:
         """Return these images followed by others."""
         features, grids = torch.cat([self.features, more.features]), torch.cat([self.grids, more.grids])
-        return Seen(self.vision, features, grids)
+        return ImageFeatures(self.vision, features, grids)
 
-    def inputs(self, model: Any, ids: torch.Tensor, rows: torch.Tensor) -> dict[str, Any]:
+    def embed(self, model: Any, ids: torch.Tensor, rows: torch.Tensor) -> dict[str, Any]:
         """Return the embeddings of ids [B, L], with features at the tokens whose `rows` are not -1.
 
         Models with features for several layers get the others', too.
@@ -109,29 +109,29 @@ class Seen:
         """Return the model's positions of tokens at `places` [B, L] in their contexts: the same, or [3, B, L].
 
         An image takes as many positions as its longer side has tokens (M-RoPE, Wang et al. 2024). `before` are the
-        jumps of the images before these tokens (see `jump`). `tree` [B, L, L] marks what each token attends to, by
-        default all before it.
+        jumps of the images before these tokens (see `compute_jump`). `tree` [B, L, L] marks what each token attends to,
+        by default all before it.
         """
         if not self.vision.has_grid_positions:
             return places
         _, width, place = self.grids[rows.clamp(min=0)].unbind(-1)
-        ends, place = self._ends(rows), torch.where(rows >= 0, place, 0)
+        ends, place = self._place_jumps(rows), torch.where(rows >= 0, place, 0)
         with torch.autocast(rows.device.type, enabled=False):  # bfloat16 would round the sums
             passed = ends.cumsum(-1) if tree is None else (tree.float() @ ends.float()[..., None])[..., 0].long()
         start = places + before + passed - ends - place
         return torch.stack([start, start + place // width, start + place % width])
 
-    def jumps(self, rows: torch.Tensor) -> torch.Tensor:
+    def compute_jumps(self, rows: torch.Tensor) -> torch.Tensor:
         """Return how far positions after tokens [..., L] are from their number, over their images; [...] int64."""
-        return self._ends(rows).sum(-1) if self.vision.has_grid_positions else torch.zeros_like(rows[..., 0])
+        return self._place_jumps(rows).sum(-1) if self.vision.has_grid_positions else torch.zeros_like(rows[..., 0])
 
-    def _ends(self, rows: torch.Tensor) -> torch.Tensor:
+    def _place_jumps(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the jump of each image at its last token, and 0 at all other tokens."""
         height, width, place = self.grids[rows.clamp(min=0)].unbind(-1)
         is_end = (rows >= 0) & (place == height * width - 1)
         return torch.where(is_end, torch.maximum(height, width) - height * width, 0)
 
-    def joined(self, places: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def same_image_mask(self, places: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Return which tokens [B, L] belong to the same image: [B, L, L] bool.
 
         Raises ValueError if the tokens begin within an image, whose first tokens could not see the others.
@@ -147,20 +147,22 @@ class Seen:
         return same & shown[:, :, None]
 
 
-def jump(vision: Vision, span: MediaSpan) -> int:
+def compute_jump(vision: Vision, span: MediaSpan) -> int:
     """Return by how much an image's positions are more than its tokens; at most 0."""
     height, width = vision.grid(span)
     return max(height, width) - span.length if vision.has_grid_positions else 0
 
 
-def layered(model: Any, seen: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> dict[str, torch.Tensor]:
+def build_layer_masks(
+    model: Any, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor
+) -> dict[str, torch.Tensor]:
     """Return attention masks by kind of layer, with the model's window for sliding ones.
 
-    `seen` [B, Q, S] is what tokens at places `queries` [B, Q] may see of those at `keys` [B, S].
+    `visible` [B, Q, S] is what tokens at places `queries` [B, Q] may see of those at `keys` [B, S].
     """
     window = model.config.get_text_config().sliding_window or 1 << 30
     near = keys[:, None] > queries[..., None] - window
-    return {"full_attention": seen[:, None], "sliding_attention": (seen & near)[:, None]}
+    return {"full_attention": visible[:, None], "sliding_attention": (visible & near)[:, None]}
 
 
 @dataclass(frozen=True)
@@ -178,16 +180,16 @@ class Images:
         """Return the images with all tensors on a device."""
         return Images(self.media, self.prefix.to(device), self.suffix.to(device))
 
-    def see(self, model: Any) -> Seen:
+    def compute_features(self, model: Any) -> ImageFeatures:
         """Compute the images' features, with gradients.
 
         Raises ValueError if the model has no vision, or if an image cannot be read or does not fit the model, and
         WeightsError if the model's layout is not supported.
         """
-        return Seen.compute(required_vision(model, "streams have"), model, self.media, self.suffix.device)
+        return ImageFeatures.compute(require_vision(model, "streams have"), model, self.media, self.suffix.device)
 
 
-def images_in(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Tensor) -> Images | None:
+def collect_images(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Tensor) -> Images | None:
     """Return the images of streams whose keys are in `prefix` [P] and `suffix` [B, L]; None without images.
 
     Raises ValueError if two images have the same keys, or one has different numbers of tokens.
@@ -209,7 +211,7 @@ def images_in(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Ten
     return Images(tuple(spans.values()), places(prefix), places(suffix))
 
 
-class Features:
+class FeatureCache:
     """Features of the images among some keys, computed without gradients when a pass first needs an image."""
 
     def __init__(self, model: Any, media: Iterable[MediaSpan]) -> None:
@@ -217,43 +219,45 @@ class Features:
 
         Raises WeightsError if the model's layout is not supported.
         """
-        self._vision, self._model = required_vision(model, "a context has"), model
+        self._vision, self._model = require_vision(model, "a context has"), model
         for span in (media := set(media)):
             self._vision.grid(span)
         self._spans = {key: (span, at) for span in media for at, key in enumerate(span.token_keys())}
         self._first: dict[tuple[str, object], int] = {}
         """First row in `_seen` of each image's features, by hash and size."""
-        self._seen: Seen | None = None
+        self._seen: ImageFeatures | None = None
 
-    def see(self, keys: torch.Tensor) -> tuple[Seen, torch.Tensor]:
+    def look_up(self, keys: torch.Tensor) -> tuple[ImageFeatures, torch.Tensor]:
         """Return the images' features and, for ids and images' keys [B, W] int64, the rows in them; -1 for text.
 
         Raises ValueError for an image that cannot be read or does not fit the model.
         """
-        wanted = [[self._spans[key] if key < 0 else None for key in row] for row in keys.tolist()]
-        spans = {(one[0].hash, one[0].size): one[0] for row in wanted for one in row if one}
+        tokens = [[self._spans[key] if key < 0 else None for key in row] for row in keys.tolist()]
+        spans = {(token[0].hash, token[0].size): token[0] for row in tokens for token in row if token}
         new = [span for name, span in spans.items() if name not in self._first]
-        for start in range(0, len(new), MOST_IMAGES):
-            self._compute(new[start : start + MOST_IMAGES])
+        for start in range(0, len(new), MAX_IMAGES):
+            self._compute(new[start : start + MAX_IMAGES])
         assert self._seen is not None
-        rows = [[self._first[one[0].hash, one[0].size] + one[1] if one else -1 for one in row] for row in wanted]
+        rows = [
+            [self._first[token[0].hash, token[0].size] + token[1] if token else -1 for token in row] for row in tokens
+        ]
         return self._seen, torch.tensor(rows, device=keys.device)
 
     @property
-    def jumps_at_images(self) -> bool:
+    def has_jumps(self) -> bool:
         """Whether an image takes fewer positions than tokens."""
         return self._vision.has_grid_positions
 
-    def jump(self, keys: Sequence[int]) -> int:
+    def compute_jump(self, keys: Sequence[int]) -> int:
         """Return how far the next token's position is from the number of `keys`, ids and whole images' keys."""
         found = (self._spans[key] for key in keys if key < 0)
-        return sum(jump(self._vision, span) for span, at in found if at == span.length - 1)
+        return sum(compute_jump(self._vision, span) for span, at in found if at == span.length - 1)
 
     def _compute(self, media: Sequence[MediaSpan]) -> None:
         device = self._model.get_input_embeddings().weight.device
         start = 0 if self._seen is None else len(self._seen.features)
-        more = Seen.compute(self._vision, self._model, media, device)
-        self._seen = more if self._seen is None else self._seen.extended(more)
+        more = ImageFeatures.compute(self._vision, self._model, media, device)
+        self._seen = more if self._seen is None else self._seen.concatenate(more)
         for span in media:
             self._first[span.hash, span.size] = start
             start += span.length

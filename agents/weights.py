@@ -26,21 +26,21 @@ from agents import nano, nano_vlm, smollm2, smollm2_eyes
 from agents.adapter_config import is_adapter, read_adapter
 from agents.errors import WeightsError
 from agents.model_config import first_line, read_json
-from agents.model_folder import check_folder, load_model, load_tokenizer, quietly, sha256
+from agents.model_folder import check_folder, hash_file, load_model, load_tokenizer, silence_transformers
 
 __all__ = [
     "DEFAULT",
     "NANO",
     "ModelInfo",
     "WeightsError",
-    "available",
-    "base_folder",
     "check_folder",
     "check_weights",
     "home",
+    "list_models",
     "load_model",
     "load_tokenizer",
     "resolve",
+    "resolve_base",
 ]
 
 DEFAULT = smollm2.NAME
@@ -64,11 +64,11 @@ def home() -> Path:
     return Path(os.path.expanduser(os.environ.get("ARENA_HOME") or "~/.cache/arena")).absolute()
 
 
-def available() -> list[ModelInfo]:
+def list_models() -> list[ModelInfo]:
     """List the built-in models and those generated so far, without fetching anything."""
     made = sorted(path.name for path in (home() / "models").glob("[a-z]*-*"))
     names = dict.fromkeys([DEFAULT, *nano.SIZES, nano_vlm.NAME, smollm2_eyes.NAME, *made])
-    return [_info(name, found) for name in names if (found := built_in(name))]
+    return [_describe_model(name, found) for name in names if (found := find_built_in(name))]
 
 
 class BuiltIn(NamedTuple):
@@ -80,25 +80,25 @@ class BuiltIn(NamedTuple):
     """Function that writes the model to a folder and returns further entries of its manifest."""
 
 
-def built_in(name: str) -> BuiltIn | None:
+def find_built_in(name: str) -> BuiltIn | None:
     """Return the built-in model of this name, such as `nano-7`; None for other names."""
     if name == DEFAULT:
         return BuiltIn(smollm2.SOURCE, smollm2.PARAMETERS, smollm2.fetch)
-    if made := nano.named(name):
+    if made := nano.parse_name(name):
         size, seed = made
-        return _drawn(size.recipe, seed, size.parameters, lambda folder: nano.build_nano(folder, seed, size))
-    if (number := nano_vlm.seed_of(name)) is not None:
+        return _describe_drawn(size.recipe, seed, size.parameters, lambda folder: nano.build_nano(folder, seed, size))
+    if (number := nano_vlm.parse_seed(name)) is not None:
         build = partial(nano_vlm.build_nano_vlm, seed=number)
-        return _drawn(nano_vlm.recipe(), number, nano_vlm.PARAMETERS, build)
-    if (number := smollm2_eyes.seed_of(name)) is not None:
-        recipe = f"{smollm2_eyes.recipe()}, on {smollm2.SOURCE}"
-        return _drawn(recipe, number, smollm2_eyes.PARAMETERS, partial(_give_eyes, seed=number))
+        return _describe_drawn(nano_vlm.hash_recipe(), number, nano_vlm.PARAMETERS, build)
+    if (number := smollm2_eyes.parse_seed(name)) is not None:
+        recipe = f"{smollm2_eyes.hash_recipe()}, on {smollm2.SOURCE}"
+        return _describe_drawn(recipe, number, smollm2_eyes.PARAMETERS, partial(_give_eyes, seed=number))
     return None
 
 
-def _drawn(recipe: str, seed: int, parameters: int, build: Callable[[Path], None]) -> BuiltIn:
+def _describe_drawn(recipe: str, seed: int, parameters: int, build: Callable[[Path], None]) -> BuiltIn:
     def make(folder: Path) -> dict[str, str]:
-        with quietly():
+        with silence_transformers():
             build(folder)
         return {"seed": str(seed)}
 
@@ -114,14 +114,14 @@ def resolve(name: str) -> Path:
 
     Builds or downloads a model that is missing. Raises WeightsError if the name is unknown or the folder is invalid.
     """
-    if found := built_in(name):
+    if found := find_built_in(name):
         return _ensure_built(name, found)
     folder = Path(os.path.expanduser(name))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.exists(folder):
         check_weights(folder)
         return folder.resolve()
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", name) and not os.path.exists(folder.parent):
-        return _from_hub(name)
+        return _download_from_hub(name)
     if name.startswith((".", "~")) or os.sep in name:
         raise WeightsError(f"no model folder {name}: give an existing folder, or one of {DEFAULT}, {NANO}")
     known = [NANO, nano_vlm.NAME, smollm2_eyes.NAME, DEFAULT]
@@ -130,7 +130,7 @@ def resolve(name: str) -> Path:
     raise WeightsError(f"unknown model {name!r}: did you mean {guess!r}? (or a folder, or a hub id owner/name)")
 
 
-def _info(name: str, found: BuiltIn) -> ModelInfo:
+def _describe_model(name: str, found: BuiltIn) -> ModelInfo:
     path = home() / "models" / name
     state: Literal["ready", "not fetched"] = "ready" if _is_ready(path, found.source) else "not fetched"
     return ModelInfo(name, found.parameters, found.source, path, state)
@@ -153,13 +153,13 @@ def _ensure_built(name: str, found: BuiltIn) -> Path:
     """
     models, source = home() / "models", found.source
     folder = models / name
-    if _is_ready(folder, source) and _is_whole(folder):
+    if _is_ready(folder, source) and _is_intact(folder):
         return folder
     try:
         models.mkdir(parents=True, exist_ok=True)
         with FileLock(models / f".{name}.lock"):
             damaged = _is_ready(folder, source)
-            if not damaged or not _is_whole(folder):
+            if not damaged or not _is_intact(folder):
                 _build(folder, source, found.make)
     except WeightsError as error:
         raise WeightsError(f"{folder} is damaged and could not be replaced: {error}" if damaged else error) from error
@@ -168,7 +168,7 @@ def _ensure_built(name: str, found: BuiltIn) -> Path:
     return folder
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_intact(folder: Path) -> bool:
     """Return True if the files of a built-in model have the hashes in its manifest.
 
     Hashing SmolLM2 takes seconds, so hashes are computed only if the folder changed since the last check.
@@ -177,13 +177,13 @@ def _is_whole(folder: Path) -> bool:
         hashes = {name: entry["sha256"] for name, entry in read_json(folder, MANIFEST)["files"].items()}
         found = {name: (folder / name).stat() for name in hashes}
         state = {name: [at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns] for name, at in found.items()}
-        return _hashes_hold(folder, json.dumps([hashes, state], sort_keys=True))
+        return _matches_hashes(folder, json.dumps([hashes, state], sort_keys=True))
     except (WeightsError, OSError, KeyError, TypeError, AttributeError):
         return False
 
 
 @lru_cache(maxsize=64)
-def _hashes_hold(folder: Path, state: str) -> bool:
+def _matches_hashes(folder: Path, state: str) -> bool:
     """Return True if the files have the hashes in `state`, checked by an earlier process in the same state or now.
 
     `state` is JSON: [hashes by file, file metadata]. Success is recorded in a file beside the folder.
@@ -193,7 +193,7 @@ def _hashes_hold(folder: Path, state: str) -> bool:
         if checked.read_text("ascii") == state:
             return True
     hashes, _ = json.loads(state)
-    if any(sha256(folder / name) != known for name, known in hashes.items()):
+    if any(hash_file(folder / name) != known for name, known in hashes.items()):
         return False
     with suppress(OSError):  # where nothing can be written, each process computes them
         checked.write_text(state, "ascii")
@@ -212,7 +212,7 @@ def _build(folder: Path, source: str, make: Callable[[Path], dict[str, str]]) ->
             "source": source,
             **origin,
             "made": datetime.now(UTC).isoformat(),
-            "files": {file.name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files},
+            "files": {file.name: {"bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files},
         }
         (beside / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
         for path in [*beside.iterdir(), beside]:
@@ -234,7 +234,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _from_hub(name: str) -> Path:
+def _download_from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -256,7 +256,7 @@ def check_weights(folder: Path) -> None:
         check_folder(folder)
 
 
-def base_folder(folder: Path) -> Path:
+def resolve_base(folder: Path) -> Path:
     """Return the local folder of an adapter's base model, or the folder itself for a full model.
 
     Raises WeightsError if the base cannot be found or is an adapter too.

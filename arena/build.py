@@ -153,7 +153,7 @@ def _make_ask_context(
     experiment: Experiment, policies: Policies, asker: Asker, tables: Sequence[Table], watcher: Watcher
 ) -> AskContext:
     """Return the context of the stages of credit that ask models."""
-    products, budget = policies.precision.bf16_products, experiment.learn.token_budget
+    products, budget = policies.precision.uses_bf16_products, experiment.learn.token_budget
     return AskContext(asker, partial(_read_rules, tables), watcher.note, products, budget)
 
 

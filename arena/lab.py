@@ -194,7 +194,7 @@ class Lab:
         metrics = lags(own, policy.version, self.experiment.play.lag)
         gated = metrics.pop("fresh")
         if gated < ENOUGH:
-            highest = tolerance(rule, self.policies.precision.bf16_products)
+            highest = tolerance(rule, self.policies.precision.uses_bf16_products)
             seed = (self.experiment.seed, k, number("gate"))
             gated += await gate_replies(self.engine, trainer, policy.frame, self.parts.roles, own, highest, seed)
         return metrics | {"gated": gated}

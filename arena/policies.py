@@ -18,12 +18,12 @@ from agents.adapter_config import is_adapter
 from agents.computing import compute
 from agents.engines.base import Engine
 from agents.heap import trim_memory
-from agents.model_config import vocabulary_in
+from agents.model_config import read_vocabulary_size
 from agents.policy import Bases, NewAdapter, Policy
 from agents.precision import Precision
 from agents.published import FolderWeights, ModuleWeights, RemoteTensors, RemoteWeights, Weights
 from agents.stream import Stream
-from agents.weights import base_folder, resolve
+from agents.weights import resolve, resolve_base
 from arena.errors import ConfigError, StoreError
 from arena.league.pool import Pool, version_of
 from arena.learn.base import MakeTrainer, Trainer
@@ -118,7 +118,7 @@ class Policies(Mapping[str, Policy]):
             weights = await self.weights(name)
             if self._learn_in_play and isinstance(weights, ModuleWeights):
                 weights = replace(weights, copied=True)
-            with weights.whole():
+            with weights.gather():
                 await self.engine.publish(name, self[name].version, weights)
 
     async def weights(self, name: str) -> Weights:
@@ -205,7 +205,7 @@ class Policies(Mapping[str, Policy]):
             if not is_adapter(folder):
                 self[name].save_companions(folder)
             return
-        with weights.whole():
+        with weights.gather():
             self[name].with_weights(weights).save(folder)
 
     def save_whole(self, name: str, folder: Path, weights: Weights) -> None:
@@ -230,12 +230,14 @@ class Policies(Mapping[str, Policy]):
             Policy.load, name, source, folder, spec.train, new, self._bases, self.precision, spec.sight, True
         )  # a trainer loads the weights, here or in a rank
         if spec.train:
-            self.trainers[name] = await compute(self._make_trainer, policy, self.rule, self.precision.bf16_products)
+            self.trainers[name] = await compute(
+                self._make_trainer, policy, self.rule, self.precision.uses_bf16_products
+            )
             if state:
                 await self.trainers[name].load(folder, state)
                 policy.version = state["version"]
         self._own[name] = policy
-        self._vocabularies[name] = vocabulary_in(base_folder(source))
+        self._vocabularies[name] = read_vocabulary_size(resolve_base(source))
 
     async def load_past(self, name: str, pool: Pool) -> None:
         """Load and serve a past version, such as `shared@12`, unless it is loaded; mark it as most recently used."""
@@ -243,7 +245,7 @@ class Policies(Mapping[str, Policy]):
         assert parsed is not None, name
         policy, version = parsed
         if name not in self._past:
-            self._past[name] = self[policy].past(name, version, pool.path(policy, version))
+            self._past[name] = self[policy].freeze_version(name, version, pool.path(policy, version))
             await self.serve(name)
         self._past[name] = self._past.pop(name)
 

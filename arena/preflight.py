@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from os.path import expanduser, isfile
 from pathlib import Path
 
-from agents.chat import written
+from agents.chat import fingerprint
 from agents.computing import compute
 from agents.engines.make import check_engine
 from agents.errors import EndpointError
 from agents.player import PREFIXES
 from agents.players.model import ScriptedPlayer
-from agents.players.servers import Endpoints, parsed
+from agents.players.servers import Endpoints, parse_endpoint
 from agents.players.simple import Random
 from agents.players.spend import EndpointSpec
-from agents.policy import Policy, tokenizer_and_frame
+from agents.policy import Policy, load_tokenizer_and_frame
 from agents.weights import resolve
 from arena.config import own_files
 from arena.config.data_sets import with_data_sets
@@ -154,7 +154,7 @@ async def check_endpoints(experiment: Experiment, announce: Callable[[str], None
 
 def find_used_servers(experiment: Experiment) -> dict[str, EndpointSpec]:
     """Return the settings of the servers that a run will use, at seats, in its league or in evaluations, by name."""
-    servers, names = experiment.servers(), {parsed(spec)[0] for spec in _list_endpoints(experiment)}
+    servers, names = experiment.servers(), {parse_endpoint(spec)[0] for spec in _list_endpoints(experiment)}
     return {name: server for name, server in servers.items() if name in names}
 
 
@@ -234,7 +234,7 @@ def _check_seat(place: Path, seat: str, own: tuple[Experiment, SeatSpec], logged
     if sat.policy not in other.policies:
         raise ConfigError(f"source.log: {place} has {sat.policy} at {seat}, which has no logged tokens")
     models = experiment.policies[held.policy].model, other.policies[sat.policy].model
-    ours, theirs = (written(*tokenizer_and_frame(resolve(model))) for model in models)
+    ours, theirs = (fingerprint(*load_tokenizer_and_frame(resolve(model))) for model in models)
     if ours != theirs:
         raise ConfigError(
             f"source.log: policies.{held.policy} ({models[0]}) has another tokenizer or chat template than {models[1]} "

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from agents.cgroups import processor_quota
+from agents.cgroups import find_processor_quota
 
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE")
@@ -88,7 +88,7 @@ def build_child_environment() -> dict[str, str]:
 def count_cores() -> int:
     """Return the number of cores that this process may use. A quota is rounded down, to at least one, as Ray does."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = processor_quota()
+    quota = find_processor_quota()
     return available if quota is None else max(1, min(available, int(quota)))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from agents.player import PREFIXES
-from agents.stream import Context, Picture, Stream
+from agents.stream import Context, ImageReader, Stream
 from arena.errors import StoreError
 from arena.plain import clean_text, require_finite, to_plain
 from arena.rows import (
@@ -268,7 +268,7 @@ class MatchRecord:
         return row
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any], picture: Picture = lambda name: b"") -> MatchRecord:
+    def from_json(cls, row: Mapping[str, Any], picture: ImageReader = lambda name: b"") -> MatchRecord:
         """Return the record of a row of `to_json`; `picture` returns the bytes of the streams' images, by hash.
 
         Without `picture` its streams cannot be computed with again if they have images. Raises RecordError for any

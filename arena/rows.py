@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from agents.stream import MediaSpan, Stream, keys_of
+from agents.stream import MediaSpan, Stream, compute_keys
 from games.contracts import CUT, Image, MatchId, Message
 
 Deal = TypeVar("Deal", bound=Hashable)
@@ -95,7 +95,7 @@ def stream_from_row(row: Mapping[str, Any], picture: Callable[[str], bytes]) -> 
     """
     stream = Stream(**{name: values for name, values in row.items() if name != "media"})
     if images := row.get("media"):
-        keys_of(stream.ids, spans := [_span_from_row(image) for image in images])
+        compute_keys(stream.ids, spans := [_span_from_row(image) for image in images])
         stream.media = [replace(span, data=picture(span.hash)) for span in spans]
     return stream
 

@@ -27,10 +27,10 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from engine_requests import make_request  # noqa: E402
 from processes import read_memory, reset_peak, run_script  # noqa: E402
 
-from agents.adapter import adapted  # noqa: E402
+from agents.adapter import create_adapter  # noqa: E402
 from agents.adapter_config import AdapterSpec  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
-from agents.policy import Bases, OnBase, load_module  # noqa: E402
+from agents.policy import AdapterOnBase, Bases, load_module  # noqa: E402
 from agents.precision import Precision  # noqa: E402
 from agents.published import ModuleWeights  # noqa: E402
 from agents.stream import Stream  # noqa: E402
@@ -66,7 +66,7 @@ def compare_play(model: str, bf16: bool, openings: str, widths: tuple[int, ...],
             [f"p{i}" for i in range(max(1, count))],
         )
         for seed, name in enumerate(names):
-            weights = OnBase(adapted(base, AdapterSpec(), seed), base, folder, model) if count else folder
+            weights = AdapterOnBase(create_adapter(base, AdapterSpec(), seed), base, folder, model) if count else folder
             wait(engine.publish(name, 0, ModuleWeights(weights)))
         engines[arm] = engine, names
     found: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def measure_learning(arm: str, model: str, bf16: bool, openings: str) -> dict[st
     count = ARMS[arm]
     if count:
         base = Bases(Precision.BF16 if bf16 else Precision.FP32)(folder)
-        models = [adapted(base, AdapterSpec(), seed) for seed in range(count)]
+        models = [create_adapter(base, AdapterSpec(), seed) for seed in range(count)]
     else:
         models = [load_module(folder)]
     trainers = [PolicyTrainer(f"p{i}", one, rule, bf16) for i, one in enumerate(models)]
@@ -111,7 +111,7 @@ def measure_learning(arm: str, model: str, bf16: bool, openings: str) -> dict[st
     for _ in range(STREAMS):
         stream = Stream()
         stream.observe(draw_opening(openings, rng))
-        stream.wrote(rng.integers(10, 500, REPLY).tolist(), [-3.0] * REPLY, 0)
+        stream.append_sampled(rng.integers(10, 500, REPLY).tolist(), [-3.0] * REPLY, 0)
         ones = np.ones(REPLY, np.float32)
         advantages = rng.normal(size=REPLY).astype(np.float32)
         samples.append(

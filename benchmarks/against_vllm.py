@@ -39,7 +39,7 @@ from timing import compute_ratios
 from workload import DecodeBatch, open_lab, play_iteration
 
 from agents.engines.base import Completion, Request
-from agents.players.model import spoken
+from agents.players.model import script_completion
 from agents.published import FolderWeights
 from agents.stream import Stream
 from agents.weights import DEFAULT, resolve
@@ -87,7 +87,7 @@ def make_vllm_environment(python: Path) -> dict[str, str]:
 def collect_openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
     """Return the opening contexts of iteration k's matches. Players walk away at once, so that no model is used."""
     contexts: list[tuple[int, ...]] = []
-    walk = spoken(lab.policies[POLICY].frame, "WALK")
+    walk = script_completion(lab.policies[POLICY].frame, "WALK")
 
     async def walk_away(requests: Sequence[Request]) -> list[Completion]:
         contexts.extend(request.ids for request in requests)
@@ -181,7 +181,7 @@ def measure_agreement(lab: Lab, peer: PeerProcess, tokens: int) -> dict[str, Any
     for ids, said, logprobs in zip(contexts, theirs["ids"], theirs["logprobs"], strict=True):
         streams.append(Stream())
         streams[-1].observe(ids)
-        streams[-1].wrote(tuple(said), tuple(logprobs), 0)
+        streams[-1].append_sampled(tuple(said), tuple(logprobs), 0)
     scored = wait(lab.engine.score(POLICY, streams, [1.0] * len(streams)))
     found["sampled by vLLM"] = _summarize_gaps(theirs["logprobs"], scored)
     return found

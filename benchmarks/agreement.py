@@ -87,7 +87,7 @@ def measure_divergence(lab: Lab, request: Request, theirs: Completion, ours: Com
     for reply in (theirs, ours):
         stream = Stream()
         stream.observe([*request.ids, *reply.ids[:place]])
-        stream.wrote([reply.ids[place]], [0.0], 0)
+        stream.append_sampled([reply.ids[place]], [0.0], 0)
         both.append(stream)
     one, other = (float(scores.logprobs[0]) for scores in get_trainer(lab).compute_scores(both, [1.0, 1.0]))
     return abs(one - other)

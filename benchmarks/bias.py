@@ -150,7 +150,7 @@ def make_trajectory(
     stream, turns = Stream(), []
     for k, (reward, place) in enumerate(zip(rewards, places, strict=True)):
         stream.observe([1 + k])
-        stream.wrote([8 + acts[k]], [-1.0], k)
+        stream.append_sampled([8 + acts[k]], [-1.0], k)
         messages, earned = (Message.of("referee", place),), {"r": reward, "match": 1.0}
         turns.append(
             Turn(

@@ -64,7 +64,7 @@ def make_trajectories(count: int, turns: int, vocabulary: int, group: int = 8) -
         own = []
         for k in range(turns):
             stream.observe(rng.integers(5, vocabulary, HEARD).tolist())
-            stream.wrote(rng.integers(5, vocabulary, SAID).tolist(), rng.normal(-1, 0.3, SAID).tolist(), 2 * k)
+            stream.append_sampled(rng.integers(5, vocabulary, SAID).tolist(), rng.normal(-1, 0.3, SAID).tolist(), 2 * k)
             heard = (Message.of("referee", f"state {rng.integers(50)}"),)
             rewards = {"deal": float(rng.integers(0, 3))} if k % 3 == 2 else {}
             said = f"OFFER {rng.integers(9)}"
@@ -224,7 +224,7 @@ def compute_gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) 
     model.zero_grad()
     scorer, total = StreamScorer(model), sum(len(s.advantages) for s in samples)
     streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
-    with patch.object(agents.packing, "_prefix_length", lambda family: 0):
+    with patch.object(agents.packing, "_count_prefix", lambda family: 0):
         for batch in pack(streams, heat, budget):
             tokens = token_batch(batch, scorer(batch), samples, None, Clock(), {})
             (policy_gradient(tokens).loss.sum() / total).backward()  # type: ignore[no-untyped-call]

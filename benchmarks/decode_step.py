@@ -38,10 +38,10 @@ def serve() -> None:
     import numpy as np
     from engine_requests import make_requests
 
-    from agents.adapter import adapted
+    from agents.adapter import create_adapter
     from agents.adapter_config import AdapterSpec
     from agents.engines.in_process import InProcessEngine
-    from agents.policy import Bases, OnBase
+    from agents.policy import AdapterOnBase, Bases
     from agents.precision import Precision
     from agents.published import FolderWeights, ModuleWeights
     from agents.weights import DEFAULT, resolve
@@ -51,7 +51,7 @@ def serve() -> None:
     precision, folder = Precision(fastest_precision()), resolve(DEFAULT)
     engine, base = InProcessEngine(precision), Bases(precision)(folder)
     wait(engine.publish("base", 0, FolderWeights(folder)))
-    one = OnBase(adapted(base, AdapterSpec(), 0), base, folder, DEFAULT)
+    one = AdapterOnBase(create_adapter(base, AdapterSpec(), 0), base, folder, DEFAULT)
     wait(engine.publish("adapter", 0, ModuleWeights(one)))
     channel.receive()
     channel.send(precision=precision.value)

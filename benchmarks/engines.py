@@ -28,7 +28,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from engine_requests import make_request  # noqa: E402
 from timing import compute_ratios, time_call  # noqa: E402
 
-from agents.adapter import adapted  # noqa: E402
+from agents.adapter import create_adapter  # noqa: E402
 from agents.adapter_config import AdapterSpec  # noqa: E402
 from agents.engines.base import Request  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
@@ -36,7 +36,7 @@ from agents.engines.spec import EngineSpec  # noqa: E402
 from agents.engines.vllm import VLLMEngine  # noqa: E402
 from agents.policy import Bases, load_module  # noqa: E402
 from agents.precision import Precision  # noqa: E402
-from agents.published import ModuleWeights, on_base  # noqa: E402
+from agents.published import ModuleWeights, wrap_adapter  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.cli.loop import wait  # noqa: E402
 from arena.doctor import describe_environment  # noqa: E402
@@ -122,9 +122,9 @@ def measure_publishing(vllm: VLLMEngine, module: Any, model: str, precision: Pre
             copies.append(time_call(partial(shutil.copyfile, source, Path(scratch) / "copy"))[0])
     folder, adapters = resolve(model), []
     base = Bases(precision)(folder)
-    adapter = adapted(base, AdapterSpec(), 0)
+    adapter = create_adapter(base, AdapterSpec(), 0)
     for version in range(rounds + 1):
-        weights = on_base(adapter, base, folder, model)
+        weights = wrap_adapter(adapter, base, folder, model)
         adapters.append(time_call(partial(_publish, vllm, "a", version, weights))[0])
     return {
         "bytes": size, "whole seconds": whole, "copying the bytes once, seconds": copies,

@@ -21,7 +21,7 @@ from processes import read_memory, reset_peak, run_script
 from reporting import format_command, write_result
 
 from agents.adapter_config import AdapterSpec
-from agents.half import packs_here
+from agents.bf16 import can_pack_here
 from agents.model_config import read_json
 from agents.precision import Precision
 from agents.stream import Stream
@@ -135,7 +135,7 @@ def measure_learning(work: Work, folder: Path) -> dict[str, float]:
     for k in range(max(1, work.adapters)):
         new = NewAdapter(AdapterSpec(), k, str(folder)) if work.adapters else None
         policy = Policy.load(f"p{k}", folder, folder, True, new, bases, precision)
-        trainers.append(PolicyTrainer(policy.name, policy.model, rule, precision.bf16_products, policy.base))
+        trainers.append(PolicyTrainer(policy.name, policy.model, rule, precision.uses_bf16_products, policy.base))
         wait(engine.publish(policy.name, 0, wait(trainers[-1].weights())))
     samples = [_make_sample(rng, int(work.context * rng.uniform(0.8, 1)), vocabulary) for _ in range(work.rows)]
     trim_memory()
@@ -151,7 +151,7 @@ def _make_sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
 
     ids, half, stream = [int(one) for one in rng.integers(5, vocabulary, length)], length // 2, Stream()
     stream.observe(ids[half:])
-    stream.wrote(ids[:half], [-1.0] * half, 0)
+    stream.append_sampled(ids[:half], [-1.0] * half, 0)
     advantages = rng.normal(size=half).astype(np.float32)
     return Sample(
         stream=stream,
@@ -182,7 +182,7 @@ def estimate_memory(work: Work, model: str, packs: bool) -> dict[str, dict[str, 
 
 def compare(work: Work, folder: str) -> list[dict[str, Any]]:
     """Return a row per phase: estimate, measurement and their ratio."""
-    found = estimate_memory(work, folder, packs_here())
+    found = estimate_memory(work, folder, can_pack_here())
     peaks = run_script("fits.py", "--work", json.dumps(asdict(work)), "--folder", folder)
     rows = [
         {
@@ -251,7 +251,7 @@ def main() -> None:
             run_script("fits.py", "--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
         rows = [row for w in chosen for row in compare(w, folder if w.model == RANDOM else w.model)]
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": describe_environment(), "seed": SEED, "packs": packs_here(), "within": WITHIN, "rows": rows}
+    result |= {"machine": describe_environment(), "seed": SEED, "packs": can_pack_here(), "within": WITHIN, "rows": rows}
     result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
     write_result("fits", result, options.quick)
     if not options.quick:

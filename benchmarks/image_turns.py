@@ -23,14 +23,14 @@ import torch
 from engine_requests import make_request
 from processes import read_memory, reset_peak
 
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.engines.in_process import InProcessEngine
 from agents.heap import trim_memory
-from agents.packing import passes
+from agents.packing import plan_passes
 from agents.published import ModuleWeights
-from agents.scoring import StreamScorer, batch_of
+from agents.scoring import StreamScorer, build_batch
 from agents.stream import Stream
-from agents.vision import vision_of
+from agents.vision import get_vision
 from arena.doctor import describe_environment
 from tests.factories.eyes import bare_inputs, config_of, make_eyes, picture, span
 
@@ -58,7 +58,7 @@ def make_streams(vision: Any) -> list[Stream]:
         ids = torch.randint(20, 8000, (TEXT + SAID,), generator=torch.Generator().manual_seed(seed)).tolist()
         seen, one = span(vision, picture(seed, 48, 48), 4), Stream()
         one.observe([*ids[:4], *[vision.image_token] * seen.length, *ids[4:TEXT]], [seen])
-        one.wrote(ids[TEXT:], [-1.0] * SAID, 0)
+        one.append_sampled(ids[TEXT:], [-1.0] * SAID, 0)
         streams.append(one)
     return streams
 
@@ -79,8 +79,8 @@ def learn_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
 
 def learn_here(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Run Arena's forward and backward passes over the streams."""
-    for one in passes(streams, 8192, costs=costs(model)):
-        StreamScorer(model)(batch_of(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
+    for one in plan_passes(streams, 8192, costs=estimate_costs(model)):
+        StreamScorer(model)(build_batch(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
     model.zero_grad(set_to_none=True)
 
 
@@ -123,7 +123,7 @@ STEPS = {
 def measure_seconds(family: str, phase: str, rounds: int) -> dict[str, float]:
     """Return the median CPU seconds of each step of a phase, over alternating rounds."""
     model = make_model(family)
-    vision = vision_of(model)
+    vision = get_vision(model)
     streams = make_streams(vision)
     seconds: dict[str, list[float]] = {name: [] for name in STEPS[phase]}
     for _ in range(rounds + 1):  # the first is a warm-up
@@ -138,7 +138,7 @@ def measure_memory(family: str, phase: str, name: str) -> float:
     """Return the peak growth in MiB of this process during one step. Call it in a fresh process."""
     torch.set_num_threads(1)
     model = make_model(family)
-    vision = vision_of(model)
+    vision = get_vision(model)
     streams = make_streams(vision)
     STEPS[phase][name](model, vision, streams[:1])
     gc.collect()

@@ -64,7 +64,7 @@ def make_streams(workload: str) -> list[Any]:
             observed, sampled = (rng.integers(100, 40_000, min(16, length - len(stream))).tolist() for _ in range(2))
             stream.observe(observed)
             sampled = sampled[: length - len(stream)]
-            stream.wrote(sampled, [-10.0] * len(sampled), turn)
+            stream.append_sampled(sampled, [-10.0] * len(sampled), turn)
             turn += 1
         found.append(stream)
     return found
@@ -100,8 +100,8 @@ def make_arena_step() -> Callable[[str], None]:
     import numpy as np
     import torch
 
+    from agents.bf16 import convert_to_bf16
     from agents.engines.in_process import InProcessEngine
-    from agents.half import half
     from agents.weights import DEFAULT, load_model, resolve
     from arena.config.experiment import LearnSpec
     from arena.learn.trainer import PolicyTrainer
@@ -111,7 +111,7 @@ def make_arena_step() -> Callable[[str], None]:
 
     async def load() -> PolicyTrainer:
         """Load in the compute thread. A second thread that uses OpenMP would put all its workers to sleep."""
-        reference = await compute(lambda: half(load_model(resolve(DEFAULT)).requires_grad_(False)))
+        reference = await compute(lambda: convert_to_bf16(load_model(resolve(DEFAULT)).requires_grad_(False)))
         await engine.publish("reference", 0, ModuleWeights(reference))
         return await compute(lambda: PolicyTrainer("shared", load_model(resolve(DEFAULT)), rule, bf16=True))
 

@@ -139,7 +139,7 @@ def make_match(rng: np.random.Generator, k: int, number: int, length: int) -> Ma
         messages = (Message.of("referee", "Your turn."), Message.of(SEATS[index % 2 - 1], heard))
         size = int(rng.integers(12, 36))
         streams[seat].observe(rng.integers(5, 49_000, 16).tolist())
-        streams[seat].wrote(rng.integers(5, 49_000, size).tolist(), rng.normal(-1, 0.3, size).tolist(), index)
+        streams[seat].append_sampled(rng.integers(5, 49_000, size).tolist(), rng.normal(-1, 0.3, size).tolist(), index)
         rewards = {"deal": float(rng.integers(11))} if index == length - 1 else {}
         rewards |= {"illegal": -0.5} if rng.random() < 0.1 else {}
         raw, valid, seconds = f"{act} | {talk} {thought}", "illegal" not in rewards, float(rng.random())

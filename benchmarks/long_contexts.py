@@ -77,7 +77,7 @@ class ComputeCounter:
 
         def count_join(batch: Any, *given: Any, **named: Any) -> None:
             join(batch, *given, **named)
-            self.batch = max(self.batch, batch.whole.numel() * batch.whole.element_size())
+            self.batch = max(self.batch, batch.full_data.numel() * batch.full_data.element_size())
 
         Decoder._pass, KVStore.put, BatchKV.__init__ = count_pass, count_put, count_join  # type: ignore[method-assign,assignment]
 
@@ -96,7 +96,7 @@ async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream
         for context, reply in zip(contexts, await engine.generate(requests), strict=True):
             stream = Stream()
             stream.observe(list(context))
-            stream.wrote(list(reply.ids), list(reply.logprobs), 0)
+            stream.append_sampled(list(reply.ids), list(reply.logprobs), 0)
             streams.append(stream)
             context += reply.ids[THOUGHT:]
     return streams

@@ -47,10 +47,10 @@ def measure_tensors(lab: Any) -> dict[str, float]:
         kind = "reference" if name.endswith("@reference") else "bfloat16 layers served"
         for parameter in served.model.parameters():
             count(kind, parameter)
-        halved = (m for m in served.model.modules() if hasattr(m, "take"))  # absent in older checkouts
+        halved = (m for m in served.model.modules() if hasattr(m, "copy_weights"))  # absent in older checkouts
         found[kind] += sum(m.weight.numel() * 2 for m in halved) / 1e9
         for store in (served.caches, served.prefixes):
-            for kv in store._kept.values():
+            for kv in store._caches.values():
                 count("attention caches", kv.data)
     for other in gc.get_objects():
         if isinstance(other, torch.Tensor) and other.layout == torch.strided:

@@ -24,14 +24,14 @@ import numpy as np
 import torch
 
 from agents.chat import ChatFrame
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.engines.base import Completion, Request
-from agents.packing import Costs, agreement, passes
-from agents.players.model import ChatPlayer, spoken
+from agents.packing import Costs, count_shared, plan_passes
+from agents.players.model import ChatPlayer, script_completion
 from agents.policy import load_module
 from agents.reply import ReplySpec
 from agents.role import Role
-from agents.scoring import StreamScorer, batch_of
+from agents.scoring import StreamScorer, build_batch
 from agents.stream import Stream
 from agents.weights import DEFAULT, load_tokenizer, resolve
 from arena.doctor import describe_environment
@@ -62,7 +62,7 @@ def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[St
     writer = np.random.default_rng((seed, 0))
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
-        return spoken(frame, role.reply.write(draw_text(writer, SAID), private=draw_text(writer, THOUGHT)))
+        return script_completion(frame, role.reply.write(draw_text(writer, SAID), private=draw_text(writer, THOUGHT)))
 
     player, rng = (
         ChatPlayer(role=role, frame=frame, policy="p", key="m/a", seed=(seed,), write=write),
@@ -83,7 +83,7 @@ def extend_stream(stream: Stream, rng: np.random.Generator, first: int, count: i
     for turn in range(first, first + count):
         written = np.random.default_rng(int(rng.integers(choices)) + 1000 * turn).integers(WORDS, size=16).tolist()
         stream.observe(np.random.default_rng([turn, written[0]]).integers(WORDS, size=24).tolist())
-        stream.wrote(written, [-1.0] * 16, turn)
+        stream.append_sampled(written, [-1.0] * 16, turn)
 
 
 def make_groups() -> list[Stream]:
@@ -124,7 +124,7 @@ def make_cases() -> dict[str, list[Stream]]:
 def count_distinct(streams: list[Stream]) -> int:
     """Return the number of nodes in the tree of the streams' prefixes."""
     ordered = sorted(stream.ids for stream in streams)
-    shared = [0, *(agreement(a, b) for a, b in pairwise(ordered))]
+    shared = [0, *(count_shared(a, b) for a, b in pairwise(ordered))]
     return sum(len(ids) - common for ids, common in zip(ordered, shared, strict=True))
 
 
@@ -137,7 +137,7 @@ def count_tokens(streams: list[Stream], own: Costs) -> dict[str, Any]:
     }
     for budget in BUDGETS:
         tokens = {
-            arm: sum(one.tokens for one in passes(streams, budget, costs=each)) for arm, each in make_arms(own).items()
+            arm: sum(one.tokens for one in plan_passes(streams, budget, costs=each)) for arm, each in make_arms(own).items()
         }
         ratios = {arm: round(count / row["distinct"], 3) for arm, count in tokens.items()}
         row[f"budget {budget}"] = {"computed": tokens, "per_distinct": ratios}
@@ -152,8 +152,8 @@ def make_arms(own: Costs) -> dict[str, Costs]:
 def measure_seconds(scorer: StreamScorer, streams: list[Stream], own: Costs) -> float:
     """Return the CPU seconds of a forward and backward pass over all streams."""
     begun = process_time()
-    for one in passes(streams, BUDGETS[0], costs=own):
-        scorer(batch_of(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
+    for one in plan_passes(streams, BUDGETS[0], costs=own):
+        scorer(build_batch(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
     scorer.zero_grad()
     return process_time() - begun
 
@@ -178,7 +178,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     model = load_module(resolve(DEFAULT))
-    own, found = costs(model, bf16=True), make_cases()
+    own, found = estimate_costs(model, bf16=True), make_cases()
     result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     about = {"command": "python benchmarks/shared_tokens.py", "machine": describe_environment(), "costs": own._asdict()}
     result |= about | {"counts": {name: count_tokens(streams, own) for name, streams in found.items()}}

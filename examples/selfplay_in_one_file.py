@@ -185,7 +185,7 @@ async def train(iterations: int = 20, matches: int = 192, seed: int = 0) -> list
     # Random weights say nothing legal. Imitating random play teaches the format, and no strategy.
     demonstrations = demonstrator(Random(seed), ROLE, policy.frame)
     records = await play_matches(policy, dict.fromkeys(SEATS, demonstrations), 0, 512)
-    shown = [(stream, np.ones(stream.sampled, np.float32)) for stream, _ in assign_advantages(records)]
+    shown = [(stream, np.ones(stream.sampled_count, np.float32)) for stream, _ in assign_advantages(records)]
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=3e-3, weight_decay=0.0)
     for _ in range(2):
         update(scorer, optimiser, shown, parts=16)

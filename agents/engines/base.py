@@ -12,8 +12,8 @@ import numpy as np
 from agents.errors import ContextFull
 from agents.precision import Precision
 from agents.published import Weights
-from agents.role import LEAST_TEMPERATURE
-from agents.stream import MediaSpan, Stream, keys_of
+from agents.role import MIN_TEMPERATURE
+from agents.stream import MediaSpan, Stream, compute_keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +40,8 @@ class Request:
         """Raise ValueError for values that cannot be sampled with: in a batch they would fail other requests, too."""
         if not self.ids or self.max_tokens < 1:
             raise ValueError("a request has a context, and asks for a token at least")
-        if self.temperature != 0 and not LEAST_TEMPERATURE <= self.temperature < math.inf:
-            raise ValueError(f"temperature {self.temperature} is not 0, or a number from {LEAST_TEMPERATURE} on")
+        if self.temperature != 0 and not MIN_TEMPERATURE <= self.temperature < math.inf:
+            raise ValueError(f"temperature {self.temperature} is not 0, or a number from {MIN_TEMPERATURE} on")
         if not 0 < self.top_p <= 1 or not 0 <= self.top_k < 2**31:
             raise ValueError(f"top_p {self.top_p} or top_k {self.top_k} is out of range")
         if min(self.seed, default=0) < 0:
@@ -50,8 +50,8 @@ class Request:
 
     @cached_property
     def keys(self) -> tuple[int, ...]:
-        """The ids, with distinct negative integers in place of images' placeholders; see `keys_of`."""
-        return tuple(keys_of(self.ids, self.media)) if self.media else self.ids
+        """The ids, with distinct negative integers in place of images' placeholders; see `compute_keys`."""
+        return tuple(compute_keys(self.ids, self.media)) if self.media else self.ids
 
     def check(self, vocabulary: int, positions: int) -> None:
         """Raise ValueError if the context has a token id outside the model's vocabulary, which has this size.
@@ -163,12 +163,12 @@ class Engine(Protocol):
         """
 
     async def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Compute the log-probabilities of streams under a policy's weights: per stream a float32 array.
 
-        The array has one value per sampled token, at the stream's sampling temperature, or with `whole` one row of
-        values for all ids of the vocabulary.
+        The array has one value per sampled token, at the stream's sampling temperature, or with `full_vocabulary` one
+        row of values for all ids.
         """
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:

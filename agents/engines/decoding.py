@@ -12,20 +12,20 @@ from typing import Literal
 import numpy as np
 import torch
 
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.engines.base import Completion, Request
-from agents.engines.graphs import Replays, rows_for
-from agents.engines.inputs import Inputs, last_logits
+from agents.engines.graphs import GraphCache, round_up_rows
+from agents.engines.inputs import Inputs, compute_last_logits
 from agents.engines.kv import KV, BatchKV, empty_kv
-from agents.engines.sampling import Shape, distributions, drawn
-from agents.engines.served import Served
-from agents.engines.step import step, steps
+from agents.engines.sampling import SamplingSettings, compute_distributions, draw_tokens
+from agents.engines.served import ServedPolicy
+from agents.engines.step import step, supports_step
 from agents.errors import WeightsError
-from agents.packing import Ids, agreement, common_prefix
-from agents.trees import paths_seen, tree_of
+from agents.packing import Ids, count_shared, find_common_prefix
+from agents.trees import build_tree, build_tree_mask
 from agents.vision import ban_placeholder
 
-_NOTHING = KV((), torch.empty(0))
+_EMPTY = KV((), torch.empty(0))
 
 
 @dataclass(kw_only=True)
@@ -33,7 +33,7 @@ class _Row:
     """State of one request during decoding: what it sampled so far, and its random draws."""
 
     request: Request
-    served: Served
+    served: ServedPolicy
     past: KV
     """Cache of the context's computed part; empty once the batch holds it."""
     entropy: list[float] | None
@@ -48,10 +48,10 @@ class _Row:
         self.draws = np.random.Generator(np.random.PCG64(self.request.seed)).random(self.request.max_tokens)
 
     @property
-    def shape(self) -> Shape:
-        return Shape(self.request.temperature, self.request.top_k, self.request.top_p)
+    def settings(self) -> SamplingSettings:
+        return SamplingSettings(self.request.temperature, self.request.top_k, self.request.top_p)
 
-    def take(self, token: int, logprob: float) -> None:
+    def append(self, token: int, logprob: float) -> None:
         """Append a sampled token, and set `finish` if it is a stop id or the last allowed."""
         self.ids.append(token)
         self.logprobs.append(logprob)
@@ -60,7 +60,7 @@ class _Row:
         elif len(self.ids) == self.request.max_tokens:
             self.finish = "length"
 
-    def completion(self) -> Completion:
+    def make_completion(self) -> Completion:
         finish: Literal["stop", "length"] = "stop" if self.finish == "stop" else "length"
         entropy = None if self.entropy is None else tuple(self.entropy)
         return Completion(tuple(self.ids), tuple(self.logprobs), finish, self.served.version, entropy)
@@ -82,7 +82,9 @@ class _Branch:
 class Decoder:
     """Decodes requests, in one batch, of policies that share one computing model."""
 
-    def __init__(self, served: dict[str, Served], bf16: bool, entropy: bool, replays: Replays | None = None) -> None:
+    def __init__(
+        self, served: dict[str, ServedPolicy], bf16: bool, entropy: bool, replays: GraphCache | None = None
+    ) -> None:
         """Create a decoder for the `served` policies, by name.
 
         `bf16`: whether products are bfloat16; `entropy`: whether all completions report entropies; `replays`: the
@@ -90,7 +92,7 @@ class Decoder:
         """
         self.served, self.bf16, self.entropy = served, bf16, entropy
         self.model = next(iter(served.values())).model
-        self.replays = replays if replays is not None and self._check_replays(replays) else None
+        self.replays = replays if replays is not None and self._can_replay(replays) else None
         first = next(self.model.parameters())
         self.device, self.dtype = first.device, torch.bfloat16 if bf16 else first.dtype
         self._inputs = Inputs(self.model, set())
@@ -101,23 +103,23 @@ class Decoder:
         with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             self._inputs = Inputs(self.model, media)
             rows = self._new_rows(requests)
-            branches = _by_context(rows)
+            branches = _group_by_context(rows)
             batch, logits = self._prefill(branches, room=max(request.max_tokens for request in requests))
             while True:
                 _sample(logits, branches)
                 _store_finished(batch, branches)
                 branches = _split_branches(batch, branches)
                 if not branches:
-                    return [row.completion() for row in rows]
+                    return [row.make_completion() for row in rows]
                 tokens = torch.tensor([[branch.token] for branch in branches], device=self.device)
                 ones = torch.ones(len(branches), dtype=torch.long, device=self.device)
-                jumps = self._inputs.column([branch.rows[0].jump if branch.rows else 0 for branch in branches])
+                jumps = self._inputs.stack_jumps([branch.rows[0].jump if branch.rows else 0 for branch in branches])
                 logits = self._forward([branch.policy for branch in branches], batch, tokens, ones, jumps)
 
-    def _check_replays(self, replays: Replays) -> bool:
+    def _can_replay(self, replays: GraphCache) -> bool:
         """Drop recorded steps of other weights or adapters; return False if several policies share a folder's model."""
         lanes = next(iter(self.served.values())).lanes
-        replays.made_of(self.model, *((lanes.changes, *sorted(self.served)) if lanes is not None else ()))
+        replays.drop_stale(self.model, *((lanes.changes, *sorted(self.served)) if lanes is not None else ()))
         return len(self.served) == 1 or lanes is None
 
     def _new_rows(self, requests: Sequence[Request]) -> list[_Row]:
@@ -126,15 +128,15 @@ class Decoder:
         for policy in dict.fromkeys(r.policy for r in requests):
             new = [i for i, r in enumerate(requests) if r.policy == policy and pasts[i] is None]
             if new:
-                begun = self._compute_caches(policy, [requests[i].keys[:-1] for i in new])
+                caches = self._compute_caches(policy, [requests[i].keys[:-1] for i in new])
                 for i in new:
-                    pasts[i] = begun[requests[i].keys[:-1]]
+                    pasts[i] = caches[requests[i].keys[:-1]]
         return [
             _Row(
                 request=request,
                 served=self.served[request.policy],
                 past=past,
-                jump=self._inputs.jump(request.keys),
+                jump=self._inputs.compute_jump(request.keys),
                 entropy=[] if self.entropy or request.entropy else None,
             )
             for request, past in zip(requests, pasts, strict=True)
@@ -145,35 +147,35 @@ class Decoder:
         """Compute caches for new contexts and return them by context.
 
         Shared tokens are computed once, and the common prefix stays cached for later contexts. The rest is computed in
-        trees of at most `MOST_AT_ONCE` tokens. For a model that does not support trees, every context gets the cache of
-        the common prefix.
+        trees of at most `MAX_TREE_TOKENS` tokens. If the model supports no trees, every context gets the cache of the
+        common prefix.
         """
-        opening = self._prefix_cache(policy, common_prefix(contexts))
-        most = MOST_AT_ONCE.get(self.device.type, MOST_AT_ONCE["cpu"])
+        opening = self._get_prefix_cache(policy, find_common_prefix(contexts))
+        limit = MAX_TREE_TOKENS.get(self.device.type, MAX_TREE_TOKENS["cpu"])
         distinct = sorted({ids for ids in contexts if len(ids) > len(opening.ids)})
-        begun = dict.fromkeys(contexts, opening)
-        if not self._sees_paths(policy):
-            return begun
+        caches = dict.fromkeys(contexts, opening)
+        if not self._supports_trees(policy):
+            return caches
         tree: list[Ids] = []
         size = 0
         for ids in distinct:
-            new = len(ids) - max(len(opening.ids), agreement(tree[-1], ids) if tree else 0)
-            if tree and size + new > most:
-                begun |= self._extend(policy, opening, tree)
+            new = len(ids) - max(len(opening.ids), count_shared(tree[-1], ids) if tree else 0)
+            if tree and size + new > limit:
+                caches |= self._extend(policy, opening, tree)
                 tree, size, new = [], 0, len(ids) - len(opening.ids)
             tree.append(ids)
             size += new
-        return begun | (self._extend(policy, opening, tree) if tree else {})
+        return caches | (self._extend(policy, opening, tree) if tree else {})
 
-    def _sees_paths(self, policy: str) -> bool:
+    def _supports_trees(self, policy: str) -> bool:
         if (lanes := self.served[policy].lanes) is not None:
             lanes.route([policy])
-        return costs(self.model, self.bf16).scores > 0
+        return estimate_costs(self.model, self.bf16).scores > 0
 
-    def _prefix_cache(self, policy: str, ids: Ids) -> KV:
+    def _get_prefix_cache(self, policy: str, ids: Ids) -> KV:
         """Return the cache of these ids, the contexts' common prefix; it is kept until the weights change."""
         kept = self.served[policy].prefixes
-        known = kept.nearest(ids) or empty_kv(self.model.config, self.dtype, self.device)
+        known = kept.find_nearest(ids) or empty_kv(self.model.config, self.dtype, self.device)
         if len(known.ids) < len(ids):
             known = self._extend(policy, known, [ids])[ids]
             kept.put(repr(ids), known)
@@ -181,17 +183,17 @@ class Decoder:
 
     def _extend(self, policy: str, opening: KV, contexts: list[Ids]) -> dict[Ids, KV]:
         """Compute caches of sorted contexts, all longer than the prefix `opening`, in one pass over their tree."""
-        known, tree = len(opening.ids), tree_of(contexts, len(opening.ids))
+        known, tree = len(opening.ids), build_tree(contexts, len(opening.ids))
         batch = BatchKV([opening], room=len(tree.ids))
         tokens = torch.tensor([tree.ids], device=self.device)
         if len(contexts) == 1:
             lengths = torch.tensor([len(tree.ids)], device=self.device)
-            self._forward([policy], batch, tokens, lengths, self._inputs.jump(opening.ids))
-            return {contexts[0]: KV(contexts[0], batch.row(0))}
-        seen, places = paths_seen([tree], known, len(tree.ids))
+            self._forward([policy], batch, tokens, lengths, self._inputs.compute_jump(opening.ids))
+            return {contexts[0]: KV(contexts[0], batch.copy_out(0))}
+        seen, places = build_tree_mask([tree], known, len(tree.ids))
         before = seen.new_ones((1, len(tree.ids), known))
         mask, places = torch.cat([before, seen], -1)[:, None].to(self.device), places.to(self.device)
-        self._pass([policy], batch, tokens, mask, places, self._inputs.jump(opening.ids))
+        self._pass([policy], batch, tokens, mask, places, self._inputs.compute_jump(opening.ids))
         columns = [torch.tensor([*range(known), *(known + at for at in path)]) for path in tree.paths]
         return {
             ids: KV(ids, batch.data[:, :, 0].index_select(3, own.to(self.device)))
@@ -208,13 +210,13 @@ class Decoder:
             tokens[i, width - len(new) :] = torch.tensor(new)
         lengths = torch.tensor([len(new) for new in news], device=self.device)
         requests = sum(len(branch.rows) for branch in branches)
-        new_batch = BatchKV if self.replays is None else self.replays.rooms.batch
+        new_batch = BatchKV if self.replays is None else self.replays.buffers.make_batch
         batch = new_batch(pasts, width + room, requests)
         for row in (row for branch in branches for row in branch.rows):
-            row.past = _NOTHING
+            row.past = _EMPTY
         policies, jumps = (
             [branch.policy for branch in branches],
-            self._inputs.column([self._inputs.jump(past.ids) for past in pasts]),
+            self._inputs.stack_jumps([self._inputs.compute_jump(past.ids) for past in pasts]),
         )
         return batch, self._forward(policies, batch, tokens.to(self.device), lengths, jumps)
 
@@ -251,34 +253,34 @@ class Decoder:
     ) -> torch.Tensor:
         """Run tokens at places [B, W], extend the batch, and return the logits [B, vocabulary] of the last column.
 
-        Tokens are ids, and keys of images (`agents.stream.keys_of`).
+        Tokens are ids, and keys of images (`agents.stream.compute_keys`).
 
         The bool mask marks the real columns, [B, S], or the columns that each token attends to, [B, 1, W, S].
         """
         has_images = self._inputs.has_images and bool((tokens < 0).any())
-        replays = self.replays if batch.stays and tokens.shape[1] == 1 and not has_images else None
+        replays = self.replays if batch.is_fixed and tokens.shape[1] == 1 and not has_images else None
         if (lanes := self.served[policies[0]].lanes) is not None:
-            lanes.route(policies if replays is None else policies[:1] * rows_for(len(policies)))
+            lanes.route(policies if replays is None else policies[:1] * round_up_rows(len(policies)))
         if replays is not None:
             logits = replays(self.model, batch, tokens[:, 0], places + jumps)
-        elif tokens.shape[1] == 1 and mask.dim() == 2 and not has_images and steps(self.model):
+        elif tokens.shape[1] == 1 and mask.dim() == 2 and not has_images and supports_step(self.model):
             new = slice(batch.filled, batch.filled + 1)
-            logits = step(self.model, batch.data, tokens[:, 0], places + jumps, batch.within_reach(mask), new)
+            logits = step(self.model, batch.data, tokens[:, 0], places + jumps, batch.select_mask(mask), new)
         else:
             given = self._inputs(tokens, mask, places, jumps)
-            logits = last_logits(self.model, given | {"past_key_values": batch, "use_cache": True})
+            logits = compute_last_logits(self.model, given | {"past_key_values": batch, "use_cache": True})
         batch.advance(tokens.shape[1])
         return ban_placeholder(self.model.config, logits.float())
 
 
-MOST_AT_ONCE = {"cpu": 512, "cuda": 4096}
+MAX_TREE_TOKENS = {"cpu": 512, "cuda": 4096}
 """Maximum tokens of a tree, by device. Attention is computed between all of them, even those that are masked. A GPU
 waits for its host: an H200 was busy a seventh of the time in play with 512 tokens per pass."""
 _COMPACT_AT = 0.75
 """Unused rows are removed from the batch when at most this share is in use, because moving the rest costs a copy."""
 
 
-def _by_context(rows: Sequence[_Row]) -> list[_Branch]:
+def _group_by_context(rows: Sequence[_Row]) -> list[_Branch]:
     """Group rows by policy and context into branches."""
     found: dict[tuple[str, Ids], list[_Row]] = {}
     for row in rows:
@@ -291,35 +293,35 @@ def _sample(logits: torch.Tensor, branches: Sequence[_Branch]) -> None:
 
     Requests of a branch with equal settings draw independently from one distribution. Raises WeightsError for NaN.
     """
-    drawing = [(row, (at, row.shape)) for at, branch in enumerate(branches) for row in branch.rows]
-    numbers = {asked: i for i, asked in enumerate(dict.fromkeys(asked for _, asked in drawing))}
+    requests = [(row, (at, row.settings)) for at, branch in enumerate(branches) for row in branch.rows]
+    numbers = {asked: i for i, asked in enumerate(dict.fromkeys(asked for _, asked in requests))}
     places = [at for at, _ in numbers]
     each = logits if places == [*range(len(logits))] else logits[places]
-    logprobs = distributions(each, [shape for _, shape in numbers])
-    owners = torch.tensor([numbers[asked] for _, asked in drawing], device=logits.device)
-    draws = torch.tensor([row.draws[len(row.ids)] for row, _ in drawing], dtype=torch.double, device=logits.device)
+    logprobs = compute_distributions(each, [shape for _, shape in numbers])
+    owners = torch.tensor([numbers[asked] for _, asked in requests], device=logits.device)
+    draws = torch.tensor([row.draws[len(row.ids)] for row, _ in requests], dtype=torch.double, device=logits.device)
     p = logprobs.exp()
-    tokens = drawn(p, owners, draws)
-    told = [tokens, logprobs[owners, tokens], logprobs.amax(-1)[owners]]
-    if any(row.entropy is not None for row, _ in drawing):
-        told.append(torch.special.entr(p).sum(-1)[owners])
-    answers = torch.stack([one.double() for one in told]).tolist()  # all at once: a GPU is waited for but here
-    for (row, (at, _)), token, logprob, most, *entropy in zip(drawing, *answers, strict=True):
-        if math.isnan(most):
+    tokens = draw_tokens(p, owners, draws)
+    results = [tokens, logprobs[owners, tokens], logprobs.amax(-1)[owners]]
+    if any(row.entropy is not None for row, _ in requests):
+        results.append(torch.special.entr(p).sum(-1)[owners])
+    answers = torch.stack([one.double() for one in results]).tolist()  # all at once: a GPU is waited for but here
+    for (row, (at, _)), token, logprob, highest, *entropy in zip(requests, *answers, strict=True):
+        if math.isnan(highest):
             raise WeightsError(
                 f"policy '{branches[at].policy}': its weights give logits that are not finite (NaN): nothing can be "
                 "sampled"
             )
         if row.entropy is not None:
             row.entropy += entropy
-        row.take(int(token), logprob)
+        row.append(int(token), logprob)
 
 
 def _store_finished(batch: BatchKV, branches: Sequence[_Branch]) -> None:
     """Store the attention caches of requests that have just finished, under the requests' keys."""
     for at, branch in enumerate(branches):
         if finished := [row for row in branch.rows if row.finish]:
-            kept = KV((*finished[0].request.keys, *finished[0].ids[:-1]), batch.row(at))
+            kept = KV((*finished[0].request.keys, *finished[0].ids[:-1]), batch.copy_out(at))
             for row in finished:
                 row.served.caches.put(row.request.key, kept)
 
@@ -330,22 +332,25 @@ def _split_branches(batch: BatchKV, branches: Sequence[_Branch]) -> list[_Branch
     Unused rows are empty branches. Requests that sampled the same token stay together. The first part of a branch keeps
     its row; others get a copy.
     """
-    parted: list[list[_Branch]] = []
+    parts_by_branch: list[list[_Branch]] = []
     for branch in branches:
-        alike: dict[int, list[_Row]] = {}
+        by_token: dict[int, list[_Row]] = {}
         for row in branch.rows:
             if not row.finish:
-                alike.setdefault(row.ids[-1], []).append(row)
-        parted.append([_Branch(branch.policy, rows) for rows in alike.values()])
-    going = [parts[0] if parts else _Branch(branch.policy, []) for branch, parts in zip(branches, parted, strict=True)]
-    free = [at for at, branch in enumerate(going) if not branch.rows]
-    for parent, parts in enumerate(parted):
+                by_token.setdefault(row.ids[-1], []).append(row)
+        parts_by_branch.append([_Branch(branch.policy, rows) for rows in by_token.values()])
+    continuing = [
+        parts[0] if parts else _Branch(branch.policy, [])
+        for branch, parts in zip(branches, parts_by_branch, strict=True)
+    ]
+    free = [at for at, branch in enumerate(continuing) if not branch.rows]
+    for parent, parts in enumerate(parts_by_branch):
         for part in parts[1:]:
-            at = free.pop(0) if free else len(going)
-            going[at : at + 1] = [part]
+            at = free.pop(0) if free else len(continuing)
+            continuing[at : at + 1] = [part]
             batch.copy_row(parent, at)
-    used = [at for at, branch in enumerate(going) if branch.rows]
-    if len(used) <= _COMPACT_AT * len(going):
+    used = [at for at, branch in enumerate(continuing) if branch.rows]
+    if len(used) <= _COMPACT_AT * len(continuing):
         batch.keep_rows(used)
-        going = [going[at] for at in used]
-    return going if used else []
+        continuing = [continuing[at] for at in used]
+    return continuing if used else []

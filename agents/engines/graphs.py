@@ -14,79 +14,82 @@ from typing import Any
 import torch
 
 from agents.engines.kv import KV, BatchKV
-from agents.engines.step import step, steps
+from agents.engines.step import step, supports_step
 
 CAPTURE_AT = 2
 """A shape is recorded at its second use, because the first run selects the kernels of its products."""
-MOST_GRAPHS = 64
+MAX_GRAPHS = 64
 """Maximum graphs per model, at some megabytes each; the least recently used are dropped."""
-_MOVING = frozenset({"dynamic", "longrope"})
+_LENGTH_DEPENDENT = frozenset({"dynamic", "longrope"})
 """RoPE types whose frequencies depend on the length of the rows, which needs the host."""
 
 
-def replays(model: Any) -> bool:
+def can_record(model: Any) -> bool:
     """Return True if this model's decoding steps can be recorded: on a GPU, with weights at fixed addresses."""
     return (
-        steps(model)
+        supports_step(model)
         and next(model.parameters()).device.type == "cuda"
         and not any(hasattr(parameter, "ds_id") for parameter in model.parameters())
-        and (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") not in _MOVING
+        and (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") not in _LENGTH_DEPENDENT
     )
 
 
-class Rooms:
+class BufferPool:
     """Buffers at fixed addresses, by name, shared by all models of an engine, which decode one after another."""
 
     def __init__(self) -> None:
-        self._held: dict[str, torch.Tensor] = {}
+        self._buffers: dict[str, torch.Tensor] = {}
         self.moves = 0
         """Number of times that a buffer moved or was freed; graphs recorded earlier are invalid."""
 
-    def __call__(self, what: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Return an uninitialised tensor in the buffer called `what`, which is replaced if it is too small."""
-        size, held = math.prod(shape) * dtype.itemsize, self._held.get(what)
+    def __call__(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Return an uninitialised tensor in the buffer called `name`, which is replaced if it is too small."""
+        size, held = math.prod(shape) * dtype.itemsize, self._buffers.get(name)
         if held is None or len(held) < size or held.device != device:
             del held
-            self._held.pop(what, None)  # before there is a new one: two might not fit
-            self._held[what] = torch.empty(size, dtype=torch.uint8, device=device)
+            self._buffers.pop(name, None)  # before there is a new one: two might not fit
+            self._buffers[name] = torch.empty(size, dtype=torch.uint8, device=device)
             self.moves += 1
-        return self._held[what][:size].view(dtype).view(shape)
+        return self._buffers[name][:size].view(dtype).view(shape)
 
-    def batch(self, rows: list[KV], room: int, most: int) -> BatchKV:
-        """Return a decoding batch of these rows, in shared storage, for up to `most` rows and `room` more columns.
+    def make_batch(self, rows: list[KV], room: int, max_rows: int) -> BatchKV:
+        """Return a decoding batch of these rows, in shared storage, for up to `max_rows` rows and `room` more columns.
 
         Earlier batches in this storage must not be used any more.
         """
         first = rows[0].data
         layers, _, heads, _, dim = first.shape
-        count, columns = rows_for(max(most, len(rows))), columns_for(max(len(row.ids) for row in rows) + room)
+        count, columns = (
+            round_up_rows(max(max_rows, len(rows))),
+            round_up_columns(max(len(row.ids) for row in rows) + room),
+        )
         data = self("data", (layers, 2, count, heads, columns, dim), first.dtype, first.device).zero_()
-        return BatchKV(rows, room, most, (data, self("mask", (count, columns), torch.bool, first.device).zero_()))
+        return BatchKV(rows, room, max_rows, (data, self("mask", (count, columns), torch.bool, first.device).zero_()))
 
     def clear(self) -> None:
         """Free all buffers, which invalidates the recorded graphs."""
-        self._held.clear()
+        self._buffers.clear()
         self.moves += 1
 
 
-class Replays:
+class GraphCache:
     """Recorded decoding steps (CUDA graphs) of one model. On a CPU it computes the same without recording."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self.rooms = rooms
+    def __init__(self, buffers: BufferPool) -> None:
+        self.buffers = buffers
         self._steps: OrderedDict[tuple[int, ...], _Step] = OrderedDict()
         self._recorder: _Recorder | None = None
-        self._made_of: tuple[object, ...] = ()
-        self._moves = rooms.moves
+        self._key: tuple[object, ...] = ()
+        self._moves = buffers.moves
 
-    def made_of(self, model: Any, *more: object) -> None:
+    def drop_stale(self, model: Any, *more: object) -> None:
         """Drop the graphs if the model's weights moved or the values `more` changed since the last call."""
-        now = (*_addresses(model), *more)
-        if now != self._made_of:
-            self._forget()
-            self._made_of = now
+        now = (*_list_addresses(model), *more)
+        if now != self._key:
+            self._drop_graphs()
+            self._key = now
 
-    def _forget(self) -> None:
+    def _drop_graphs(self) -> None:
         """Drop the graphs and their memory pool, because torch cannot capture into a pool without live graphs."""
         self._steps.clear()
         self._recorder = None
@@ -97,20 +100,20 @@ class Replays:
         `tokens` [B] are new ids at `positions` [B, 1]. Same as `step` on a batch in this storage, whose mask selects
         the columns to attend to. A shape is recorded at its second use.
         """
-        count = rows_for(len(tokens))
-        room = self.rooms("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
-        if self.rooms.moves != self._moves:
-            self._forget()
-            self._moves = self.rooms.moves
-        key = (count, *batch.whole.shape)
+        count = round_up_rows(len(tokens))
+        room = self.buffers("logits", (count, model.config.vocab_size), torch.float32, tokens.device)
+        if self.buffers.moves != self._moves:
+            self._drop_graphs()
+            self._moves = self.buffers.moves
+        key = (count, *batch.full_data.shape)
         if key not in self._steps:
-            self._steps[key] = _Step(batch.whole[:, :, :count], batch.whole_mask[:count])
-            if len(self._steps) > MOST_GRAPHS:
+            self._steps[key] = _Step(batch.full_data[:, :, :count], batch.full_mask[:count])
+            if len(self._steps) > MAX_GRAPHS:
                 self._steps.popitem(last=False)
         own = self._steps[key]
         self._steps.move_to_end(key)
-        own.give(tokens, positions, batch.filled)
-        if own.graph is None and batch.whole.is_cuda and own.runs >= CAPTURE_AT:
+        own.set_inputs(tokens, positions, batch.filled)
+        if own.graph is None and batch.full_data.is_cuda and own.runs >= CAPTURE_AT:
             self._recorder = self._recorder or _Recorder()
             own.graph, own.logits = self._recorder(partial(own.compute, model), room), room
         if own.graph is None:
@@ -150,7 +153,7 @@ class _Step:
         self.graph: Any = None
         self.logits = torch.empty(0)
 
-    def give(self, tokens: torch.Tensor, positions: torch.Tensor, column: int) -> None:
+    def set_inputs(self, tokens: torch.Tensor, positions: torch.Tensor, column: int) -> None:
         """Set the inputs of the next run and count it; extra rows compute unused results."""
         self.tokens[: len(tokens)], self.places[: len(tokens)] = tokens, positions
         self.column.fill_(column)
@@ -165,18 +168,18 @@ class _Step:
             return step(model, self.data, self.tokens, self.places, self.mask, self.column)
 
 
-def rows_for(count: int) -> int:
+def round_up_rows(count: int) -> int:
     """Round up a number of rows to one of 1, 2, 4, 6, 8, 12, 16, 24, 32, ..., to limit the number of shapes."""
     power = 1 << max(0, count - 1).bit_length()
     return 3 * power // 4 if power >= 4 and count <= 3 * power // 4 else power
 
 
-def columns_for(count: int) -> int:
+def round_up_columns(count: int) -> int:
     """Round up a number of columns in blocks of 64, to 64 times one of 1, 2, 4, 6, 8, 12, ...."""
-    return 64 * rows_for(-(-count // 64))
+    return 64 * round_up_rows(-(-count // 64))
 
 
-def _addresses(model: Any) -> tuple[int, ...]:
+def _list_addresses(model: Any) -> tuple[int, ...]:
     """Return the memory addresses of the model's weights and biases that are on a GPU."""
     own = (getattr(module, name, None) for module in model.modules() for name in ("weight", "bias"))
     return tuple(tensor.data_ptr() for tensor in own if isinstance(tensor, torch.Tensor) and tensor.is_cuda)

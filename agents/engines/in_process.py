@@ -20,30 +20,30 @@ import numpy as np
 
 from agents.adapter import load_adapter
 from agents.adapter_config import is_adapter, read_adapter
+from agents.bf16 import convert_to_bf16, refresh_copy
 from agents.computing import compute
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.decoding import Decoder
-from agents.engines.graphs import Replays, Rooms, replays
+from agents.engines.graphs import BufferPool, GraphCache, can_record
 from agents.engines.kv import KVStore
 from agents.engines.lanes import Lanes
-from agents.engines.served import Served
-from agents.half import half, refresh
+from agents.engines.served import ServedPolicy
 from agents.heap import trim_holes
-from agents.policy import OnBase, load_frozen
+from agents.policy import AdapterOnBase, load_frozen
 from agents.precision import Precision
 from agents.published import ModuleWeights, Weights
-from agents.scoring import StreamScorer, score_streams, stream_distributions
+from agents.scoring import StreamScorer, score_distributions, score_streams
 from agents.stream import Stream
 from agents.weights import resolve
 
-Given = ParamSpec("Given")
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-OPENINGS = 64
+MAX_PREFIXES = 64
 """Maximum cached prefixes per policy; every new context is compared with all of them."""
-_Asked = tuple[Request, asyncio.Future[Completion | Exception]]
+_PendingRequest = tuple[Request, asyncio.Future[Completion | Exception]]
 
 
 class InProcessEngine:
@@ -67,14 +67,14 @@ class InProcessEngine:
         """
         self.precision, self.max_batch, self.cache_bytes, self.entropy = precision, max_batch, cache_bytes, entropy
         self._seconds = 0.0
-        self._served: dict[str, Served] = {}
+        self._served: dict[str, ServedPolicy] = {}
         self._folders: dict[Path, Lanes] = {}
         """Loaded models by folder, shared by all policies from that folder."""
-        self._replays: WeakKeyDictionary[Any, Replays] = WeakKeyDictionary()
+        self._replays: WeakKeyDictionary[Any, GraphCache] = WeakKeyDictionary()
         """Recorded steps by computing model, if its steps can be recorded."""
-        self._rooms = Rooms()
-        self._waiting: list[_Asked] = []
-        self._at_work = 0
+        self._buffers = BufferPool()
+        self._waiting: list[_PendingRequest] = []
+        self._running = 0
         """Number of tasks in the computing thread; decoding waits for all of them."""
         self._forgotten: list[str] = []
         """Keys of finished streams, whose caches the computing thread will drop."""
@@ -94,7 +94,7 @@ class InProcessEngine:
     def _close(self) -> None:
         self._served.clear()
         self._replays.clear()
-        self._rooms.clear()
+        self._buffers.clear()
         self._drop_unused()
 
     def figures(self) -> dict[str, float]:
@@ -110,47 +110,47 @@ class InProcessEngine:
         await self._run(self._publish, policy, version, weights)
 
     def _publish(self, policy: str, version: int, weights: Weights) -> None:
-        budget, before, module, halved, lanes = self.cache_bytes, self._served.get(policy), None, None, None
-        served, copied = weights.served(), isinstance(weights, ModuleWeights) and weights.copied
+        budget, before, module, bf16_copy, lanes = self.cache_bytes, self._served.get(policy), None, None, None
+        served, copied = weights.unwrap(), isinstance(weights, ModuleWeights) and weights.copied
         if isinstance(served, Path):
-            lanes = self._from_folder(policy, served)
-        elif isinstance(served, OnBase):
-            lanes = self._model_of(served.folder, served.base)
-            lanes.put(policy, served.model, copied)
+            lanes = self._load_folder(policy, served)
+        elif isinstance(served, AdapterOnBase):
+            lanes = self._get_model(served.folder, served.base)
+            lanes.add_adapter(policy, served.model, copied)
         else:
             module = _copy_module(served, before and before.weights) if copied else served
-            if before and before.weights is module and before.halved is not None:
-                halved = before.halved
-                refresh(halved, module)
-            elif self.precision.bf16_products:
+            if before and before.weights is module and before.bf16_copy is not None:
+                bf16_copy = before.bf16_copy
+                refresh_copy(bf16_copy, module)
+            elif self.precision.uses_bf16_products:
                 # only a module that does not learn may be moved
-                halved = half(module, moves=not isinstance(weights, ModuleWeights))
-        self._served[policy] = Served(
+                bf16_copy = convert_to_bf16(module, may_move=not isinstance(weights, ModuleWeights))
+        self._served[policy] = ServedPolicy(
             weights=module,
-            halved=halved,
+            bf16_copy=bf16_copy,
             lanes=lanes,
             version=version,
             caches=KVStore(budget),
-            prefixes=KVStore(budget // 8, OPENINGS),
+            prefixes=KVStore(budget // 8, MAX_PREFIXES),
         )
         self._drop_unused()
         trim_holes()  # what an update freed, before play takes buffers of other sizes
 
-    def _from_folder(self, policy: str, folder: Path) -> Lanes:
+    def _load_folder(self, policy: str, folder: Path) -> Lanes:
         """Return the shared model of a folder; of an adapter's folder, that of its base with the adapter added."""
         if not is_adapter(folder):
-            lanes = self._model_of(folder)
-            lanes.drop(policy)
+            lanes = self._get_model(folder)
+            lanes.remove_adapter(policy)
             return lanes
-        lanes = self._model_of(resolve(read_adapter(folder).base))
-        lanes.put(policy, load_adapter(lanes.base, folder))
+        lanes = self._get_model(resolve(read_adapter(folder).base))
+        lanes.add_adapter(policy, load_adapter(lanes.base, folder))
         return lanes
 
-    def _model_of(self, folder: Path, base: Any = None) -> Lanes:
+    def _get_model(self, folder: Path, base: Any = None) -> Lanes:
         """Return the model of a folder, loaded once for all policies, or made from `base` if given."""
         if folder not in self._folders:
-            bf16 = self.precision.bf16_products
-            given = half(base) if bf16 and base is not None else base
+            bf16 = self.precision.uses_bf16_products
+            given = convert_to_bf16(base) if bf16 and base is not None else base
             model = load_frozen(folder, self.precision, packed=True) if given is None else given
             self._folders[folder] = Lanes(model, bf16)
         return self._folders[folder]
@@ -167,8 +167,8 @@ class InProcessEngine:
     def _release(self, policy: str) -> None:
         served = self._served[policy]
         self._replays.pop(served.model, None)
-        self._rooms.clear()
-        self._served[policy] = replace(served, halved=None, caches=KVStore(0), prefixes=KVStore(0))
+        self._buffers.clear()
+        self._served[policy] = replace(served, bf16_copy=None, caches=KVStore(0), prefixes=KVStore(0))
         trim_holes()  # and the other way round
 
     async def retire(self, policy: str) -> None:
@@ -178,38 +178,38 @@ class InProcessEngine:
     def _retire(self, policy: str) -> None:
         served = self._served.pop(policy, None)
         if served and served.lanes:
-            served.lanes.drop(policy)
+            served.lanes.remove_adapter(policy)
         self._drop_unused()
 
     def forget(self, key: str) -> None:
         """Drop the attention cache of a finished stream before the next computation."""
         self._forgotten.append(key)
 
-    def _forget(self) -> None:
+    def _forget_streams(self) -> None:
         keys, self._forgotten = self._forgotten, []
         for key in keys:
             for served in self._served.values():
                 served.caches.drop(key)
 
     async def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Compute the log-probabilities of streams under the served weights: one float32 per sampled token.
 
-        With `whole` there is one row per sampled token, with a float32 for each id of the vocabulary.
+        With `full_vocabulary` there is one row per sampled token, with a float32 for each id of the vocabulary.
         """
-        return await self._run(self._score, policy, streams, temperatures, whole)
+        return await self._run(self._score, policy, streams, temperatures, full_vocabulary)
 
     def _score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool
     ) -> list[np.ndarray]:
         served = self._served[policy]
         if served.lanes:
             served.lanes.route([policy])
-        with self._timed():
-            bf16 = self.precision.bf16_products
-            own = costs(served.model, bf16)
-            score = stream_distributions if whole else score_streams
+        with self._measure_time():
+            bf16 = self.precision.uses_bf16_products
+            own = estimate_costs(served.model, bf16)
+            score = score_distributions if full_vocabulary else score_streams
             return score(StreamScorer(served.model, bf16), streams, temperatures, costs=own)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -223,55 +223,57 @@ class InProcessEngine:
             served = self._served[request.policy]
             request.check(served.vocabulary, served.positions)
         loop = asyncio.get_running_loop()
-        asked: list[_Asked] = [(request, loop.create_future()) for request in requests]
-        self._waiting += asked
+        pending: list[_PendingRequest] = [(request, loop.create_future()) for request in requests]
+        self._waiting += pending
         self._schedule_decoding()
         completions = []
-        for answer in [await future for _, future in asked]:
+        for answer in [await future for _, future in pending]:
             if isinstance(answer, Exception):
                 raise answer
             completions.append(answer)
         return completions
 
-    async def _run(self, work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
+    async def _run(
+        self, work: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Result:
         """Run work in the computing thread, after dropping caches of finished streams; then decode waiting requests."""
-        self._at_work += 1
+        self._running += 1
         try:
-            return await compute(self._after_forgetting, lambda: work(*given, **named))
+            return await compute(self._forget_and_run, lambda: work(*args, **kwargs))
         finally:
-            self._at_work -= 1
+            self._running -= 1
             self._schedule_decoding()
 
-    def _after_forgetting(self, work: Callable[[], Result]) -> Result:
-        self._forget()
+    def _forget_and_run(self, work: Callable[[], Result]) -> Result:
+        self._forget_streams()
         return work()
 
     def _schedule_decoding(self) -> None:
         """Decode the waiting requests once a few passes of the event loop have added none."""
-        if self._waiting and not self._at_work:
-            asyncio.get_running_loop().call_soon(self._when_quiet, len(self._waiting), 2)
+        if self._waiting and not self._running:
+            asyncio.get_running_loop().call_soon(self._decode_when_idle, len(self._waiting), 2)
 
-    def _when_quiet(self, count: int, rounds: int) -> None:
+    def _decode_when_idle(self, count: int, rounds: int) -> None:
         loop = asyncio.get_running_loop()
-        if count != len(self._waiting) or self._at_work:
+        if count != len(self._waiting) or self._running:
             return  # a later request has its own watch, or the batch is gone; and the end of work has one
         if rounds:
-            loop.call_soon(self._when_quiet, count, rounds - 1)
+            loop.call_soon(self._decode_when_idle, count, rounds - 1)
             return
         waiting, self._waiting = self._waiting, []
-        self._decoding = loop.create_task(self._decode_batches(self._batches(waiting)))
+        self._decoding = loop.create_task(self._decode_batches(self._group_batches(waiting)))
 
-    def _batches(self, waiting: Sequence[_Asked]) -> list[list[_Asked]]:
+    def _group_batches(self, waiting: Sequence[_PendingRequest]) -> list[list[_PendingRequest]]:
         """Group waiting requests into batches of one model, up to the maximum size."""
-        groups: dict[tuple[int, str], list[_Asked]] = {}
+        groups: dict[tuple[int, str], list[_PendingRequest]] = {}
         for request, future in sorted(waiting, key=lambda one: one[0].policy):  # stable: a policy's rows lie together
             served = self._served.get(request.policy)  # None where it was retired meanwhile: decoding tells who waits
-            alone = request.policy if served and served.lanes and not served.lanes.mixes else ""
+            alone = request.policy if served and served.lanes and not served.lanes.can_mix else ""
             groups.setdefault((id(served and served.model), alone), []).append((request, future))
         size = self.max_batch
         return [group[start : start + size] for group in groups.values() for start in range(0, len(group), size)]
 
-    async def _decode_batches(self, chunks: Sequence[list[_Asked]]) -> None:
+    async def _decode_batches(self, chunks: Sequence[list[_PendingRequest]]) -> None:
         """Decode all batches. Results are delivered together, so that timing does not decide who asks next."""
         answers = await self._run(lambda: [self._try_decoding([request for request, _ in chunk]) for chunk in chunks])
         for chunk, answer in zip(chunks, answers, strict=True):
@@ -293,7 +295,7 @@ class InProcessEngine:
         return self._try_decoding(requests[:half]) + self._try_decoding(requests[half:])
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
+    def _measure_time(self) -> Iterator[None]:
         start = perf_counter()
         try:
             yield
@@ -304,11 +306,11 @@ class InProcessEngine:
         """Return a completion for each request, decoded as one batch by one model. Adds the time to `seconds`."""
         served = {request.policy: self._served[request.policy] for request in requests}
         model = next(iter(served.values())).model
-        kept = self._replays.setdefault(model, Replays(self._rooms)) if replays(model) else None
-        with self._timed():
-            said = Decoder(served, self.precision.bf16_products, self.entropy, kept).decode(requests)
+        graphs = self._replays.setdefault(model, GraphCache(self._buffers)) if can_record(model) else None
+        with self._measure_time():
+            completions = Decoder(served, self.precision.uses_bf16_products, self.entropy, graphs).decode(requests)
             trim_holes()
-            return said
+            return completions
 
 
 def _copy_module(module: Any, before: Any) -> Any:

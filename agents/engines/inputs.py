@@ -7,7 +7,7 @@ import torch
 
 from agents.packing import Ids
 from agents.stream import MediaSpan
-from agents.vision import Features, has_vision, layered, text_body, vision_of
+from agents.vision import FeatureCache, build_layer_masks, get_vision, has_vision, text_body
 
 
 class Inputs:
@@ -19,9 +19,9 @@ class Inputs:
         Raises ValueError if the model has no vision or an image not its number of tokens.
         """
         self._model = model
-        self._features = Features(model, media) if media else None
-        vision = vision_of(model) if has_vision(model.config) else None
-        self._joins = vision is not None and vision.is_bidirectional
+        self._features = FeatureCache(model, media) if media else None
+        vision = get_vision(model) if has_vision(model.config) else None
+        self._is_bidirectional = vision is not None and vision.is_bidirectional
         """Whether tokens of one image attend to each other in both directions."""
 
     @property
@@ -29,11 +29,11 @@ class Inputs:
         """True if a context has images."""
         return self._features is not None
 
-    def jump(self, ids: Ids) -> int:
+    def compute_jump(self, ids: Ids) -> int:
         """Return how far the position after these ids and images' keys is from their number."""
-        return self._features.jump(ids) if self._features and self._features.jumps_at_images else 0
+        return self._features.compute_jump(ids) if self._features and self._features.has_jumps else 0
 
-    def column(self, jumps: Sequence[int]) -> torch.Tensor | int:
+    def stack_jumps(self, jumps: Sequence[int]) -> torch.Tensor | int:
         """Return the jumps of rows as a tensor [B, 1]; 0 if all are 0."""
         return torch.tensor(jumps, device=next(self._model.parameters()).device)[:, None] if any(jumps) else 0
 
@@ -45,23 +45,23 @@ class Inputs:
         The bool mask marks the real columns, [B, S], or the columns that each token attends to, [B, 1, W, S].
         """
         shows = self._features is not None and bool((tokens < 0).any())
-        seen, rows = self._features.see(tokens) if self._features and shows else (None, tokens)
+        seen, rows = self._features.look_up(tokens) if self._features and shows else (None, tokens)
         given: dict[str, Any] = {"attention_mask": mask.long() if mask.dim() == 2 else mask}
-        if self._joins:
+        if self._is_bidirectional:
             width, keys = tokens.shape[1], mask.long().cumsum(-1) - 1
             shown = mask[:, None] & (keys[:, None] <= places[..., None])
             shown[..., -width:] |= torch.eye(width, dtype=torch.bool, device=mask.device)  # or padding would be NaN
             if seen is not None:
-                shown[..., -width:] |= seen.joined(places, rows)
-            given["attention_mask"] = layered(self._model, shown, places, keys)
+                shown[..., -width:] |= seen.same_image_mask(places, rows)
+            given["attention_mask"] = build_layer_masks(self._model, shown, places, keys)
         if seen is None:
             return given | {"input_ids": tokens, "position_ids": places + jumps}
         tree = mask[:, 0, :, -tokens.shape[1] :] if mask.dim() == 4 else None
         positions = seen.positions(places, rows, jumps, tree)
-        return given | seen.inputs(self._model, tokens.clamp(min=0), rows) | {"position_ids": positions}
+        return given | seen.embed(self._model, tokens.clamp(min=0), rows) | {"position_ids": positions}
 
 
-def last_logits(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+def compute_last_logits(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """Run a model and return the logits [B, vocabulary] of the last column."""
     if "visual_pos_masks" not in inputs:
         return model(**inputs, logits_to_keep=1).logits[:, -1]  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ ENGINES = {
 """Module and class of each kind of engine. The class declares its `capabilities`."""
 
 
-def known_kind(kind: str) -> str:
+def check_kind(kind: str) -> str:
     """Return the kind unchanged. Raises ValueError with the nearest name if no engine is called that."""
     if kind not in ENGINES:
         there = nearest(kind, ENGINES) or f" (there are: {', '.join(ENGINES)})"
@@ -25,13 +25,13 @@ def known_kind(kind: str) -> str:
     return kind
 
 
-def engine_class(kind: str) -> EngineClass:
+def import_engine(kind: str) -> EngineClass:
     """Import and return the class of a kind of engine. Raises ValueError for an unknown kind."""
-    module, _, name = ENGINES[known_kind(kind)].partition(":")
+    module, _, name = ENGINES[check_kind(kind)].partition(":")
     found: EngineClass = getattr(import_module(module), name)
     return found
 
 
-def kinds_with(capability: str) -> str:
+def list_kinds_with(capability: str) -> str:
     """Return the kinds of engines that have a capability, given by its attribute, as text: `in_process or vllm`."""
-    return " or ".join(kind for kind in ENGINES if getattr(engine_class(kind).capabilities, capability))
+    return " or ".join(kind for kind in ENGINES if getattr(import_engine(kind).capabilities, capability))

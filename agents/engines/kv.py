@@ -8,14 +8,14 @@ import torch
 from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, DynamicLayer
 
-from agents.packing import agreement
+from agents.packing import count_shared
 
 
 @dataclass(frozen=True)
 class KV:
     """Attention keys and values of one stream's tokens `ids`: `data` is [layers, 2, kv_heads, len(ids), head_dim].
 
-    In `ids` images have keys (`agents.stream.keys_of`), so that contexts with equal ids have equal caches.
+    In `ids` images have keys (`agents.stream.compute_keys`), so that contexts with equal ids have equal caches.
     """
 
     ids: tuple[int, ...]
@@ -28,50 +28,50 @@ class KV:
 
 
 class KVStore:
-    """LRU cache of streams' keys and values by stream name, limited to `budget` bytes and `most` streams."""
+    """LRU cache of streams' keys and values by stream name, limited to `budget` bytes and `max_streams` streams."""
 
-    def __init__(self, budget: int, most: int = 10**9) -> None:
-        self.budget, self.most = budget, most
-        self._kept: OrderedDict[str, KV] = OrderedDict()
+    def __init__(self, budget: int, max_streams: int = 10**9) -> None:
+        self.budget, self.max_streams = budget, max_streams
+        self._caches: OrderedDict[str, KV] = OrderedDict()
         self._bytes = 0
 
     def longest_prefix(self, key: str, ids: tuple[int, ...]) -> KV | None:
         """Return the part of this key's cache that is a prefix of `ids`, at most all but the last id; else None."""
-        kept = self._kept.get(key)
+        kept = self._caches.get(key)
         if kept is None:
             return None
-        self._kept.move_to_end(key)
+        self._caches.move_to_end(key)
         if len(kept.ids) < len(ids) and kept.ids == ids[: len(kept.ids)]:
             return kept
         pairs = enumerate(zip(kept.ids, ids[:-1], strict=False))
         common = next((i for i, (a, b) in pairs if a != b), min(len(kept.ids), len(ids) - 1))
         return KV(ids[:common], kept.data[:, :, :, :common]) if common else None
 
-    def nearest(self, ids: tuple[int, ...]) -> KV | None:
+    def find_nearest(self, ids: tuple[int, ...]) -> KV | None:
         """Return the cache of the longest prefix of `ids` stored under any key; None if there is none."""
-        shared = {key: agreement(kv.ids, ids) for key, kv in self._kept.items()}
+        shared = {key: count_shared(kv.ids, ids) for key, kv in self._caches.items()}
         key = max(shared, key=shared.__getitem__, default=None)
         if key is None or not shared[key]:
             return None
-        self._kept.move_to_end(key)
-        return KV(ids[: shared[key]], self._kept[key].data[:, :, :, : shared[key]])
+        self._caches.move_to_end(key)
+        return KV(ids[: shared[key]], self._caches[key].data[:, :, :, : shared[key]])
 
     def put(self, key: str, kv: KV) -> None:
         """Store a stream's cache under a key and evict the least recently used streams while over the limits."""
         self.drop(key)
-        self._kept[key] = kv
+        self._caches[key] = kv
         self._bytes += kv.nbytes
-        while len(self._kept) > 1 and (self._bytes > self.budget or len(self._kept) > self.most):
-            self.drop(next(iter(self._kept)))
+        while len(self._caches) > 1 and (self._bytes > self.budget or len(self._caches) > self.max_streams):
+            self.drop(next(iter(self._caches)))
 
     def drop(self, key: str) -> None:
         """Drop a stream's cache, if any."""
-        if (old := self._kept.pop(key, None)) is not None:
+        if (old := self._caches.pop(key, None)) is not None:
             self._bytes -= old.nbytes
 
     def clear(self) -> None:
         """Drop all caches because the weights changed."""
-        self._kept.clear()
+        self._caches.clear()
         self._bytes = 0
 
 
@@ -100,26 +100,26 @@ class _BufferLayer(DynamicLayer):  # type: ignore[misc]
 class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
     """Right-aligned attention caches of B streams: `data` is [layers, 2, B, kv_heads, capacity, head_dim].
 
-    `mask` [B, capacity] is True for real columns. `whole` and `whole_mask` include rows reserved for later. A forward
-    pass fills the columns from `filled`; call `advance` after it.
+    `mask` [B, capacity] is True for real columns. `full_data` and `full_mask` include rows reserved for later. A
+    forward pass fills the columns from `filled`; call `advance` after it.
     """
 
     def __init__(
-        self, rows: list[KV], room: int, most: int = 0, storage: tuple[torch.Tensor, torch.Tensor] | None = None
+        self, rows: list[KV], room: int, max_rows: int = 0, storage: tuple[torch.Tensor, torch.Tensor] | None = None
     ) -> None:
-        """Join the rows' caches. `room`: number of columns to reserve for new tokens; `most`: maximum rows later.
+        """Join the rows' caches. `room`: number of columns to reserve for new tokens; `max_rows`: maximum rows later.
 
         `storage` is a zeroed data and mask to use; by default both are allocated.
         """
-        first, most = rows[0].data, max(most, len(rows))
+        first, max_rows = rows[0].data, max(max_rows, len(rows))
         layers, _, heads, _, dim = first.shape
         past = max(len(row.ids) for row in rows)
-        self.stays = storage is not None
+        self.is_fixed = storage is not None
         """Whether the batch uses storage at a fixed address."""
         if storage is None:
-            data = first.new_zeros((layers, 2, most, heads, past + room, dim))
-            storage = data, torch.zeros((most, past + room), dtype=torch.bool, device=first.device)
-        self.whole, self.whole_mask = storage
+            data = first.new_zeros((layers, 2, max_rows, heads, past + room, dim))
+            storage = data, torch.zeros((max_rows, past + room), dtype=torch.bool, device=first.device)
+        self.full_data, self.full_mask = storage
         self._use_rows(len(rows))
         for i, row in enumerate(rows):
             start = past - len(row.ids)
@@ -132,23 +132,23 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
         """Move `filled` past the columns that the forward pass wrote in every layer."""
         self.filled += columns
 
-    def within_reach(self, mask: torch.Tensor) -> torch.Tensor:
+    def select_mask(self, mask: torch.Tensor) -> torch.Tensor:
         """Return the mask over all reserved columns instead of `mask` [B, S] if attention is then cheaper.
 
         In bfloat16 on a CPU torch copies keys and values unless they are contiguous.
         """
         copies = self.data.dtype == torch.bfloat16 and self.data.device.type == "cpu"
-        return self.mask if copies and self.mask.shape[1] <= _COPY * mask.shape[1] else mask
+        return self.mask if copies and self.mask.shape[1] <= _COPY_COST * mask.shape[1] else mask
 
     def _use_rows(self, rows: int) -> None:
         """Make `data` and `mask` cover the first `rows` rows of the storage."""
-        self.data, self.mask = self.whole[:, :, :rows], self.whole_mask[:rows]
+        self.data, self.mask = self.full_data[:, :, :rows], self.full_mask[:rows]
 
-    def copy_row(self, one: int, to: int) -> None:
-        """Copy row `one` over row `to`, or append it if `to` is the number of rows."""
-        self._use_rows(max(len(self.mask), to + 1))
-        self.data[:, :, to, :, : self.filled] = self.data[:, :, one, :, : self.filled]
-        self.mask[to] = self.mask[one]
+    def copy_row(self, source: int, target: int) -> None:
+        """Copy row `source` over row `target`, or append it if `target` is the number of rows."""
+        self._use_rows(max(len(self.mask), target + 1))
+        self.data[:, :, target, :, : self.filled] = self.data[:, :, source, :, : self.filled]
+        self.mask[target] = self.mask[source]
 
     def keep_rows(self, rows: list[int]) -> None:
         """Keep only these rows, given in increasing order, and move them to the front."""
@@ -157,7 +157,7 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
                 self.copy_row(one, to)
         self._use_rows(len(rows))
 
-    def row(self, i: int) -> torch.Tensor:
+    def copy_out(self, i: int) -> torch.Tensor:
         """Return a copy of one stream's real columns, [layers, 2, kv_heads, length, head_dim]."""
         columns = self.mask[i, : self.filled].nonzero().squeeze(-1)
         first, last = columns[[0, -1]].tolist()
@@ -166,7 +166,7 @@ class BatchKV(Cache):  # type: ignore[misc]  # transformers is untyped here
         return self.data[:, :, i].index_select(3, columns)
 
 
-_COPY = 2
+_COPY_COST = 2
 """Copying columns and reading the copy takes about as long as reading this many times as many columns in place."""
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import linear
 
-from agents.adapter import low_rank_layers, on_the_same_parameters
-from agents.half import together
+from agents.adapter import copy_sharing_parameters, low_rank_layers
+from agents.bf16 import find_group
 
 
 class _Matrices(NamedTuple):
@@ -29,43 +29,43 @@ class _Matrices(NamedTuple):
 class Lanes:
     """Base model that computes batches in which each row may have another adapter.
 
-    `put` adds an adapter, `route` assigns adapters to rows, and `model` computes.
+    `add_adapter` adds an adapter, `route` assigns adapters to rows, and `model` computes.
     """
 
     def __init__(self, base: Any, bf16: bool) -> None:
         self.base = base
-        self.model: Any = on_the_same_parameters(base)
+        self.model: Any = copy_sharing_parameters(base)
         """Model with routed layers, on the base's parameters."""
         self.bf16 = bf16
         config = base.config.get_text_config(decoder=True)
-        self.mixes = not any(getattr(config, name, None) for name in _EXPERTS)
+        self.can_mix = not any(getattr(config, name, None) for name in _EXPERT_SETTINGS)
         """Whether a batch may have rows of several adapters; False for mixtures of experts, where tokens leave their
         rows."""
         self.segments: list[tuple[str, int, int]] = []
         """(adapter, first row, end row) of each run of rows."""
         self.changes = 0
         """Number of adapters added, changed or removed; each moves matrices."""
-        self._layers: dict[str, _Routed] = {}
+        self._layers: dict[str, _RoutedLayer] = {}
         self._names: tuple[str, ...] = ()
         """Distinct names of the segments."""
         self._joined: dict[tuple[torch.nn.Module, ...], tuple[tuple[str, ...], _JoinedMatrices | None]] = {}
         """Joined matrices by layers, for the most recent set of adapters only, because copies need memory."""
         self._masks: dict[tuple[tuple[str, int], ...], torch.Tensor] = {}
 
-    def put(self, name: str, adapted: Any, copied: bool = False) -> None:
+    def add_adapter(self, name: str, adapted: Any, copied: bool = False) -> None:
         """Serve the adapter of the model `adapted`, which is on this base, under a name.
 
-        Its matrices are shared and change with training, unless `copied`. Call `put` again after other changes.
+        Its matrices are shared and change with training, unless `copied`. Call `add_adapter` again after other changes.
         """
-        self.drop(name)
+        self.remove_adapter(name)
         for place, layer in low_rank_layers(adapted):
             a, b = layer.a.detach(), layer.b.detach()
             if copied:
                 a, b = a.clone(), b.clone()
             wide = (a.bfloat16(), b.bfloat16()) if self.bf16 else (a, b)
-            self._routed(place).adapters[name] = _Matrices(a, b, layer.scale, *wide)
+            self._route_layer(place).adapters[name] = _Matrices(a, b, layer.scale, *wide)
 
-    def drop(self, name: str) -> None:
+    def remove_adapter(self, name: str) -> None:
         """Remove an adapter, if present, and all joined matrices."""
         self.changes += 1
         self._joined.clear()
@@ -86,7 +86,7 @@ class Lanes:
             self.segments, self._names = segments, tuple(dict.fromkeys(name for name, *_ in segments))
             self._masks.clear()
 
-    def add(self, y: torch.Tensor, x: torch.Tensor, layers: tuple[torch.nn.Module, ...]) -> None:
+    def add_outputs(self, y: torch.Tensor, x: torch.Tensor, layers: tuple[torch.nn.Module, ...]) -> None:
         """Add the adapters' outputs to `y` [B, outs], the outputs of layers with the same input `x` [B, in], in place.
 
         Each row holds one token. Raises ValueError if the number of rows is not that of `route`.
@@ -120,18 +120,18 @@ class Lanes:
             self._masks[ranks] = mask
         return self._masks[ranks]
 
-    def _routed(self, place: str) -> "_Routed":
+    def _route_layer(self, place: str) -> "_RoutedLayer":
         if place not in self._layers:
-            self._layers[place] = _Routed(self.model.get_submodule(place), self)
+            self._layers[place] = _RoutedLayer(self.model.get_submodule(place), self)
             self.model.set_submodule(place, self._layers[place])
         return self._layers[place]
 
 
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_EXPERT_SETTINGS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Settings in transformers' configs that indicate a mixture of experts."""
 
 
-class _Routed(torch.nn.Module):
+class _RoutedLayer(torch.nn.Module):
     """Layer of the base with the adapters' matrices for it, by adapter name."""
 
     def __init__(self, base: torch.nn.Module, lanes: Lanes) -> None:
@@ -141,13 +141,13 @@ class _Routed(torch.nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return the outputs [B, (W,) out] for inputs [B, (W,) in], each row with the adapter of `Lanes.route`."""
-        output = product(self.base, inputs) if inputs.dim() == 2 else self.base(inputs)
+        output = apply_layer(self.base, inputs) if inputs.dim() == 2 else self.base(inputs)
         segments = self.lanes.segments
         present = [segment for segment in segments if segment[0] in self.adapters]
         if not present:
             return output
         if inputs.shape[:-1].numel() == len(inputs) == segments[-1][2]:
-            self.lanes.add(output.view(len(inputs), -1), inputs.flatten(0, -2), (self,))
+            self.lanes.add_outputs(output.view(len(inputs), -1), inputs.flatten(0, -2), (self,))
             return output
         if len(segments) > 1 and len(inputs) != segments[-1][2]:
             raise ValueError(f"{len(inputs)} rows came to a layer that was to see {segments[-1][2]}")
@@ -176,7 +176,7 @@ def _join_matrices(names: Sequence[str], layers: Sequence[Any], like: torch.Tens
     own = [
         (i, name, layer.adapters[name])
         for i, layer in enumerate(layers)
-        if isinstance(layer, _Routed)
+        if isinstance(layer, _RoutedLayer)
         for name in names
         if name in layer.adapters
     ]
@@ -192,34 +192,34 @@ def _join_matrices(names: Sequence[str], layers: Sequence[Any], like: torch.Tens
 
 
 def _base(layer: Any) -> Any:
-    return layer.base if isinstance(layer, _Routed) else layer
+    return layer.base if isinstance(layer, _RoutedLayer) else layer
 
 
-def products(layers: tuple[Any, ...], x: torch.Tensor) -> torch.Tensor:
+def apply_layers(layers: tuple[Any, ...], x: torch.Tensor) -> torch.Tensor:
     """Return layers' outputs for the same input [B, in], side by side [B, outs], with the rows' adapters.
 
     Each row holds one token.
     """
-    y = products_of_bases([_base(layer) for layer in layers], x)
-    if (routed := next((layer for layer in layers if isinstance(layer, _Routed)), None)) is not None:
-        routed.lanes.add(y, x, layers)
+    y = apply_bases([_base(layer) for layer in layers], x)
+    if (routed := next((layer for layer in layers if isinstance(layer, _RoutedLayer)), None)) is not None:
+        routed.lanes.add_outputs(y, x, layers)
     return y
 
 
-def product(layer: Any, x: torch.Tensor) -> torch.Tensor:
+def apply_layer(layer: Any, x: torch.Tensor) -> torch.Tensor:
     """Return a linear layer's outputs [B, out]; a few float32 rows as W x^T, which MKL computes faster than x W^T."""
-    few = x.device.type == "cpu" and 1 < len(x) <= _FEW
+    few = x.device.type == "cpu" and 1 < len(x) <= _TRANSPOSED_ROWS
     if not few or type(layer) is not torch.nn.Linear or hasattr(layer.weight, "ds_id"):
         return layer(x)  # type: ignore[no-any-return]
     y = torch.mm(layer.weight, x.t()).t().contiguous()
     return y if layer.bias is None else y + layer.bias
 
 
-_FEW = 48
+_TRANSPOSED_ROWS = 48
 """Rows up to which that pays: .56 of a step's time with 2, .82 with 8, .95 with 32, none with 64 (SmolLM2, AVX2)."""
 
 
-def products_of_bases(layers: Sequence[Any], x: torch.Tensor) -> torch.Tensor:
+def apply_bases(layers: Sequence[Any], x: torch.Tensor) -> torch.Tensor:
     """Return layers' outputs for the same input [B, in], side by side [B, outs]; one product if weights are joint."""
-    joined = together(layers)
-    return torch.cat([product(layer, x) for layer in layers], -1) if joined is None else joined(x)
+    joined = find_group(layers)
+    return torch.cat([apply_layer(layer, x) for layer in layers], -1) if joined is None else joined(x)

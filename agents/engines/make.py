@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 from agents.engines.base import Engine
-from agents.engines.kinds import engine_class, kinds_with
+from agents.engines.kinds import import_engine, list_kinds_with
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
 from agents.precision import Precision
@@ -15,7 +15,7 @@ def check_engine(spec: EngineSpec) -> None:
     if spec.entropy and not able.records_entropy:
         raise EngineError(
             f"engine.entropy: {spec.kind} does not report entropies: set engine.kind to "
-            f"{kinds_with('records_entropy')}, or entropy to false"
+            f"{list_kinds_with('records_entropy')}, or entropy to false"
         )
     if able.package and find_spec(able.package) is None:
         raise EngineError(f"engine.kind: {spec.kind} is not installed: {able.install}")
@@ -27,4 +27,4 @@ def make_engine(spec: EngineSpec, precision: Precision = Precision.FP32, gpus: i
     With bfloat16 weights it also holds the weights that it loads itself in bfloat16. Raises EngineError.
     """
     check_engine(spec)
-    return engine_class(spec.kind).create(spec, precision, gpus)
+    return import_engine(spec.kind).create(spec, precision, gpus)

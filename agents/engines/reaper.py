@@ -24,13 +24,13 @@ MARK = "ARENA_REAPED_WITH"
 @contextmanager
 def stderr_to(file: Path) -> Iterator[None]:
     """Append the stderr of this process, and of processes that it starts within the context, to a file."""
-    kept, opened = os.dup(2), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    saved, opened = os.dup(2), os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(opened, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
         os.close(opened)
 
 
@@ -50,7 +50,7 @@ def watch(folder: Path) -> "subprocess.Popen[bytes]":
 
 def reap(folder: str) -> None:
     """Kill all other processes that carry the folder's mark or write in it; remove the folder once none is left."""
-    while theirs := [*_guarded_processes(folder)]:
+    while theirs := [*_find_processes(folder)]:
         for pid in theirs:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -58,7 +58,7 @@ def reap(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _guarded_processes(folder: str) -> Iterator[int]:
+def _find_processes(folder: str) -> Iterator[int]:
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if int(place.name) == os.getpid():  # an owner that ends by itself may still have its logs there

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 
-class Shape(NamedTuple):
+class SamplingSettings(NamedTuple):
     """Settings of a sampling distribution. Temperature 0 is greedy; `top_k` 0 and `top_p` 1 keep all tokens."""
 
     temperature: float
@@ -14,17 +14,17 @@ class Shape(NamedTuple):
     top_p: float
 
 
-def distributions(logits: torch.Tensor, shapes: Sequence[Shape]) -> torch.Tensor:
+def compute_distributions(logits: torch.Tensor, settings: Sequence[SamplingSettings]) -> torch.Tensor:
     """Return the log-probabilities [D, V] to sample from, for float32 logits [D, V] and each row's settings.
 
     Excluded tokens have -inf.
     """
-    if any(shape.temperature not in (0, 1) for shape in shapes):
-        logits = logits / torch.tensor([[shape.temperature or 1.0] for shape in shapes], device=logits.device)
+    if any(shape.temperature not in (0, 1) for shape in settings):
+        logits = logits / torch.tensor([[shape.temperature or 1.0] for shape in settings], device=logits.device)
     logprobs = torch.log_softmax(logits, -1)
-    if any(shape.top_k or shape.top_p < 1 for shape in shapes):
-        logprobs = truncate(logprobs, [shape.top_k for shape in shapes], [shape.top_p for shape in shapes])
-    if greedy := [i for i, shape in enumerate(shapes) if shape.temperature == 0]:
+    if any(shape.top_k or shape.top_p < 1 for shape in settings):
+        logprobs = truncate(logprobs, [shape.top_k for shape in settings], [shape.top_p for shape in settings])
+    if greedy := [i for i, shape in enumerate(settings) if shape.temperature == 0]:
         best = logprobs[greedy]
         logprobs[greedy] = torch.full_like(best, -torch.inf).scatter(-1, best.argmax(-1, keepdim=True), 0.0)
     return logprobs
@@ -46,7 +46,7 @@ def truncate(logprobs: torch.Tensor, top_k: list[int], top_p: list[float]) -> to
     return torch.log_softmax(torch.full_like(logprobs, -torch.inf).scatter(-1, order, ordered), -1)
 
 
-def drawn(p: torch.Tensor, owners: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+def draw_tokens(p: torch.Tensor, owners: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     """Draw tokens [N] by inverse CDF: where the cumulative probabilities of rows `owners` [N] pass draws [N] in [0, 1).
 
     `p` is [D, V] float32. Sums are float64: over blocks first, then within the block of the draw.
@@ -54,17 +54,17 @@ def drawn(p: torch.Tensor, owners: torch.Tensor, draws: torch.Tensor) -> torch.T
     blocks = torch.nn.functional.pad(p, (0, -p.shape[1] % _BLOCK)).view(len(p), -1, _BLOCK)
     by_block = blocks.sum(-1, dtype=torch.double).cumsum(-1)[owners]
     mass = draws[:, None] * by_block[:, -1:]
-    block = _first_above(by_block, mass)
+    block = _find_first_above(by_block, mass)
     before = torch.nn.functional.pad(by_block, (1, 0)).gather(-1, block)
     within = blocks[owners, block.squeeze(-1)].double().cumsum(-1)
-    at = block * _BLOCK + _first_above(within, mass - before)
+    at = block * _BLOCK + _find_first_above(within, mass - before)
     return at.squeeze(-1).clamp(max=p.shape[1] - 1)  # sums of NaN are passed nowhere
 
 
 _BLOCK = 256
 
 
-def _first_above(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+def _find_first_above(sums: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
     """Return, as [B, 1], the first column of increasing sums [B, N] above mass [B, 1], never one that adds nothing.
 
     Returns the last column for NaN, because an index out of range would kill a GPU's context.

@@ -10,12 +10,12 @@ from agents.model_config import NO_LIMIT
 
 
 @dataclass(kw_only=True)
-class Served:
-    """Served policy: its weights, their version, and attention caches of streams and prefixes."""
+class ServedPolicy:
+    """Policy that the engine serves: its weights, their version, and attention caches of streams and prefixes."""
 
     weights: Any
     """The published module; None for a folder or an adapter."""
-    halved: Any
+    bf16_copy: Any
     """The module's bfloat16 copy during play, if products are bfloat16."""
     lanes: Lanes | None
     """The shared model of a folder, and adapters on it."""
@@ -28,7 +28,7 @@ class Served:
         """Module that decodes: the shared model of a folder or adapters, the bfloat16 copy, or the published module."""
         if self.lanes is not None:
             return self.lanes.model
-        return self.weights if self.halved is None else self.halved
+        return self.weights if self.bf16_copy is None else self.bf16_copy
 
     @property
     def vocabulary(self) -> int:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from agents.engines.kinds import ENGINES, engine_class, known_kind
+from agents.engines.kinds import ENGINES, check_kind, import_engine
 
 if TYPE_CHECKING:
     from agents.engines.base import Capabilities
@@ -16,7 +16,7 @@ class EngineSpec(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    kind: Annotated[str, AfterValidator(known_kind), Field(json_schema_extra={"enum": [*ENGINES]})] = "in_process"
+    kind: Annotated[str, AfterValidator(check_kind), Field(json_schema_extra={"enum": [*ENGINES]})] = "in_process"
     """`in_process`: transformers on the trainer's own weights; `vllm`: a separate server, which has to be installed."""
     max_batch: Annotated[int, Field(ge=1, le=10**5)] = 256
     """Maximum number of replies decoded at once."""
@@ -32,7 +32,7 @@ class EngineSpec(BaseModel):
     @property
     def capabilities(self) -> "Capabilities":
         """Capabilities of this kind of engine. Imports its module."""
-        return engine_class(self.kind).capabilities
+        return import_engine(self.kind).capabilities
 
     @property
     def max_context(self) -> int:

@@ -10,18 +10,18 @@ from typing import Any
 
 import torch
 
-from agents.engines.lanes import product, products
+from agents.engines.lanes import apply_layer, apply_layers
 from agents.vision import text_body
 
-KINDS = frozenset({"llama", "mistral", "qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"})
+MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"})
 """transformers' names of models whose layers are x + attention(norm(x)), then x + mlp(norm(x))."""
 
 
-def steps(model: Any) -> bool:
+def supports_step(model: Any) -> bool:
     """Return True if `step` supports this model: a Llama-like type with full attention in every layer."""
     config = model.config.get_text_config(decoder=True)
     return (
-        config.model_type in KINDS
+        config.model_type in MODEL_TYPES
         and hasattr(model, "lm_head")
         and getattr(config, "sliding_window", None) is None
         and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
@@ -43,24 +43,24 @@ def step(
     """
     core = text_body(model)
     x = core.embed_tokens(tokens)
-    turning = core.rotary_emb(x[:, None], positions)
-    attention = _Attention(data, mask, column, *turning)
+    rotation = core.rotary_emb(x[:, None], positions)
+    attention = _Attention(data, mask, column, *rotation)
     for layer in core.layers[: core.config.num_hidden_layers]:
-        x = x + attention(layer.self_attn, _norm(layer.input_layernorm, x))
-        x = x + _mlp(layer.mlp, _norm(layer.post_attention_layernorm, x))
-    return product(model.lm_head, _norm(core.norm, x))
+        x = x + attention(layer.self_attn, _apply_norm(layer.input_layernorm, x))
+        x = x + _apply_mlp(layer.mlp, _apply_norm(layer.post_attention_layernorm, x))
+    return apply_layer(model.lm_head, _apply_norm(core.norm, x))
 
 
-def _norm(layer: Any, x: torch.Tensor) -> torch.Tensor:
+def _apply_norm(layer: Any, x: torch.Tensor) -> torch.Tensor:
     """Apply the layer's RMS norm; in float32 one call gives the same bits as the layer's six."""
     if x.dtype != torch.float32 or layer.weight.dtype != torch.float32:
         return layer(x)  # type: ignore[no-any-return]
     return torch.nn.functional.rms_norm(x, layer.weight.shape, layer.weight, layer.variance_epsilon)
 
 
-def _mlp(layer: Any, x: torch.Tensor) -> torch.Tensor:
-    gate, up = products((layer.gate_proj, layer.up_proj), x).chunk(2, -1)
-    return product(layer.down_proj, layer.act_fn(gate) * up)
+def _apply_mlp(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    gate, up = apply_layers((layer.gate_proj, layer.up_proj), x).chunk(2, -1)
+    return apply_layer(layer.down_proj, layer.act_fn(gate) * up)
 
 
 class _Attention:
@@ -89,7 +89,7 @@ class _Attention:
         """
         keys, values = self.data[layer.layer_idx].unbind()
         rows, width, shared = len(x), layer.head_dim, keys.shape[1]
-        y = products((layer.q_proj, layer.k_proj, layer.v_proj), x).view(rows, -1, width)
+        y = apply_layers((layer.q_proj, layer.k_proj, layer.v_proj), x).view(rows, -1, width)
         both, heads = y[:, :-shared], y.shape[1] - 2 * shared
         if hasattr(layer, "q_norm"):
             both = torch.cat((layer.q_norm(both[:, :heads]), layer.k_norm(both[:, heads:])), 1)
@@ -101,13 +101,13 @@ class _Attention:
         scores = torch.baddbmm(self.bias, q, k.transpose(1, 2), alpha=layer.scaling)
         # unless a dtype is given autocast has float32, which the product rounds again
         p = torch.softmax(scores, -1, dtype=scores.dtype)
-        return product(layer.o_proj, torch.bmm(p, v).view(rows, -1))
+        return apply_layer(layer.o_proj, torch.bmm(p, v).view(rows, -1))
 
-    def _write(self, kept: torch.Tensor, new: torch.Tensor) -> None:
+    def _write(self, cache: torch.Tensor, new: torch.Tensor) -> None:
         if isinstance(self.column, slice):
-            kept[:, :, self.column] = new
+            cache[:, :, self.column] = new
         else:
-            kept.index_copy_(2, self.column, new)
+            cache.index_copy_(2, self.column, new)
 
     def _rotate(self, x: torch.Tensor) -> torch.Tensor:
         """Return x [B, heads, width] rotated by position (RoPE, Su et al. 2021), in halves as in Llama."""

@@ -14,55 +14,31 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from agents.adapter_config import is_adapter, read_adapter
 from agents.computing import compute
 from agents.engines import reaper
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
 from agents.engines.in_process import InProcessEngine
-from agents.engines.vllm_images import copy_processor, image_prompt
-from agents.engines.vllm_server import Server, can_sleep, has_transfer, last_error, memory_folder, start, stop
+from agents.engines.vllm_images import make_image_prompt
+from agents.engines.vllm_server import Server, can_sleep, find_last_error, find_memory_folder, has_transfer, start, stop
+from agents.engines.vllm_version import Version, export_version, name_server
 from agents.errors import EngineError
-from agents.layouts import sees
-from agents.model_config import first_line, positions_in, read_json, vocabulary_in
-from agents.model_folder import tensor_shapes
-from agents.policy import OnBase, vision_in
+from agents.model_config import first_line, read_positions, read_vocabulary_size
+from agents.model_folder import read_tensor_shapes
+from agents.policy import load_vision
 from agents.precision import Precision
 from agents.published import FolderWeights, Weights
 from agents.stream import Stream
-from agents.weights import base_folder
 
 WAIT = 0.01
 """Seconds between checks for finished replies."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Adapter ranks for which vLLM can reserve memory."""
-
-
-@dataclass(kw_only=True)
-class _Served:
-    """A policy's published version and its state in a vLLM server."""
-
-    weights: Weights | None
-    """None if only the server has them."""
-    version: int
-    server: str
-    """Key of its server."""
-    folder: Path
-    """Folder to load, or whose model has this form."""
-    rank: int = 0
-    """Rank of the adapter; 0 for full weights."""
-    lora: Any = None
-    """vLLM's name of the loaded adapter."""
-    due: bool = True
-    """Whether it must still be loaded."""
-    writing: int = 0
-    """Number of its replies in progress."""
 
 
 class VLLMEngine:
@@ -84,15 +60,15 @@ class VLLMEngine:
 
     def __init__(self, settings: EngineSettings, precision: Precision = Precision.FP32, gpus: int = 1) -> None:
         """Create the engine; nothing starts before `open`. `gpus`: degree of tensor parallelism."""
-        self.settings, self.bf16, self.gpus = settings, precision.bf16_products, gpus
+        self.settings, self.bf16, self.gpus = settings, precision.uses_bf16_products, gpus
         self.max_context = settings.max_model_len
         self._scorer = InProcessEngine.create(settings, precision, gpus)
         self._scored: set[str] = set()
         """Policies that the scorer serves."""
         self._servers: dict[str, Server] = {}
-        self._adapters: dict[str, dict[int, _Served]] = {}
+        self._adapters: dict[str, dict[int, Version]] = {}
         """Loaded adapters of each server by vLLM's number."""
-        self._served: dict[str, _Served] = {}
+        self._served: dict[str, Version] = {}
         self._figures = dict.fromkeys(("seconds", "publish_seconds", "prompt_tokens", "cached_tokens"), 0.0)
         self._busy, self._begun = 0, 0.0
         self._count = 0
@@ -107,7 +83,7 @@ class VLLMEngine:
 
     async def open(self) -> None:
         """Create the scratch folder and start the watchdog. A server starts with its first published policy."""
-        self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=memory_folder()))
+        self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=find_memory_folder()))
         self._reaper = reaper.watch(self._scratch)
         os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
         os.environ.setdefault("PYTHONSAFEPATH", "1")  # its processes import nothing from the working directory
@@ -143,45 +119,10 @@ class VLLMEngine:
             await self._load_due([policy])
         self._figures["publish_seconds"] += perf_counter() - started
 
-    def _export(self, policy: str, version: int, weights: Weights) -> _Served:
-        """Write the weights to a folder that vLLM can load, unless they are in one; return the version's record."""
-        given = weights.served()
-        if isinstance(given, Path):
-            if not is_adapter(given):
-                return _Served(weights=weights, version=version, server=str(given), folder=given)
-            return _Served(
-                weights=weights,
-                version=version,
-                server=str(base_folder(given)),
-                folder=given,
-                rank=read_adapter(given).rank,
-            )
+    def _export(self, policy: str, version: int, weights: Weights) -> Version:
         assert self._scratch is not None
         self._count += 1
-        folder = self._scratch / f"{self._count}"
-        if isinstance(given, OnBase):
-            from agents.adapter import save_adapter
-
-            save_adapter(given.model, folder, str(given.folder))
-            return _Served(
-                weights=weights,
-                version=version,
-                server=str(given.folder),
-                folder=folder,
-                rank=read_adapter(folder).rank,
-            )
-        import torch
-
-        from agents.model_folder import quietly
-
-        held = {name: value.detach() for name, value in given.state_dict().items()}
-        if self.bf16:
-            held = {n: v.to(torch.bfloat16) if v.is_floating_point() else v for n, v in held.items()}
-        with quietly():
-            given.save_pretrained(folder, state_dict=held)
-        if sees(read_json(folder, "config.json")):
-            copy_processor(Path(given.name_or_path), folder)
-        return _Served(weights=weights, version=version, server=_trained(policy), folder=folder)
+        return export_version(policy, version, weights, self._scratch / f"{self._count}", self.bf16)
 
     async def _load_due(self, policies: Sequence[str]) -> None:
         """Load the published versions of these policies that are not loaded yet. Raises EngineError if that fails."""
@@ -200,7 +141,7 @@ class VLLMEngine:
                         shutil.rmtree(served.folder)  # vLLM reads an adapter again when it had to make room
                 await self._servers[served.server].wake()
 
-    async def _load(self, served: _Served) -> None:
+    async def _load(self, served: Version) -> None:
         server = self._servers.get(served.server)
         if server is None or server.rank < served.rank:
             server = self._servers[served.server] = await self._start_server(served, server)
@@ -220,7 +161,7 @@ class VLLMEngine:
             await server.reload(served.folder)
             await server.proceed()
 
-    async def _start_server(self, served: _Served, before: Server | None) -> Server:
+    async def _start_server(self, served: Version, before: Server | None) -> Server:
         """Start a server for this version and stop its predecessor `before`, whose adapters must then be loaded again.
 
         Raises EngineError if the adapter's rank is too large or vLLM does not start.
@@ -235,9 +176,9 @@ class VLLMEngine:
                 other.due = True
         scratch = self._scratch or Path(tempfile.gettempdir())
         llm = await compute(start, folder, self.settings, self.bf16, rank, scratch, self.gpus)  # it waits for processes
-        positions = min(self.max_context, positions_in(folder))
-        vision = await compute(vision_in, folder)
-        vocabulary = vocabulary_in(folder)
+        positions = min(self.max_context, read_positions(folder))
+        vision = await compute(load_vision, folder)
+        vocabulary = read_vocabulary_size(folder)
         return Server(
             llm=llm, folder=folder, vocabulary=vocabulary, positions=positions, vision=vision, rank=rank,
             can_sleep=can_sleep(),
@@ -259,16 +200,16 @@ class VLLMEngine:
         Waits until its replies are finished; none may be asked for before the weights have come. Returns the number of
         processes that will receive, or 0 if this vLLM cannot, or the model's files use other names. Raises EngineError.
         """
-        if not (has_transfer() and names <= tensor_shapes(folder).keys()):
+        if not (has_transfer() and names <= read_tensor_shapes(folder).keys()):
             return 0
         served = self._served.get(policy)
         while served and served.writing:  # vLLM might not have them yet, and would write them with the new weights
             await asyncio.sleep(WAIT)
         async with self._settling:
-            key = _trained(policy)
+            key = name_server(policy)
             try:
                 if key not in self._servers:
-                    new = _Served(weights=None, version=-1, server=key, folder=folder)
+                    new = Version(weights=None, version=-1, server=key, folder=folder)
                     self._servers[key] = await self._start_server(new, None)
                 await self._servers[key].hold()
             except EngineError:
@@ -283,7 +224,7 @@ class VLLMEngine:
         `function` is a name as of `pkgutil.resolve_name`, called with the process's number and `arguments`; it yields
         names and tensors. Raises EngineError; the weights may then be of two versions until a later call succeeds.
         """
-        started, key = perf_counter(), _trained(policy)
+        started, key = perf_counter(), name_server(policy)
         async with self._settling:
             server = self._servers[key]
             try:
@@ -292,7 +233,7 @@ class VLLMEngine:
             except Exception as error:
                 raise EngineError(f"vLLM did not receive policy '{policy}': {first_line(error)}") from error
             before = self._served.get(policy)
-            self._served[policy] = _Served(weights=None, version=version, server=key, folder=server.folder, due=False)
+            self._served[policy] = Version(weights=None, version=version, server=key, folder=server.folder, due=False)
         await self._drop(policy, before)
         self._figures["publish_seconds"] += perf_counter() - started
 
@@ -309,7 +250,7 @@ class VLLMEngine:
         """Stop serving a policy; free its copies for scoring and its exported files that were not loaded."""
         await self._drop(policy, self._served.pop(policy, None))
 
-    async def _drop(self, policy: str, served: _Served | None) -> None:
+    async def _drop(self, policy: str, served: Version | None) -> None:
         """Free a version that is no longer served, except an adapter with replies in progress."""
         self._scored.discard(policy)
         await self._scorer.retire(policy)
@@ -322,7 +263,7 @@ class VLLMEngine:
     # -- what is asked -----------------------------------------------------------------------------------
 
     async def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Compute each stream's log-probabilities (float32 array) under the published weights, in this process.
 
@@ -334,7 +275,7 @@ class VLLMEngine:
                 raise EngineError(f"only vLLM has the weights of policy '{policy}', whose streams its ranks score")
             await self._scorer.publish(policy, served.version, served.weights)
             self._scored.add(policy)
-        return await self._scorer.score(policy, streams, temperatures, whole)
+        return await self._scorer.score(policy, streams, temperatures, full_vocabulary)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample a reply for each request with vLLM, loading weights that are due; return the replies in order.
@@ -380,7 +321,7 @@ class VLLMEngine:
         request.check(server.vocabulary, server.positions)  # a GPU would end the server; vLLM would cut the reply
         prompt = TokensPrompt(prompt_token_ids=list(request.ids))
         if request.media:
-            prompt = TokensPrompt(**image_prompt(server.vision, request))
+            prompt = TokensPrompt(**make_image_prompt(server.vision, request))
         output: Any = None
         served.writing += 1
         try:
@@ -388,7 +329,7 @@ class VLLMEngine:
                 output = so_far
         except Exception as error:
             assert self._scratch is not None
-            why = last_error(self._scratch, error) if isinstance(error, EngineDeadError) else first_line(error)
+            why = find_last_error(self._scratch, error) if isinstance(error, EngineDeadError) else first_line(error)
             raise EngineError(f"vLLM failed: {type(error).__name__}: {why}") from error
         finally:
             served.writing -= 1
@@ -399,8 +340,3 @@ class VLLMEngine:
         certain = request.temperature == 0  # vLLM tells the model's own then
         logprobs = tuple(0.0 if certain else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
         return Completion(ids, logprobs, "stop" if ids[-1] in request.stop_ids else "length", served.version)
-
-
-def _trained(policy: str) -> str:
-    """Return the key of the server of a policy's full weights."""
-    return f"trained {policy}"

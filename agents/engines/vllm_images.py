@@ -13,11 +13,11 @@ from agents.errors import EngineError
 from agents.eyes.layout import Vision
 from games.pictures import decode_picture
 
-WEIGHTS = ("config.json", "generation_config.json", "model.safetensors.index.json")
+WEIGHT_FILES = ("config.json", "generation_config.json", "model.safetensors.index.json")
 """JSON files that belong to the weights and not to tokenizer or processor."""
 
 
-def image_prompt(vision: Vision | None, request: Request) -> dict[str, Any]:
+def make_image_prompt(vision: Vision | None, request: Request) -> dict[str, Any]:
     """Return the fields of vLLM's `TokensPrompt` for a request with images.
 
     Raises EngineError for a model without vision or whose images vLLM surrounds with tokens of its own, and ValueError,
@@ -25,7 +25,7 @@ def image_prompt(vision: Vision | None, request: Request) -> dict[str, Any]:
     """
     if vision is None or not vision.expands_alone:
         raise EngineError("vLLM would write this model's images in its own way: set engine.kind to in_process")
-    pictures, kept, end = list[Any](), list[int](), 0
+    pictures, ids, end = list[Any](), list[int](), 0
     for span in request.media:
         height, width = (length * vision.side for length in vision.grid(span))
         try:
@@ -33,13 +33,13 @@ def image_prompt(vision: Vision | None, request: Request) -> dict[str, Any]:
         except ValueError as error:
             raise ValueError(f"image {span.hash}: {error}") from None
         pictures.append(picture.resize((width, height), vision.preprocessing.resample))
-        kept += [*request.ids[end : span.start], vision.image_token]
+        ids += [*request.ids[end : span.start], vision.image_token]
         end = span.start + span.length
-    return {"prompt_token_ids": [*kept, *request.ids[end:]], "multi_modal_data": {"image": pictures}}
+    return {"prompt_token_ids": [*ids, *request.ids[end:]], "multi_modal_data": {"image": pictures}}
 
 
 def copy_processor(source: Path, folder: Path) -> None:
     """Copy the tokenizer and the image processor of a model folder to another, for vLLM's own processing of images."""
     for path in sorted(source.glob("*")):
-        if path.suffix in (".json", ".jinja", ".txt", ".model") and path.name not in WEIGHTS and path.is_file():
+        if path.suffix in (".json", ".jinja", ".txt", ".model") and path.name not in WEIGHT_FILES and path.is_file():
             shutil.copyfile(path, folder / path.name)

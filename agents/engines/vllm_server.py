@@ -14,13 +14,13 @@ from agents.engines.base import EngineSettings
 from agents.engines.reaper import stderr_to
 from agents.errors import EngineError
 from agents.eyes.layout import Vision
-from agents.layouts import sees
-from agents.model_config import first_line, positions_in, read_json
+from agents.layouts import is_vision_config
+from agents.model_config import first_line, read_json, read_positions
 
 LOG = "vllm.log"
 TRANSFER = "arena"
 """Name in vLLM of our weight transfer, which `vllm_transfer` registers."""
-SHARE = 0.01
+FREE_SHARE = 0.01
 """Share of a GPU's memory that must be free when a server starts. It is no limit: the cache has a size of its own."""
 
 
@@ -50,7 +50,7 @@ class Server:
             self.asleep = True
 
     async def wake(self) -> None:
-        """Undo `sleep`."""
+        """Restore the weights and graphs that `sleep` moved to the host."""
         if self.asleep:
             await self.llm.wake_up()
             self.asleep = False
@@ -110,14 +110,16 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
 
-            length = min(settings.max_model_len, positions_in(folder))
+            length = min(settings.max_model_len, read_positions(folder))
             arguments: dict[str, Any] = {
                 "model": str(folder),
                 "dtype": "bfloat16" if bf16 else "float32",
                 "max_model_len": length,
                 "max_num_seqs": settings.max_batch,
                 "kv_cache_memory_bytes": settings.cache_mb << 20,
-                "skip_tokenizer_init": not sees(read_json(folder, "config.json")),  # images need its processor
+                "skip_tokenizer_init": not is_vision_config(
+                    read_json(folder, "config.json")
+                ),  # images need its processor
                 "logprobs_mode": "processed_logprobs",
                 "generation_config": "vllm",
                 "worker_extension_cls": "agents.engines.vllm_worker.ReloadExtension",
@@ -131,7 +133,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 arguments["worker_extension_cls"] = "agents.engines.vllm_transfer.TransferExtension"
             if can_sleep():
                 # else vLLM refuses to start on a GPU of which a trainer uses some
-                arguments |= {"enable_sleep_mode": True, "gpu_memory_utilization": SHARE}
+                arguments |= {"enable_sleep_mode": True, "gpu_memory_utilization": FREE_SHARE}
                 arguments["sleep_mode_offload_cudagraph"] = True
             if current_platform.is_cpu():
                 # compiling takes minutes there; a seeded reply whose prompt comes in chunks ends the CPU build
@@ -142,32 +144,32 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 arguments |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": settings.max_loras + 1}
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except Exception as error:
-        raise EngineError(f"engine vllm did not start on {folder}: {last_error(scratch, error)}") from error
+        raise EngineError(f"engine vllm did not start on {folder}: {find_last_error(scratch, error)}") from error
 
 
 async def stop(llm: Any) -> None:
     """Stop a vLLM engine and its processes, and wait for its output task."""
     handler = llm.output_handler
     llm.shutdown()
-    llm.shutdown = _done  # it asks for that again when it is collected, perhaps after the interpreter has gone
+    llm.shutdown = _do_nothing  # it asks for that again when it is collected, perhaps after the interpreter has gone
     if handler is not None:
         await asyncio.gather(handler, return_exceptions=True)
 
 
-def _done() -> None:
+def _do_nothing() -> None:
     """Do nothing, in place of the `shutdown` of a stopped engine."""
 
 
-def last_error(scratch: Path, error: Exception) -> str:
+def find_last_error(scratch: Path, error: Exception) -> str:
     """Return the last error in the log of vLLM's processes in `scratch`, else the exception's message."""
     log = scratch / LOG
-    said = log.read_text(errors="replace").splitlines() if log.exists() else []
-    named = [line.rpartition("] ")[2].strip() for line in said if re.search(r"(Error|Exception)(: |$)", line)]
-    named = [line for line in named if not re.search("See (root cause|stack trace)", line)]
-    return (named[-1] if named else first_line(error))[:300]
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    errors = [line.rpartition("] ")[2].strip() for line in lines if re.search(r"(Error|Exception)(: |$)", line)]
+    errors = [line for line in errors if not re.search("See (root cause|stack trace)", line)]
+    return (errors[-1] if errors else first_line(error))[:300]
 
 
-def memory_folder() -> str | None:
+def find_memory_folder() -> str | None:
     """Return /dev/shm if it is writable and has over 4 GiB free, as room for a model; else None."""
     shared = Path("/dev/shm")
     with suppress(OSError):

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 
 from agents.chat_images import Fit, ImageToken
 from agents.errors import WeightsError
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
-from agents.stream import OFFSETS, MediaSpan
+from agents.stream import MAX_IMAGE_TOKENS, MediaSpan
 from games.pictures import LARGEST, decode_picture
 
 
@@ -56,7 +55,7 @@ class Vision:
         """
         settings = read_preprocessing(folder, cls.defaults) if folder else cls.defaults
         tokens, size = cls.measure(config)
-        if not 0 < tokens <= OFFSETS or not 0 < size <= LARGEST:
+        if not 0 < tokens <= MAX_IMAGE_TOKENS or not 0 < size <= LARGEST:
             raise WeightsError(f"a {config.model_type} with images of {size} pixels and {tokens} tokens cannot be used")
         return cls(int(config.image_token_id), tokens, size, settings)
 
@@ -82,22 +81,18 @@ class Vision:
             raise ValueError(f"images have {self.size} x {self.size} pixels in the model, not {span.size}")
         return 1, self.tokens
 
-    def pixels(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:
+    def scale_image(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:
         """Decode an image and scale it to `size` (height, width), or to the model's own: float32 [3, height, width].
 
         Raises ValueError for data that is no image; see `games.pictures.decode_picture`.
         """
-        return torch.from_numpy(self.levels(decode_picture(data), *(size or (self.size, self.size))))
+        return torch.from_numpy(self.preprocessing.normalise(decode_picture(data), *(size or (self.size, self.size))))
 
-    def levels(self, image: Any, height: int, width: int) -> np.ndarray:
-        """Scale an RGB image and return its normalised levels: float32 [3, height, width]."""
-        return self.preprocessing.pixels(image, height, width)
-
-    def pixels_of(self, span: MediaSpan) -> torch.Tensor:
-        """Return `pixels` of a span's image. Raises ValueError, with its hash, for an image that cannot be read."""
+    def load_pixels(self, span: MediaSpan) -> torch.Tensor:
+        """Decode and scale a span's image. Raises ValueError, with its hash, if it cannot be read."""
         self.grid(span)
         try:
-            return self.pixels(span.data, span.size)
+            return self.scale_image(span.data, span.size)
         except ValueError as error:
             raise ValueError(f"image {span.hash}: {error}") from None
 
@@ -111,7 +106,7 @@ class Vision:
         """Return the parts of the vision tower, without the connector."""
         return [model.base_model.vision_tower]
 
-    def token(self, most_pixels: int | None = None) -> ImageToken:
+    def make_token(self, most_pixels: int | None = None) -> ImageToken:
         """Return the placeholder for a chat frame, with at most `most_pixels` per image. Raises WeightsError."""
         try:
             self.fit(28, 28, most_pixels)

@@ -35,12 +35,12 @@ class Preprocessing:
     scale: float = 1 / 255
     resample: int = 2
     """Pillow's number of the filter: 1 Lanczos, 2 bilinear, 3 bicubic."""
-    least: int = 56 * 56
+    min_pixels: int = 56 * 56
     """Minimum pixels of an image after scaling, for models that keep its proportions."""
-    most: int = 28 * 28 * 1280
+    max_pixels: int = 28 * 28 * 1280
     """Maximum pixels of an image after scaling, for the same models."""
 
-    def pixels(self, image: Image, height: int, width: int) -> np.ndarray:
+    def normalise(self, image: Image, height: int, width: int) -> np.ndarray:
         """Scale an RGB image and return its normalised levels: float32 [3, height, width]."""
         scaled = image.resize((width, height), self.resample)
         levels = np.asarray(scaled).astype(np.float64) * self.scale
@@ -62,11 +62,11 @@ def read_preprocessing(folder: Path, defaults: Preprocessing) -> Preprocessing:
     return defaults
 
 
-def limit_pixels(folder: Path, most: int) -> None:
+def limit_pixels(folder: Path, max_pixels: int) -> None:
     """Write the maximum pixels of an image to a model folder's image processor, whose minimum is lowered to it."""
     settings = read_json(folder, FILES[0]) if (folder / FILES[0]).is_file() else {}
     held = _parse(settings, Preprocessing(), str(folder))
-    settings |= {"min_pixels": min(held.least, most), "max_pixels": min(held.most, most)}
+    settings |= {"min_pixels": min(held.min_pixels, max_pixels), "max_pixels": min(held.max_pixels, max_pixels)}
     (folder / FILES[0]).write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 
@@ -92,7 +92,7 @@ def _parse(settings: Any, defaults: Preprocessing, source: str) -> Preprocessing
         found["resample"] = resample
     size = settings.get("size")
     size = size if isinstance(size, Mapping) else {}
-    for name, keys in (("least", ("min_pixels", "shortest_edge")), ("most", ("max_pixels", "longest_edge"))):
+    for name, keys in (("min_pixels", ("min_pixels", "shortest_edge")), ("max_pixels", ("max_pixels", "longest_edge"))):
         given = [settings.get(keys[0]), size.get(keys[0]), size.get(keys[1])]
         if (pixels := next((one for one in given if one is not None), None)) is not None:
             if type(pixels) is not int or not 0 < pixels <= MOST_PIXELS:
@@ -101,6 +101,6 @@ def _parse(settings: Any, defaults: Preprocessing, source: str) -> Preprocessing
     return replace(defaults, **found)
 
 
-def _is_number(value: Any, most: float) -> bool:
+def _is_number(value: Any, limit: float) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and abs(value) <= most
+    return is_number and math.isfinite(value) and abs(value) <= limit

@@ -17,10 +17,10 @@ from agents.chat_images import Fit, ImageToken
 from agents.errors import WeightsError
 from agents.eyes.layout import Vision
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
-from agents.stream import OFFSETS, MediaSpan
+from agents.stream import MAX_IMAGE_TOKENS, MediaSpan
 from games.pictures import LARGEST, decode_picture
 
-STRETCH = 200
+MAX_RATIO = 200
 """Maximum ratio of an image's sides."""
 
 
@@ -57,7 +57,7 @@ class Qwen2(Vision):
         )
         if min(made.patch, made.merge, made.frames) < 1:
             raise WeightsError(f"a {config.model_type} with patches of {made.patch} pixels cannot be used")
-        if made.preprocessing.least > made.most(None):
+        if made.preprocessing.min_pixels > made.limit_pixels(None):
             raise WeightsError(f"{folder}: min_pixels is more than max_pixels")
         return made
 
@@ -66,22 +66,24 @@ class Qwen2(Vision):
         """Width and height in pixels of a token."""
         return self.patch * self.merge
 
-    def most(self, most_pixels: int | None) -> int:
-        """Return the maximum pixels of an image, so that it has at most `OFFSETS` tokens."""
-        return min(self.preprocessing.most, OFFSETS * self.side**2, LARGEST**2, most_pixels or LARGEST**2)
+    def limit_pixels(self, most_pixels: int | None) -> int:
+        """Return the maximum pixels of an image, so that it has at most `MAX_IMAGE_TOKENS` tokens."""
+        return min(
+            self.preprocessing.max_pixels, MAX_IMAGE_TOKENS * self.side**2, LARGEST**2, most_pixels or LARGEST**2
+        )
 
     def fit(self, height: int, width: int, most_pixels: int | None = None) -> Fit:
         """Return the tokens and the scaled size of an image of these pixels, with at most `most_pixels` after scaling.
 
         Sides become multiples of a token's, as in transformers' `smart_resize`. Raises ValueError if one side is more
-        than `STRETCH` times the other, or if the maximum is less than one token.
+        than `MAX_RATIO` times the other, or if the maximum is less than one token.
         """
-        side, most = self.side, self.most(most_pixels)
-        least = min(self.preprocessing.least, most)
+        side, most = self.side, self.limit_pixels(most_pixels)
+        least = min(self.preprocessing.min_pixels, most)
         if most < side**2:
             raise ValueError(f"images.pixels: a token has {side**2} pixels, so an image cannot have {most}")
-        if max(height, width) > STRETCH * min(height, width):
-            raise ValueError(f"an image of {width} x {height} pixels is more than {STRETCH} times as long as wide")
+        if max(height, width) > MAX_RATIO * min(height, width):
+            raise ValueError(f"an image of {width} x {height} pixels is more than {MAX_RATIO} times as long as wide")
         rows, columns = round(height / side), round(width / side)
         if rows * columns * side**2 > most:
             ratio = math.sqrt(height * width / most)
@@ -102,14 +104,14 @@ class Qwen2(Vision):
             raise ValueError(f"an image of {shown} pixels has {rows * columns} tokens in the model, not {span.length}")
         return rows, columns
 
-    def pixels(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:
+    def scale_image(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:
         """Decode an image and scale it to `size` (height, width), or as `fit` does: float32 [3, height, width]."""
         if size is None:
             image = decode_picture(data)
             size = self.fit(image.height, image.width).size
-        return super().pixels(data, size)
+        return super().scale_image(data, size)
 
-    def patches(self, pixels: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    def cut_patches(self, pixels: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return images' patches [P, 3 * frames * patch * patch] and grids [M, 3], as the tower takes them."""
         flat, grids = list[torch.Tensor](), list[tuple[int, int, int]]()
         for image in pixels:
@@ -122,7 +124,7 @@ class Qwen2(Vision):
 
     def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
         """Return the features [N, width] of images [3, height, width]."""
-        patches, grids = self.patches([*pixels])
+        patches, grids = self.cut_patches([*pixels])
         features: torch.Tensor = model.base_model.visual(patches, grid_thw=grids, return_dict=True).pooler_output
         return features
 
@@ -131,13 +133,13 @@ class Qwen2(Vision):
         visual = model.base_model.visual
         return [part for name, part in visual.named_children() if "merger" not in name]
 
-    def token(self, most_pixels: int | None = None) -> ImageToken:
+    def make_token(self, most_pixels: int | None = None) -> ImageToken:
         """Return the placeholder for a chat frame, with at most `most_pixels` per image."""
-        return super().token(most_pixels)._replace(fit=_Fitting(self, most_pixels))
+        return super().make_token(most_pixels)._replace(fit=_ImageFit(self, most_pixels))
 
 
 @dataclass(frozen=True)
-class _Fitting:
+class _ImageFit:
     """Function from an image's height and width to its `Fit`, with at most `most_pixels`."""
 
     vision: Qwen2
@@ -151,10 +153,10 @@ class _Fitting:
 class Qwen3(Qwen2):
     """Layout of Qwen3-VL, whose first layers add features of the tower's inner layers to the images' tokens."""
 
-    defaults: ClassVar[Preprocessing] = Preprocessing(least=65536, most=16777216, resample=3)
+    defaults: ClassVar[Preprocessing] = Preprocessing(min_pixels=65536, max_pixels=16777216, resample=3)
 
     def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
         """Return the features [N, width * (1 + depth)] of images [3, height, width]."""
-        patches, grids = self.patches([*pixels])
+        patches, grids = self.cut_patches([*pixels])
         found = model.base_model.visual(patches, grid_thw=grids, return_dict=True)
         return torch.cat([found.pooler_output, *found.deepstack_features], -1)

@@ -7,31 +7,31 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agents.chat_messages import Refused
-from agents.harness.asked import Asked
-from agents.harness.session import Answer, plain_arguments
+from agents.chat_messages import RequestError
+from agents.harness.request import AgentRequest
+from agents.harness.session import Answer, dump_arguments
 from agents.tool_formats import ToolCall
 
 Json = dict[str, Any]
 
 
-def body(asked: Asked, answer: Answer) -> Json:
+def format_body(request: AgentRequest, answer: Answer) -> Json:
     """Return the answer as the body of a response to the request."""
-    return _completion(asked, answer) if asked.api == "chat" else _response(asked, answer)
+    return _format_completion(request, answer) if request.api == "chat" else _format_response(request, answer)
 
 
-def events(asked: Asked, answer: Answer) -> Iterator[str]:
+def format_events(request: AgentRequest, answer: Answer) -> Iterator[str]:
     """Yield the answer as server-sent events."""
-    if asked.api == "chat":
-        for chunk in _chunks(asked, answer):
+    if request.api == "chat":
+        for chunk in _format_chunks(request, answer):
             yield f"data: {json.dumps(chunk)}\n\n"
         yield "data: [DONE]\n\n"
         return
-    for number, event in enumerate(_response_events(_response(asked, answer))):
+    for number, event in enumerate(_format_response_events(_format_response(request, answer))):
         yield f"event: {event['type']}\ndata: {json.dumps(event | {'sequence_number': number})}\n\n"
 
 
-def error_body(refused: Refused) -> Json:
+def format_error(refused: RequestError) -> Json:
     """Return a refusal in the API's error format."""
     kind = "authentication_error" if refused.status == 401 else "invalid_request_error"
     kind = "server_error" if refused.status >= 500 else kind
@@ -41,36 +41,36 @@ def error_body(refused: Refused) -> Json:
 # -- chat completions -------------------------------------------------------------------------------------------------
 
 
-def _head(asked: Asked, answer: Answer, kind: str) -> Json:
-    return {"id": f"chatcmpl-{answer.number}", "object": kind, "created": int(time.time()), "model": asked.model}
+def _format_head(request: AgentRequest, answer: Answer, kind: str) -> Json:
+    return {"id": f"chatcmpl-{answer.number}", "object": kind, "created": int(time.time()), "model": request.model}
 
 
-def _usage(answer: Answer) -> Json:
+def _format_usage(answer: Answer) -> Json:
     prompt, said = answer.prompt_tokens, answer.completion_tokens
     return {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
 
 
-def _finish(answer: Answer) -> str:
+def _finish_reason(answer: Answer) -> str:
     return "length" if answer.finish == "length" else "tool_calls" if answer.calls else "stop"
 
 
-def _listed(calls: Sequence[ToolCall]) -> list[Json]:
+def _format_calls(calls: Sequence[ToolCall]) -> list[Json]:
     return [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": plain_arguments(call)}}
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": dump_arguments(call)}}
         for call in calls
     ]
 
 
-def _completion(asked: Asked, answer: Answer) -> Json:
+def _format_completion(request: AgentRequest, answer: Answer) -> Json:
     message: Json = {"role": "assistant", "content": answer.text or (None if answer.calls else ""), "refusal": None}
     if answer.calls:
-        message["tool_calls"] = _listed(answer.calls)
-    choice = {"index": 0, "message": message, "finish_reason": _finish(answer), "logprobs": None}
-    return _head(asked, answer, "chat.completion") | {"choices": [choice], "usage": _usage(answer)}
+        message["tool_calls"] = _format_calls(answer.calls)
+    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(answer), "logprobs": None}
+    return _format_head(request, answer, "chat.completion") | {"choices": [choice], "usage": _format_usage(answer)}
 
 
-def _chunks(asked: Asked, answer: Answer) -> Iterator[Json]:
-    head = _head(asked, answer, "chat.completion.chunk")
+def _format_chunks(request: AgentRequest, answer: Answer) -> Iterator[Json]:
+    head = _format_head(request, answer, "chat.completion.chunk")
 
     def chunk(delta: Json, finish: str | None = None) -> Json:
         return head | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}]}
@@ -78,17 +78,17 @@ def _chunks(asked: Asked, answer: Answer) -> Iterator[Json]:
     yield chunk({"role": "assistant", "content": "" if answer.text or not answer.calls else None})
     if answer.text:
         yield chunk({"content": answer.text})
-    for index, call in enumerate(_listed(answer.calls)):
+    for index, call in enumerate(_format_calls(answer.calls)):
         yield chunk({"tool_calls": [{"index": index, **call}]})
-    yield chunk({}, _finish(answer))
-    if asked.wants_usage:
-        yield head | {"choices": [], "usage": _usage(answer)}
+    yield chunk({}, _finish_reason(answer))
+    if request.wants_usage:
+        yield head | {"choices": [], "usage": _format_usage(answer)}
 
 
 # -- responses --------------------------------------------------------------------------------------------------------
 
 
-def _response(asked: Asked, answer: Answer) -> Json:
+def _format_response(request: AgentRequest, answer: Answer) -> Json:
     whole, cut = "completed", answer.finish == "length"
     output: list[Json] = []
     if answer.text or not answer.calls:
@@ -97,7 +97,7 @@ def _response(asked: Asked, answer: Answer) -> Json:
         output.append(message | {"content": [part]})
     for call in answer.calls:
         called = {"type": "function_call", "id": f"fc_{call.id}", "call_id": call.id, "name": call.name}
-        output.append(called | {"arguments": plain_arguments(call), "status": whole})
+        output.append(called | {"arguments": dump_arguments(call), "status": whole})
     prompt, said = answer.prompt_tokens, answer.completion_tokens
     usage = {
         "input_tokens": prompt,
@@ -115,9 +115,9 @@ def _response(asked: Asked, answer: Answer) -> Json:
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "instructions": None,
         "metadata": {},
-        "model": asked.model,
+        "model": request.model,
         "output": output,
-        "parallel_tool_calls": asked.is_parallel,
+        "parallel_tool_calls": request.is_parallel,
         "temperature": None,
         "tool_choice": "auto",
         "tools": [],
@@ -126,7 +126,7 @@ def _response(asked: Asked, answer: Answer) -> Json:
     }
 
 
-def _response_events(response: Json) -> Iterator[Json]:
+def _format_response_events(response: Json) -> Iterator[Json]:
     begun = response | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
     yield {"type": "response.created", "response": begun}
     for index, item in enumerate(response["output"]):

@@ -14,7 +14,7 @@ def is_url(harness: str) -> bool:
     return harness.startswith(URLS)
 
 
-def command_of(harness: str) -> list[str]:
+def parse_command(harness: str) -> list[str]:
     """Return a command's words. Raises HarnessError if its quotes do not match or its program is not found."""
     try:
         words = shlex.split(harness)
@@ -30,7 +30,7 @@ def command_of(harness: str) -> list[str]:
     return words
 
 
-def with_absolute_paths(harness: str) -> str:
+def make_paths_absolute(harness: str) -> str:
     """Return the command with existing files as absolute paths; anything else unchanged."""
     if is_url(harness) or "\0" in harness:
         return harness

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from agents.chat import ChatFrame
-from agents.chat_images import moved
-from agents.chat_messages import ChatMessage, Refused
-from agents.chat_writing import images_in, write_chat
+from agents.chat_images import shift_spans
+from agents.chat_messages import ChatMessage, RequestError
+from agents.chat_writing import find_image_spans, write_chat
 from agents.engines.base import Completion
 from agents.errors import ChatError
-from agents.harness.asked import Asked
+from agents.harness.request import AgentRequest
 from agents.stream import MediaSpan, Stream
 from agents.tool_values import Definition
 
@@ -52,7 +52,7 @@ class Continuation:
     """Request placed in a conversation: the ids that it adds to the stream before the reply."""
 
     conversation: Conversation
-    asked: Asked
+    request: AgentRequest
     new_ids: tuple[int, ...]
     new_media: tuple[MediaSpan, ...] = ()
     """Images among the new ids."""
@@ -66,7 +66,7 @@ class Continuation:
     def media(self) -> tuple[MediaSpan, ...]:
         """Images of the full context."""
         stream = self.conversation.stream
-        return (*stream.media, *moved(self.new_media, len(stream)))
+        return (*stream.media, *shift_spans(self.new_media, len(stream)))
 
 
 class Conversations:
@@ -90,54 +90,54 @@ class Conversations:
             self.all.append(held)
             held.first_turn = turn
         held.stream.observe(placed.new_ids, placed.new_media)
-        held.stream.wrote(completion.ids, completion.logprobs, turn, completion.entropy)
-        held.messages = [*placed.asked.messages, reply]
+        held.stream.append_sampled(completion.ids, completion.logprobs, turn, completion.entropy)
+        held.messages = [*placed.request.messages, reply]
         held.marks.append(Mark(len(held.messages), len(held.stream), completion.finish))
 
-    def place(self, asked: Asked) -> tuple[Continuation, str]:
-        """Return the request as the continuation of a conversation, and why that is a new one although others exist.
+    def place(self, request: AgentRequest) -> tuple[Continuation, str]:
+        """Return the request as the continuation of a conversation, and the reason for opening a new one.
 
-        The reason is "" if the request extends a conversation, or is the first. Raises Refused if the chat template
-        cannot express a message.
+        The reason is "" if the request extends a conversation, or is the first. Raises RequestError if the chat
+        template cannot express a message.
         """
-        tools = json.dumps(list(asked.tools), sort_keys=True)
+        tools = json.dumps(list(request.tools), sort_keys=True)
         try:
-            origin, mark = self._origin(asked.messages, tools)
+            origin, mark = self._find_origin(request.messages, tools)
             if origin and mark:
-                reply, rest = asked.messages[mark.messages - 1], asked.messages[mark.messages :]
-                new = self.frame.close(mark.finish) + self._written(rest, after=reply)
-                media = images_in(self.frame, new, rest, asked.pictures.__getitem__)
+                reply, rest = request.messages[mark.messages - 1], request.messages[mark.messages :]
+                new = self.frame.close(mark.finish) + self._encode(rest, after=reply)
+                media = find_image_spans(self.frame, new, rest, request.pictures.__getitem__)
                 if mark is origin.marks[-1] and not origin.is_busy:
-                    return Continuation(origin, asked, tuple(new), tuple(media)), ""
+                    return Continuation(origin, request, tuple(new), tuple(media)), ""
                 before = origin.stream.before(mark.ids)
-                new, media = before.ids + new, before.media + moved(media, mark.ids)
+                new, media = before.ids + new, before.media + shift_spans(media, mark.ids)
             else:
-                new = self._written(asked.messages, asked.tools)
-                media = images_in(self.frame, new, asked.messages, asked.pictures.__getitem__)
+                new = self._encode(request.messages, request.tools)
+                media = find_image_spans(self.frame, new, request.messages, request.pictures.__getitem__)
         except ChatError as error:
-            raise Refused(str(error), param="messages") from None
-        why = self._difference(asked.messages, tools)
+            raise RequestError(str(error), param="messages") from None
+        why = self._describe_difference(request.messages, tools)
         self._opened += 1
-        return Continuation(Conversation(f"{self.key}/{self._opened}", tools), asked, tuple(new), tuple(media)), why
+        return Continuation(Conversation(f"{self.key}/{self._opened}", tools), request, tuple(new), tuple(media)), why
 
-    def _origin(self, messages: Sequence[ChatMessage], tools: str) -> tuple[Conversation | None, Mark | None]:
+    def _find_origin(self, messages: Sequence[ChatMessage], tools: str) -> tuple[Conversation | None, Mark | None]:
         """Return the conversation, and the place in it, with the longest common beginning that ends in a reply."""
         best: tuple[Conversation | None, Mark | None] = None, None
         for one in self.all:
-            common = _common(one.messages, messages) if one.tools == tools else 0
+            common = _count_common(one.messages, messages) if one.tools == tools else 0
             marks = [mark for mark in one.marks if mark.messages <= common and mark.messages < len(messages)]
             if marks and messages[marks[-1].messages].role != "assistant":
                 ends, length = marks[-1] is one.marks[-1] and not one.is_busy, marks[-1].messages
-                if best[1] is None or (length, ends) > (best[1].messages, best[1] is _end(best[0])):
+                if best[1] is None or (length, ends) > (best[1].messages, best[1] is _last_mark(best[0])):
                     best = one, marks[-1]
         return best
 
-    def _difference(self, messages: Sequence[ChatMessage], tools: str) -> str:
+    def _describe_difference(self, messages: Sequence[ChatMessage], tools: str) -> str:
         """Return how the messages part from the most similar conversation; "" if there is none."""
         if not self.all:
             return ""
-        nearest = max(self.all, key=lambda one: _common(one.messages, messages))
-        at = _common(nearest.messages, messages)
+        nearest = max(self.all, key=lambda one: _count_common(one.messages, messages))
+        at = _count_common(nearest.messages, messages)
         if at == 0 or (at == 1 and messages[0].role == "system"):
             return "begins another conversation"
         if nearest.tools != tools:
@@ -146,28 +146,28 @@ class Conversations:
             return "continues a conversation twice"
         if at == len(messages) or messages[at].role != nearest.messages[at].role:
             return "drops or inserts messages"
-        return f"rewrites the {_called(messages[at].role)}"
+        return f"rewrites the {_describe_role(messages[at].role)}"
 
     # -- ids -------------------------------------------------------------------------------------------------------
 
-    def _written(
+    def _encode(
         self, messages: Sequence[ChatMessage], tools: Sequence[Definition] = (), after: ChatMessage | None = None
     ) -> list[int]:
         """Return the ids of messages up to the head of the reply to sample; see `write_chat`."""
         return [token for ids, _ in write_chat(self.frame, messages, tools, after) for token in ids]
 
 
-def drift(frame: ChatFrame, asked: Asked) -> str:
+def describe_drift(frame: ChatFrame, request: AgentRequest) -> str:
     """Return how the chat template itself would render a continued conversation differently from its stream; "" if not.
 
     The stream keeps what was sampled. A server that renders the whole chat for each request would show the policy
     another context.
     """
-    replies = [message for message in asked.messages if message.role == "assistant"]
+    replies = [message for message in request.messages if message.role == "assistant"]
     parts = frame.tools
-    if asked.tools and parts is None:
+    if request.tools and parts is None:
         return "has no tools: definitions are part of the system text, and results are users' turns"
-    if any(message.role == "system" for message in asked.messages[1:] if replies):
+    if any(message.role == "system" for message in request.messages[1:] if replies):
         return "would print a system message within the conversation as a turn of its own: it is part of the user's"
     if any("</think>" in reply.text for reply in replies) and frame.rewrites_thoughts:
         return "drops the thoughts of earlier replies, which the streams keep"
@@ -183,17 +183,17 @@ def drift(frame: ChatFrame, asked: Asked) -> str:
     return ""
 
 
-def _common(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) -> int:
+def _count_common(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) -> int:
     """Return the number of messages with which both conversations begin."""
     pairs = zip(one, other, strict=False)
     return next((i for i, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(one), len(other)))
 
 
-def _end(conversation: Conversation | None) -> Mark | None:
+def _last_mark(conversation: Conversation | None) -> Mark | None:
     return conversation.marks[-1] if conversation and not conversation.is_busy else None
 
 
-def _called(role: str) -> str:
+def _describe_role(role: str) -> str:
     return {"assistant": "assistant's message", "tool": "tool's result", "user": "user's message"}.get(
         role, "system text"
     )

@@ -11,7 +11,7 @@ from agents.stream import Stream
 from games.contracts import Act, View
 
 
-class Acting(Protocol):
+class AgentProgram(Protocol):
     """An agent program, as a process or behind a URL."""
 
     async def act(self, observation: Mapping[str, Any]) -> str:
@@ -28,7 +28,7 @@ class HarnessPlayer:
     last reply before the program's act, whose turn carries that act.
     """
 
-    def __init__(self, session: Session, program: Acting, seed: int) -> None:
+    def __init__(self, session: Session, program: AgentProgram, seed: int) -> None:
         """Create the player. `seed` is passed to the program, for its own random choices."""
         self.session, self.program, self.seed = session, program, seed
         self.version = 0
@@ -55,22 +55,22 @@ class HarnessPlayer:
         if self._acting is None:
             self._given = 0
             session.begin(view)
-            self._acting = asyncio.create_task(self.program.act(self._observation(view)))
+            self._acting = asyncio.create_task(self.program.act(self._build_observation(view)))
             self._acting.add_done_callback(lambda task: session.news.set())
         while True:
             session.news.clear()
-            waiting = session.begun[self._given :]
+            waiting = session.pending[self._given :]
             if waiting and waiting[0].has_failed:
                 await waiting[0].answer
             if self._acting.done():
                 session.end()
                 if len(waiting) <= 1:
-                    return self._decided(await waiting[0].answer if waiting else None)
+                    return self._finish_act(await waiting[0].answer if waiting else None)
             if len(waiting) > 1 or (waiting and self._acting.done()):
                 answer = await waiting[0].answer
                 self._given += 1
-                session.taken()
-                return self._turn(answer, "", "request")
+                session.release_slot()
+                return self._make_turn(answer, "", "request")
             await session.news.wait()
 
     def close(self) -> asyncio.Task[None] | None:
@@ -80,21 +80,21 @@ class HarnessPlayer:
             self._acting.cancel()
         return self.program.close()
 
-    def _decided(self, answer: Answer | None) -> Act:
+    def _finish_act(self, answer: Answer | None) -> Act:
         """Return the program's act, as the turn of the last answer before it, if there is one."""
         assert self._acting
         text, self._acting = self._acting.result(), None
         if answer is None:
             return Act(text, text, "", "", "script")
-        self.session.taken()
-        return self._turn(answer, text, "policy")
+        self.session.release_slot()
+        return self._make_turn(answer, text, "policy")
 
-    def _turn(self, answer: Answer, action: str, source: Any) -> Act:
+    def _make_turn(self, answer: Answer, action: str, source: Any) -> Act:
         self.version = answer.version
         excused = bool(action) and self.session.role.excuses(answer.finish)
         return Act(action, answer.raw, "", "", answer.finish, answer.completion_tokens, source, excused)
 
-    def _observation(self, view: View) -> dict[str, Any]:
+    def _build_observation(self, view: View) -> dict[str, Any]:
         """Return the observation that is sent to the program: the variables of a role's templates, and a seed."""
         return {
             "seat": view.seat,

@@ -20,7 +20,7 @@ from games.untrusted_json import DECODER
 
 OUTPUT_BYTES = 1_000_000
 """Maximum bytes that a program prints for one act."""
-TOLD = 250
+ERROR_LENGTH = 250
 """Maximum characters of a program's last error line."""
 LOCAL = "127.0.0.1,localhost"
 
@@ -56,20 +56,20 @@ class Program:
         while True:
             *whole, lines = lines.split(b"\n")
             for i, line in enumerate(whole):
-                if (act := act_in(line)) is not None:
+                if (act := parse_act(line)) is not None:
                     self._unread, self._has_acted = b"\n".join([*whole[i + 1 :], lines]), True
                     return act
                 printed += line + b"\n"
             if len(printed) + len(lines) > OUTPUT_BYTES:
-                raise self._error(f"it printed more than {OUTPUT_BYTES:,} bytes for one act")
+                raise self._make_error(f"it printed more than {OUTPUT_BYTES:,} bytes for one act")
             if not (data := await process.stdout.read(1 << 16)):
                 break
             lines += data
-        await self._ended(process)
+        await self._wait_for_end(process)
         if self._has_acted and not printed + lines:  # it had ended already, after its last act
             return await self.act(observation)
-        act = act_in(lines)
-        return self._text(bytes(printed + lines)) if act is None else act
+        act = parse_act(lines)
+        return self._decode_act(bytes(printed + lines)) if act is None else act
 
     def close(self) -> asyncio.Task[None] | None:
         """Kill the program with all its descendants. Returns the task that waits for their end; None if none runs."""
@@ -89,38 +89,38 @@ class Program:
                 *start, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
             )
         except OSError as error:
-            raise self._error(f"it cannot be started: {error.strerror or error}") from None
-        self._errors, self._unread, self._has_acted = asyncio.create_task(_tail(process)), b"", False
+            raise self._make_error(f"it cannot be started: {error.strerror or error}") from None
+        self._errors, self._unread, self._has_acted = asyncio.create_task(_read_tail(process)), b"", False
         return process
 
-    async def _ended(self, process: Process) -> None:
+    async def _wait_for_end(self, process: Process) -> None:
         """Wait for the program's end. Raises HarnessError if it failed."""
         code = await process.wait()
         self._process = None
         assert self._errors
         said = (await self._errors).strip().splitlines()[-1:]
-        told = f": {one_line(said[0], TOLD)}" if said else ""
+        told = f": {one_line(said[0], ERROR_LENGTH)}" if said else ""
         if code == keeper.NOT_STARTED:
-            raise self._error(f"it cannot be started{told}")
+            raise self._make_error(f"it cannot be started{told}")
         if code:
             how = f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with status {code}"
-            raise self._error(f"it ended {how}{told}")
+            raise self._make_error(f"it ended {how}{told}")
 
-    def _text(self, printed: bytes) -> str:
+    def _decode_act(self, printed: bytes) -> str:
         try:
             text = printed.decode().strip()
         except UnicodeDecodeError:
-            raise self._error("it printed what is not UTF-8") from None
+            raise self._make_error("it printed what is not UTF-8") from None
         if not text:
-            raise self._error('it ended without an act: print the act, or a line {"act": "…"}')
+            raise self._make_error('it ended without an act: print the act, or a line {"act": "…"}')
         return text
 
-    def _error(self, why: str) -> HarnessError:
+    def _make_error(self, why: str) -> HarnessError:
         words = " ".join(Path(word).name for word in self.command)
         return HarnessError(f"agent program {one_line(words, 80)}: {why}")
 
 
-def act_in(line: bytes) -> str | None:
+def parse_act(line: bytes) -> str | None:
     """Return the act of a line `{"act": "…"}`; None for any other line."""
     if not line.lstrip().startswith(b"{"):
         return None
@@ -132,7 +132,7 @@ def act_in(line: bytes) -> str | None:
     return act if isinstance(act, str) else None
 
 
-async def _tail(process: Process) -> str:
+async def _read_tail(process: Process) -> str:
     """Read all that a program writes to stderr, and return its end."""
     assert process.stderr
     tail = b""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agents.errors import HarnessError
-from agents.harness.program import OUTPUT_BYTES, act_in
+from agents.harness.program import OUTPUT_BYTES, parse_act
 from agents.reply import one_line
 
 
@@ -39,7 +39,7 @@ class Remote:
                     raise self._error(f"status {response.status_code}")
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise self._error(one_line(str(error), 200) or type(error).__name__) from None
-        act = act_in(bytes(body))
+        act = parse_act(bytes(body))
         if act is None:
             raise self._error('its answer is not JSON {"act": "…"}')
         return act

@@ -17,11 +17,11 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agents.chat_messages import Refused
-from agents.connections import server
+from agents.chat_messages import RequestError
+from agents.connections import make_server
 from agents.harness import answers
-from agents.harness.asked import parse
 from agents.harness.player import HarnessPlayer
+from agents.harness.request import parse
 from agents.harness.session import Session
 from agents.tool_values import NAME
 from games.untrusted_json import DECODER
@@ -31,9 +31,9 @@ BODY_BYTES, BODY_WITH_IMAGES = 4 << 20, 32 << 20
 CONNECTIONS = 4096
 FILES = 1 << 16
 """Open files that the process may have, if its hard limit allows: a match needs about six."""
-MOST_NOTES = 20
+MAX_NOTES = 20
 """Maximum lines that agent programs cause in a run's notes."""
-MOST_REWARDS = 16
+MAX_REWARDS = 16
 CLOSE_SECONDS = 5.0
 """Seconds to wait for killed programs at the end."""
 HOST = "127.0.0.1"
@@ -63,7 +63,7 @@ class HarnessServer:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         listening = socket.create_server((HOST, 0))
         self.url = f"http://{HOST}:{listening.getsockname()[1]}/v1"
-        self._server = server(self._app(), CONNECTIONS, log_level="critical", lifespan="off")
+        self._server = make_server(self._create_app(), CONNECTIONS, log_level="critical", lifespan="off")
         self._server.capture_signals = contextlib.nullcontext  # type: ignore[assignment, method-assign]  # signals are the run's
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
 
@@ -91,19 +91,19 @@ class HarnessServer:
 
     def note(self, line: str) -> None:
         """Show a line to the user, unless it was shown before or too many were."""
-        if line not in self._noted and len(self._noted) < MOST_NOTES:
+        if line not in self._noted and len(self._noted) < MAX_NOTES:
             self._noted.add(line)
             self._show(line)
 
     # -- routes ----------------------------------------------------------------------------------------------------
 
-    def _app(self) -> Starlette:
+    def _create_app(self) -> Starlette:
         routes = [
             Route("/v1/chat/completions", self._route(self._chat), methods=["POST"]),
             Route("/v1/responses", self._route(self._responses), methods=["POST"]),
             Route("/v1/models", self._route(self._models)),
             Route("/v1/arena/reward", self._route(self._reward), methods=["POST"]),
-            Route("/{path:path}", self._route(self._unknown), methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            Route("/{path:path}", self._route(self._refuse_route), methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
         ]
         return Starlette(routes=routes)
 
@@ -112,22 +112,22 @@ class HarnessServer:
 
         async def handle(request: HttpRequest) -> Response:
             try:
-                return await handler(self._session(request), request)
-            except Refused as refused:
-                return JSONResponse(answers.error_body(refused), refused.status)
+                return await handler(self._find_session(request), request)
+            except RequestError as refused:
+                return JSONResponse(answers.format_error(refused), refused.status)
             except ClientDisconnect:
                 return Response(status_code=499)
             except Exception as error:  # noqa: BLE001 the player raises it in its match
-                failed = Refused(f"the match failed: {type(error).__name__}", 500, "server_error")
-                return JSONResponse(answers.error_body(failed), failed.status)
+                failed = RequestError(f"the match failed: {type(error).__name__}", 500, "server_error")
+                return JSONResponse(answers.format_error(failed), failed.status)
 
         return handle
 
-    def _session(self, request: HttpRequest) -> Session:
+    def _find_session(self, request: HttpRequest) -> Session:
         kind, _, key = request.headers.get("authorization", "").partition(" ")
         session = self._sessions.get(key.strip()) if kind.lower() == "bearer" else None
         if session is None:
-            raise Refused("the API key is missing, or is that of no match in play", 401, "invalid_api_key")
+            raise RequestError("the API key is missing, or is that of no match in play", 401, "invalid_api_key")
         return session
 
     async def _chat(self, session: Session, request: HttpRequest) -> Response:
@@ -137,47 +137,47 @@ class HarnessServer:
         return await self._answer(session, request, "responses")
 
     async def _answer(self, session: Session, request: HttpRequest, api: Literal["chat", "responses"]) -> Response:
-        body = await _body(request, BODY_WITH_IMAGES if session.sees else BODY_BYTES)
-        asked = await asyncio.to_thread(parse, api, body, session.sees)
-        answer = await session.answer(asked)
-        if asked.streams:
-            return StreamingResponse(iter([*answers.events(asked, answer)]), media_type="text/event-stream")
-        return JSONResponse(answers.body(asked, answer))
+        body = await _read_body(request, BODY_WITH_IMAGES if session.sees else BODY_BYTES)
+        parsed = await asyncio.to_thread(parse, api, body, session.sees)
+        answer = await session.answer(parsed)
+        if parsed.streams:
+            return StreamingResponse(iter([*answers.format_events(parsed, answer)]), media_type="text/event-stream")
+        return JSONResponse(answers.format_body(parsed, answer))
 
     async def _models(self, session: Session, request: HttpRequest) -> Response:
         model = {"id": session.policy, "object": "model", "created": 0, "owned_by": "arena"}
         return JSONResponse({"object": "list", "data": [model]})
 
     async def _reward(self, session: Session, request: HttpRequest) -> Response:
-        rewards = posted_rewards(await _body(request))
+        rewards = parse_rewards(await _read_body(request))
         session.reward(rewards)
         return JSONResponse({"rewards": rewards})
 
-    async def _unknown(self, session: Session, request: HttpRequest) -> Response:
-        raise Refused(f"no such route: {request.method} {request.url.path[:200]}", 404)
+    async def _refuse_route(self, session: Session, request: HttpRequest) -> Response:
+        raise RequestError(f"no such route: {request.method} {request.url.path[:200]}", 404)
 
 
-async def _body(request: HttpRequest, most: int = BODY_BYTES) -> bytes:
-    """Read a request's body. Raises Refused if it is too large."""
+async def _read_body(request: HttpRequest, max_bytes: int = BODY_BYTES) -> bytes:
+    """Read a request's body. Raises RequestError if it is too large."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > most:
-            raise Refused(f"the body is larger than {most >> 20} MB", 413)
+        if len(body) > max_bytes:
+            raise RequestError(f"the body is larger than {max_bytes >> 20} MB", 413)
     return bytes(body)
 
 
-def posted_rewards(body: bytes) -> Mapping[str, float]:
-    """Parse `{"reward": 0.5}` or `{"rewards": {"name": 0.5}}`. Raises Refused for anything else."""
+def parse_rewards(body: bytes) -> Mapping[str, float]:
+    """Parse `{"reward": 0.5}` or `{"rewards": {"name": 0.5}}`. Raises RequestError for anything else."""
     data = None
     with suppress(ValueError, RecursionError):
         data = DECODER.decode(body.decode())
     given = data if isinstance(data, dict) else {}
     rewards = given.get("rewards") if "rewards" in given else {"reward": given.get("reward")}
-    if not isinstance(rewards, dict) or not 0 < len(rewards) <= MOST_REWARDS:
-        raise Refused('expected {"reward": NUMBER} or {"rewards": {"NAME": NUMBER}}', param="rewards")
+    if not isinstance(rewards, dict) or not 0 < len(rewards) <= MAX_REWARDS:
+        raise RequestError('expected {"reward": NUMBER} or {"rewards": {"NAME": NUMBER}}', param="rewards")
     for name, value in rewards.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not abs(value) <= 1e9 or not NAME.fullmatch(name):  # also refuses NaN
-            raise Refused("a reward has a name and a finite number of at most 1e9", param="rewards")
+            raise RequestError("a reward has a name and a finite number of at most 1e9", param="rewards")
     return {name: float(value) for name, value in rewards.items()}

@@ -12,22 +12,22 @@ from typing import Literal
 import numpy as np
 
 from agents.chat import ChatFrame
-from agents.chat_messages import ChatMessage, Refused
+from agents.chat_messages import ChatMessage, RequestError
 from agents.engines.base import Completion, Request
 from agents.errors import ChatError
-from agents.harness.asked import Asked
-from agents.harness.conversations import Continuation, Conversations, drift
+from agents.harness.conversations import Continuation, Conversations, describe_drift
+from agents.harness.request import AgentRequest
 from agents.players.model import Writer
 from agents.role import Role
-from agents.stream import Stream, keys_of
+from agents.stream import Stream, compute_keys
 from agents.tool_formats import Reading, ToolCall
 from games.contracts import View
 
 AT_ONCE = 16
 """Maximum requests of a match in progress; further ones wait."""
-MOST_REPEATS = 16
+MAX_REPEATS = 16
 """Maximum repetitions of one request."""
-OVER = Refused("the match is over", 401, "invalid_api_key")
+OVER = RequestError("the match is over", 401, "invalid_api_key")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Answer:
 
 
 @dataclass
-class _Known:
+class _CachedAnswer:
     """Cached answer to a request, and how often the request was repeated."""
 
     answer: asyncio.Task[Answer]
@@ -56,7 +56,7 @@ class _Known:
 
 
 @dataclass
-class Begun:
+class PendingTurn:
     """Request that has a turn of the match. `answer` holds its answer, or the error that ended it."""
 
     turn: int
@@ -105,11 +105,11 @@ class Session:
         self.role, self.frame, self.policy, self.seed, self.write = role, frame, policy, seed, write
         self.positions, self._note, self.score = positions, note, score
         self.conversations = Conversations(frame, key)
-        self.begun: list[Begun] = []
+        self.pending: list[PendingTurn] = []
         """Requests since `begin`, in the order of their turns."""
         self.news = asyncio.Event()
         """Set whenever a request has taken a turn."""
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, _CachedAnswer] = {}
         self._drawn: dict[bytes, int] = {}
         self._view: View | None = None
         self._is_open, self._room = asyncio.Event(), asyncio.Semaphore(AT_ONCE)
@@ -126,10 +126,10 @@ class Session:
 
     def begin(self, view: View) -> None:
         """Let requests take turns from the view's on."""
-        self._view, self.begun = view, []
+        self._view, self.pending = view, []
         self._is_open.set()
 
-    def taken(self) -> None:
+    def release_slot(self) -> None:
         """Make room for another request, because one has become a turn of the match."""
         self._room.release()
 
@@ -145,20 +145,20 @@ class Session:
 
     # -- the program's side ----------------------------------------------------------------------------------------
 
-    async def answer(self, asked: Asked) -> Answer:
-        """Answer a request; a repeated one gets the same answer. Raises Refused for one that cannot be answered."""
+    async def answer(self, request: AgentRequest) -> Answer:
+        """Answer a request; a repeated one gets the same answer. Raises RequestError if it cannot be answered."""
         if self._is_over:
             raise OVER
-        key = hashlib.sha256(asked.key.encode()).digest()
+        key = hashlib.sha256(request.key.encode()).digest()
         if known := self._known.get(key):
             known.repeats += 1
-            if known.repeats > MOST_REPEATS:
-                raise Refused(
-                    f"this request was answered {MOST_REPEATS} times already: for another answer, change its `seed`"
+            if known.repeats > MAX_REPEATS:
+                raise RequestError(
+                    f"this request was answered {MAX_REPEATS} times already: for another answer, change its `seed`"
                 )
         else:
-            known = self._known[key] = _Known(asyncio.create_task(self._answer(asked)))
-            known.answer.add_done_callback(lambda task: self._settled(key, task))
+            known = self._known[key] = _CachedAnswer(asyncio.create_task(self._answer(request)))
+            known.answer.add_done_callback(lambda task: self._forget_failed(key, task))
         try:
             return await asyncio.shield(known.answer)
         except asyncio.CancelledError:
@@ -167,37 +167,37 @@ class Session:
             raise
 
     def reward(self, rewards: Mapping[str, float]) -> None:
-        """Pay rewards that the program posts. Raises Refused if the game takes none, or if the match is over."""
+        """Pay rewards that the program posts. Raises RequestError if the game takes none, or if the match is over."""
         if self._is_over:
             raise OVER
         try:
             self.score(rewards)
         except ValueError as error:
-            raise Refused(str(error), param="rewards") from None
+            raise RequestError(str(error), param="rewards") from None
 
-    def _settled(self, key: bytes, task: asyncio.Task[Answer]) -> None:
+    def _forget_failed(self, key: bytes, task: asyncio.Task[Answer]) -> None:
         """Forget a request that was not answered, so that a repetition is tried again."""
         if task.cancelled() or task.exception():
             self._known.pop(key, None)
 
-    async def _answer(self, asked: Asked) -> Answer:
-        characters = sum(len(message.text) for message in asked.messages)
+    async def _answer(self, agent_request: AgentRequest) -> Answer:
+        characters = sum(len(message.text) for message in agent_request.messages)
         if characters > self.positions * self.frame.longest_token:
-            raise self._too_long(asked, f"{characters:,} characters")
-        await self._render_tools(asked)
+            raise self._make_length_error(agent_request, f"{characters:,} characters")
+        await self._render_tools(agent_request)
         await self._room.acquire()
         try:
             while not self._is_open.is_set():
                 await self._is_open.wait()
-            placed, why = self.conversations.place(asked)
-            request = self._request(asked, placed)
+            placed, why = self.conversations.place(agent_request)
+            request = self._build_request(agent_request, placed)
         except BaseException:
             self._room.release()
             raise
-        self._tell(asked, placed, why)
+        self._note_request(agent_request, placed, why)
         assert self._view
-        begun = Begun(self._view.turn + len(self.begun))
-        self.begun.append(begun)
+        begun = PendingTurn(self._view.turn + len(self.pending))
+        self.pending.append(begun)
         self.news.set()
         placed.conversation.is_busy = True
         try:
@@ -212,33 +212,35 @@ class Session:
         begun.answer.set_result(answer)
         return answer
 
-    async def _render_tools(self, asked: Asked) -> None:
+    async def _render_tools(self, request: AgentRequest) -> None:
         """Render the tools' definitions in a thread, because the template runs in a child process; it is cached.
 
-        Raises Refused if the chat template cannot print them.
+        Raises RequestError if the chat template cannot print them.
         """
-        if asked.tools and self.frame.tools and not any(m.role == "assistant" for m in asked.messages):
-            system = "".join(message.text for message in asked.messages if message.role == "system")
+        if request.tools and self.frame.tools and not any(m.role == "assistant" for m in request.messages):
+            system = "".join(message.text for message in request.messages if message.role == "system")
             try:
                 async with self._rendering:
-                    await asyncio.to_thread(self.frame.opens_turn, asked.tools, system)
+                    await asyncio.to_thread(self.frame.opens_turn, request.tools, system)
             except ChatError as error:
-                raise Refused(str(error), param="tools") from None
+                raise RequestError(str(error), param="tools") from None
 
-    def _request(self, asked: Asked, placed: Continuation) -> Request:
-        """Return the engine's request. Raises Refused if the context has no room for a reply."""
+    def _build_request(self, request: AgentRequest, placed: Continuation) -> Request:
+        """Return the engine's request. Raises RequestError if the context has no room for a reply."""
         sampling, ids, media = self.role.sampling, placed.ids, placed.media
         room = self.positions - len(ids)
         if room < 1:
-            raise self._too_long(asked, f"{len(ids):,} tokens")
-        digest = hashlib.sha256(np.asarray(keys_of(ids, media), np.int64).tobytes() + str(asked.seed).encode()).digest()
+            raise self._make_length_error(request, f"{len(ids):,} tokens")
+        digest = hashlib.sha256(
+            np.asarray(compute_keys(ids, media), np.int64).tobytes() + str(request.seed).encode()
+        ).digest()
         drawn = self._drawn[digest] = self._drawn.get(digest, -1) + 1
         return Request(
             policy=self.policy,
             ids=ids,
             media=media,
             key=placed.conversation.key,
-            max_tokens=min(asked.max_tokens or sampling.max_tokens, sampling.max_tokens, room),
+            max_tokens=min(request.max_tokens or sampling.max_tokens, sampling.max_tokens, room),
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
@@ -246,23 +248,23 @@ class Session:
             seed=(*self.seed, *np.frombuffer(digest[:16], np.uint32).tolist(), drawn),
         )
 
-    def _too_long(self, asked: Asked, length: str) -> Refused:
-        return Refused(
+    def _make_length_error(self, request: AgentRequest, length: str) -> RequestError:
+        return RequestError(
             f"this model's maximum context length is {self.positions:,} tokens, and the messages have {length}",
             code="context_length_exceeded",
-            param="messages" if asked.api == "chat" else "input",
+            param="messages" if request.api == "chat" else "input",
         )
 
     def _record(self, placed: Continuation, completion: Completion, turn: int) -> Answer:
         """Append the reply to its stream, and return it as an answer."""
-        asked, raw = placed.asked, self.frame.decode(completion.ids, marks=True)
+        request, raw = placed.request, self.frame.decode(completion.ids, marks=True)
         reading = Reading(raw)
-        if asked.tools and asked.reads_calls:
-            reading = self.frame.read_calls(completion.ids, asked.tools, self._calls)
+        if request.tools and request.reads_calls:
+            reading = self.frame.read_calls(completion.ids, request.tools, self._calls)
         if reading.problem or not reading.calls or len({call.id for call in reading.calls}) < len(reading.calls):
             reading = Reading(raw)
         self._calls += len(reading.calls)
-        calls = reading.calls if asked.is_parallel else reading.calls[:1]
+        calls = reading.calls if request.is_parallel else reading.calls[:1]
         message = ChatMessage("assistant", reading.speech.strip(), calls)
         self.conversations.record(placed, message, completion, turn)
         self._answers += 1
@@ -271,21 +273,21 @@ class Session:
         finish, text = completion.finish, reading.speech
         return Answer(self._answers, raw, text, calls, finish, prompt, count, completion.version)
 
-    def _tell(self, asked: Asked, placed: Continuation, why: str) -> None:
+    def _note_request(self, request: AgentRequest, placed: Continuation, why: str) -> None:
         """Note what a user should know about the program's requests, each kind once per run."""
         name = f"policy '{self.policy}', role {self.role.role}"
-        if asked.sampling:
-            kinds = " and ".join(asked.sampling)
+        if request.sampling:
+            kinds = " and ".join(request.sampling)
             self._note(f"{name}: the agent program's {kinds} is ignored: the role's sampling applies")
         if why:
             self._note(f"{name}: a request of the agent program {why}, which opens a new stream")
-        if template := drift(self.frame, asked):
+        if template := describe_drift(self.frame, request):
             self._note(f"{name}: template drift: the chat template {template}")
-        if asked.max_tokens and asked.max_tokens > self.role.sampling.max_tokens:
-            most = self.role.sampling.max_tokens
-            self._note(f"{name}: the agent program asks for longer replies than the role's max_tokens, {most}")
+        if request.max_tokens and request.max_tokens > self.role.sampling.max_tokens:
+            limit = self.role.sampling.max_tokens
+            self._note(f"{name}: the agent program asks for longer replies than the role's max_tokens, {limit}")
 
 
-def plain_arguments(call: ToolCall) -> str:
+def dump_arguments(call: ToolCall) -> str:
     """Return a call's arguments as the JSON text of OpenAI's API."""
     return json.dumps(dict(call.arguments), ensure_ascii=False)

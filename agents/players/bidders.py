@@ -11,7 +11,7 @@ from games.contracts import View
 AUCTIONS = ("first_price_auction", "second_price_auction")
 
 
-class Plan:
+class FunctionPolicy:
     """Policy that acts by a function of the view; the seed changes nothing."""
 
     def __init__(self, plan: Callable[[View], str], seed: int = 0) -> None:
@@ -74,10 +74,10 @@ def conceding_haggler(view: View) -> str:
 
 def hard_haggler(view: View) -> str:
     """Insist on the price halfway between the own cost or value and the best one, rounded in the own favour."""
-    return _haggle(view, lambda limit, dream, turn, left: limit + _away((dream - limit) / 2))
+    return _haggle(view, lambda limit, dream, turn, left: limit + _round_away((dream - limit) / 2))
 
 
-def _away(x: float) -> int:
+def _round_away(x: float) -> int:
     return math.ceil(x) if x > 0 else math.floor(x)
 
 
@@ -123,7 +123,7 @@ def conditional_contributor(view: View) -> str:
 # Liar's dice.
 
 
-def likely(view: View, bid: str) -> float:
+def bid_probability(view: View, bid: str) -> float:
     """Return the probability that a liar's dice bid such as "BID 2 5" is true, given the seat's own dice."""
     own = view.private["dice"]
     bids = [*view.public["bids"], *(word for word in view.legal or () if word != "LIAR")]
@@ -139,9 +139,9 @@ def likely(view: View, bid: str) -> float:
 def plain_dealer(view: View) -> str:
     """Make the most probable bid, the lowest among equals; say LIAR if that is more probably right."""
     bids = view.public["bids"]
-    right = {word: likely(view, word) for word in view.legal or () if word != "LIAR"}
+    right = {word: bid_probability(view, word) for word in view.legal or () if word != "LIAR"}
     if bids:
-        right["LIAR"] = 1 - likely(view, bids[-1])
+        right["LIAR"] = 1 - bid_probability(view, bids[-1])
     return max(right, key=right.__getitem__)
 
 
@@ -149,7 +149,7 @@ def bluffer(view: View) -> str:
     """Make the lowest remaining bid, whatever the dice; say LIAR if none is left or the dice disprove the last bid."""
     bids = view.public["bids"]
     lowest = (view.legal or ("LIAR",))[0]
-    return "LIAR" if bids and not likely(view, bids[-1]) else lowest
+    return "LIAR" if bids and not bid_probability(view, bids[-1]) else lowest
 
 
 PLANS: Mapping[Callable[[View], str], tuple[str, ...]] = {
@@ -163,7 +163,7 @@ PLANS: Mapping[Callable[[View], str], tuple[str, ...]] = {
 
 def _policy_factory(plan: Callable[[View], str]) -> Callable[[int], ScriptedPolicy]:
     def make(seed: int) -> ScriptedPolicy:
-        return Plan(plan, seed)
+        return FunctionPolicy(plan, seed)
 
     make.__doc__ = plan.__doc__  # what a list of scripted policies shows
     return make

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import count
 
 from agents.engines.base import Completion, Request
-from agents.engines.kinds import kinds_with
+from agents.engines.kinds import list_kinds_with
 from agents.errors import RoleError
 from agents.players.model import Writer
 from agents.role import Cautious
@@ -25,27 +25,27 @@ from games.contracts import View
 MARKS = ".,\n?!:;)]}"
 
 
-def cautious(write: Writer, rule: Cautious, marks: frozenset[int]) -> Writer:
+def make_cautious_writer(write: Writer, rule: Cautious, marks: frozenset[int]) -> Writer:
     """Return a writer that samples cautiously from `write`: it keeps the likeliest of several trials at unsure tokens.
 
     `marks` are the token ids that end a trial. Raises RoleError if the engine reports no entropies.
     """
 
-    async def writing(view: View, request: Request, summary: bool = False) -> Completion:
+    async def write_cautiously(view: View, request: Request, summary: bool = False) -> Completion:
         done = Completion((), (), "length", 0)
 
-        async def tried(begun: Completion, *place: int) -> Completion:
+        async def try_continuation(begun: Completion, *place: int) -> Completion:
             return await write(view, _continue_request(request, begun, marks, place), summary)
 
         for step in count():
-            trial = await tried(done, step, 0)
-            unsure = next((i for i, h in enumerate(_entropies(trial, request)) if trials(h, rule) > 1), None)
+            trial = await try_continuation(done, step, 0)
+            unsure = next((i for i, h in enumerate(_entropies(trial, request)) if count_trials(h, rule) > 1), None)
             if unsure is None:
                 done = _append_tokens(done, trial, len(trial.ids))
             else:
-                number = trials(_entropies(trial, request)[unsure], rule)
+                number = count_trials(_entropies(trial, request)[unsure], rule)
                 done, first = _append_tokens(done, trial, unsure), _skip_tokens(trial, unsure)
-                others = await asyncio.gather(*[tried(done, step, i) for i in range(1, number)])
+                others = await asyncio.gather(*[try_continuation(done, step, i) for i in range(1, number)])
                 best = min((first, *others), key=lambda one: -sum(one.logprobs) / max(1, len(one.ids)))
                 done = _append_tokens(done, best, len(best.ids))
             if done.ids and done.ids[-1] in request.stop_ids:
@@ -54,10 +54,10 @@ def cautious(write: Writer, rule: Cautious, marks: frozenset[int]) -> Writer:
                 return replace(done, finish="length")
         raise AssertionError("count never ends")
 
-    return writing
+    return write_cautiously
 
 
-def trials(entropy: float, rule: Cautious) -> int:
+def count_trials(entropy: float, rule: Cautious) -> int:
     """Return the number of continuations to sample at an entropy in nats: 1 up to `low`, `most` from `high` on."""
     unsure = min(1.0, max(0.0, (entropy - rule.low) / (rule.high - rule.low)))
     return int(1 + (rule.most - 1) * unsure)
@@ -79,7 +79,7 @@ def _entropies(completion: Completion, request: Request) -> Sequence[float]:
     if completion.entropy is None:
         raise RoleError(
             f"sampling.cautious goes by entropies, which the engine of {request.policy} does not tell: set engine.kind "
-            f"to {kinds_with('records_entropy')}, or leave cautious out of the role"
+            f"to {list_kinds_with('records_entropy')}, or leave cautious out of the role"
         )
     return completion.entropy
 

@@ -1,6 +1,6 @@
 """Parse chat completions of servers: the reply's text, finish reason and usage.
 
-Bodies are not trusted. A body without a reply raises Unusable, even if it is well formed: a thought, a refusal, a
+Bodies are not trusted. A body without a reply raises UnusableReply, even if it is well formed: a thought, a refusal, a
 tool call or filtered text is not an act.
 """
 
@@ -21,7 +21,7 @@ CUT_OFF = ("content_filter", "error", "abort")
 """Finish reasons of replies that the server ended instead of the model."""
 
 
-class Unusable(Exception):
+class UnusableReply(Exception):
     """Raised for a server's answer without a usable reply; `wait` is the seconds to wait before a retry.
 
     `final`: retrying would not help; `reseed`: a retry needs another seed.
@@ -93,7 +93,7 @@ class Choice(BaseModel):
         return "length" if self.finish_reason == "length" else "stop"
 
     def require_text(self, limit: int) -> str:
-        """Return the reply's text. Raises Unusable with the reason if there is none or the server cut it off.
+        """Return the reply's text. Raises UnusableReply with the reason if there is none or the server cut it off.
 
         `limit` is the request's token limit, for the message.
         """
@@ -113,30 +113,30 @@ class Choice(BaseModel):
         else:
             why = "there is a thought (reasoning_content) alone" if thought else "it is empty"
         # Another draw can be a reply; but thoughts that are too long once mostly are again, and each costs its tokens.
-        raise Unusable(f"the reply has no text: {why}", final=cut, reseed=True)
+        raise UnusableReply(f"the reply has no text: {why}", final=cut, reseed=True)
 
 
 def read_completion(body: bytes) -> tuple[Choice, Usage | None]:
     """Parse a chat completion's body: return its first choice, and its token usage (None if missing or implausible).
 
-    Raises Unusable if the body is not a chat completion.
+    Raises UnusableReply if the body is not a chat completion.
     """
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
-        raise Unusable("the reply is not JSON") from None
+        raise UnusableReply("the reply is not JSON") from None
     choices = data.get("choices") if isinstance(data, dict) else None
     try:
         choice = Choice.model_validate(choices[0] if isinstance(choices, list) and choices else None)
     except ValidationError:
-        raise Unusable(_reported_error(data) or "the reply is not a chat completion") from None
+        raise UnusableReply(_find_error(data) or "the reply is not a chat completion") from None
     try:
         return choice, Usage.model_validate(data.get("usage"))
     except ValidationError:
         return choice, None
 
 
-def _reported_error(data: Any) -> str:
+def _find_error(data: Any) -> str:
     """Return a message with the error that some servers send with status 200, or ""."""
     error = data.get("error") if isinstance(data, dict) else None
     message = error.get("message") if isinstance(error, dict) else error

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
 from agents.errors import EndpointError
-from agents.players.completions import Unusable
+from agents.players.completions import UnusableReply
 
 BODY_BYTES = 1_000_000
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -27,21 +27,21 @@ def is_loopback(host: str) -> bool:
         return host.lower().rstrip(".").rpartition(".")[2] == "localhost"
 
 
-def _is_here(url: str) -> bool:
+def _is_local(url: str) -> bool:
     """Return True if a URL's server runs on this machine. Clients also use the listening address 0.0.0.0 for it."""
     host = urlsplit(url).hostname or ""
     return is_loopback(host) or host in ("0.0.0.0", "::")
 
 
-def proxy_variable(url: str) -> str:
+def find_proxy_variable(url: str) -> str:
     """Return the name of the environment variable with the proxy for a server's URL; "" for a direct connection."""
     parts = urlsplit(url)
-    if _is_here(url) or proxy_bypass(parts.netloc):
+    if _is_local(url) or proxy_bypass(parts.netloc):
         return ""
-    return next((name for scheme in (parts.scheme, "all") for name in _set_variables(scheme)), "")
+    return next((name for scheme in (parts.scheme, "all") for name in _find_set_variables(scheme)), "")
 
 
-def _set_variables(*schemes: str) -> list[str]:
+def _find_set_variables(*schemes: str) -> list[str]:
     names = [name for scheme in schemes for name in (f"{scheme}_proxy", f"{scheme}_proxy".upper())]
     return [name for name in names if os.environ.get(name)]
 
@@ -56,32 +56,36 @@ def make_http_client(openai: Any, url: str) -> Any:
 
     limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)  # as in openai's own client
     try:
-        direct = httpx2.AsyncHTTPTransport(limits=limits, trust_env=url.startswith("https:")) if _is_here(url) else None
+        direct = (
+            httpx2.AsyncHTTPTransport(limits=limits, trust_env=url.startswith("https:")) if _is_local(url) else None
+        )
         return openai.DefaultAsyncHttpxClient(
             transport=direct, follow_redirects=False, event_hooks={"response": [_limit_body]}
         )
     except ImportError:
-        raise EndpointError(_proxy_error("a SOCKS proxy: pip install socksio, or unset it")) from None
+        raise EndpointError(_format_proxy_error("a SOCKS proxy: pip install socksio, or unset it")) from None
     except (ValueError, httpx2.InvalidURL):
-        raise EndpointError(_proxy_error("no proxy's url: mend or unset it")) from None
+        raise EndpointError(_format_proxy_error("no proxy's url: mend or unset it")) from None
     except OSError as error:
         named = " and ".join(name for name in CERTIFICATES if os.environ.get(name)) or "the system"
         raise EndpointError(f"the certificates of {named} cannot be read: {error.strerror or error}") from None
 
 
-def _proxy_error(kind: str) -> str:
+def _format_proxy_error(kind: str) -> str:
     """Return an error message that names the variables but not their values, which may contain passwords."""
-    return f"{' or '.join(_set_variables('http', 'https', 'all')) or 'the proxy setting'} is {kind}"
+    return f"{' or '.join(_find_set_variables('http', 'https', 'all')) or 'the proxy setting'} is {kind}"
 
 
 async def _limit_body(response: Any) -> None:
-    """Make reading a response raise Unusable after `BODY_BYTES`. Raises Unusable for a compressed body."""
+    """Make reading a response raise UnusableReply after `BODY_BYTES`. Raises UnusableReply for a compressed body."""
     import httpx2
 
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise Unusable("the reply is compressed, which was not asked for")
+        raise UnusableReply("the reply is compressed, which was not asked for")
 
-    class Bounded(httpx2.AsyncByteStream):
+    class BoundedStream(httpx2.AsyncByteStream):
+        """Stream of a response that raises UnusableReply after `BODY_BYTES`."""
+
         def __init__(self, stream: Any) -> None:
             self.stream = stream
 
@@ -90,24 +94,24 @@ async def _limit_body(response: Any) -> None:
             async for chunk in self.stream:
                 left -= len(chunk)
                 if left < 0:
-                    raise Unusable(f"the reply is longer than {BODY_BYTES:,} bytes")
+                    raise UnusableReply(f"the reply is longer than {BODY_BYTES:,} bytes")
                 yield chunk
 
         async def aclose(self) -> None:
             await self.stream.aclose()
 
-    response.stream = Bounded(response.stream)
+    response.stream = BoundedStream(response.stream)
     response.encoding = "utf-8"  # as JSON is, whatever it says: some of Python's codecs fail on any text
 
 
-def seconds_to_wait(headers: Mapping[str, str]) -> float:
+def parse_retry_after(headers: Mapping[str, str]) -> float:
     """Return the seconds to wait by a Retry-After header, a number or a date; 0 if it is missing, past or malformed."""
-    told = headers.get("retry-after", "")
+    value = headers.get("retry-after", "")
     try:
-        seconds = float(told)
+        seconds = float(value)
     except ValueError:
         try:
-            then = parsedate_to_datetime(told)
+            then = parsedate_to_datetime(value)
         except (ValueError, OverflowError):
             return 0.0
         seconds = (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds()

@@ -19,20 +19,20 @@ from pydantic import BaseModel, ValidationError
 from agents.conversation import Chat, Conversation
 from agents.errors import ContextFull, EndpointError
 from agents.names import nearest
-from agents.players.completions import Answer, Unusable, Usage, read_completion
-from agents.players.connection import make_http_client, proxy_variable, seconds_to_wait
+from agents.players.completions import Answer, UnusableReply, Usage, read_completion
+from agents.players.connection import find_proxy_variable, make_http_client, parse_retry_after
 from agents.players.spend import EndpointSpec, Spend, plain_url
 from agents.reply import one_line
 from agents.role import Role, Sampling
-from agents.stream import Picture, Stream
+from agents.stream import ImageReader, Stream
 from games.contracts import Act, View
 
 REPLY_LENGTH = 20_000
 LONGEST_WAIT = 60.0  # seconds that a server may ask us to wait
 CONNECT_SECONDS = 5.0  # to reach a server; what it answers may take longer
 CHECK_SECONDS = 10.0  # for the list of its models
-PAGE = 10_000  # characters of an error's page that are read
-TOLD = 250  # characters of an error's line
+PAGE_LENGTH = 10_000  # characters of an error's page that are read
+ERROR_LENGTH = 250  # characters of an error's line
 IMAGE_TOKENS = 1_500  # reserved for an image until the server says what it used
 SECRET_LENGTH = 8  # a shorter key (EMPTY, none) hides nothing, and would blot out plain words
 BACKOFF = 0.5  # seconds before the second attempt; twice that before each further one
@@ -46,16 +46,16 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 OPENAI = "https://api.openai.com/v1"
 
 
-class Listed(BaseModel):
+class ListedModel(BaseModel):
     """Entry of a server's list of models."""
 
     id: str
 
 
-class Listing(BaseModel):
+class ModelList(BaseModel):
     """Server's answer to `/models`: the list of its models."""
 
-    data: list[Listed]
+    data: list[ListedModel]
 
 
 class Endpoint:
@@ -77,12 +77,12 @@ class Endpoint:
             raise EndpointError(f"{name}: no key: set {self.variable} in the environment{server}")
         if not (key.isascii() and key.isprintable()):
             raise EndpointError(f"{name}: {self.variable} holds what is no key: characters that a header cannot carry")
-        self._key, self.hidden = key or "none", hider(key)
+        self._key, self.hide_key = key or "none", make_key_hider(key)
         self.spend = Spend(self.spec)
         self.replies = self.waiting = 0
         """Number of answered requests, and of requests in flight."""
         self._limit_name = "max_tokens"
-        self._left_out: set[str] = set()
+        self._refused_parameters: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
             import aiolimiter
@@ -97,41 +97,40 @@ class Endpoint:
         A model that is not listed gives a warning, and so does a server without a list, which it need not have. Raises
         EndpointError if the server does not answer or refuses the key.
         """
-        client, _ = self._client_and_limiter()
+        client, _ = self._get_client()
         try:
             async with asyncio.timeout(CHECK_SECONDS):
                 response = await client.models.with_raw_response.list()
-                listing = Listing.model_validate_json(bytes(response.http_response.content))
+                listing = ModelList.model_validate_json(bytes(response.http_response.content))
         except self._openai.APIStatusError as error:
             if error.status_code == 401:
-                why = f"refuses the key in {self.variable} (401: {self._abbreviated(_refusal_reason(error))})"
+                why = f"refuses the key in {self.variable} (401: {self._shorten(_find_reason(error))})"
                 raise EndpointError(f"{self.name}: {self.url} {why}") from None
             moved = 300 <= error.status_code < 400
-            return [self._abbreviated(f"{self.name}: {self.url}: {self._as_unusable(error)}")] if moved else []
-        except (TimeoutError, self._openai.OpenAIError, Unusable, ValidationError) as error:
+            return [self._shorten(f"{self.name}: {self.url}: {self._convert_refusal(error)}")] if moved else []
+        except (TimeoutError, self._openai.OpenAIError, UnusableReply, ValidationError) as error:
             if self._is_unreached(error):
-                raise EndpointError(f"{self.name}: {self._failure(error)}") from None
-            return [
-                f"{self.name}: {self.url} gives no list of models ({self._failure(error)}): is it the right server?"
-            ]
+                raise EndpointError(f"{self.name}: {self._describe_failure(error)}") from None
+            why = self._describe_failure(error)
+            return [f"{self.name}: {self.url} gives no list of models ({why}): is it the right server?"]
         known = [listed.id for listed in listing.data]
         missing = [model for model in dict.fromkeys(models) if model not in known]
-        return [self._abbreviated(f"{self.name}: {self.url} lists no model '{m}'{nearest(m, known)}") for m in missing]
+        return [self._shorten(f"{self.name}: {self.url} lists no model '{m}'{nearest(m, known)}") for m in missing]
 
     def player(
         self,
         model: str,
         role: Role,
         seed: int,
-        said: Mapping[int, Answer] | None = None,
-        picture: Picture | None = None,
+        recorded: Mapping[int, Answer] | None = None,
+        picture: ImageReader | None = None,
     ) -> EndpointPlayer:
         """Return a player for one seat in one match. `model` is the server's model, `role` the prompts and parsing.
 
-        `said` holds earlier replies by turn, which are replayed without a request. `picture` returns the bytes of the
-        game's images, which are sent if the settings say that the server's models see.
+        `recorded` holds earlier replies by turn, which are replayed without a request. `picture` returns the bytes of
+        the game's images, which are sent if the settings say that the server's models see.
         """
-        return EndpointPlayer(self, model, role, seed, said or {}, picture if self.spec.images else None)
+        return EndpointPlayer(self, model, role, seed, recorded or {}, picture if self.spec.images else None)
 
     async def ask(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
         """Return the model's reply to a chat, with waits between attempts. Raises EndpointError after the last one.
@@ -144,8 +143,8 @@ class Endpoint:
                 await asyncio.sleep(max(wait, BACKOFF * 2 ** (attempt - 1) * (0.5 + chance.random())))
             try:
                 return await self._attempt(model, chat, sampling, seed)
-            except Unusable as error:
-                wait, why = error.wait, self._abbreviated(str(error))
+            except UnusableReply as error:
+                wait, why = error.wait, self._shorten(str(error))
                 if error.final:
                     raise EndpointError(f"{self.name}:{model}: {why}") from None
                 seed = chance.getrandbits(31) if error.reseed else seed
@@ -154,14 +153,14 @@ class Endpoint:
     async def _attempt(self, model: str, chat: Chat, sampling: Sampling, seed: int) -> Answer:
         """Send one request and return the reply; drop parameters that the server refuses and send it again.
 
-        Reserves the tokens first. Raises Unusable for a failure or an unusable reply, EndpointError at a spend limit.
+        Reserves the tokens first. Raises UnusableReply for any failure, and EndpointError at a spend limit.
         """
-        read = 8 + sum(8 + _tokens_in(message["content"]) for message in chat)
+        read = 8 + sum(8 + _estimate_tokens(message["content"]) for message in chat)
         while True:
-            client, limiter = self._client_and_limiter()
+            client, limiter = self._get_client()
             if limiter:
                 await limiter.acquire()
-            parameters = self._parameters(sampling, seed)
+            parameters = self._build_parameters(sampling, seed)
             self.spend.reserve(read, sampling.max_tokens)
             self.waiting += 1
             try:
@@ -173,18 +172,18 @@ class Endpoint:
             except self._openai.APIStatusError as error:
                 self.spend.add(-read, -sampling.max_tokens)  # what was refused costs nothing
                 if _has_no_room(error):
-                    raise ContextFull(self._abbreviated(f"context limit: {_refusal_reason(error)}")) from None
+                    raise ContextFull(self._shorten(f"context limit: {_find_reason(error)}")) from None
                 if not self._adapt_parameters(error, parameters):
-                    raise self._as_unusable(error) from None
+                    raise self._convert_refusal(error) from None
             except (TimeoutError, self._openai.OpenAIError) as error:
-                raise Unusable(self._failure(error)) from None
+                raise UnusableReply(self._describe_failure(error)) from None
             finally:
                 self.waiting -= 1
 
-    def _parameters(self, sampling: Sampling, seed: int) -> dict[str, Any]:
+    def _build_parameters(self, sampling: Sampling, seed: int) -> dict[str, Any]:
         """Return a request's parameters, without those that the role does not set or the server does not accept."""
         set_ = {name: getattr(sampling, name) for name in OPTIONAL if name in sampling.model_fields_set}
-        parameters = {name: value for name, value in set_.items() if name not in self._left_out}
+        parameters = {name: value for name, value in set_.items() if name not in self._refused_parameters}
         if sampling.stop:
             parameters["stop"] = sampling.stop[:4]
         if self.spec.seed:
@@ -196,35 +195,37 @@ class Endpoint:
 
         `temperature` and `top_p` are only dropped if they are 1, the protocol's default.
         """
-        told = _refusal_reason(error)
+        told = _find_reason(error)
         if error.status_code >= 500:
             return False
         if "max_tokens" in sent and NEWER_LIMIT in told:
             self._limit_name = NEWER_LIMIT
             return True
         refused = {name for name in OPTIONAL if sent.get(name) == 1 and name in told}
-        self._left_out |= refused
+        self._refused_parameters |= refused
         return bool(refused)
 
-    def _as_unusable(self, error: Any) -> Unusable:
-        """Convert a refusal into an Unusable error, with whether it is final and how long the server asks to wait."""
-        status, wait = error.status_code, seconds_to_wait(error.response.headers)
+    def _convert_refusal(self, error: Any) -> UnusableReply:
+        """Convert a refusal into an UnusableReply, with whether it is final and how long the server asks to wait."""
+        status, wait = error.status_code, parse_retry_after(error.response.headers)
         asked = f", to wait {wait:.6g} s" if wait > LONGEST_WAIT else ""
         final = bool(asked) or (status not in AGAIN and status < 500)
-        return Unusable(f"status {status}{self._by_proxy()}{asked}: {_refusal_reason(error)}", final=final, wait=wait)
+        return UnusableReply(
+            f"status {status}{self._describe_proxy()}{asked}: {_find_reason(error)}", final=final, wait=wait
+        )
 
-    def _read_answer(self, body: bytes, read: int, most: int) -> Answer:
-        """Parse a body's answer; replace the reserved `read` and `most` tokens by the server's usage, if it is sane.
+    def _read_answer(self, body: bytes, read: int, max_tokens: int) -> Answer:
+        """Parse a body's answer; replace the reserved `read` and `max_tokens` tokens by the server's plausible usage.
 
-        Raises Unusable for a body without a reply.
+        Raises UnusableReply for a body without a reply.
         """
         choice, told = read_completion(body)
-        usage = told or Usage(prompt_tokens=read, completion_tokens=most)
-        self.spend.add(usage.prompt_tokens - read, usage.completion_tokens - most)
-        text = self.hidden(choice.require_text(most))[:REPLY_LENGTH]
+        usage = told or Usage(prompt_tokens=read, completion_tokens=max_tokens)
+        self.spend.add(usage.prompt_tokens - read, usage.completion_tokens - max_tokens)
+        text = self.hide_key(choice.require_text(max_tokens))[:REPLY_LENGTH]
         return Answer(text, choice.finish, usage.completion_tokens)
 
-    def _client_and_limiter(self) -> tuple[Any, Any]:
+    def _get_client(self) -> tuple[Any, Any]:
         """Return the client and limiter (or None) of the running event loop; a run may use several loops."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -248,35 +249,35 @@ class Endpoint:
 
         return isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol)
 
-    def _failure(self, error: BaseException) -> str:
+    def _describe_failure(self, error: BaseException) -> str:
         """Return a one-line reason, without the key, for a request without an answer."""
-        cause = error.__cause__ if error.__cause__ and not isinstance(error, Unusable) else error
+        cause = error.__cause__ if error.__cause__ and not isinstance(error, UnusableReply) else error
         if self._is_unreached(error):
-            told = self._abbreviated(str(cause) or "no answer")
+            told = self._shorten(str(cause) or "no answer")
             there = "is a server running there? (set url, or OPENAI_BASE_URL)"
-            return f"no connection to {self.url}{self._by_proxy()} ({told}): {there}"
+            return f"no connection to {self.url}{self._describe_proxy()} ({told}): {there}"
         if isinstance(error, TimeoutError | self._openai.APITimeoutError):
             return f"no reply within {self.spec.seconds:g} s"
         if isinstance(error, ValidationError):
             return "what it sends is none"
-        return self._abbreviated(str(cause) or type(cause).__name__)
+        return self._shorten(str(cause) or type(cause).__name__)
 
-    def _by_proxy(self) -> str:
-        variable = proxy_variable(self.url)
+    def _describe_proxy(self) -> str:
+        variable = find_proxy_variable(self.url)
         return f" through the proxy of {variable}" if variable else ""
 
-    def _abbreviated(self, text: str) -> str:
-        return one_line(self.hidden(text), TOLD)
+    def _shorten(self, text: str) -> str:
+        return one_line(self.hide_key(text), ERROR_LENGTH)
 
 
-def _tokens_in(content: Any) -> int:
+def _estimate_tokens(content: Any) -> int:
     """Return an estimate of a content's tokens: a third of its bytes, and `IMAGE_TOKENS` per image."""
     if isinstance(content, str):
         return len(content.encode("utf-8", "replace")) // 3
-    return sum(_tokens_in(part["text"]) if part["type"] == "text" else IMAGE_TOKENS for part in content)
+    return sum(_estimate_tokens(part["text"]) if part["type"] == "text" else IMAGE_TOKENS for part in content)
 
 
-def hider(key: str) -> Callable[[str], str]:
+def make_key_hider(key: str) -> Callable[[str], str]:
     """Return a function that replaces the key in a text by "(key)", even if blanks separate its letters.
 
     Invisible characters count as blanks, so that their removal cannot restore the key. Keys under 8 characters stay.
@@ -290,18 +291,18 @@ def hider(key: str) -> Callable[[str], str]:
 def _has_no_room(error: Any) -> bool:
     """Return True if a server refuses a chat because the model's context is too short for it and the reply."""
     body = error.body if isinstance(error.body, Mapping) else {}
-    said = f"{body.get('code')} {body.get('type')} {_refusal_reason(error)}"[:PAGE]
+    said = f"{body.get('code')} {body.get('type')} {_find_reason(error)}"[:PAGE_LENGTH]
     return error.status_code in (400, 413, 422) and NO_ROOM.search(said) is not None
 
 
-def _refusal_reason(error: Any) -> str:
+def _find_reason(error: Any) -> str:
     """Return a server's reason for a refusal in OpenAI's format, else the text of its answer."""
     message = error.body.get("message") if isinstance(error.body, Mapping) else None
     if isinstance(message, str):
         return message
     if location := error.response.headers.get("location"):
         return f"it redirects to {location}, which is not followed: set url"
-    return re.sub("<[^<>]*+>", " ", error.response.text[:PAGE]).strip() or str(error.message)
+    return re.sub("<[^<>]*+>", " ", error.response.text[:PAGE_LENGTH]).strip() or str(error.message)
 
 
 class EndpointPlayer:
@@ -313,10 +314,10 @@ class EndpointPlayer:
         model: str,
         role: Role,
         seed: int,
-        said: Mapping[int, Answer],
-        picture: Picture | None,
+        recorded: Mapping[int, Answer],
+        picture: ImageReader | None,
     ) -> None:
-        self.endpoint, self.model, self.role, self.seed, self.said = endpoint, model, role, seed, said
+        self.endpoint, self.model, self.role, self.seed, self.recorded = endpoint, model, role, seed, recorded
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
         self.version = 0
@@ -328,7 +329,7 @@ class EndpointPlayer:
         Raises ContextFull if the model's context is full, but EndpointError if it has no room for a first reply.
         """
         chat = self._conversation.ask(view)
-        answer = self.said.get(view.turn)
+        answer = self.recorded.get(view.turn)
         if answer is None:
             try:
                 answer = await self.endpoint.ask(self.model, chat, self.role.sampling, (self.seed + view.turn) % 2**31)
@@ -337,8 +338,8 @@ class EndpointPlayer:
                     raise
                 why = "shorten the role, or lower its sampling.max_tokens"
                 raise EndpointError(f"{self.endpoint.name}:{self.model}: no room for a reply ({full}): {why}") from None
-        self._conversation.said(answer.text)
-        reply, hidden = self.role.parse(answer.text), self.endpoint.hidden  # what was apart, reading may have joined
+        self._conversation.record_reply(answer.text)
+        reply, hidden = self.role.parse(answer.text), self.endpoint.hide_key  # what was apart, reading may have joined
         action, public, private = hidden(reply.game_text), hidden(reply.public), hidden(reply.private)
         excused = self.role.excuses(answer.finish)
         return Act(

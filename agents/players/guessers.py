@@ -14,12 +14,12 @@ STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}
 WAYS = tuple(STEPS)  # each is a quarter turn to the right of the one before
 
 
-def beside(cell: Cell, way: str) -> Cell:
+def step(cell: Cell, way: str) -> Cell:
     """Return the adjacent cell (x, y) in a direction, `way`: NORTH, EAST, SOUTH or WEST."""
     return cell[0] + STEPS[way][0], cell[1] + STEPS[way][1]
 
 
-def first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell, str]:
+def find_first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell, str]:
     """Return, for every reachable cell, the direction of the first step of a shortest path to it; "" for the start.
 
     `doors` maps cells to the directions in which they can be left.
@@ -27,7 +27,7 @@ def first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell, str]
     first, edge = {start: ""}, [start]
     for cell in edge:
         for way in doors.get(cell, ()):
-            there = beside(cell, way)
+            there = step(cell, way)
             if there not in first:
                 first[there] = first[cell] or way
                 edge.append(there)
@@ -58,14 +58,14 @@ class Halver:
 
     def _fits(self, facts: frozenset[str], book: Mapping[str, frozenset[str]], answers: Mapping[str, str]) -> bool:
         for act, answer in answers.items():
-            kind, _, what = act.partition(" ")
-            yes = what in facts if kind == "ASK" else facts == book.get(what)
+            kind, _, subject = act.partition(" ")
+            yes = subject in facts if kind == "ASK" else facts == book.get(subject)
             if yes != (answer == "yes"):
                 return False
         return True
 
 
-def marks(guess: str, word: str) -> str:
+def mark_guess(guess: str, word: str) -> str:
     """Return Wordle's marks for a guess, one per letter: G (right place), Y (elsewhere in the word) or -.
 
     Each letter of the word gives one mark, first G, then Y from the left.
@@ -89,7 +89,7 @@ class ConsistentGuesser:
         guesses = [line.split() for line in view.public["guesses"]]
         legal = view.legal or ("",)
         fitting = [
-            act for act in legal if all(marks(guess, act.split()[-1]) == feedback for guess, feedback in guesses)
+            act for act in legal if all(mark_guess(guess, act.split()[-1]) == feedback for guess, feedback in guesses)
         ]
         return self.rng.choice(fitting or legal)
 
@@ -119,8 +119,8 @@ class MapReader:
         """Return the direction of the next step."""
         grid = {(x, y): mark for y, row in enumerate(view.public["map"].split("\n")) for x, mark in enumerate(row)}
         cells = {mark: cell for cell, mark in grid.items()}
-        doors = {cell: [way for way in WAYS if grid.get(beside(cell, way), "#") != "#"] for cell in grid}
-        return first_steps(doors, cells["W"])[cells["G"]]
+        doors = {cell: [way for way in WAYS if grid.get(step(cell, way), "#") != "#"] for cell in grid}
+        return find_first_steps(doors, cells["W"])[cells["G"]]
 
 
 class WallFollower:
@@ -155,28 +155,28 @@ class Fetcher:
             return f"TAKE {item}"
         if carried and facts["room"] == goal:
             return f"DROP {item}"
-        way = self._straight(self.rooms[goal]) if carried and goal in self.rooms else self._explore()
-        self.here = beside(self.here, way)
+        way = self._approach(self.rooms[goal]) if carried and goal in self.rooms else self._explore()
+        self.here = step(self.here, way)
         return f"GO {way}"
 
-    def _straight(self, goal: Cell) -> str:
-        return first_steps(self.doors, self.here)[goal]
+    def _approach(self, goal: Cell) -> str:
+        return find_first_steps(self.doors, self.here)[goal]
 
     def _explore(self) -> str:
         for way in self.doors[self.here]:
-            if beside(self.here, way) not in self.doors:
+            if step(self.here, way) not in self.doors:
                 self.back.append(WAYS[(WAYS.index(way) + 2) % 4])
                 return way
         return self.back.pop()
 
 
 def make_careless_halver(seed: int) -> Careless:
-    """Plays like `halver`, but takes a random act in one turn of three."""
+    """Play like `halver`, but take a random act in one turn of three."""
     return Careless(seed, Halver(seed))
 
 
 def make_careless_guesser(seed: int) -> Careless:
-    """Plays like `consistent_guesser`, but takes a random word in one turn of three."""
+    """Play like `consistent_guesser`, but take a random word in one turn of three."""
     return Careless(seed, ConsistentGuesser(seed))
 
 

@@ -13,7 +13,7 @@ from rich.columns import Columns
 from rich.console import Console
 from rich.text import Text
 
-from agents.facts import literal
+from agents.facts import format_literal
 from agents.names import nearest
 from agents.reply import one_line, visible
 from agents.stream import Stream
@@ -104,7 +104,7 @@ class Human:
                 self._help(view)
             elif (act := read_act(written, view.legal, numbered=not self.teller)) is not None:
                 return act, talk
-            elif written and self.game is not None and takes(self.game, written):
+            elif written and self.game is not None and accepts_act(self.game, written):
                 return written, talk
             else:
                 self._say(
@@ -118,17 +118,17 @@ class Human:
         if self.teller:
             self._say(self.teller.in_words(view.seat))
 
-    def _list_acts(self, view: View, most: int) -> None:
+    def _list_acts(self, view: View, max_acts: int) -> None:
         if view.legal is None:
             self._say("Write any act that the rules allow.", "dim")
             return
-        numbers = {} if self.teller else _numbers(view.legal)
+        numbers = {} if self.teller else _number_acts(view.legal)
         own = all(act.endswith(f" {number}") for number, act in numbers.items())
         places = {} if own else {act: f"{number}. " for number, act in numbers.items()}
-        labels = [places.get(act, "") + visible(act) for act in view.legal[:most]]
+        labels = [places.get(act, "") + visible(act) for act in view.legal[:max_acts]]
         self.console.print(Columns([Text(name) for name in labels], padding=(0, 3)))
-        if len(view.legal) > most:
-            self._say(f"… and {len(view.legal) - most} more (? lists them)", "dim")
+        if len(view.legal) > max_acts:
+            self._say(f"… and {len(view.legal) - max_acts} more (? lists them)", "dim")
 
     def _say(self, text: str, style: str = "") -> None:
         self.console.print(Text(visible(text, keep="\n"), style=style), soft_wrap=not self.console.is_terminal)
@@ -138,13 +138,13 @@ def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True)
     """Return the legal act with this text or number, else None. If `legal` is None, any text but "" is an act."""
     if legal is None:
         return written or None
-    by_name = {_folded(act): act for act in legal}
-    if _folded(written) in by_name:
-        return by_name[_folded(written)]
-    return _numbers(legal).get(written) if numbered else None
+    by_name = {_fold(act): act for act in legal}
+    if _fold(written) in by_name:
+        return by_name[_fold(written)]
+    return _number_acts(legal).get(written) if numbered else None
 
 
-def takes(game: Game, act: str) -> bool:
+def accepts_act(game: Game, act: str) -> bool:
     """Return True if the game would accept this text as an act of the seat to move. The game is unchanged."""
     try:
         trial = game.clone()
@@ -181,11 +181,11 @@ def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
         if isinstance(value, str) and "\n" in value:
             head, text = f"{scope}.{name}:\n", value
         else:
-            head, text = f"{scope}.{name} = ", literal(value)
+            head, text = f"{scope}.{name} = ", format_literal(value)
         console.print(Text.assemble((head, "dim"), visible(text, keep="\n")), soft_wrap=True)
 
 
-def _numbers(legal: tuple[str, ...]) -> dict[str, str]:
+def _number_acts(legal: tuple[str, ...]) -> dict[str, str]:
     """Map the number to type to each legal act: its own, as in PLAY 3, else its position; {} if acts are numbers."""
     if any(act.isdigit() for act in legal):
         return {}
@@ -196,5 +196,5 @@ def _numbers(legal: tuple[str, ...]) -> dict[str, str]:
     return {str(place): act for place, act in enumerate(legal, 1)}
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return " ".join(text.split()).casefold()

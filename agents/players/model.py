@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from agents.chat import ChatFrame
-from agents.chat_images import Content, after_images, as_text, images_of, keep_newest, moved, spans_in
+from agents.chat_images import Content, as_text, find_images, find_spans, keep_newest, prepend_images, shift_spans
 from agents.engines.base import Completion, Engine, Request
 from agents.errors import ChatError, ContextFull, RoleError
-from agents.memory import plan
+from agents.memory import plan_restart
 from agents.model_config import NO_LIMIT
-from agents.pending_calls import PendingCalls, images_from_tools
+from agents.pending_calls import PendingCalls, find_result_images
 from agents.player import ScriptedPolicy, SumsUp
 from agents.role import Role
-from agents.stream import MediaSpan, Picture, Stream
+from agents.stream import ImageReader, MediaSpan, Stream
 from agents.tool_formats import ToolResult, read_calls
 from games.contracts import Act, TurnSource, View
 
@@ -65,7 +65,7 @@ class ChatPlayer:
         write: Writer,
         source: TurnSource = "policy",
         positions: int = NO_LIMIT,
-        picture: Picture | None = None,
+        picture: ImageReader | None = None,
     ) -> None:
         """Create the player of `policy`, whose replies `write` returns. `key` names its streams.
 
@@ -100,18 +100,18 @@ class ChatPlayer:
         if self._is_full(view, history):
             return await self._sum_up(view)
         drops, self._history = history is not self._history, history
-        stream, closing, fresh = self._stream_for(view, drops)
+        stream, closing, fresh = self._select_stream(view, drops)
         opened = fresh and self._first == len(self._history) and self._opens_turn(view, ())
-        results, content = self._content(view, fresh)
+        results, content = self._build_content(view, fresh)
         prompt, media = self._encode(results, content, opened)
         self._check_room(len(stream) + len(closing), len(prompt), fresh)
-        stream.observe((*closing, *prompt), moved(media, len(closing)))
-        completion = await self.write(view, self._request(view, stream, self.role.sampling.max_tokens))
-        raw = self._wrote(view, stream, completion)
-        exchange = self._as_remembered(prompt, completion, raw)
+        stream.observe((*closing, *prompt), shift_spans(media, len(closing)))
+        completion = await self.write(view, self._build_request(view, stream, self.role.sampling.max_tokens))
+        raw = self._append_reply(view, stream, completion)
+        exchange = self._make_exchange(prompt, completion, raw)
         self._history.append(replace(exchange, opened=opened, media=media, results=results, content=content))
         if self.calls:
-            self.calls.said(self.frame.read_calls(completion.ids, view.tools, self.calls.made).calls)
+            self.calls.record(self.frame.read_calls(completion.ids, view.tools, self.calls.count).calls)
         reply = self.role.parse(raw)
         count = len(completion.ids)
         excused = self.role.excuses(completion.finish)
@@ -126,7 +126,7 @@ class ChatPlayer:
             excused=excused,
         )
 
-    def _content(self, view: View, first: bool) -> tuple[tuple[ToolResult, ...], Content]:
+    def _build_content(self, view: View, first: bool) -> tuple[tuple[ToolResult, ...], Content]:
         """Return the native results in the view, and the content of its turn: the role's text, and the images.
 
         Images of native results stand at its beginning, because no tool turn can hold them.
@@ -136,10 +136,10 @@ class ChatPlayer:
             content = self._render(view, first)
         else:
             results, rest = self.calls.split(view)
-            content = after_images(images_from_tools(view) if self.picture else (), self._render(rest, first))
+            content = prepend_images(find_result_images(view) if self.picture else (), self._render(rest, first))
             if results and self.frame.tools and self.frame.tools.user_bridge is None:
                 content = as_text(content)
-        (content,) = self._newest([content])
+        (content,) = self._limit_images([content])
         return tuple(results), content
 
     def _encode(
@@ -147,8 +147,8 @@ class ChatPlayer:
     ) -> tuple[tuple[int, ...], tuple[MediaSpan, ...]]:
         """Return the ids of tool turns and a user's turn up to the head of the reply, and the images among them."""
         ids = self.frame.answer(results, content) if results else self.frame.ask(content, opened)
-        images = images_of(content)
-        media = spans_in(ids, self.frame.image, images, self.picture) if self.picture and self.frame.image else ()
+        images = find_images(content)
+        media = find_spans(ids, self.frame.image, images, self.picture) if self.picture and self.frame.image else ()
         return tuple(ids), tuple(media)
 
     def _without_old_images(self, view: View) -> list[Exchange]:
@@ -157,29 +157,29 @@ class ChatPlayer:
             return self._history
         shown = self._history[self._first :]
         contents = [exchange.content for exchange in shown]
-        *kept, _ = self._newest([*contents, self._content(view, False)[1]])
+        *kept, _ = self._limit_images([*contents, self._build_content(view, False)[1]])
         if all(one is other for one, other in zip(contents, kept, strict=True)):
             return self._history
         return self._history[: self._first] + [
-            exchange if content is exchange.content else self._shown_as(exchange, content)
+            exchange if content is exchange.content else self._replace_content(exchange, content)
             for exchange, content in zip(shown, kept, strict=True)
         ]
 
-    def _newest(self, contents: Sequence[Content]) -> list[Content]:
+    def _limit_images(self, contents: Sequence[Content]) -> list[Content]:
         """Return contents without the images beyond the role's limits. Raises RoleError if not even the newest fits."""
         limits, token = self.role.images, self.frame.image
-        shown = [image for content in contents for image in images_of(content)]
+        shown = [image for content in contents for image in find_images(content)]
         if limits is None or token is None or not shown:
             return [*contents]
-        sizes = [token.fitted(image).tokens for image in shown]
-        if not (count := limits.kept(sizes)):
+        sizes = [token.fit_image(image).tokens for image in shown]
+        if not (count := limits.count_kept(sizes)):
             raise RoleError(
                 f"role {self.role.role}: images.tokens: {limits.tokens} tokens have no room for an image of "
                 f"{sizes[-1]}: raise it, or limit the images' pixels"
             )
         return keep_newest(contents, count)
 
-    def _shown_as(self, exchange: Exchange, content: Content) -> Exchange:
+    def _replace_content(self, exchange: Exchange, content: Content) -> Exchange:
         """Return an exchange with another content."""
         seen, media = self._encode(exchange.results, content, exchange.opened)
         return replace(exchange, seen=seen, media=media, content=content)
@@ -187,15 +187,15 @@ class ChatPlayer:
     def _render(self, view: View, first: bool) -> Content:
         return self.role.render_parts(view, first) if self.picture else self.role.render_turn(view, first)
 
-    def _opens_turn(self, view: View, kept: Sequence[Exchange]) -> bool:
+    def _opens_turn(self, view: View, exchanges: Sequence[Exchange]) -> bool:
         """Return True if a stream with these exchanges begins with a user turn that definitions open."""
         if self.calls is None or self.role.examples:
             return False
         if not self.frame.opens_turn(view.tools, self.role.render_system(view)):
             return False
-        return kept[0].opened if kept else not self.calls.split(view)[0]
+        return exchanges[0].opened if exchanges else not self.calls.split(view)[0]
 
-    def _request(self, view: View, stream: Stream, max_tokens: int) -> Request:
+    def _build_request(self, view: View, stream: Stream, max_tokens: int) -> Request:
         sampling = self.role.sampling
         return Request(
             policy=self.policy,
@@ -210,26 +210,26 @@ class ChatPlayer:
             seed=(*self.seed, view.turn),
         )
 
-    def _wrote(self, view: View, stream: Stream, completion: Completion) -> str:
+    def _append_reply(self, view: View, stream: Stream, completion: Completion) -> str:
         """Append a reply to its stream, record the weights' version, and return the reply's text."""
-        stream.wrote(completion.ids, completion.logprobs, view.turn, completion.entropy)
+        stream.append_sampled(completion.ids, completion.logprobs, view.turn, completion.entropy)
         self.version = completion.version
         return self.frame.decode(completion.ids, marks=self.calls is not None)
 
-    def _as_remembered(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
+    def _make_exchange(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
         """Return this exchange as later turns will see it, without the private part if the role strips it."""
         if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
-            said = spoken(self.frame, rest, completion.finish, native=self.calls is not None).ids
+            said = script_completion(self.frame, rest, completion.finish, native=self.calls is not None).ids
             return Exchange(prompt, said, completion.finish, stripped=True)
         return Exchange(prompt, completion.ids, completion.finish)
 
-    def _stream_for(self, view: View, drops: bool = False) -> tuple[Stream, Sequence[int], bool]:
+    def _select_stream(self, view: View, drops: bool = False) -> tuple[Stream, Sequence[int], bool]:
         """Return (stream to continue or a new one, ids that close its last reply, whether to repeat the match's facts).
 
         A new stream that repeats the past without private parts, or because it `drops` images, keeps the key, so that
         engines reuse the common prefix.
         """
-        kept = 1 if self._summed_up else plan(self.role.memory, len(self._history))
+        kept = 1 if self._summed_up else plan_restart(self.role.memory, len(self._history))
         self._summed_up = False
         if self.streams and kept is None and not (drops or self._history[-1].stripped):
             return self.streams[-1], self.frame.close(self._history[-1].finish), False
@@ -260,9 +260,9 @@ class ChatPlayer:
         The act is context in the next stream and belongs to no policy.
         """
         raw = self.role.write(act)
-        said = spoken(self.frame, raw, native=self.calls is not None).ids
+        said = script_completion(self.frame, raw, native=self.calls is not None).ids
         if self.calls:
-            self.calls.said(self.frame.read_calls(said, view.tools, self.calls.made).calls)
+            self.calls.record(self.frame.read_calls(said, view.tools, self.calls.count).calls)
         self._history[-1] = replace(self._history[-1], said=said, finish="stop", stripped=True)
         public = act.partition("|")[2].strip()
         return Act(action=act, raw=raw, public=public, private="", finish="script", tokens=0, source="patch")
@@ -272,11 +272,11 @@ class ChatPlayer:
     async def _sum_up(self, view: View) -> Act:
         """Write a summary at the end of the present stream and return it as an act that the game does not see."""
         memory = self.role.memory
-        stream, closing, _ = self._stream_for(view)
+        stream, closing, _ = self._select_stream(view)
         asked = tuple(self.frame.ask(memory.ask))
         stream.observe((*closing, *asked))
-        completion = await self.write(view, self._request(view, stream, memory.tokens), summary=True)
-        raw = self._wrote(view, stream, completion)
+        completion = await self.write(view, self._build_request(view, stream, memory.tokens), summary=True)
+        raw = self._append_reply(view, stream, completion)
         self._history.append(Exchange(asked, completion.ids, completion.finish))
         self._summaries, self._summed_up = self._summaries + 1, True
         return Act(
@@ -301,11 +301,13 @@ class ChatPlayer:
         grown = len(last.said) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
         grown += sum(len(new.seen) - len(old.seen) for new, old in zip(history, self._history, strict=True))
         closed = len(self.streams[-1]) + grown + len(self.frame.close(last.finish))
-        used = closed + len(self._encode(*self._content(view, first=False))[0])
-        if self._missing(used) <= 0:
+        used = closed + len(self._encode(*self._build_content(view, first=False))[0])
+        if self._count_missing(used) <= 0:
             return False
         if self._summaries == memory.summaries:
-            raise ContextFull(f"{self._overflow(used)}, and {self._summaries} summaries were written already")
+            raise ContextFull(
+                f"{self._make_overflow_error(used)}, and {self._summaries} summaries were written already"
+            )
         return True
 
     def _check_room(self, used: int, new: int, fresh: bool) -> None:
@@ -313,9 +315,9 @@ class ChatPlayer:
 
         Raises RoleError if even a fresh stream has no room for a turn.
         """
-        if self._missing(used + new) <= 0:
+        if self._count_missing(used + new) <= 0:
             return
-        if fresh and (missing := self._missing(used)) > 0:
+        if fresh and (missing := self._count_missing(used)) > 0:
             if self.context == self.role.memory.context:
                 raise RoleError(
                     f"role {self.role.role}: memory.context: {self.context} tokens have no room for what a "
@@ -326,16 +328,16 @@ class ChatPlayer:
                 f"{self.role.sampling.max_tokens:,} is {missing:,} more than the model holds, {self.context:,}: "
                 "lower sampling.max_tokens, or shorten the role"
             )
-        raise self._overflow(used + new)
+        raise self._make_overflow_error(used + new)
 
-    def _missing(self, used: int) -> int:
+    def _count_missing(self, used: int) -> int:
         """Return how many tokens the context lacks for `used`, a reply and a summary; at most 0 if they fit."""
         memory, asking = self.role.memory, 0
         if memory.kind == "summary" and self._summaries < memory.summaries:
             asking = len(self.frame.close("length")) + len(self.frame.ask(memory.ask)) + memory.tokens
         return used + self.role.sampling.max_tokens + asking - self.context
 
-    def _overflow(self, used: int) -> ContextFull:
+    def _make_overflow_error(self, used: int) -> ContextFull:
         """Return the error for a reply that does not fit after `used` tokens."""
         return ContextFull.of(used, self.role.sampling.max_tokens, self.context)
 
@@ -350,17 +352,17 @@ def model_writer(engine: Engine) -> Writer:
     return write
 
 
-def recalled(said: Mapping[int, Completion], write: Writer | None = None) -> Writer:
+def make_replay_writer(replies: Mapping[int, Completion], write: Writer | None = None) -> Writer:
     """Return a writer of earlier replies by turn, else of `write`'s. Without `write`, other turns raise LookupError."""
 
-    async def replaying(view: View, request: Request, summary: bool = False) -> Completion:
-        if view.turn in said:
-            return said[view.turn]
+    async def replay(view: View, request: Request, summary: bool = False) -> Completion:
+        if view.turn in replies:
+            return replies[view.turn]
         if write is None:
             raise LookupError(f"{view.seat} said nothing in turn {view.turn}")
         return await write(view, request, summary)
 
-    return replaying
+    return replay
 
 
 def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
@@ -373,29 +375,31 @@ def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         if summary:
-            reply = spoken(frame, script.summary(view) if isinstance(script, SumsUp) else "")
+            reply = script_completion(frame, script.summary(view) if isinstance(script, SumsUp) else "")
             most = request.max_tokens
             return reply if len(reply.ids) <= most else Completion(reply.ids[:most], reply.logprobs[:most], "length", 0)
         text = script.act(view)
-        reply = spoken(frame, role.write(text), native=native)
+        reply = script_completion(frame, role.write(text), native=native)
         if len(reply.ids) <= request.max_tokens:
             return reply
-        return spoken(frame, role.write(text, talk=False), native=native)
+        return script_completion(frame, role.write(text, talk=False), native=native)
 
     return write
 
 
-def spoken(frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "stop", native: bool = False) -> Completion:
+def script_completion(
+    frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "stop", native: bool = False
+) -> Completion:
     """Return a text as a sampled completion: its ids, a stop id if `finish` is "stop", and log-probabilities 0.
 
     `native`: write readable calls of tools as the model's own.
     """
-    said = native_ids(frame, text) if native else frame.encode(text)
+    said = encode_native(frame, text) if native else frame.encode(text)
     ids = (*said, *([frame.stop_id] if finish == "stop" else []))
     return Completion(ids, (0.0,) * len(ids), finish, 0)
 
 
-def native_ids(frame: ChatFrame, text: str) -> list[int]:
+def encode_native(frame: ChatFrame, text: str) -> list[int]:
     """Return the ids of a reply whose calls, plain or the model's own, are written in the model's format."""
     for format in (frame.tool_format, "plain"):
         reading = read_calls(format, text)

@@ -40,12 +40,12 @@ class Table(NamedTuple):
     breakdown: float
 
     @property
-    def offered(self) -> int:
+    def offer_value(self) -> int:
         """Value to the seat of accepting the standing offer; 0 without one."""
         return worth(self.values, remainder(self.pool, self.offer)) if self.offer is not None else 0
 
 
-def table(view: View) -> Table:
+def parse_view(view: View) -> Table:
     """Parse the seat's view of the negotiation game."""
     facts = view.public
     pool, values = tuple(facts["pool"]), tuple(view.private["values"])
@@ -71,23 +71,23 @@ def remainder(pool: Triple, share: Triple) -> Triple:
 
 
 @functools.lru_cache(maxsize=64)
-def shares(pool: Triple) -> tuple[Triple, ...]:
+def list_shares(pool: Triple) -> tuple[Triple, ...]:
     """Return all possible shares of the pool, each with counts by kind."""
     return tuple(itertools.product(*(range(count + 1) for count in pool)))
 
 
-def demand(pool: Triple, values: Triple, aspiration: float) -> Triple:
+def choose_demand(pool: Triple, values: Triple, aspiration: float) -> Triple:
     """Return the share worth at least the aspiration, with the lowest such value and then the fewest items."""
-    priced = [(worth(values, share), sum(share), share) for share in shares(pool)]
+    priced = [(worth(values, share), sum(share), share) for share in list_shares(pool)]
     return min(entry for entry in priced if entry[0] >= aspiration)[2]
 
 
-def offer(share: Triple) -> str:
+def format_offer(share: Triple) -> str:
     """Return the act that demands a share, such as "OFFER 1 0 2"."""
     return "OFFER " + " ".join(map(str, share))
 
 
-def conceding(turn: int, left: int) -> float:
+def concede(turn: int, left: int) -> float:
     """Settle for the full own value at first, then less in equal steps: 10, 8, 6, 4, 2 in ten turns.
 
     Returns the least own value to settle for.
@@ -96,7 +96,7 @@ def conceding(turn: int, left: int) -> float:
     return WORTH * acts_left / (acts_left + turn // 2)
 
 
-def hard(turn: int, left: int) -> float:
+def insist(turn: int, left: int) -> float:
     """Settle for eight tenths of the full own value, always.
 
     Returns the least own value to settle for.
@@ -104,7 +104,7 @@ def hard(turn: int, left: int) -> float:
     return 8
 
 
-def fair(turn: int, left: int) -> float:
+def split_evenly(turn: int, left: int) -> float:
     """Settle for half of the full own value, always.
 
     Returns the least own value to settle for.
@@ -112,11 +112,11 @@ def fair(turn: int, left: int) -> float:
     return WORTH / 2
 
 
-def settled(seen: Table, wanted: float) -> str:
-    """Return ACCEPT if the standing offer is worth `wanted` to the seat, else the OFFER that demands it."""
-    if seen.offer is not None and seen.offered >= wanted:
+def decide(seen: Table, aspiration: float) -> str:
+    """Return ACCEPT if the standing offer is worth `aspiration` to the seat, else the OFFER that demands it."""
+    if seen.offer is not None and seen.offer_value >= aspiration:
         return "ACCEPT"
-    return offer(demand(seen.pool, seen.values, wanted))
+    return format_offer(choose_demand(seen.pool, seen.values, aspiration))
 
 
 class Aspirer:
@@ -127,8 +127,8 @@ class Aspirer:
 
     def act(self, view: View) -> str:
         """Return ACCEPT or an OFFER act."""
-        seen = table(view)
-        return settled(seen, self.aspiration(seen.turn, seen.left))
+        seen = parse_view(view)
+        return decide(seen, self.aspiration(seen.turn, seen.left))
 
     def chances(self, view: View) -> dict[str, float]:
         """Return probability 1 for the act that `act` returns."""
@@ -147,9 +147,9 @@ class Rubinstein:
 
     def act(self, view: View) -> str:
         """Return ACCEPT or an OFFER act."""
-        seen = table(view)
+        seen = parse_view(view)
         patience = 1 - seen.breakdown
-        return settled(seen, WORTH / (1 + patience) * patience**seen.turn)
+        return decide(seen, WORTH / (1 + patience) * patience**seen.turn)
 
 
 class Naive:
@@ -163,19 +163,19 @@ class Naive:
 
     def act(self, view: View) -> str:
         """Return ACCEPT with the probability that `accepts` returns, else a random OFFER act."""
-        if self.rng.random() < self.accepts(table(view)):
+        if self.rng.random() < self.accepts(parse_view(view)):
             return "ACCEPT"
-        offers = any_offer(view)
+        offers = list_offers(view)
         return offers[self.rng.integers(len(offers))]
 
     def chances(self, view: View) -> dict[str, float]:
         """Return the probability of ACCEPT and of each possible OFFER act."""
-        accepts, offers = self.accepts(table(view)), any_offer(view)
+        accepts, offers = self.accepts(parse_view(view)), list_offers(view)
         return {"ACCEPT": accepts, **{each: (1 - accepts) / len(offers) for each in offers}}
 
     def accepts(self, seen: Table) -> float:
         """Return the probability of accepting the standing offer: its own value / 8, at most 1; 0 without one."""
-        return min(1.0, seen.offered / NAIVELY_SURE)
+        return min(1.0, seen.offer_value / NAIVELY_SURE)
 
 
 class Novice(Naive):
@@ -186,10 +186,14 @@ class Novice(Naive):
         return 0.0 if seen.offer is None else 0.5
 
 
-def any_offer(view: View) -> list[str]:
+def list_offers(view: View) -> list[str]:
     """Return OFFER acts for the splits that the view lists, else for all shares of the pool."""
     shown = view.private.get("splits")
-    return [f"OFFER {share}" for share, *_ in shown] if shown else [offer(s) for s in shares(table(view).pool)]
+    return (
+        [f"OFFER {share}" for share, *_ in shown]
+        if shown
+        else [format_offer(s) for s in list_shares(parse_view(view).pool)]
+    )
 
 
 class RandomExploiter:
@@ -200,17 +204,17 @@ class RandomExploiter:
 
     def act(self, view: View) -> str:
         """Return ACCEPT if no later outcome is worth more on average, else an OFFER that demands the full pool."""
-        seen = table(view)
-        if seen.offer is not None and seen.offered >= self.chance(seen.pool, seen.values, seen.left):
+        seen = parse_view(view)
+        if seen.offer is not None and seen.offer_value >= self.expected_gain(seen.pool, seen.values, seen.left):
             return "ACCEPT"
-        return offer(seen.pool)
+        return format_offer(seen.pool)
 
-    def chance(self, pool: Triple, values: Triple, left: int) -> float:
+    def expected_gain(self, pool: Triple, values: Triple, left: int) -> float:
         """Return the expected gain of demanding everything with `left` turns left and stopping optimally later."""
         if left < 2:
             return 0.0
-        later = self.chance(pool, values, left - 2)
-        replies = [max(worth(values, share), later) if left > 2 else 0.0 for share in shares(pool)]
+        later = self.expected_gain(pool, values, left - 2)
+        replies = [max(worth(values, share), later) if left > 2 else 0.0 for share in list_shares(pool)]
         return (WORTH + sum(replies)) / (len(replies) + 2)
 
 
@@ -227,16 +231,16 @@ class AspirationExploiter:
 
     def act(self, view: View) -> str:
         """Return ACCEPT or the OFFER with the greatest expected gain, after learning from the opponent's last act."""
-        seen = table(view)
+        seen = parse_view(view)
         if seen.turn < 2 or seen.turn + seen.left != self.turns:
             self._meet(seen)
         elif seen.offer is not None:
             self._learn(seen.turn - 1, seen.offer)
         gain, share = self._ask(seen.turn, self.belief)
-        if seen.offer is not None and seen.offered * self.belief.bit_count() >= gain:
+        if seen.offer is not None and seen.offer_value * self.belief.bit_count() >= gain:
             return "ACCEPT"
         self.asked = share
-        return offer(share)
+        return format_offer(share)
 
     def _meet(self, seen: Table) -> None:
         """Start a match: list the opponent's possible value vectors, and what each accepts and demands by turn."""
@@ -248,8 +252,8 @@ class AspirationExploiter:
         ]  # fmt: skip
         self.turns = seen.turn + seen.left
         self.everybody = self.belief = (1 << len(minds)) - 1
-        self.gains = {share: worth(own, share) for share in shares(pool)}
-        self.left_over = {share: worth(own, remainder(pool, share)) for share in shares(pool)}
+        self.gains = {share: worth(own, share) for share in list_shares(pool)}
+        self.left_over = {share: worth(own, remainder(pool, share)) for share in list_shares(pool)}
         self.options: dict[int, dict[Triple, int]] = {}
         self.demands: dict[int, dict[Triple, int]] = {}
         self.known: dict[tuple[int, int], tuple[int, Triple]] = {}
@@ -257,20 +261,20 @@ class AspirationExploiter:
             wanted = self.aspiration(turn, self.turns - turn)
             self.options[turn] = {
                 share: sum(1 << i for i, v in enumerate(minds) if worth(v, remainder(pool, share)) >= wanted)
-                for share in sorted(shares(pool), key=self.gains.__getitem__, reverse=True)
+                for share in sorted(list_shares(pool), key=self.gains.__getitem__, reverse=True)
             }
             demands = self.demands.setdefault(turn, {})
             for i, v in enumerate(minds):
-                share = demand(pool, v, wanted)
+                share = choose_demand(pool, v, wanted)
                 demands[share] = demands.get(share, 0) | 1 << i
         if seen.offer is not None:
-            self._still_possible(self.demands[seen.turn - 1].get(seen.offer, 0))
+            self._restrict_belief(self.demands[seen.turn - 1].get(seen.offer, 0))
 
     def _learn(self, turn: int, share: Triple) -> None:
         """Restrict the belief to value vectors that would refuse our last demand and demand `share` at this turn."""
-        self._still_possible(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
+        self._restrict_belief(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
 
-    def _still_possible(self, minds: int) -> None:
+    def _restrict_belief(self, minds: int) -> None:
         # Nobody left means that this is not the opponent we know: go on as if nothing had been seen.
         self.belief = self.belief & minds or self.everybody
 
@@ -281,12 +285,12 @@ class AspirationExploiter:
             for share, takers in self.options.get(turn + 1, dict.fromkeys(self.gains, 0)).items():
                 takers &= minds
                 if takers not in tried:
-                    later = self._await(turn + 1, minds & ~takers)
+                    later = self._expect_refusals(turn + 1, minds & ~takers)
                     tried[takers] = self.gains[share] * takers.bit_count() + later, share
             self.known[turn, minds] = max(tried.values())
         return self.known[turn, minds]
 
-    def _await(self, turn: int, minds: int) -> int:
+    def _expect_refusals(self, turn: int, minds: int) -> int:
         """Return the sum of future gains from those of `minds` that refuse at this turn and make their own demand."""
         if not minds or turn + 1 >= self.turns:
             return 0
@@ -297,7 +301,7 @@ class AspirationExploiter:
         return total
 
 
-ASPIRATIONS: dict[str, Aspiration] = {"conceder": conceding, "hard_liner": hard, "fair_split": fair}
+ASPIRATIONS: dict[str, Aspiration] = {"conceder": concede, "hard_liner": insist, "fair_split": split_evenly}
 
 SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {
     "novice": Novice,

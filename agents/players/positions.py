@@ -12,13 +12,13 @@ from games.abilities import SpielRules
 from games.contracts import Game
 
 SMALL = 20_000  # positions of a game that is searched to its end: tic-tac-toe has 5,478
-PATIENCE = 5.0  # seconds of the processor to look at all of them once: a search looks far longer
+SEARCH_SECONDS = 5.0  # seconds of the processor to look at all of them once: a search looks far longer
 
 
 class Position(Protocol):
     """Protocol of a game position for search: `mover` is the index of the seat to move, -1 after the end.
 
-    `acts` lists the legal acts, `word` gives an act's text, `after` the next position, `earned` the payoffs so far.
+    `acts` lists the legal acts, `word` gives an act's text, `after` the next position, `payoffs` the payoffs so far.
     """
 
     mover: int
@@ -31,7 +31,7 @@ class Position(Protocol):
     def acts(self) -> Sequence[Any]: ...
     def word(self, act: Any) -> str: ...
     def after(self, act: Any) -> Position: ...
-    def earned(self) -> Sequence[float]: ...
+    def payoffs(self) -> Sequence[float]: ...
 
 
 class SpielPosition:
@@ -55,7 +55,7 @@ class SpielPosition:
     def after(self, act: int) -> SpielPosition:
         return SpielPosition(self.state.child(act))
 
-    def earned(self) -> Sequence[float]:
+    def payoffs(self) -> Sequence[float]:
         return list(self.state.returns())
 
 
@@ -72,7 +72,7 @@ class ClonePosition:
         # With nothing hidden, what everybody sees is all there is.
         info = self.game.infos[self.game.agent_selection]
         facts = json.dumps([info["public"], info["private"]], sort_keys=True)
-        return self.mover, facts, tuple(self.earned())
+        return self.mover, facts, tuple(self.payoffs())
 
     def acts(self) -> Sequence[str]:
         return list(self.game.infos[self.game.agent_selection]["legal"])
@@ -85,19 +85,19 @@ class ClonePosition:
         game.step(act)
         return ClonePosition(game)
 
-    def earned(self) -> Sequence[float]:
+    def payoffs(self) -> Sequence[float]:
         payoffs = self.game.payoffs()
         return [payoffs[seat] for seat in self.seats]
 
-    def played_out(self, rng: random.Random) -> Sequence[float]:
+    def play_out(self, rng: random.Random) -> Sequence[float]:
         """Play random acts from here to the end, on a clone, and return the payoffs by seat."""
         game = self.game.clone()
         while not game.ended:
             game.step(rng.choice(game.infos[game.agent_selection]["legal"]))
-        return ClonePosition(game).earned()
+        return ClonePosition(game).payoffs()
 
 
-def position(game: Game) -> Position:
+def make_position(game: Game) -> Position:
     """Return the present position of a game for search: OpenSpiel's state if it has one, else the game itself."""
     return SpielPosition(game.state, game) if isinstance(game, SpielRules) else ClonePosition(game)
 
@@ -109,7 +109,7 @@ def fresh_copy(game: Game) -> Game:
     return fresh
 
 
-def titled(game: Game) -> str:
+def get_title(game: Game) -> str:
     """Return a game's name for messages: its title if it has one, else its registered name."""
     return game.title or game.name
 
@@ -118,7 +118,7 @@ _KNOWN: dict[Hashable, bool] = {}
 """Cached properties of games, by property and title."""
 
 
-def _title(game: Game) -> tuple[str, ...]:
+def _cache_key(game: Game) -> tuple[str, ...]:
     """Return a cache key that distinguishes a reset game from the same game with other options."""
     spiel = str(game.spiel) if isinstance(game, SpielRules) else ""
     return game.name, spiel, game.infos[game.agent_selection]["rules"]
@@ -127,22 +127,22 @@ def _title(game: Game) -> tuple[str, ...]:
 def is_contest(game: Game) -> bool:
     """Return True if, in ten random matches, a better result for one seat was always worse for the other; cached."""
     trial, ends = fresh_copy(game), []
-    name = ("contest", *_title(trial))
+    name = ("contest", *_cache_key(trial))
     if name not in _KNOWN:
         for seed in range(10):
             trial.reset(seed=seed)
-            ends.append(ClonePosition(trial).played_out(random.Random(seed)))
+            ends.append(ClonePosition(trial).play_out(random.Random(seed)))
         gains = [(end[0] - other[0], end[1] - other[1]) for end in ends for other in ends]
         _KNOWN[name] = all(one * two < 0 or one == two == 0 for one, two in gains)
     return _KNOWN[name]
 
 
 def is_small(game: Game) -> bool:
-    """Return True if a search can visit all positions: at most `SMALL`, within `PATIENCE` CPU seconds; cached."""
+    """Return True if a search can visit all positions: at most `SMALL`, within `SEARCH_SECONDS` CPU seconds; cached."""
     trial = fresh_copy(game)
-    name = ("small", *_title(trial))
+    name = ("small", *_cache_key(trial))
     if name not in _KNOWN:
-        start, until = position(trial), process_time() + PATIENCE
+        start, until = make_position(trial), process_time() + SEARCH_SECONDS
         seen, waiting = {start.key}, [start]
         while waiting and len(seen) <= SMALL and process_time() < until:
             at = waiting.pop()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agents.player import ScriptedPolicy
-from agents.players.negotiators import WORTH, Triple, remainder, table, worth
+from agents.players.negotiators import WORTH, Triple, parse_view, remainder, worth
 from games.contracts import View
 
 LONGEST = 60
@@ -38,7 +38,7 @@ class Situation(NamedTuple):
     """Remaining turns, including this one."""
 
     @property
-    def offered(self) -> int:
+    def offer_value(self) -> int:
         """Value to the speaker of accepting the standing offer; 0 without one."""
         return worth(self.values, remainder(self.pool, self.theirs)) if self.theirs is not None else 0
 
@@ -49,10 +49,10 @@ class Situation(NamedTuple):
         return best[0] if len(best) == 1 else None
 
 
-def remark(seen: Situation, rng: np.random.Generator, said: frozenset[str] = frozenset()) -> str:
-    """Draw a true remark that fits the speaker's act, one line of at most 60 characters, if possible not in `said`."""
+def remark(seen: Situation, rng: np.random.Generator, used: frozenset[str] = frozenset()) -> str:
+    """Draw a true remark that fits the speaker's act, one line of at most 60 characters, if possible not in `used`."""
     fit = [text for text in (_demand_remarks(seen) if seen.asked else _acceptance_remarks(seen)) if _fits(text)]
-    fresh = [text for text in fit if text not in said] or fit
+    fresh = [text for text in fit if text not in used] or fit
     return fresh[int(rng.integers(len(fresh)))]
 
 
@@ -63,12 +63,12 @@ def _fits(text: str) -> bool:
 def _acceptance_remarks(seen: Situation) -> Iterator[str]:
     yield "Agreed."
     yield "Deal."
-    yield f"Agreed, that is {seen.offered} of {WORTH} to me."
-    if seen.offered >= GOOD:
+    yield f"Agreed, that is {seen.offer_value} of {WORTH} to me."
+    if seen.offer_value >= GOOD:
         yield "With pleasure!"
-        yield f"Gladly: {seen.offered} of {WORTH} is good for me."
-    elif seen.offered < POOR:
-        yield f"Only {seen.offered} of {WORTH} for me, but I take it."
+        yield f"Gladly: {seen.offer_value} of {WORTH} is good for me."
+    elif seen.offer_value < POOR:
+        yield f"Only {seen.offer_value} of {WORTH} for me, but I take it."
     if seen.favourite is not None and seen.theirs is not None and seen.theirs[seen.favourite] == 0:
         yield f"Deal: I get all the {seen.items[seen.favourite]}, my favourites."
 
@@ -80,17 +80,17 @@ def _demand_remarks(seen: Situation) -> Iterator[str]:
         yield "Time is up, a pity."
         return
     yield f"That is worth {own} of {WORTH} to me."
-    yield from _wants(seen, seen.asked)
+    yield from _preference_remarks(seen, seen.asked)
     if seen.theirs is None:
         yield "Let us begin with this."
         return
     if seen.left <= LATE:
         yield "Time is running out, take this."
-    if seen.offered < min(own, GOOD):
-        yield f"Only {seen.offered} of {WORTH} for me? I want more."
+    if seen.offer_value < min(own, GOOD):
+        yield f"Only {seen.offer_value} of {WORTH} for me? I want more."
         yield "You leave me too little."
-    elif seen.offered < own:
-        yield f"Close: {seen.offered} of {WORTH} for me. I want a little more."
+    elif seen.offer_value < own:
+        yield f"Close: {seen.offer_value} of {WORTH} for me. I want a little more."
     best = seen.favourite
     if best is not None and seen.theirs[best] == seen.pool[best]:
         yield f"You would keep all the {seen.items[best]}, my favourites."
@@ -101,16 +101,16 @@ def _demand_remarks(seen: Situation) -> Iterator[str]:
         yield "I stay with my offer."
 
 
-def _wants(seen: Situation, asked: Triple) -> Iterator[str]:
+def _preference_remarks(seen: Situation, demanded: Triple) -> Iterator[str]:
     """Yield remarks on the kinds that matter to the speaker and those that it leaves."""
     best = seen.favourite
     if best is not None:
         yield f"I care most about the {seen.items[best]}."
         yield f"Each of the {seen.items[best]} is worth {seen.values[best]} to me."
-        if asked[best] == seen.pool[best]:
-            left = (item for item, share in zip(seen.items, asked, strict=True) if share == 0)
+        if demanded[best] == seen.pool[best]:
+            left = (item for item, share in zip(seen.items, demanded, strict=True) if share == 0)
             yield from (f"I take the {seen.items[best]}, you take the {item}." for item in left)
-    for item, count, value, share in zip(seen.items, seen.pool, seen.values, asked, strict=True):
+    for item, count, value, share in zip(seen.items, seen.pool, seen.values, demanded, strict=True):
         if value == 0:
             yield f"I have no use for the {item}."
         if share == 0 and count > 1:
@@ -131,7 +131,7 @@ class Talkative:
         kind, _, numbers = act.partition(" ")
         if kind not in ("OFFER", "ACCEPT"):
             return act
-        seen, asked = table(view), tuple(map(int, numbers.split())) or None
+        seen, asked = parse_view(view), tuple(map(int, numbers.split())) or None
         items = tuple(view.public["items"])
         situation = Situation(
             items=items,

@@ -16,7 +16,7 @@ from agents.errors import ScriptedPolicyError
 from agents.names import nearest
 from agents.player import Chances, ScriptedPolicy, SumsUp
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
-from agents.players.positions import fresh_copy, titled
+from agents.players.positions import fresh_copy, get_title
 from agents.players.simple import FirstLegal, Random
 from agents.reply import one_line
 from games.adapters.loading import file_of, import_member, list_own_players
@@ -41,7 +41,7 @@ class Kind:
     """Takes (game, argument) and returns why it cannot play the game, or ""."""
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """One-line description: the first docstring line of the maker, and of the rule bound by a partial."""
         maker, rules = getattr(self.make, "func", self.make), getattr(self.make, "args", ())
         lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
@@ -52,7 +52,7 @@ class Kind:
         return self.make(seed, game, argument) if self.read else self.make(seed)
 
 
-OWN: Mapping[str, str] = {
+GAME_PLAYERS: Mapping[str, str] = {
     "expert": "babyai:… and textworld:…", "noop": "simulators, minigrid:… and textworld:…",
     "careless": "textworld:…", "oracle": "simulators and text_navigation", "asker": "clinic", "random_asker": "clinic",
     "obedient": "desk", "refuser": "desk", "popular": "recommender", "deaf": "recommender",
@@ -62,7 +62,7 @@ OWN: Mapping[str, str] = {
 """Players defined by built-in games, for listings. Other games may define more, known only in their matches."""
 
 
-class Scripted:
+class FunctionPlayer:
     """Player that a game or a user's file defines as a function; its rules are described there."""
 
     def __init__(self, answer: Callable[[View], str]) -> None:
@@ -73,24 +73,24 @@ class Scripted:
         return self.answer(view)
 
 
-class Stated(Scripted):
+class ProbabilisticPlayer(FunctionPlayer):
     """Player defined by its game that can state the probabilities of its acts (`chances`)."""
 
-    def __init__(self, answer: StatedAnswer) -> None:
+    def __init__(self, answer: ProbabilisticFunction) -> None:
         super().__init__(answer)
         self.chances = answer.chances
 
 
-class Summing(Scripted):
+class SummarisingPlayer(FunctionPlayer):
     """Player defined by its game that can summarise its past (`summary`)."""
 
-    def __init__(self, answer: SummingAnswer) -> None:
+    def __init__(self, answer: SummarisingFunction) -> None:
         super().__init__(answer)
         self.summary = answer.summary
 
 
 @runtime_checkable
-class SummingAnswer(SumsUp, Protocol):
+class SummarisingFunction(SumsUp, Protocol):
     """Protocol of a game's own player that also summarises its past."""
 
     def __call__(self, view: View) -> str:
@@ -99,7 +99,7 @@ class SummingAnswer(SumsUp, Protocol):
 
 
 @runtime_checkable
-class StatedAnswer(Chances, Protocol):
+class ProbabilisticFunction(Chances, Protocol):
     """Protocol of a game's own player that also states the probabilities of its acts."""
 
     def __call__(self, view: View) -> str:
@@ -116,7 +116,7 @@ def _own_kind(name: str, games: str) -> Kind:
     def unfit(game: Game, argument: None) -> str:
         return "" if name in game.players else f"{name} plays {games}, not {game.name}"
 
-    make.__doc__ = Scripted.__doc__
+    make.__doc__ = FunctionPlayer.__doc__
     return Kind(make, games, read=_no_argument, unfit=unfit)
 
 
@@ -134,7 +134,7 @@ def _file_kind(spec: str, file: Path) -> Kind:
         try:
             inspect.signature(function).bind(game, 0)
         except TypeError as error:
-            return f"{_abbreviated(spec)}: {error}: {CALLED}"
+            return f"{_shorten(spec)}: {error}: {CALLED}"
         return ""
 
     return Kind(make, "what it is written for", read=_no_argument, unfit=unfit)
@@ -143,7 +143,7 @@ def _file_kind(spec: str, file: Path) -> Kind:
 CALLED = "it is called with the game and a seed, and returns a function from what its seat sees to an act"
 
 
-def _make_player(name: str, maker: Callable[[Game, int], Any], game: Game, seed: int) -> Scripted:
+def _make_player(name: str, maker: Callable[[Game, int], Any], game: Game, seed: int) -> FunctionPlayer:
     """Create a player: call `maker` with game and seed, and wrap the function from view to act that it returns.
 
     Raises ScriptedPolicyError, with the name, if the call fails or returns no function.
@@ -151,16 +151,16 @@ def _make_player(name: str, maker: Callable[[Game, int], Any], game: Game, seed:
     try:
         answer = maker(game, seed)
     except Exception as error:
-        raise ScriptedPolicyError(f"{_abbreviated(name)} failed: {type(error).__name__}: {error}: {CALLED}") from error
+        raise ScriptedPolicyError(f"{_shorten(name)} failed: {type(error).__name__}: {error}: {CALLED}") from error
     if not callable(answer):
-        raise ScriptedPolicyError(f"{_abbreviated(name)} made a {type(answer).__name__}: {CALLED}")
+        raise ScriptedPolicyError(f"{_shorten(name)} made a {type(answer).__name__}: {CALLED}")
     return _wrap_answer(answer)
 
 
-def _wrap_answer(answer: Callable[[View], str]) -> Scripted:
-    if isinstance(answer, SummingAnswer):
-        return Summing(answer)
-    return Stated(answer) if isinstance(answer, StatedAnswer) else Scripted(answer)
+def _wrap_answer(answer: Callable[[View], str]) -> FunctionPlayer:
+    if isinstance(answer, SummarisingFunction):
+        return SummarisingPlayer(answer)
+    return ProbabilisticPlayer(answer) if isinstance(answer, ProbabilisticFunction) else FunctionPlayer(answer)
 
 
 def _no_argument(argument: str | None) -> None:
@@ -197,12 +197,12 @@ def _read_bargainer(name: str | None) -> str:
 
 def _unfit_to_talk(game: Game, name: str) -> str:
     if game.name != NEGOTIATION:
-        return f"{TALKATIVE}:{_abbreviated(name)} plays {NEGOTIATION}, not {game.name}"
+        return f"{TALKATIVE}:{_shorten(name)} plays {NEGOTIATION}, not {game.name}"
     kind, argument = _kind_and_argument(name, game)
     return kind.unfit(game, argument)
 
 
-def talking(spec: str, game: Game) -> str:
+def add_remarks(spec: str, game: Game) -> str:
     """Return the spec of the same policy with remarks, if it can make any in this game; else the spec.
 
     Remarks are used where words are read or learned. Plain names stay silent, to keep measurements comparable.
@@ -214,22 +214,28 @@ SCRIPTED: Mapping[str, Kind] = {
     "random": Kind(Random, "listed acts", picks=True),
     "first_legal": Kind(FirstLegal, "listed acts", picks=True),
     "minimax": Kind(
-        search.Minimax, "two seats, perfect information", picks=True, read=search.depth, unfit=search.unfit_for_minimax
+        search.Minimax,
+        "two seats, perfect information",
+        picks=True,
+        read=search.parse_depth,
+        unfit=search.unfit_for_minimax,
     ),
-    "mcts": Kind(search.mcts, "perfect information", picks=True, read=search.effort, unfit=search.unfit_for_mcts),
-    "cfr": Kind(solved.cfr, "small zero-sum games", read=solved.iterations, unfit=solved.unfit_for_cfr),
-    "nash": Kind(solved.nash, "small zero-sum games", read=solved.bluffs, unfit=solved.unfit_for_nash),
+    "mcts": Kind(
+        search.make_mcts, "perfect information", picks=True, read=search.parse_effort, unfit=search.unfit_for_mcts
+    ),
+    "cfr": Kind(solved.make_cfr, "small zero-sum games", read=solved.parse_iterations, unfit=solved.unfit_for_cfr),
+    "nash": Kind(solved.make_nash, "small zero-sum games", read=solved.parse_alpha, unfit=solved.unfit_for_nash),
     **_for_games(negotiators.SCRIPTED, dict.fromkeys(negotiators.SCRIPTED, ("negotiation",))),
     **_for_games(matrix_players.SCRIPTED, matrix_players.GAMES),
     **_for_games(bidders.SCRIPTED, bidders.GAMES),
     **_for_games(guessers.SCRIPTED, guessers.GAMES),
     **_for_games(teammates.SCRIPTED, teammates.GAMES),
-    **{name: _own_kind(name, games) for name, games in OWN.items()},
+    **{name: _own_kind(name, games) for name, games in GAME_PLAYERS.items()},
     TALKATIVE: Kind(_talkative, NEGOTIATION, read=_read_bargainer, unfit=_unfit_to_talk),
 }
 
 
-def names_scripted(spec: str) -> bool:
+def is_scripted(spec: str) -> bool:
     """Return True if a spec starts with the name of a scripted policy, even if its argument is invalid.
 
     Players of a game in a file are known by name once that game has been created.
@@ -251,10 +257,10 @@ def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
     if kind.picks:
         trial = fresh_copy(game)
         if all(trial.legal(each) is None for each in ([seat] if seat else trial.possible_agents)):
-            who = f"{titled(game)} lists none" + (f" for {seat}" if seat else "")
+            who = f"{get_title(game)} lists none" + (f" for {seat}" if seat else "")
             instead = "seat a model, an endpoint or a person there"
             raise ScriptedPolicyError(
-                f"{_abbreviated(spec)} picks among the legal acts that a game lists: {who}: {instead}"
+                f"{_shorten(spec)} picks among the legal acts that a game lists: {who}: {instead}"
             )
 
 
@@ -290,7 +296,7 @@ def _kind_and_argument(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
     if name not in SCRIPTED or (colon and not SCRIPTED[name].read):
         alone = f" ({name} takes no argument)" if name in SCRIPTED else ""
         raise ScriptedPolicyError(
-            f"unknown scripted policy '{_abbreviated(spec)}'{nearest(spec, SCRIPTED) or nearest(name, SCRIPTED)}{alone}"
+            f"unknown scripted policy '{_shorten(spec)}'{nearest(spec, SCRIPTED) or nearest(name, SCRIPTED)}{alone}"
         )
     kind = SCRIPTED[name]
     if kind.read is None:
@@ -298,15 +304,15 @@ def _kind_and_argument(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
     try:
         return kind, kind.read(text if colon else None)
     except ValueError as expected:
-        raise ScriptedPolicyError(f"scripted policy '{_abbreviated(spec)}': {expected}") from None
+        raise ScriptedPolicyError(f"scripted policy '{_shorten(spec)}': {expected}") from None
 
 
 def _check_fit(spec: str, kind: Kind, argument: Any, game: Game) -> None:
     if kind.games is not None and game.name not in kind.games:
-        raise ScriptedPolicyError(f"{_abbreviated(spec)} plays {' and '.join(kind.games)}, not {game.name}")
+        raise ScriptedPolicyError(f"{_shorten(spec)} plays {' and '.join(kind.games)}, not {game.name}")
     if why := kind.unfit(game, argument):
         raise ScriptedPolicyError(why)
 
 
-def _abbreviated(spec: str) -> str:
+def _shorten(spec: str) -> str:
     return one_line(spec, 80)

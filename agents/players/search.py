@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from agents.player import ScriptedPolicy
-from agents.players.positions import SMALL, ClonePosition, Position, is_contest, is_small, position, titled
+from agents.players.positions import SMALL, ClonePosition, Position, get_title, is_contest, is_small, make_position
 from games.abilities import SpielRules
 from games.contracts import Game, View
 
@@ -25,7 +25,7 @@ ROLLOUTS = 10
 Bounds = dict[Hashable, tuple[float, float]]
 """Lower and upper bounds on the values of positions."""
 
-_WHOLE: dict[str, Bounds] = {}
+_FULL_SEARCHES: dict[str, Bounds] = {}
 """Bounds of OpenSpiel games that are searched to their end; shared by all matches of a process."""
 
 
@@ -36,11 +36,11 @@ class Minimax:
         self.rng, self.game, self.depth = random.Random(seed), game, depth
         self.table: Bounds = {}
         if depth is None and isinstance(game, SpielRules):
-            self.table = _WHOLE.setdefault(str(game.spiel), {})
+            self.table = _FULL_SEARCHES.setdefault(str(game.spiel), {})
 
     def act(self, view: View) -> str:
         """Return a best act at the game's present position, a random one among equals."""
-        here = position(self.game)
+        here = make_position(self.game)
         if self.depth is not None:
             self.table = {}
         values = self.values(here)
@@ -64,7 +64,7 @@ class Minimax:
         The value is half the difference of payoffs, times `SOONER` per act, so that an early win is better.
         """
         if at.mover < 0 or left == 0:
-            own, other = at.earned()
+            own, other = at.payoffs()
             return (own - other) / 2
         key, window = (at.key, left), (low, high)
         least, most = self.table.get(key, (-math.inf, math.inf))
@@ -150,12 +150,12 @@ class CloneMcts:
         return max(node.children.values(), key=lambda c: c.totals[mover] / c.visits + curiosity / math.sqrt(c.visits))
 
     def _evaluate(self, at: ClonePosition) -> Sequence[float]:
-        ends = [at.earned()] if at.mover < 0 else [at.played_out(self.rng) for _ in range(self.rollouts)]
+        ends = [at.payoffs()] if at.mover < 0 else [at.play_out(self.rng) for _ in range(self.rollouts)]
         self.least, self.most = min(self.least, *map(min, ends)), max(self.most, *map(max, ends))
         return [sum(payoffs) / len(ends) for payoffs in zip(*ends, strict=True)]
 
 
-def mcts(seed: int, game: Game, effort: tuple[int, int]) -> ScriptedPolicy:
+def make_mcts(seed: int, game: Game, effort: tuple[int, int]) -> ScriptedPolicy:
     """Play by Monte Carlo tree search: `mcts:100` simulations of 10 random rollouts each; `mcts:100x1` of one."""
     return SpielMcts(seed, game, *effort) if isinstance(game, SpielRules) else CloneMcts(seed, game, *effort)
 
@@ -163,14 +163,14 @@ def mcts(seed: int, game: Game, effort: tuple[int, int]) -> ScriptedPolicy:
 # What they can play, and how their arguments are written.
 
 
-def depth(text: str | None) -> int | None:
+def parse_depth(text: str | None) -> int | None:
     """Parse minimax's argument: the number of acts to search; None means to the end. Raises ValueError if malformed."""
     if text is None:
         return None
     return _read_count(text, "minimax takes how many acts to look ahead, such as minimax:4")
 
 
-def effort(text: str | None) -> tuple[int, int]:
+def parse_effort(text: str | None) -> tuple[int, int]:
     """Parse mcts's argument `N` or `NxR`: return the numbers of simulations and of rollouts in each.
 
     None means 100 simulations of 10 rollouts. Raises ValueError if malformed.
@@ -188,19 +188,19 @@ def _read_count(text: str, expected: str) -> int:
 
 def unfit_for_mcts(game: Game, effort: tuple[int, int]) -> str:
     """Return the reason why Monte Carlo tree search cannot play a game; "" if it can."""
-    return _cheating_reason("mcts", game)
+    return _explain_cheating("mcts", game)
 
 
-def _cheating_reason(player: str, game: Game) -> str:
+def _explain_cheating(player: str, game: Game) -> str:
     """Return the reason why a player that looks at the whole state would cheat; "" if the game hides nothing."""
     if game.hides_nothing():
         return ""
-    return f"{player} looks at the whole state: {titled(game)} hides something, or nobody can tell: it would cheat"
+    return f"{player} looks at the whole state: {get_title(game)} hides something, or nobody can tell: it would cheat"
 
 
 def unfit_for_minimax(game: Game, depth: int | None) -> str:
     """Return the reason why minimax cannot play a game, to the end or `depth` acts deep; "" if it can."""
-    if hidden := _cheating_reason("minimax", game):
+    if hidden := _explain_cheating("minimax", game):
         return hidden
     if len(game.possible_agents) != 2:
         return f"minimax plays for two seats: {game.name} has {len(game.possible_agents)}"
@@ -209,5 +209,5 @@ def unfit_for_minimax(game: Game, depth: int | None) -> str:
     if not is_contest(game):
         return f"minimax takes what one side wins for the other's loss: in {game.name} it is not"
     if depth is None and not is_small(game):
-        return f"{titled(game)} has over {SMALL:,} positions, or slow ones: give minimax a depth, such as minimax:4"
+        return f"{get_title(game)} has over {SMALL:,} positions, or slow ones: give minimax a depth, such as minimax:4"
     return ""

@@ -13,7 +13,7 @@ from agents.players.spend import EndpointSpec
 from agents.reply import one_line
 
 
-def parsed(spec: str) -> tuple[str, str]:
+def parse_endpoint(spec: str) -> tuple[str, str]:
     """Return (server, model) of `endpoint@SERVER:MODEL`, or ("", model) of `endpoint:MODEL`. Raises EndpointError."""
     match = re.fullmatch(r"endpoint(?:@(?P<server>[a-z0-9][a-z0-9_-]{0,63}))?:(?P<model>.+)", spec)
     if match is None or match["model"] != one_line(match["model"], 200):
@@ -30,7 +30,7 @@ class Endpoints:
 
     def at(self, spec: str) -> Endpoint:
         """Return the server of an endpoint spec, created once for all its models. Raises EndpointError on failure."""
-        name, _ = parsed(spec)
+        name, _ = parse_endpoint(spec)
         if name not in self._specs:
             known = [server for server in self._specs if server]
             there = nearest(name, known) or (f" (there are: {', '.join(known)})" if known else " (there is none)")
@@ -43,7 +43,7 @@ class Endpoints:
         """Ask each server of these specs once for its models. Returns warnings; raises errors as `Endpoint.check`."""
         models: dict[Endpoint, list[str]] = {}
         for spec in specs:
-            models.setdefault(self.at(spec), []).append(parsed(spec)[1])
+            models.setdefault(self.at(spec), []).append(parse_endpoint(spec)[1])
         notes = await asyncio.gather(*(server.check(named) for server, named in models.items()))
         return [note for some in notes for note in some]
 

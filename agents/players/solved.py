@@ -28,7 +28,7 @@ Strategy = Mapping[str, Sequence[tuple[int, float]]]
 """Strategy of both seats: information state -> (action, probability) of each legal action."""
 
 
-class Mixed:
+class MixedStrategyPlayer:
     """Policy that draws its acts, by the seed, from a mixed strategy of an OpenSpiel game."""
 
     def __init__(self, seed: int, game: SpielRules, strategy: Strategy) -> None:
@@ -41,23 +41,23 @@ class Mixed:
         return self.game.word(self.rng.choices(actions, chances)[0])
 
 
-def cfr(seed: int, game: SpielRules, iterations: int) -> ScriptedPolicy:
+def make_cfr(seed: int, game: SpielRules, iterations: int) -> ScriptedPolicy:
     """Play the average strategy of counterfactual regret minimisation, after 1,000 iterations or `cfr:N`."""
-    return Mixed(seed, game, cfr_strategy(str(game.spiel), iterations))
+    return MixedStrategyPlayer(seed, game, compute_cfr_strategy(str(game.spiel), iterations))
 
 
-def nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
+def make_nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
     """Play a Nash equilibrium; `nash:ALPHA` sets Kuhn poker's bluff probability, 0 to 1/3; minimax on open boards."""
     if game.perfect_information:
         return Minimax(seed, game)
     assert isinstance(game, SpielRules), "unfit_for_nash lets no other here"
     if is_kuhn(game):
-        return Mixed(seed, game, kuhn_strategy(ALPHA if alpha is None else alpha))
-    return Mixed(seed, game, equilibrium(str(game.spiel)))
+        return MixedStrategyPlayer(seed, game, kuhn_strategy(ALPHA if alpha is None else alpha))
+    return MixedStrategyPlayer(seed, game, solve_equilibrium(str(game.spiel)))
 
 
 @functools.cache
-def cfr_strategy(name: str, iterations: int) -> Strategy:
+def compute_cfr_strategy(name: str, iterations: int) -> Strategy:
     """Compute the average strategy of OpenSpiel's CFR (Zinkevich et al. 2007) for a game's OpenSpiel name; cached."""
     import pyspiel
 
@@ -102,7 +102,7 @@ class Sequences:
 
 
 @functools.cache
-def equilibrium(name: str) -> Strategy:
+def solve_equilibrium(name: str) -> Strategy:
     """Compute a Nash equilibrium of a two-player zero-sum game, by linear programming in sequence form; cached.
 
     Koller, Megiddo and von Stengel (1996): realisation weights x of one seat's sequences maximise the value against the
@@ -181,7 +181,7 @@ def _act_probabilities(own: Sequences, plan: list[float]) -> dict[str, list[tupl
 # What they can play, and how their arguments are written.
 
 
-def iterations(text: str | None) -> int:
+def parse_iterations(text: str | None) -> int:
     """Parse cfr's argument: the number of iterations, by default 1,000. Raises ValueError if malformed."""
     if text is None:
         return ITERATIONS
@@ -190,7 +190,7 @@ def iterations(text: str | None) -> int:
     return int(text)
 
 
-def bluffs(text: str | None) -> float | None:
+def parse_alpha(text: str | None) -> float | None:
     """Parse nash's argument: alpha of Kuhn poker's equilibria, None if not given. Raises ValueError if malformed."""
     if text is None:
         return None
@@ -216,7 +216,7 @@ def unfit_for_cfr(game: Game, iterations: int) -> str:
 
 
 def unfit_for_nash(game: Game, alpha: float | None) -> str:
-    """Return why `nash` cannot play a game, or cannot with this `alpha`, which only Kuhn poker has; "" if it can."""
+    """Return the reason why `nash` cannot play a game with this `alpha`, which only Kuhn poker has; "" if it can."""
     if alpha is not None and not is_kuhn(game):
         return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
     if game.perfect_information:

@@ -57,7 +57,7 @@ class EndpointSpec(BaseModel):
         return None if url is None else plain_url(url)
 
     @model_validator(mode="after")
-    def _priced(self) -> EndpointSpec:
+    def _check_prices(self) -> EndpointSpec:
         if self.max_cost is not None and not (self.price_in or self.price_out):
             raise ValueError("max_cost needs prices: add price_in and price_out, per million tokens")
         return self

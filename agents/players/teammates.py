@@ -7,24 +7,24 @@ from functools import partial
 from typing import NamedTuple
 
 from agents.player import ScriptedPolicy
-from agents.players.bidders import Plan
+from agents.players.bidders import FunctionPolicy
 from games.contracts import View
 
 
-class Told(NamedTuple):
+class CardKnowledge(NamedTuple):
     """Knowledge of a Hanabi card from hints: its possible colours and ranks; "" means any."""
 
     colours: str
     ranks: str
 
     @classmethod
-    def read(cls, known: str) -> Told:
+    def read(cls, known: str) -> CardKnowledge:
         """Parse a card's hints as the view shows them: RY1, R12, or ? for anything."""
         return cls("".join(filter(str.isalpha, known)), "".join(filter(str.isdigit, known)))
 
-    def after(self, what: str) -> Told:
-        """Return the knowledge of this card after a matching hint; `what` is a colour or rank, such as RED or 1."""
-        return self._replace(ranks=what) if what.isdigit() else self._replace(colours=what[0])
+    def apply_hint(self, hint: str) -> CardKnowledge:
+        """Return the knowledge of this card after a matching hint; `hint` is a colour or rank, such as RED or 1."""
+        return self._replace(ranks=hint) if hint.isdigit() else self._replace(colours=hint[0])
 
     def fits(self, needed: set[str]) -> bool:
         """Return True if the card is certainly one of the playable cards `needed`, such as R1."""
@@ -49,7 +49,7 @@ def trusting_teammate(view: View) -> str:
     """Take hints as invitations: play the newest hinted card that may be playable; else act as the sure one."""
     own, needed = _own_cards(view), _playable_cards(view)
     for slot in range(len(own), 0, -1):
-        if own[slot - 1] != Told("", "") and own[slot - 1].may_fit(needed):
+        if own[slot - 1] != CardKnowledge("", "") and own[slot - 1].may_fit(needed):
             return f"PLAY {slot}"
     return sure_teammate(view)
 
@@ -63,8 +63,8 @@ def bold_teammate(view: View) -> str:
     return sure_teammate(view)
 
 
-def _own_cards(view: View) -> list[Told]:
-    return [Told.read(known) for known in view.public["known"][view.seat]]
+def _own_cards(view: View) -> list[CardKnowledge]:
+    return [CardKnowledge.read(known) for known in view.public["known"][view.seat]]
 
 
 def _playable_cards(view: View) -> set[str]:
@@ -85,8 +85,8 @@ def _count_proofs(view: View, needed: set[str], act: str) -> int:
     count = 0
     for other, hand in others.items():
         for known, card in zip(view.public["known"][other], hand, strict=True):
-            told = Told.read(known)
-            count += what[0] in card and not told.fits(needed) and told.after(what).fits(needed)
+            told = CardKnowledge.read(known)
+            count += what[0] in card and not told.fits(needed) and told.apply_hint(what).fits(needed)
     return count
 
 
@@ -94,11 +94,11 @@ def _discard(view: View) -> str:
     """Return a discard of the oldest card without hints, else of the oldest; if impossible, a hint, or a play."""
     legal = view.legal or ()
     discards = [act for act in legal if act.startswith("DISCARD")]
-    new = [act for act, told in zip(discards, _own_cards(view), strict=False) if told == Told("", "")]
+    new = [act for act, told in zip(discards, _own_cards(view), strict=False) if told == CardKnowledge("", "")]
     hints = [act for act in legal if act.startswith("HINT")]
     return [*new, *discards, *hints, "PLAY 1"][0]
 
 
 RULES = sure_teammate, trusting_teammate, bold_teammate
-SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {rule.__name__: partial(Plan, rule) for rule in RULES}
+SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {rule.__name__: partial(FunctionPolicy, rule) for rule in RULES}
 GAMES = {rule.__name__: ("hanabi",) for rule in RULES}

@@ -18,33 +18,33 @@ from agents.players.model import Writer
 from agents.role import Role
 from games.contracts import View
 
-Final = Callable[[Completion], str]
+ActReader = Callable[[Completion], str]
 """Function from a reply to its final act; "" if it has none."""
 
 
-def voted(write: Writer, samples: int, final: Final) -> Writer:
+def make_voting_writer(write: Writer, samples: int, final: ActReader) -> Writer:
     """Return a writer that samples `samples` replies per turn and keeps the first with the most frequent final act.
 
     `final` reads a reply's final act. Summaries are sampled once, as usual.
     """
 
-    async def writing(view: View, request: Request, summary: bool = False) -> Completion:
+    async def write_elected(view: View, request: Request, summary: bool = False) -> Completion:
         if summary:
             return await write(view, request, summary)
         asked = [replace(request, seed=(*request.seed, number)) for number in range(samples)]
         replies = await asyncio.gather(*[write(view, one) for one in asked])
-        return replies[elected([final(reply) for reply in replies])]
+        return replies[elect([final(reply) for reply in replies])]
 
-    return writing
+    return write_elected
 
 
-def elected(acts: Sequence[str]) -> int:
+def elect(acts: Sequence[str]) -> int:
     """Return the index of the first of the most frequent acts; 0 if all are "", which does not vote."""
     votes = Counter(act for act in acts if act)
     return acts.index(max(votes, key=lambda act: votes[act])) if votes else 0
 
 
-def final_act(role: Role, frame: ChatFrame) -> Final:
+def make_act_reader(role: Role, frame: ChatFrame) -> ActReader:
     """Return a function that reads a reply's final act in a role's format, without case, extra blanks and talk."""
     rule = role.sampling.votes
     pattern = Pattern(rule.pattern) if rule and rule.pattern else None

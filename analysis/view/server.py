@@ -37,7 +37,7 @@ def prepare_server(
     `seat` is as for `serve`. Raises ConfigError if packages are missing or the port is taken.
     """
     try:
-        from agents.connections import server
+        from agents.connections import make_server
         from analysis.view.app import Viewer, make_application
         from analysis.view.runs import Library
     except ModuleNotFoundError as error:
@@ -48,7 +48,7 @@ def prepare_server(
     except OSError as error:
         raise ConfigError(f"--port {port}: {error.strerror or error}: take another, or --port 0") from None
     port = listening.getsockname()[1]
-    made = server(
+    made = make_server(
         make_application(view, token, port),
         CONNECTIONS,
         log_level="critical",

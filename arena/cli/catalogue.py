@@ -146,9 +146,9 @@ def _summarize_game(name: str, place: str) -> str:
 
 def _describe_engine(name: str) -> dict[str, str]:
     """Return an engine's row: capabilities, repeatability with the same seed, and whether it is installed."""
-    from agents.engines.kinds import engine_class
+    from agents.engines.kinds import import_engine
 
-    engine = engine_class(name)
+    engine = import_engine(name)
     able = engine.capabilities
     is_missing = importlib.util.find_spec(able.package or "agents") is None
     labels = [label for field, label in _CAPABILITY_LABELS.items() if getattr(able, field)]
@@ -163,22 +163,22 @@ def _describe_engine(name: str) -> dict[str, str]:
 
 
 def _list_models() -> list[dict[str, str]]:
-    from agents.weights import available
+    from agents.weights import list_models
 
     return [
         {"name": m.name, "parameters": f"{m.parameters / 1e6:.1f}M", "state": m.state, "from": m.source}
         | {"path": str(m.path)}
-        for m in available()
+        for m in list_models()
     ]
 
 
 def _list_policies() -> list[dict[str, str]]:
     """Return the rows of models, scripted policies, endpoints and people, with the games they can play."""
     from agents.players.scripted import SCRIPTED
-    from agents.weights import available
+    from agents.weights import list_models
 
-    rows = [(model.name, "any game", f"{model.parameters / 1e6:.1f}M, {model.state}") for model in available()]
-    rows += [(name, kind.plays, kind.what) for name, kind in SCRIPTED.items()]
+    rows = [(model.name, "any game", f"{model.parameters / 1e6:.1f}M, {model.state}") for model in list_models()]
+    rows += [(name, kind.plays, kind.description) for name, kind in SCRIPTED.items()]
     rows.append(("endpoint:MODEL", "any game", "A model behind an OpenAI-compatible endpoint (endpoint@SERVER:MODEL)."))
     rows.append(("human", "any game", "You, in `arena play`."))
     return [dict(zip(("policy", "plays", "what"), row, strict=True)) for row in rows]

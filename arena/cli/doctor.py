@@ -102,7 +102,7 @@ def _check_fit(
     model: str, adapters: int | None, recipe: str, settings: list[str], context: int | None, as_json: bool
 ) -> bool:
     """Print the memory that the model needs, for the given settings and alternatives. Returns True if it fits."""
-    from agents.half import packs_here
+    from agents.bf16 import can_pack_here
     from arena.config.layers import compose
     from arena.config.sources import recipe_layer, set_layer
     from arena.fits.machine import devices
@@ -117,7 +117,7 @@ def _check_fit(
         experiment=experiment,
         context=context or CONTEXT,
         devices=devices(),
-        packs=packs_here(),
+        packs=can_pack_here(),
     )
     alternatives, asked = ways(experiment, _resolve_precision(experiment.precision), adapters)
     needs = fitting.needs(alternatives, asked)

@@ -52,7 +52,7 @@ def init(
         raise ConfigError(f"unknown kind '{kind}'{nearest(kind, TEMPLATES)} (one of: {', '.join(TEMPLATES)})")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", name):
         raise ConfigError(f"{name}: a name is of small letters, digits and _, and begins with a letter")
-    if keyword.iskeyword(name) or name in strict_yaml.SPELT:
+    if keyword.iskeyword(name) or name in strict_yaml.CONSTANTS:
         raise ConfigError(f"{name}: this word has a meaning in Python or YAML: choose another name")
     templates, commands = TEMPLATES[kind]
     title = "".join(part.title() for part in name.split("_"))

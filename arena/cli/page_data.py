@@ -113,14 +113,14 @@ def token_texts(run: Path, policy: str, ids: Sequence[int]) -> list[str]:
 
 def _tokenizer_file(folder: Path) -> Path | None:
     """Return the tokenizer file of a model's folder, or of an adapter's base model if it is on this machine."""
-    from agents.weights import available
+    from agents.weights import list_models
 
     if not (folder / "tokenizer.json").is_file():
         try:
             base = json.loads(read_plain(folder / "adapter_config.json", MAX_TOKENIZER))["base_model_name_or_path"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        known = {model.name: model.path for model in available() if model.state == "ready"}
+        known = {model.name: model.path for model in list_models() if model.state == "ready"}
         folder = known.get(str(base), Path(str(base)))
     path = folder / "tokenizer.json"
     return path if path.is_file() and path.stat().st_size <= MAX_TOKENIZER else None

@@ -111,7 +111,7 @@ def describe(name: str) -> dict[str, Any]:
 
 def show(console: PlainConsole, name: str) -> None:
     """Print the game, members and number of deals of the panel `name`."""
-    from agents.players.scripted import OWN, SCRIPTED
+    from agents.players.scripted import GAME_PLAYERS, SCRIPTED
     from arena.cli.show_evaluate import format_game
     from arena.cli.tables import say, show_table
     from arena.panels.settings import load_panel
@@ -122,6 +122,6 @@ def show(console: PlainConsole, name: str) -> None:
     rows = []
     for member in panel.members:
         script = SCRIPTED.get(member) or SCRIPTED.get(member.partition(":")[0])
-        rows.append((member, script.what if script and member not in OWN else ""))
+        rows.append((member, script.description if script and member not in GAME_PLAYERS else ""))
     show_table(console, ("member", ""), rows)
     say(console, f"{panel.deals} deals (seed {panel.seed}), each from every seat against every member")

@@ -159,13 +159,13 @@ def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
 
 def load_others(title: str, game: Game, players: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
     """Load and check the contenders of all seats but the human ones. Scripted policies talk if they can."""
-    from agents.players.scripted import talking
+    from agents.players.scripted import add_remarks
     from arena.cli.loop import wait
     from arena.evaluate.casting import warn_unknown_games
 
     specs = list(dict.fromkeys(spec for spec in players.values() if spec != HUMAN))
     try:
-        loaded = dict(zip(specs, wait(loader.load(*(talking(spec, game) for spec in specs))), strict=True))
+        loaded = dict(zip(specs, wait(loader.load(*(add_remarks(spec, game) for spec in specs))), strict=True))
     except ConfigError as error:
         misspelt = [spec for spec in specs if "did you mean" not in str(error) and nearest(spec, [HUMAN])]
         raise ConfigError(f"{error}{nearest(misspelt[0], [HUMAN]) if misspelt else ''}") from None

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.facts import literal
+from agents.facts import format_literal
 from agents.names import nearest
-from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, read_act, takes
+from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, accepts_act, read_act
 from agents.reply import one_line
 from arena.play.contenders import HumanContender
 from arena.play.match import MatchPlan, SeatedPlayer
@@ -40,7 +40,7 @@ class PageSeat(Human):
                 raise HumanLeft(f"{view.seat} left the match")
             typed, talk = _parse_answer(line)
             act = read_act(typed, view.legal, numbered=False)
-            if act is None and typed and self.game is not None and takes(self.game, typed):
+            if act is None and typed and self.game is not None and accepts_act(self.game, typed):
                 act = typed
             if act is not None:
                 reply = f"{act} | {talk}" if talk else act
@@ -100,4 +100,4 @@ def _parse_answer(line: str) -> tuple[str, str]:
 
 
 def _list_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, value if isinstance(value, str) else literal(value)) for name, value in facts.items()]
+    return [(name, value if isinstance(value, str) else format_literal(value)) for name, value in facts.items()]

@@ -26,7 +26,7 @@ def serve(
 
     Example: arena serve runs/latest, then curl http://127.0.0.1:8000/v1/models
     """
-    from agents.engines.kinds import known_kind
+    from agents.engines.kinds import check_kind
     from agents.engines.spec import EngineSpec
     from agents.players.connection import is_loopback
     from arena.cli.console import note
@@ -36,12 +36,12 @@ def serve(
     from arena.play.contenders import ModelContender
 
     try:
-        from agents.connections import server
+        from agents.connections import make_server
         from arena.serve.service import ServedModel, Service, find_roles
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed: pip install 'arena-selfplay[serve]'") from None
     try:
-        spec = EngineSpec(kind=known_kind(engine))
+        spec = EngineSpec(kind=check_kind(engine))
     except ValueError as error:
         raise ConfigError(f"--engine: {error}") from None
     key = os.environ.get(KEY) or None
@@ -65,7 +65,10 @@ def serve(
     hosts = ["*"] if not is_loopback(host) else ["localhost", "127.0.0.1", "[::1]", host]
     note(f"serving {', '.join(service.names())} at http://{host}:{listener.getsockname()[1]}/v1 (Ctrl-C ends)")
     try:
-        wait(server(service.app(hosts), log_level="warning", lifespan="off").serve(sockets=[listener]), by_signal=False)
+        wait(
+            make_server(service.app(hosts), log_level="warning", lifespan="off").serve(sockets=[listener]),
+            by_signal=False,
+        )
     finally:
         wait(loader.close())
 

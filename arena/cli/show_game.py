@@ -13,7 +13,7 @@ from rich.text import Text
 
 import games
 from agents.errors import ScriptedPolicyError
-from agents.facts import fact_lines
+from agents.facts import format_facts
 from arena.cli.catalogue import list_entries, sample_views
 from games.contracts import Game
 
@@ -91,7 +91,7 @@ def show_game(console: Console, name: str) -> None:
 
     section(about["game"], about["what"])
     section("rules, as {{ rules }}", about["rules"])
-    section("public, what every seat sees; an example", *fact_lines("public", about["public"]))
+    section("public, what every seat sees; an example", *format_facts("public", about["public"]))
     for seat in about["seats"]:
         if seat not in about["private"]:
             section(f"seat {seat}", "(does not move in the example)")
@@ -99,7 +99,7 @@ def show_game(console: Console, name: str) -> None:
         acts = about["acts"][seat]
         more = f", … ({len(acts)} acts)" if len(acts) > SHOWN_ACTS else ""
         legal = f"legal = {', '.join(acts[:SHOWN_ACTS])}{more}" if acts else "legal = none: acts are not listed"
-        section(f"seat {seat}", *fact_lines("private", about["private"][seat]), legal)
+        section(f"seat {seat}", *format_facts("private", about["private"][seat]), legal)
     options = [f"{option}: {kind} = {default}" for option, (kind, default) in about["options"].items()]
     section("options, as --option A=B or game.options", *options)
     if about["rewards"]:

@@ -90,7 +90,7 @@ def find_nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_nano(model: str) -> bool:
-    return nano.named(model) is not None or nano_vlm.seed_of(model) is not None
+    return nano.parse_name(model) is not None or nano_vlm.parse_seed(model) is not None
 
 
 def _expand_preset(layer: Layer) -> Mapping[str, Any]:
@@ -145,7 +145,7 @@ def explain(error: ValidationError, stack: Sequence[Layer], model: type[BaseMode
     `model` is the validated class. Raises ConfigError instead for an entry with a misspelt key.
     """
     error = with_hints(error)
-    worst = strict_yaml.gravest(error)
+    worst = strict_yaml.select_error(error)
     path = tuple(worst["loc"])
     if worst["type"] == "missing" and (slip := _explain_misspelt_entry(path[:-1], stack)):
         raise ConfigError(slip)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from agents.adapter_config import is_adapter
 from agents.chat_template import CLOCK
 from agents.errors import WeightsError
-from agents.policy import check_readable, image_token_of, tokenizer_and_frame
-from agents.weights import available, base_folder, check_weights, resolve
+from agents.policy import check_readable, find_image_token, load_tokenizer_and_frame
+from agents.weights import check_weights, list_models, resolve, resolve_base
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
 from arena.play.tables import Table
@@ -17,13 +17,13 @@ def check_models(experiment: Experiment, tables: Sequence[Table], announce: Call
     notes = []
     named = [(policy.model, policy.reference) for policy in experiment.policies.values()]
     for model in dict.fromkeys(model for models in named for model in models if model):
-        if any(known.name == model and known.state == "not fetched" for known in available()):
+        if any(known.name == model and known.state == "not fetched" for known in list_models()):
             announce(f"fetching {model}, once")
         folder = resolve(model)
         check_weights(folder)
-        frame = tokenizer_and_frame(folder)[1]
+        frame = load_tokenizer_and_frame(folder)[1]
         keeps = any(role.history == "keep" for table in tables for role in table.roles.values())
-        if frame.forgeable:
+        if frame.is_forgeable:
             notes.append(
                 f"{folder.name}: its chat template ends turns by plain text, so players can forge other speakers"
             )
@@ -47,7 +47,7 @@ def _check_sight(experiment: Experiment) -> None:
             continue
         field = "images" if policy.images else "freeze"
         try:
-            token = image_token_of(base_folder(resolve(policy.model)), policy.sight.most_pixels)
+            token = find_image_token(resolve_base(resolve(policy.model)), policy.sight.max_pixels)
         except WeightsError as error:
             raise ConfigError(f"policies.{name}: {error}") from None
         if token is None:

@@ -160,7 +160,7 @@ def count_equal_stages(first: Mapping[str, Any], second: Mapping[str, Any]) -> i
 
 def locate_error(layer: Layer, path: Sequence[str | int], problem: str) -> ConfigError:
     """Return an error about the field at a path in the layer, in one line with source and line."""
-    return ConfigError(strict_yaml.locate(layer.text, layer.source, (*layer.at, *path), problem))
+    return ConfigError(strict_yaml.format_problem(layer.text, layer.source, (*layer.at, *path), problem))
 
 
 def _read_stages(layer: Layer) -> list[StageSpec]:

@@ -5,11 +5,11 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from agents.errors import EndpointError, HarnessError, ScriptedPolicyError
-from agents.harness.command import command_of, is_url
+from agents.harness.command import is_url, parse_command
 from agents.names import nearest
 from agents.player import PREFIXES
 from agents.players.scripted import SCRIPTED, check_scripted
-from agents.players.servers import parsed
+from agents.players.servers import parse_endpoint
 from agents.role import Role
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
@@ -80,7 +80,7 @@ def _check_harnesses(experiment: Experiment, table: Table, prefix: str) -> None:
             raise ConfigError(f"{place}: an agent program has no scripted replies: leave out imitate and patches")
         try:
             if not is_url(harness):
-                command_of(harness)
+                parse_command(harness)
         except HarnessError as error:
             raise ConfigError(f"{place}: {error}") from None
         if missing := [package for package in _list_packages(harness) if not find_spec(package)]:
@@ -134,7 +134,7 @@ def _check_scripted(spec: str, game: Game, seat: str, field: str, policies: Iter
     """
     try:
         if policies is not None and spec.startswith(PREFIXES):
-            parsed(spec)
+            parse_endpoint(spec)
             return
         check_scripted(spec, game, seat)
     except EndpointError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agents.adapter_config import is_adapter
-from agents.engines.kinds import kinds_with
+from agents.engines.kinds import list_kinds_with
 from agents.weights import resolve
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
@@ -18,12 +18,12 @@ def check_serving(experiment: Experiment, tables: Sequence[Table]) -> None:
     if adapters and not able.serves_adapters:
         raise ConfigError(
             f"engine.kind: {kind} serves no adapters, and policy '{min(adapters)}' is one: set engine.kind to "
-            f"{kinds_with('serves_adapters')}"
+            f"{list_kinds_with('serves_adapters')}"
         )
     if not able.serves_several and len(served := _list_served(experiment)) > 1:
         raise ConfigError(
             f"engine.kind: {kind} serves one policy, and this run has {', '.join(served)}: set engine.kind to "
-            f"{kinds_with('serves_several')}"
+            f"{list_kinds_with('serves_several')}"
         )
     if able.has_own_process and experiment.league and whole:  # a process for each past version would take too long
         raise ConfigError(
@@ -38,7 +38,7 @@ def check_serving(experiment: Experiment, tables: Sequence[Table]) -> None:
     if cautious and not able.records_entropy:
         raise ConfigError(
             f"role {cautious[0]}: sampling.cautious needs entropies, which engine {kind} does not report: set "
-            f"engine.kind to {kinds_with('records_entropy')}, or leave cautious out"
+            f"engine.kind to {list_kinds_with('records_entropy')}, or leave cautious out"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import games
 from agents import strict_yaml
 from agents.names import nearest
-from agents.role import written_for
+from agents.role import find_role_for
 from agents.weights import DEFAULT
 from arena.errors import ConfigError
 from arena.store.files import STAGES
@@ -132,7 +132,7 @@ def recipe_of(game: str) -> Layer:
         made = games.make(game)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{game}: {error}") from None
-    roles = {seat: written_for(game, seat) or "player" for seat in made.possible_agents}
+    roles = {seat: find_role_for(game, seat) or "player" for seat in made.possible_agents}
     seats = "\n".join(f"  {json.dumps(seat)}: {{role: {role}, policy: shared}}" for seat, role in roles.items())
     split = ", split: train" if isinstance(made, Split) else ""  # `arena eval` uses the held-out deals
     return text_layer(

@@ -19,7 +19,7 @@ from agents.engines.base import Engine, Request
 from agents.errors import ContextFull, EndpointError
 from agents.names import nearest
 from agents.player import PREFIXES
-from agents.players.servers import Endpoints, parsed
+from agents.players.servers import Endpoints, parse_endpoint
 from agents.role import Sampling
 from arena.errors import ConfigError, PlayError
 from arena.parts.chosen import Chosen, part
@@ -97,7 +97,12 @@ class Asker:
         """
         if name in self._policies:
             return await self._by_policy(self._policies[name], questions, sampling, seeds, budget)
-        endpoint, model, gate, reasons = self._endpoints.at(name), parsed(name)[1], asyncio.Semaphore(AT_ONCE), [""]
+        endpoint, model, gate, reasons = (
+            self._endpoints.at(name),
+            parse_endpoint(name)[1],
+            asyncio.Semaphore(AT_ONCE),
+            [""],
+        )
 
         async def one(question: Question, seed: tuple[int, ...]) -> Heard:
             read = 16 + sum(len(text.encode("utf-8", "replace")) for text in question) // 3
@@ -260,7 +265,7 @@ def check_asking(stages: Sequence[Chosen], seated: Seated, policies: Mapping[str
                 if name not in policies and not name.startswith(PREFIXES):
                     raise ValueError(f"unknown policy '{name}'{nearest(name, policies)}: add it to `policies`")
                 if name not in policies:
-                    parsed(name)
+                    parse_endpoint(name)
             check: Check = part(stage.kind, stage.name).check  # type: ignore[attr-defined]
             check(seated, **stage.whole().settings)
         except (ValueError, EndpointError) as error:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.chat import ChatFrame
-from agents.packing import common_prefix
+from agents.packing import find_common_prefix
 from agents.scoring import StreamScores
 from agents.stream import Stream, answer_stream
 from arena.credit.rewards.information_gain import Gold
@@ -45,7 +45,7 @@ def _answer_streams(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> lis
     answer = answer_in(trajectory.game, trajectory.report, gold)
     written = frame.encode(gold.before + answer)
     # Where a word of the answer and the blank before it are one token, that token is the answer's.
-    opening = list(common_prefix([frame.encode(gold.before), written]))
+    opening = list(find_common_prefix([frame.encode(gold.before), written]))
     contexts = trajectory.contexts()
     said = written[len(opening) :]
     return [answer_stream(contexts[turn.index], opening, said, turn.index) for turn in trajectory.turns]

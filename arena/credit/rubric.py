@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, fi
 
 from agents import strict_yaml
 from agents.reply import visible
-from agents.role import Part, Text, shown_text
-from agents.templates import compiled, items_in, rendered
+from agents.role import Part, Text, shorten_message
+from agents.templates import compile_template, find_items, render_template
 from arena.credit.asking import Question
 from arena.parts.spec import Name
 from arena.plain import truncate_middle
@@ -98,7 +98,7 @@ class Rubric(Part):
     @field_validator("template")
     @classmethod
     def _compiles(cls, text: str) -> str:
-        compiled(text, VARIABLES)
+        compile_template(text, VARIABLES)
         return text
 
     @field_validator("scale")
@@ -113,7 +113,7 @@ class Rubric(Part):
         names = [criterion.name for criterion in self.criteria]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"two criteria are called '{twice[0]}'")
-        if hidden := sorted((items_in(self.template, "report") or set()) - {*self.sees.report}):
+        if hidden := sorted((find_items(self.template, "report") or set()) - {*self.sees.report}):
             raise ValueError(f"the template shows report.{hidden[0]}, which sees.report does not allow")
         return self
 
@@ -156,11 +156,11 @@ def shown_match(rubric: Rubric, trajectory: Trajectory, rules: str = "") -> str:
     """Return what the judge may see of the trajectory's match, quoted. Raises BadTemplate if the template fails."""
     values = {
         "seat": trajectory.seat,
-        "rules": shown_text(rules) if rubric.sees.rules else "",
+        "rules": shorten_message(rules) if rubric.sees.rules else "",
         "transcript": _shortened([*_transcript(rubric.sees, trajectory)], rubric.limit),
         "report": {name: _fact(trajectory.report.get(name, "")) for name in rubric.sees.report},
     }
-    text = visible(rendered(compiled(rubric.template, VARIABLES), values), keep="\n")
+    text = visible(render_template(compile_template(rubric.template, VARIABLES), values), keep="\n")
     return "\n".join(f"{BAR}{line}" for line in text.split("\n"))
 
 
@@ -225,4 +225,4 @@ def _shortened(lines: list[dict[str, str]], limit: int) -> list[dict[str, str]]:
 
 
 def _fact(value: float | bool | str) -> Any:
-    return shown_text(value).replace("\n", "\n  ") if isinstance(value, str) else value
+    return shorten_message(value).replace("\n", "\n  ") if isinstance(value, str) else value

@@ -98,7 +98,7 @@ def fresh_of(policy: str, credited: Iterable[Credited]) -> list[Credited]:
 
 def sampled_streams(credited: Sequence[Credited]) -> list[Stream]:
     """Return all streams with a sampled token, trajectory after trajectory."""
-    return [stream for item in credited for stream in item.trajectory.streams if stream.sampled]
+    return [stream for item in credited for stream in item.trajectory.streams if stream.sampled_count]
 
 
 def token_figures(

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from agents.chat_streams import ChatRowError, joined, parse_chat
+from agents.chat_streams import ChatRowError, join_messages, parse_chat
 from agents.image_parts import ImageParts
 from arena.data.folders import DatasetFolder
 from arena.data.lines import LineFile
@@ -116,7 +116,7 @@ def kind_of(row: dict[str, Any]) -> RowKind | None:
 def chat_of(row: dict[str, Any]) -> tuple[list[Any], int]:
     """Return the messages of a row of chats, and the number of those that open it. Raises ChatRowError."""
     if "messages" not in row:
-        return joined(row["prompt"], row["completion"])
+        return join_messages(row["prompt"], row["completion"])
     opening = row.get("opening", 0)
     if type(opening) is not int or opening < 0:
         raise ChatRowError("opening: expected a number of messages")
@@ -136,7 +136,7 @@ def _check(row: dict[str, Any], kind: RowKind, images: ImageParts) -> None:
         raise ChatRowError("label: expected true or false")
     for name in ("completion",) if kind == "labels" else ("chosen", "rejected"):
         try:
-            parse_chat(joined(row["prompt"], row[name])[0], row.get("tools"), images)
+            parse_chat(join_messages(row["prompt"], row[name])[0], row.get("tools"), images)
         except ChatRowError as error:
             raise ChatRowError(str(error) if name == "completion" else f"prompt with {name}: {error}") from None
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.chat import ChatFrame
-from agents.chat_streams import ChatRowError, chat_stream, completion_stream, text_streams
+from agents.chat_streams import ChatRowError, encode_chat, encode_completion, encode_text
 from agents.stream import Stream
 from arena.data.rows import DataSet, chat_of
 from arena.data.units import Units
@@ -49,7 +49,7 @@ class RowEncoder:
             messages, opening = chat_of(row)
             if self.units:
                 messages, opening = self.units.split(messages, opening)
-            return [chat_stream(self.frame, messages, row.get("tools"), opening, self.rows.folder)]
+            return [encode_chat(self.frame, messages, row.get("tools"), opening, self.rows.folder)]
 
         streams = [self._fitting(number, encode) for number in numbers]
         samples = [sample_of(stream, 1.0, source) for each in streams if each for stream in each]
@@ -57,7 +57,7 @@ class RowEncoder:
 
     def _texts(self, numbers: Sequence[int], source: Source) -> Encoded:
         def encode(row: dict[str, Any]) -> list[Stream]:
-            return text_streams(self.frame, row["text"], self.longest)
+            return encode_text(self.frame, row["text"], self.longest)
 
         streams = [stream for number in numbers for stream in self._fitting(number, encode) or ()]
         return Encoded([sample_of(stream, 1.0, source) for stream in streams], 0)
@@ -65,7 +65,7 @@ class RowEncoder:
     def _pairs(self, numbers: Sequence[int], source: Source) -> Encoded:
         def encode(row: dict[str, Any]) -> list[Stream]:
             given = [(row["prompt"], row[name], row.get("tools")) for name in ("chosen", "rejected")]
-            return [completion_stream(self.frame, *each, self.rows.folder) for each in given]
+            return [encode_completion(self.frame, *each, self.rows.folder) for each in given]
 
         samples, too_long = list[Sample](), 0
         for pair, number in enumerate(numbers):
@@ -78,7 +78,7 @@ class RowEncoder:
     def _labels(self, numbers: Sequence[int], source: Source) -> Encoded:
         def encode(row: dict[str, Any]) -> list[Stream]:
             given = row["prompt"], row["completion"], row.get("tools")
-            return [completion_stream(self.frame, *given, self.rows.folder)]
+            return [encode_completion(self.frame, *given, self.rows.folder)]
 
         kept = [(number, own[0]) for number in numbers if (own := self._fitting(number, encode))]
         samples = []
@@ -104,7 +104,7 @@ def sample_of(
     stream: Stream, advantage: float, source: Source = "logged", pair: int | None = None, is_learned: bool = True
 ) -> Sample:
     """Return a sample of the stream's masked tokens, all with this advantage and pair number, at temperature 1."""
-    count = stream.sampled
+    count = stream.sampled_count
     zeros = np.zeros(count, np.float32)
     return Sample(
         stream=stream,

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agents.model_folder import parameters_in
+from agents.model_folder import count_parameters
 from agents.policy import Policy
 from agents.role import Role, load_role
-from agents.weights import base_folder
+from agents.weights import resolve_base
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
 from arena.play.contenders import Contender, ModelContender
@@ -61,7 +61,7 @@ class Casting:
     @property
     def is_tiny(self) -> bool:
         """True if a policy has fewer than `MIN_PARAMETERS`: it cannot read sentences, and needs a terse role."""
-        return min(parameters_in(base_folder(policy.source)) for policy in self.policies.values()) < MIN_PARAMETERS
+        return min(count_parameters(resolve_base(policy.source)) for policy in self.policies.values()) < MIN_PARAMETERS
 
     def _policy(self, game: str, seat: str) -> Policy:
         """Return the only policy, or the run's policy at this seat. Raises ConfigError if no policy has the seat."""
@@ -93,7 +93,7 @@ class Casting:
         if (role := self._for_any_game()) is not None:
             return role
         return load_role(
-            NANO_PLAYER if parameters_in(base_folder(self._policy(game, seat).source)) < MIN_PARAMETERS else PLAYER
+            NANO_PLAYER if count_parameters(resolve_base(self._policy(game, seat).source)) < MIN_PARAMETERS else PLAYER
         )
 
     def _for_any_game(self) -> Role | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import games
 from agents.errors import RoleError
-from agents.facts import fact_lines, literal
+from agents.facts import format_facts, format_literal
 from arena.errors import ConfigError, StoreError
 from arena.play.making import SEAT_TOOLS, deal_game
 from games.abilities import Mark, Marks
@@ -39,9 +39,13 @@ class DealFacts:
         facts_by_label = {"dealt to all": ("public", self.public)}
         facts_by_label |= {f"dealt to {seat}": ("private", facts) for seat, facts in self.private.items()}
         for label, (scope, facts) in facts_by_label.items():
-            known = {name: value for name, value in facts.items() if value is not None and literal(value) not in _EMPTY}
+            known = {
+                name: value
+                for name, value in facts.items()
+                if value is not None and format_literal(value) not in _EMPTY
+            }
             if known:
-                yield f"{label}: {', '.join(fact_lines(scope, known))}"
+                yield f"{label}: {', '.join(format_facts(scope, known))}"
 
 
 def find_facts_of_match(run: Path, row: Mapping[str, Any], trust: bool = False) -> DealFacts:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agents.computing import compute
 from agents.errors import WeightsError
-from agents.players.scripted import names_scripted
+from agents.players.scripted import is_scripted
 from agents.players.servers import Endpoints
 from arena.build import Parts
 from arena.config.experiment import Experiment
@@ -167,7 +167,7 @@ def with_fixed_panel(experiment: Experiment) -> Experiment:
 def _pin_iteration(member: str) -> str:
     """Return a member `runs/other` as `runs/other@12`, its newest iteration, because that run may still be learning."""
     match = RUN_WEIGHTS.fullmatch(member)
-    if match is None or names_scripted(member) or match["iteration"] or not Path(match["path"], CONFIG).is_file():
+    if match is None or is_scripted(member) or match["iteration"] or not Path(match["path"], CONFIG).is_file():
         return member
     policy = f":{match['policy']}" if match["policy"] else ""
     return f"{match['path']}@{specs.find_newest_iteration(Path(match['path']))}{policy}"

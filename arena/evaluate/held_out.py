@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from agents.errors import ScriptedPolicyError
 from agents.names import nearest
-from agents.players.scripted import check_scripted, names_scripted
+from agents.players.scripted import check_scripted, is_scripted
 from agents.players.servers import Endpoints
 from agents.weights import resolve
 from arena.config.experiment import Experiment
@@ -99,7 +99,7 @@ def _check_opponents(spec: EvaluateSpec, n: int, game: GameSpec, held: Collectio
     made = make_game(game)
     seats = list(made.possible_agents)
     theirs = [seat for seat in seats if any(seat != own for own in held or seats)]
-    for name in filter(names_scripted, () if made.cooperative else spec.against):
+    for name in filter(is_scripted, () if made.cooperative else spec.against):
         try:
             for seat in theirs:
                 check_scripted(name, made, seat)

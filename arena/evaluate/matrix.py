@@ -18,7 +18,7 @@ import numpy as np
 
 from agents.names import nearest
 from agents.reply import one_line
-from agents.role import load_role, written_for
+from agents.role import find_role_for, load_role
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, find_own_seats, interval_to_json, make_game
@@ -193,12 +193,12 @@ def with_role(contender: Contender, game: str, seat: str, role: str = "") -> Con
     Scripted players stay unchanged. Without `role`, so do runs, which have roles of their own, and models too small to
     read sentences.
     """
-    if isinstance(contender, EndpointContender) and (chosen := role or written_for(game, seat)):
+    if isinstance(contender, EndpointContender) and (chosen := role or find_role_for(game, seat)):
         loaded = load_role(chosen)
         return replace(contender, role=lambda game, seat: loaded)
     if isinstance(contender, ModelContender) and isinstance(cast := contender.cast, Casting):
         own = cast.experiment is not None or cast.is_tiny
-        if chosen := role or ("" if own else written_for(game, seat)):
+        if chosen := role or ("" if own else find_role_for(game, seat)):
             return replace(contender, cast=replace(cast, own_role=chosen, _roles={}))
     return contender
 

@@ -22,7 +22,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from agents.players.voting import elected
+from agents.players.voting import elect
 
 Rule = Literal["majority", "p_yes", "reward_model", "oracle"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -52,7 +52,7 @@ class Sample:
 
 def select_match(samples: Sequence[Sample], rule: Rule) -> int:
     """Return the index of the match that the rule selects."""
-    return elected([sample.answer for sample in samples]) if rule == "majority" else _rank(samples, rule)[-1]
+    return elect([sample.answer for sample in samples]) if rule == "majority" else _rank(samples, rule)[-1]
 
 
 def average_results(samples: Sequence[Sample]) -> dict[Figure, float]:

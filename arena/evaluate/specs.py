@@ -23,17 +23,17 @@ from agents.engines.base import Engine
 from agents.engines.make import make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EndpointError, ScriptedPolicyError, WeightsError
-from agents.layouts import WHOLE
+from agents.layouts import DEFAULT_VISION
 from agents.names import nearest
 from agents.player import PREFIXES
-from agents.players.scripted import SCRIPTED, check_scripted, names_scripted
-from agents.players.servers import Endpoints, parsed
+from agents.players.scripted import SCRIPTED, check_scripted, is_scripted
+from agents.players.servers import Endpoints, parse_endpoint
 from agents.policy import Policy
 from agents.precision import Precision
 from agents.published import FolderWeights
 from agents.reply import one_line
 from agents.role import load_role
-from agents.weights import available, resolve
+from agents.weights import list_models, resolve
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.own_files import list_edited, resolve_game_name, with_own_roles
@@ -66,7 +66,7 @@ class Source:
         """Load a policy without its weights, with its run's limit of pixels. Raises WeightsError or ChatError."""
         spec = self.experiment.policies.get(name) if self.experiment else None
         folder = self.folders[name]
-        return Policy.load(label, folder, folder, train=False, sight=spec.sight if spec else WHOLE)
+        return Policy.load(label, folder, folder, train=False, sight=spec.sight if spec else DEFAULT_VISION)
 
 
 def read_spec(spec: str, trust: bool = False) -> Source:
@@ -76,11 +76,11 @@ def read_spec(spec: str, trust: bool = False) -> Source:
     """
     if spec.startswith(PREFIXES):
         try:
-            parsed(spec)
+            parse_endpoint(spec)
         except EndpointError as error:
             raise ConfigError(str(error)) from None
         return Source(spec=spec, kind="endpoint", folders={})
-    if names_scripted(spec):
+    if is_scripted(spec):
         try:
             check_scripted(spec)
         except ScriptedPolicyError as error:
@@ -111,7 +111,7 @@ def _make_unknown_error(spec: str, path: Path) -> ConfigError | None:
         return None  # the caller's error about the folder or the hub says more
     beside = path.parent.glob("*") if isdir(path.parent) else ()
     runs = [str(folder) for folder in beside if (folder / CONFIG).is_file()]
-    known = runs if "/" in spec else [*(model.name for model in available()), *SCRIPTED, *runs]
+    known = runs if "/" in spec else [*(model.name for model in list_models()), *SCRIPTED, *runs]
     near = nearest(str(path), known) or nearest(spec.partition(":")[0], known)
     shown = one_line(spec, 80)
     return ConfigError(
@@ -240,7 +240,7 @@ class Contenders:
             served = f"{source.spec}/{name}" if name else source.spec
             self.announce(f"loading {folder}")
             policy = await compute(source.load_policy, name, served)
-            policies[name] = policy.past(served, source.iteration, folder)
+            policies[name] = policy.freeze_version(served, source.iteration, folder)
             await engine.publish(served, source.iteration, FolderWeights(folder))
         return ModelContender(
             source.spec,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from agents.chat import ChatFrame
 from agents.conversation import Chat, Conversation
 from agents.errors import ChatError, RoleError, WeightsError
-from agents.policy import tokenizer_and_frame
+from agents.policy import load_tokenizer_and_frame
 from agents.role import Role
 from agents.weights import resolve
 from arena.config.own_files import require_own_tools, resolve_game_name, with_own_roles
@@ -106,7 +106,7 @@ class Chats:
         if not self.has_tools or policy not in (folders := self.folders()):
             return None
         try:
-            return tokenizer_and_frame(folders[policy])[1]
+            return load_tokenizer_and_frame(folders[policy])[1]
         except (ChatError, WeightsError):
             return None
 
@@ -190,7 +190,7 @@ class Chats:
                 if conversation:
                     prompt, said = conversation.ask_summary(), conversation.reply(turn["raw"])
                     yield Reply(row=row, turn=turn, prompt=prompt, said=said, tools="", worth=worth[turn["index"]])
-                    conversation.said(turn["raw"])
+                    conversation.record_reply(turn["raw"])
                 continue
             if source in ("replaced", "request"):
                 continue
@@ -205,7 +205,7 @@ class Chats:
                     tools = json.dumps(list(view.tools)) if view.tools and conversation.is_native else ""
                     said = conversation.reply(turn["raw"])
                     yield Reply(row=row, turn=turn, prompt=prompt, said=said, tools=tools, worth=worth[turn["index"]])
-                conversation.said(turn["raw"])
+                conversation.record_reply(turn["raw"])
             game.step(turn["action"])
 
     def _model_seats(self, row: Row) -> Mapping[str, Mapping[str, Any]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from agents.adapter_config import is_adapter
 from agents.chat import ChatFrame
 from agents.errors import ChatError, WeightsError
-from agents.policy import tokenizer_and_frame
-from agents.training_template import frame_template, marked_template, tool_template
+from agents.policy import load_tokenizer_and_frame
+from agents.training_template import build_frame_template, mark_template, mark_tool_template
 from arena.export.chats import Chats
 from arena.store.files import write_atomic
 
@@ -23,8 +23,8 @@ def mark_replies(folder: Path) -> list[str]:
     """
     if is_adapter(folder):
         return []
-    tokenizer, frame = tokenizer_and_frame(folder)
-    write_atomic(folder / TEMPLATE, marked_template(tokenizer, frame))
+    tokenizer, frame = load_tokenizer_and_frame(folder)
+    write_atomic(folder / TEMPLATE, mark_template(tokenizer, frame))
     if frame.parts.system != "turn":
         return ["its chat template has no system turn: replies are not marked for training"]
     notes = ["prints the time"] if frame.prints_time else []
@@ -41,11 +41,13 @@ def write_templates(chats: Chats, to: Path) -> list[str]:
     notes, by_policy = [], dict[str, str]()
     for policy, folder in chats.folders().items():
         try:
-            tokenizer, frame = tokenizer_and_frame(folder)
+            tokenizer, frame = load_tokenizer_and_frame(folder)
         except (ChatError, WeightsError) as why:
             notes.append(f"{policy}: no {TEMPLATE}, because {why}")
             continue
-        template = tool_template(tokenizer, frame) if chats.has_tools and frame.tools else frame_template(frame)
+        template = (
+            mark_tool_template(tokenizer, frame) if chats.has_tools and frame.tools else build_frame_template(frame)
+        )
         if template:
             by_policy[policy] = template
         notes += _explain_template(policy, frame, chats)

@@ -73,12 +73,12 @@ class Place:
     precision: Precision
     gpu: bool = False
     packs: bool = True
-    """True if the processor's bfloat16 products use packed matrices (`agents.half.packs_here`)."""
+    """True if the processor's bfloat16 products use packed matrices (`agents.bf16.can_pack_here`)."""
 
     @property
     def number(self) -> int:
         """Bytes per element of a matrix product's result: 2 with bfloat16 products, else 4."""
-        return 2 if self.precision.bf16_products else 4
+        return 2 if self.precision.uses_bf16_products else 4
 
     @property
     def fragmentation(self) -> int:
@@ -88,7 +88,7 @@ class Place:
     @property
     def compiled(self) -> int:
         """Bytes of cached compiled products: `PRODUCTS` with bfloat16 products on a CPU, else 0."""
-        return PRODUCTS if self.precision.bf16_products and not self.gpu else 0
+        return PRODUCTS if self.precision.uses_bf16_products and not self.gpu else 0
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,9 @@ class Learning:
 
 def frozen_weights(shape: Shape, place: Place) -> int:
     """Return the bytes of a frozen model's weights. With bfloat16 products, linear layers and head are bfloat16."""
-    if not place.precision.bf16_products:
+    if not place.precision.uses_bf16_products:
         return 4 * shape.parameters
-    return shape.halved + (2 if place.precision.bf16_weights else 4) * shape.others
+    return shape.halved + (2 if place.precision.has_bf16_weights else 4) * shape.others
 
 
 def loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
@@ -139,10 +139,10 @@ def loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
     if products are bfloat16 and the model is `frozen`, such as an adapter's base. float16 files count as bfloat16 but
     take more. While layers are packed, the largest, the head, exists in two layouts.
     """
-    stays = frozen and place.precision.bf16_products and file_bytes < 3 * shape.parameters
-    half = stays or place.precision.bf16_weights
+    stays = frozen and place.precision.uses_bf16_products and file_bytes < 3 * shape.parameters
+    half = stays or place.precision.has_bf16_weights
     whole = (2 if half else 4) * shape.parameters
-    packs = place.precision.bf16_products and place.packs and not place.gpu
+    packs = place.precision.uses_bf16_products and place.packs and not place.gpu
     packed = shape.halved + 2 * 2 * shape.head if packs else 0
     return {"libraries": LIBRARIES, "weights, twice for a moment": whole + max(file_bytes, packed)}
 
@@ -190,17 +190,17 @@ def held(shape: Shape, place: Place, asked: Learning) -> Parts:
     learned = shape.parameters if asked.rank is None else adapter(shape, asked.rank)
     frozen = frozen_weights(shape, place)
     if asked.rank is None:
-        weights, base = (2 if place.precision.bf16_weights else 4) * learned, 0
-        copies = shape.halved if place.precision.bf16_products and not place.precision.bf16_weights else 0
+        weights, base = (2 if place.precision.has_bf16_weights else 4) * learned, 0
+        copies = shape.halved if place.precision.uses_bf16_products and not place.precision.has_bf16_weights else 0
     else:
-        weights, copies = (6 if place.precision.bf16_products else 4) * learned, 0
-        base = frozen + (shape.halved if place.precision.bf16_products and not place.gpu else 0)
-    masters = 4 if place.precision.bf16_weights else 0
-    reference = frozen if asked.rank is None else (6 if place.precision.bf16_products else 4) * learned
+        weights, copies = (6 if place.precision.uses_bf16_products else 4) * learned, 0
+        base = frozen + (shape.halved if place.precision.uses_bf16_products and not place.gpu else 0)
+    masters = 4 if place.precision.has_bf16_weights else 0
+    reference = frozen if asked.rank is None else (6 if place.precision.uses_bf16_products else 4) * learned
     return {
         "libraries": LIBRARIES + DEEPSPEED,
         "weights": base + asked.learners * weights,
-        "gradients": (6 if place.precision.bf16_weights else 4) * learned,
+        "gradients": (6 if place.precision.has_bf16_weights else 4) * learned,
         "optimiser": asked.learners * (8 + masters) * learned,
         "reference": asked.learners * reference if asked.reference else 0,
         "bfloat16 copies": copies,
@@ -218,9 +218,9 @@ def activations_per_token(shape: Shape, place: Place, asked: Learning) -> int:
     i, h = shape.inner, shape.width
     q, k = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
     frozen = asked.rank is not None
-    if not place.precision.bf16_products:
+    if not place.precision.uses_bf16_products:
         return 4 * (4 * i + (4 if frozen else 6) * h + 2 * q + 2 * k)
-    if place.precision.bf16_weights:
+    if place.precision.has_bf16_weights:
         return 8 * i + 16 * h + 4 * q + 4 * k
     return 8 * i + (18 if frozen else 26) * h + 4 * q + 4 * k
 

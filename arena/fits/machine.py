@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from agents.cgroups import free_memory, meminfo, memory_limits
+from agents.cgroups import find_memory_limits, measure_free_memory, read_meminfo
 
 DRIVERS = Path("/proc/driver/nvidia/gpus")
 
@@ -39,8 +39,8 @@ def devices() -> list[Device]:
 
 def memory() -> Device:
     """Return the main memory as a device. The total is the control group's limit if that is lower."""
-    total, free = meminfo("MemTotal"), free_memory()
-    limits = [limit for limit, _ in memory_limits() if not total or limit < total]
+    total, free = read_meminfo("MemTotal"), measure_free_memory()
+    limits = [limit for limit, _ in find_memory_limits() if not total or limit < total]
     if not limits:
         return Device("memory", "cpu", total, free)
     return Device("memory", "cpu", min(limits), free, "limit of the control group")

@@ -14,7 +14,7 @@ from agents import nano, nano_vlm, smollm2, smollm2_eyes
 from agents.adapter_config import is_adapter, read_adapter
 from agents.errors import WeightsError
 from agents.model_config import LAYERS, SIZES, check_keys, first_line, read_json
-from agents.model_folder import as_weights_error, auto_model_for
+from agents.model_folder import convert_errors, select_auto_model
 from arena.fits.formulas import Shape
 
 MOST_LAYERS, MOST_EXPERTS, MOST_MODULES, MOST_SIZE = 1024, 4096, 1 << 16, 1 << 28
@@ -31,14 +31,14 @@ def shape_of(model: str) -> tuple[Shape, int]:
     """
     if model == smollm2.NAME:
         return counted({"model_type": "llama", **smollm2.SHAPE}, model), 4 * smollm2.PARAMETERS
-    if made := nano.named(model):
-        sizes = {"model_type": "llama", "vocab_size": len(nano.nano_tokenizer()), **made[0].shape}
+    if made := nano.parse_name(model):
+        sizes = {"model_type": "llama", "vocab_size": len(nano.build_nano_tokenizer()), **made[0].shape}
         return counted(sizes, model), 4 * made[0].parameters
-    if nano_vlm.seed_of(model) is not None:
-        return counted({"model_type": "smolvlm", **nano_vlm.settings()}, model), 4 * nano_vlm.PARAMETERS
-    if smollm2_eyes.seed_of(model) is not None:
+    if nano_vlm.parse_seed(model) is not None:
+        return counted({"model_type": "smolvlm", **nano_vlm.build_config()}, model), 4 * nano_vlm.PARAMETERS
+    if smollm2_eyes.parse_seed(model) is not None:
         text = {"model_type": "llama", **smollm2.SHAPE}
-        sizes = {"model_type": "smolvlm", **smollm2_eyes.settings(text, 0)}
+        sizes = {"model_type": "smolvlm", **smollm2_eyes.build_config(text, 0)}
         return counted(sizes, model), 4 * smollm2_eyes.PARAMETERS
     path = Path(os.path.expanduser(model))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.isdir(path) and is_adapter(path):
@@ -86,11 +86,11 @@ def counted(settings: dict[str, Any], source: str) -> Shape:
         raise WeightsError(f"{source} names no model_type: it is no transformers model")
     text = settings.get("text_config")
     _check_sizes(settings, text if isinstance(text, dict) else {}, source)
-    auto_model = auto_model_for(settings)  # loads transformers with fewer modules than the next import
+    auto_model = select_auto_model(settings)  # loads transformers with fewer modules than the next import
     import torch
     from transformers import AutoConfig
 
-    with as_weights_error(Path(source)), _silenced(), _time_limit(MOST_SECONDS):
+    with convert_errors(Path(source)), _silenced(), _time_limit(MOST_SECONDS):
         config = AutoConfig.for_model(kind, **{k: v for k, v in settings.items() if k != "model_type"})
         with torch.device("meta"):
             model = auto_model.from_config(config, trust_remote_code=False)

@@ -10,7 +10,7 @@ from math import isqrt
 from typing import Literal
 
 from agents.chat import ChatFrame
-from agents.chat_images import spans_in
+from agents.chat_images import find_spans
 from agents.errors import ChatError
 from agents.names import nearest
 from agents.stream import MediaSpan, Stream
@@ -94,7 +94,7 @@ class Lessons:
         if len(images) != len(lesson.labels):
             raise ValueError(f"{len(lesson.labels)} grids of labels for {len(images)} images")
         ids = [*self._opening, *frame.ask(lesson.parts)]
-        spans = spans_in(ids, token, images, lesson.pictures.__getitem__)
+        spans = find_spans(ids, token, images, lesson.pictures.__getitem__)
         said = [*frame.encode(lesson.answer), frame.stop_id] if lesson.answer else []
         if len(ids) + len(said) > self.positions:
             raise ValueError(f"it has {len(ids) + len(said):,} tokens, and the model holds {self.positions:,}")

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import cross_entropy
 
-from agents.scoring import StreamBatch, predictors
-from agents.vision import Seen, images_in, required_vision, text_body
+from agents.scoring import StreamBatch, compute_hidden_states
+from agents.vision import ImageFeatures, collect_images, require_vision, text_body
 from arena.grounding.lessons import Lesson, Loss
 
 PULL = 0.1
@@ -38,7 +38,7 @@ class Grounder:
 
     def __init__(self, model: Any, loss: Loss, bf16: bool = False) -> None:
         """Raise ValueError if the model has no vision."""
-        self.vision = required_vision(model, "lessons have")
+        self.vision = require_vision(model, "lessons have")
         self.model, self.loss, self._bf16 = model, loss, bf16
 
     @property
@@ -65,8 +65,8 @@ class Grounder:
     def _read(self, lessons: Sequence[Lesson]) -> Graded:
         batch, count = as_batch(lessons), sum(len(one.labels) for one in lessons)
         batch = batch.to(self.device)
-        seen = batch.images.see(self.model) if batch.images else None
-        hidden = predictors(text_body(self.model), batch, seen)
+        seen = batch.images.compute_features(self.model) if batch.images else None
+        hidden = compute_hidden_states(text_body(self.model), batch, seen)
         logits = self.model.get_output_embeddings()(hidden).float()
         parts = [(logits[:count], batch.targets[:count]), (logits[count:], batch.targets[count:])]
         loss = torch.stack([cross_entropy(given, right) for given, right in parts if len(right)]).sum()
@@ -81,7 +81,7 @@ class Grounder:
             at = {span.start + k: starts[span.hash] + k for span in one.stream.media for k in range(span.length)}
             places += [at[place] for place, _ in one.labels]
             words += [word for _, word in one.labels]
-        seen = Seen.compute(self.vision, self.model, [*spans.values()], self.device)
+        seen = ImageFeatures.compute(self.vision, self.model, [*spans.values()], self.device)
         width = self.model.get_input_embeddings().weight.shape[1]
         features = seen.features[torch.tensor(places, device=self.device), :width].float()
         known, right = torch.tensor(words, device=self.device).unique(return_inverse=True)  # type: ignore[no-untyped-call]
@@ -113,5 +113,5 @@ def as_batch(lessons: Sequence[Lesson]) -> StreamBatch:
         columns=columns,
         targets=words,
         temperatures=torch.ones(len(words)),
-        images=images_in(streams, prefix, suffix),
+        images=collect_images(streams, prefix, suffix),
     )

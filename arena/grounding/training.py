@@ -11,7 +11,7 @@ import torch
 
 from agents.adapter_config import is_adapter
 from agents.computing import compute
-from agents.policy import Policy, positions_of
+from agents.policy import Policy, find_positions
 from agents.strict_yaml import dump
 from agents.weights import resolve
 from arena.errors import ConfigError
@@ -62,7 +62,7 @@ class Grounding(Fitting):
         given = self.settings
         self.policy = Policy.load(given["policy"], self.source, folder or self.source, train=True)
         self.grounder = Grounder(self.policy.model, given["loss"], given["bf16"])
-        game, positions = GameSpec.model_validate(given["game"]), positions_of(self.source)
+        game, positions = GameSpec.model_validate(given["game"]), find_positions(self.source)
         self.lessons = Lessons(
             game,
             [*given["kinds"]],

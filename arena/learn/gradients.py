@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from agents.heap import record_use, trim_memory
-from agents.scoring import StreamScores, batch_of, scan, split_rows
+from agents.scoring import StreamScores, build_batch, score_passes, split_by_stream
 from arena.learn.batches import TokenBatch, token_batch
 from arena.learn.gate import compared_gaps
 from arena.learn.losses import TokenLoss
@@ -156,7 +156,7 @@ class Gradients:
         """Add the gradient of played samples; returns the log-probability gaps that the gate compares."""
         gaps, samples, rivals = [], self.plan.samples, self._rival_log_ratios(step)
         for one in step.played[self.rank]:
-            batch = batch_of(self._streams, self._temperatures, one).to(self.engine.device)
+            batch = build_batch(self._streams, self._temperatures, one).to(self.engine.device)
             teachers = [whole for i in one.index if (whole := samples[i].teacher) is not None]
             if teachers and len(teachers) == len(one.index):
                 batch = replace(batch, teacher=torch.from_numpy(np.concatenate(teachers)).to(self.engine.device))
@@ -165,7 +165,7 @@ class Gradients:
                 self._backpropagate(scores.logprobs.sum() * 0.0)
                 continue
             tokens = token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
-            played = split_rows(batch, tokens.logprobs - tokens.behaviour)
+            played = split_by_stream(batch, tokens.logprobs - tokens.behaviour)
             gaps += compared_gaps((samples[i], gap) for i, gap in played)
             weight = torch.from_numpy(np.concatenate([step.weights[i] for i in one.index])).to(self.engine.device)
             token = self.rule.loss(tokens)
@@ -189,7 +189,7 @@ class Gradients:
     def _add_demonstrations(self, step: Step) -> None:
         """Add the gradient of the demonstrations' weighted mean of -log p."""
         for one in step.demonstrations[self.rank]:
-            scores = self.engine(batch_of(self._streams, self._temperatures, one).to(self.engine.device))
+            scores = self.engine(build_batch(self._streams, self._temperatures, one).to(self.engine.device))
             if not one.index:
                 self._backpropagate(scores.logprobs.sum() * 0.0)
                 continue
@@ -232,7 +232,7 @@ class Gradients:
 
     def _score(self, shares: Shares) -> dict[int, StreamScores]:
         """Score the samples of all ranks' shares under the current weights, by number; each rank computes its own."""
-        own = scan(self.engine, self._streams, self._temperatures, shares[self.rank])
+        own = score_passes(self.engine, self._streams, self._temperatures, shares[self.rank])
         return over_ranks(own, lambda one, other: one | other)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from agents.policy import trainable
+from agents.policy import trainable_parameters
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 MASTER = "master"
@@ -33,7 +33,7 @@ class Moments:
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield the name and shape of each tensor of `each`."""
-        for name, parameter in trainable(self.model).items():
+        for name, parameter in trainable_parameters(self.model).items():
             held = self.engine.optimizer.state.get(parameter, {}) if self.zero_stage == 0 else _moment_names(parameter)
             shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
             yield from ((f"{name}.{key}", shape) for key in _moment_names(parameter) if key in held)
@@ -41,20 +41,20 @@ class Moments:
     def get(self, name: str) -> torch.Tensor:
         """Return one tensor of `each`; under ZeRO, all ranks call it together."""
         parameter, _, key = name.rpartition(".")
-        value = self._get(trainable(self.model)[parameter], key)
+        value = self._get(trainable_parameters(self.model)[parameter], key)
         assert value is not None, name
         return value.detach().cpu().contiguous()
 
     def load(self, state: Mapping[str, torch.Tensor], steps: int) -> None:
         """Restore tensors that `each` yielded, and set the optimiser's number of steps to `steps`."""
-        for name, parameter in trainable(self.model).items():
+        for name, parameter in trainable_parameters(self.model).items():
             for key in _moment_names(parameter):
                 if (value := state.get(f"{name}.{key}")) is not None:
                     self._set(parameter, key, value.to(self.engine.device), steps)
 
     def forget(self) -> None:
         """Set all moments to zero and the optimiser's number of steps to 0."""
-        for parameter in trainable(self.model).values():
+        for parameter in trainable_parameters(self.model).values():
             for key in MOMENTS:
                 if (moment := self._get(parameter, key)) is not None:
                     self._set(parameter, key, torch.zeros_like(moment), 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from agents.policy import trainable
+from agents.policy import trainable_parameters
 from agents.scoring import StreamScorer
 from arena.learn.distributed import deepspeed
 from arena.learn.moments import Moments
@@ -23,7 +23,7 @@ class Optimiser:
     def __init__(self, scorer: StreamScorer, rule: UpdateSpec) -> None:
         self.scorer, self.rule, self._norm = scorer, rule, 0.0
         optimizer = torch.optim.AdamW(
-            list(trainable(scorer.model).values()),
+            list(trainable_parameters(scorer.model).values()),
             lr=rule.lr,
             betas=rule.betas,
             weight_decay=rule.weight_decay,
@@ -61,7 +61,7 @@ class Optimiser:
 
 def masters(scorer: StreamScorer) -> bool:
     """Return True if some trained weights are bfloat16, so that the optimiser holds float32 master copies."""
-    return any(parameter.dtype == torch.bfloat16 for parameter in trainable(scorer.model).values())
+    return any(parameter.dtype == torch.bfloat16 for parameter in trainable_parameters(scorer.model).values())
 
 
 def gathered(parameters: Iterable[torch.nn.Parameter], zero_stage: int) -> AbstractContextManager[Any]:

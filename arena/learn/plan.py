@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from agents.packing import Costs, Pass, Row, passes
+from agents.packing import Costs, Pass, Row, plan_passes
 from agents.stream import Stream
 from arena.learn.samples import Floats, Sample, in_pairs, together, with_baselines
 from arena.learn.settings import ImitateSpec, UpdateSpec
@@ -200,7 +200,7 @@ class Planner:
         if not learned and not lesson:
             return None
         part = [i for i in part if samples[i].learned.any()]
-        played = passes([s.stream for s in samples], self.rule.token_budget, part, self.costs)
+        played = plan_passes([s.stream for s in samples], self.rule.token_budget, part, self.costs)
         count = sum(int(samples[i].learned.sum()) for i in lesson)
         return Step(
             where=where,
@@ -237,11 +237,11 @@ class Planner:
     def _ordered_passes(self, samples: Sequence[Sample], part: Sequence[int]) -> list[Pass]:
         """Return the passes over the samples with numbers `part`; samples of equal length keep that order."""
         streams = [samples[i].stream for i in part]
-        return [_renumbered(one, part) for one in passes(streams, self.rule.token_budget, costs=self.costs)]
+        return [_renumbered(one, part) for one in plan_passes(streams, self.rule.token_budget, costs=self.costs)]
 
     def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
         """Return each rank's forward passes to score these streams without learning."""
-        return self._distribute(passes(streams, self.rule.token_budget, costs=self.costs), ranks)
+        return self._distribute(plan_passes(streams, self.rule.token_budget, costs=self.costs), ranks)
 
     def _distribute(self, work: Iterable[Pass], ranks: int) -> Shares:
         """Distribute passes over ranks, under ZeRO-3 without shared prefixes."""

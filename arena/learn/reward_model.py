@@ -15,13 +15,13 @@ import numpy as np
 import torch
 
 from agents.errors import WeightsError
-from agents.layouts import sees
+from agents.layouts import is_vision_config
 from agents.model_config import read_json
-from agents.model_folder import as_weights_error, auto_scorer, load_model, quietly
-from agents.policy import load_module, tokenizer_and_frame
+from agents.model_folder import convert_errors, import_auto_scorer, load_model, silence_transformers
+from agents.policy import load_module, load_tokenizer_and_frame
 from agents.scoring import pack
 from agents.stream import OBSERVED, Stream
-from agents.weights import base_folder
+from agents.weights import resolve_base
 from arena.learn.scalar_head import Floats, ScalarHead, zero_head
 
 _ARCHITECTURE = "ForSequenceClassification"
@@ -40,12 +40,12 @@ class RewardModel:
 
         Raises WeightsError if the folder is invalid, or its kind of model cannot score.
         """
-        tokenizer, frame = tokenizer_and_frame(folder)
+        tokenizer, frame = load_tokenizer_and_frame(folder)
         if is_reward_model(folder):
             model = load_model(folder, scores=True)
             model = model.cuda() if torch.cuda.is_available() else model
         else:
-            model = _scoring(base_folder(folder))
+            model = _scoring(resolve_base(folder))
         if not isinstance(getattr(model, "score", None), torch.nn.Linear):
             raise WeightsError(f"{folder}: its kind of model has no linear head to score with: choose another model")
         tokenizer = deepcopy(tokenizer)  # the policies share it
@@ -54,7 +54,7 @@ class RewardModel:
 
     def save(self, folder: Path) -> None:
         """Write weights and tokenizer in Hugging Face layout."""
-        with quietly():
+        with silence_transformers():
             self.module.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
@@ -85,7 +85,7 @@ def at_end(stream: Stream) -> Stream:
 
 def is_reward_model(folder: Path) -> bool:
     """Return True if a folder's config.json is of a sequence classification model. Raises WeightsError without one."""
-    kinds = read_json(base_folder(folder), "config.json").get("architectures")
+    kinds = read_json(resolve_base(folder), "config.json").get("architectures")
     return isinstance(kinds, list) and any(str(kind).endswith(_ARCHITECTURE) for kind in kinds)
 
 
@@ -106,13 +106,13 @@ def squared(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 def _scoring(folder: Path) -> Any:
     """Return a sequence classification model with the body of the folder's language model and a head of zeros."""
-    if sees(read_json(folder, "config.json")):
+    if is_vision_config(read_json(folder, "config.json")):
         raise WeightsError(f"{folder} has vision, and reward models read text only: choose another model")
     language = load_module(folder)
     config = deepcopy(language.config)
     config.num_labels = 1
-    with as_weights_error(folder), torch.device("meta"):
-        model = auto_scorer().from_config(config)
+    with convert_errors(folder), torch.device("meta"):
+        model = import_auto_scorer().from_config(config)
     setattr(model, model.base_model_prefix, language.base_model)
     model.score = zero_head(model.base_model, bias=False)
     return model.eval()

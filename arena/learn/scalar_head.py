@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.costs import costs
-from agents.scoring import StreamBatch, pack, predictors, split_rows
+from agents.costs import estimate_costs
+from agents.scoring import StreamBatch, compute_hidden_states, pack, split_by_stream
 from agents.vision import text_body
 from arena.learn.adamw import NamedAdamW
 
@@ -38,13 +38,15 @@ class ScalarHead(torch.nn.Module):
     @property
     def costs(self) -> Costs:
         """Fixed costs of a forward pass, to pack streams by."""
-        return costs(self.model, self.bf16)
+        return estimate_costs(self.model, self.bf16)
 
     def forward(self, batch: StreamBatch) -> torch.Tensor:
         """Return one number per sampled token of the batch, [N] float32."""
         with torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16):
-            seen = None if batch.images is None else batch.images.see(self.model)
-            hidden = predictors(self.model.base_model if seen is None else text_body(self.model), batch, seen)
+            seen = None if batch.images is None else batch.images.compute_features(self.model)
+            hidden = compute_hidden_states(
+                self.model.base_model if seen is None else text_body(self.model), batch, seen
+            )
         return self.head(hidden.float()).squeeze(-1)  # type: ignore[no-any-return]
 
     def learning(self) -> dict[str, torch.nn.Parameter]:
@@ -57,7 +59,7 @@ class ScalarHead(torch.nn.Module):
         by_stream: list[Floats] = [np.zeros(0, np.float32)] * len(streams)
         with torch.no_grad():
             for batch in pack(streams, [1.0] * len(streams), token_budget, costs=self.costs):
-                for i, values in split_rows(batch, self(batch.to(self.device))):
+                for i, values in split_by_stream(batch, self(batch.to(self.device))):
                     by_stream[i] = values
         return by_stream
 

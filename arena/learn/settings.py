@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from agents.adapter_config import AdapterSpec
-from agents.layouts import Sight
+from agents.layouts import VisionSettings
 from arena.learn.aggregates import AGGREGATE
 from arena.learn.divergence import Nonfinite
 from arena.learn.losses import LOSS
@@ -88,9 +88,9 @@ class PolicySpec(Spec):
         return self
 
     @property
-    def sight(self) -> Sight:
+    def sight(self) -> VisionSettings:
         """Settings of the policy's vision."""
-        return Sight(self.images.pixels if self.images else None, "vision" in self.freeze)
+        return VisionSettings(self.images.pixels if self.images else None, "vision" in self.freeze)
 
 
 class DemonstrationsSpec(Spec):

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agents.computing import compute
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.packing import Costs
-from agents.policy import OnBase, Policy, trainable
+from agents.policy import AdapterOnBase, Policy, trainable_parameters
 from agents.published import ModuleWeights
-from agents.scoring import StreamScorer, StreamScores, scan_streams
+from agents.scoring import StreamScorer, StreamScores, score_with_entropy
 from agents.stream import Stream
 from arena.learn import gate
 from arena.learn.base import Trainer
@@ -37,7 +37,7 @@ class PolicyTrainer:
     """
 
     def __init__(
-        self, name: str, model: torch.nn.Module, rule: UpdateSpec, bf16: bool = False, base: OnBase | None = None
+        self, name: str, model: torch.nn.Module, rule: UpdateSpec, bf16: bool = False, base: AdapterOnBase | None = None
     ) -> None:
         """Prepare to train `model`; `base` is the base model if `model` is an adapter."""
         self.name, self.rule, self._base = name, rule, base
@@ -55,7 +55,7 @@ class PolicyTrainer:
     @cached_property
     def costs(self) -> Costs:
         """Cost model of the model's forward pass, for packing streams."""
-        return costs(self.model, self.scorer.bf16)
+        return estimate_costs(self.model, self.scorer.bf16)
 
     @cached_property
     def optimiser(self) -> Optimiser:
@@ -151,7 +151,7 @@ class PolicyTrainer:
 
     def compute_scores(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Compute what `score` returns, in the computing thread."""
-        return scan_streams(self.optimiser.engine, streams, temperatures, self.rule.token_budget, self.costs)
+        return score_with_entropy(self.optimiser.engine, streams, temperatures, self.rule.token_budget, self.costs)
 
     def write(self, folder: Path) -> None:
         """Write the optimiser's state to `optimizer.safetensors` in the folder; call it in the computing thread."""
@@ -192,11 +192,13 @@ class PolicyTrainer:
     def _require_finite(self, plan: Plan) -> None:
         """Raise DivergedError unless the weights and their log-probabilities of the shortest stream are finite."""
         with self.gathered():
-            require_finite(trainable(self.model).values(), plan.where, "the weights are not finite", plan.advice)
+            require_finite(
+                trainable_parameters(self.model).values(), plan.where, "the weights are not finite", plan.advice
+            )
         if not plan.samples:
             return
         shortest = min(plan.samples.values(), key=lambda s: len(s.stream.ids))
-        scores = scan_streams(self.optimiser.engine, [shortest.stream], [shortest.temperature])
+        scores = score_with_entropy(self.optimiser.engine, [shortest.stream], [shortest.temperature])
         said = [torch.from_numpy(one.logprobs) for one in scores]
         what = "log-probabilities under the new weights are not finite"
         require_finite(said, plan.where, what, plan.advice)

@@ -24,10 +24,10 @@ RUN_WEIGHTS = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<poli
 
 def _contender(spec: str) -> str:
     """Return a contender's name with an absolute path if it names a run folder, a model folder or a script."""
-    from agents.players.scripted import names_scripted
+    from agents.players.scripted import is_scripted
 
     run = RUN_WEIGHTS.fullmatch(spec)
-    if names_scripted(spec):
+    if is_scripted(spec):
         return absolute_name(spec)
     if run and isfile(Path(absolute(run["path"]), CONFIG)):
         return absolute(run["path"]) + spec[run.end("path") :]

@@ -92,9 +92,9 @@ def absolute_model(name: str) -> str:
 
 
 def _command(harness: str) -> str:
-    from agents.harness.command import with_absolute_paths
+    from agents.harness.command import make_paths_absolute
 
-    return with_absolute_paths(harness)
+    return make_paths_absolute(harness)
 
 
 @dataclass(frozen=True)

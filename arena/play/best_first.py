@@ -22,7 +22,7 @@ from typing import Any
 
 from agents.engines.base import Completion, Request
 from agents.errors import ContextFull
-from agents.players.model import ChatPlayer, Writer, recalled
+from agents.players.model import ChatPlayer, Writer, make_replay_writer
 from agents.role import Search
 from arena.play.steps import runner_for
 from arena.play.texts import clean_act, view_of
@@ -159,7 +159,7 @@ class SearchingPlayer(ChatPlayer):
         self.searched = 0
         """Number of replies that the search sampled."""
         self._sample = write
-        super().__init__(write=recalled(self.found, write), **chat)
+        super().__init__(write=make_replay_writer(self.found, write), **chat)
 
     async def act(self, view: View) -> Act:
         """Return the act of one turn. The first turn that is not repeated starts the search."""

@@ -11,16 +11,16 @@ import numpy as np
 
 from agents.engines.base import Engine
 from agents.errors import ScriptedPolicyError
-from agents.players.cautious import MARKS, cautious
+from agents.players.cautious import MARKS, make_cautious_writer
 from agents.players.completions import Answer
 from agents.players.endpoint import Endpoint
-from agents.players.model import ChatPlayer, ScriptedPlayer, model_writer, recalled
+from agents.players.model import ChatPlayer, ScriptedPlayer, make_replay_writer, model_writer
 from agents.players.scripted import check_scripted, make_scripted
-from agents.players.servers import parsed
-from agents.players.voting import final_act, voted
+from agents.players.servers import parse_endpoint
+from agents.players.voting import make_act_reader, make_voting_writer
 from agents.policy import Policy
 from agents.role import Role
-from agents.stream import Picture
+from agents.stream import ImageReader
 from arena.errors import ConfigError
 from arena.play.best_first import SearchingPlayer, unfit_for_search
 from arena.play.failures import failed
@@ -168,12 +168,12 @@ class ModelContender:
         policy, role = self.cast(plan.game, seat)
         write = model_writer(self.engine)
         if rule := role.sampling.cautious:
-            write = cautious(write, rule, policy.frame.with_letters(MARKS))
+            write = make_cautious_writer(write, rule, policy.frame.find_tokens_with(MARKS))
         if votes := role.sampling.votes:
-            write = voted(write, votes.samples, final_act(role, policy.frame))
+            write = make_voting_writer(write, votes.samples, make_act_reader(role, policy.frame))
         repeated = plan.branch.replies(seat) if plan.branch else {}
         if repeated:
-            write = recalled(repeated, write)
+            write = make_replay_writer(repeated, write)
         search = role.sampling.search
         source: TurnSource = "voted" if votes or search else "policy"
         key, place = f"{plan.id}/{seat}", chance(seed, plan, seat)
@@ -200,7 +200,7 @@ class ModelContender:
             self.engine.forget(key)
 
 
-def picture_for(engine: Engine, game: Game) -> Picture | None:
+def picture_for(engine: Engine, game: Game) -> ImageReader | None:
     """Return the function that gives models the game's images; None if there are none, or the engine shows none."""
     return game.picture if isinstance(game, Pictures) and engine.capabilities.has_vision else None
 
@@ -243,7 +243,9 @@ class EndpointContender:
         answers = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
         place = chance(seed, plan, seat)
         picture = game.picture if isinstance(game, Pictures) else None
-        return self.endpoint.player(parsed(self.name)[1], self.role(plan.game, seat), number(place), answers, picture)
+        return self.endpoint.player(
+            parse_endpoint(self.name)[1], self.role(plan.game, seat), number(place), answers, picture
+        )
 
     def leave(self, player: SeatedPlayer) -> None:
         """Do nothing: the player holds no resources."""

@@ -8,7 +8,7 @@ from agents.model_config import NO_LIMIT
 from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.simple import Random
 from agents.policy import Policy
-from agents.stream import Picture
+from agents.stream import ImageReader
 from arena.errors import ConfigError
 from arena.play.lineup import seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
@@ -71,7 +71,7 @@ class _Trial:
         self.full = ""
         """Message about the full context; "" while it has room."""
 
-    def player(self, picture: Picture | None) -> SeatedPlayer:
+    def player(self, picture: ImageReader | None) -> SeatedPlayer:
         """Create the seat's player. Only with memory `summary` does it know the context limit, to summarise in time."""
         most = self.context if self.role.memory.kind == "summary" else NO_LIMIT
         return ChatPlayer(

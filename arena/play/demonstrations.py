@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.players.model import ChatPlayer, ScriptedPlayer, demonstrator, recalled, spoken
-from agents.players.scripted import can_play, make_scripted, talking
+from agents.players.model import ChatPlayer, ScriptedPlayer, demonstrator, make_replay_writer, script_completion
+from agents.players.scripted import add_remarks, can_play, make_scripted
 from agents.players.simple import RecordedActs
 from agents.policy import Policy
 from agents.stream import Stream
@@ -60,7 +60,7 @@ class _Demonstrator(ModelContender):
         """Create a player that writes the scripted policy's acts as model replies, with remarks in games with talk."""
         policy, role = self.cast(plan.game, seat)
         place = chance(seed, plan, seat)
-        script = make_scripted(talking(self.script, game), number(place), game)
+        script = make_scripted(add_remarks(self.script, game), number(place), game)
         writer = demonstrator(script, role, policy.frame)
         key, most = f"{plan.id}/{seat}", self.positions(policy)
         return ChatPlayer(
@@ -99,7 +99,7 @@ class _DemonstrationSeating:
                 if isinstance(contender, ModelContender) and seat in imitated:
                     contender = _Demonstrator(contender.name, contender.engine, contender.cast, script)
                 else:
-                    contender = ScriptedContender(talking(script, table.make_game()), seating.role)
+                    contender = ScriptedContender(add_remarks(script, table.make_game()), seating.role)
             contenders[seat] = contender
         return contenders
 
@@ -231,7 +231,7 @@ class Demonstrations:
         role, policy = table.roles[logged.seat], self.lineup.policies[logged.plan.seats[logged.seat].policy]
         is_scripted = logged.row["seats"][logged.seat]["kind"] == "brain"
         replies = {
-            turn["index"]: spoken(
+            turn["index"]: script_completion(
                 policy.frame,
                 role.write(turn["action"]) if is_scripted else turn["raw"],
                 "length" if turn["finish"] == "length" else "stop",
@@ -244,7 +244,7 @@ class Demonstrations:
         key, positions = f"{logged.plan.id}/{logged.seat}", min(policy.positions, self.lineup.engine.max_context)
         game = table.make_game()
         players[logged.seat] = ChatPlayer(
-            role=role, frame=policy.frame, policy=policy.name, key=key, seed=(), write=recalled(replies),
+            role=role, frame=policy.frame, policy=policy.name, key=key, seed=(), write=make_replay_writer(replies),
             source="demonstration", positions=positions, picture=picture_for(self.lineup.engine, game),
         )  # fmt: skip
         return await play_match(logged.plan, game, players, Limits())
@@ -352,10 +352,10 @@ def _patch_samples(record: MatchRecord, trajectory: Trajectory, learner: Policy,
     contexts = trajectory.contexts() if put else {}
     samples = []
     for turn in put:
-        ids = spoken(learner.frame, turn.raw).ids
+        ids = script_completion(learner.frame, turn.raw).ids
         stream = Stream()
         stream.observe(*contexts[turn.index - 1])  # the context of the act that the patch replaces
-        stream.wrote(ids, (0.0,) * len(ids), turn.index)
+        stream.append_sampled(ids, (0.0,) * len(ids), turn.index)
         zeros = np.zeros(len(ids), np.float32)
         places, learned = np.zeros(len(ids), np.int64), np.ones(len(ids), bool)
         samples.append(

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents.engines.base import Engine
-from agents.harness.command import command_of, is_url
-from agents.harness.player import Acting, HarnessPlayer
+from agents.harness.command import is_url, parse_command
+from agents.harness.player import AgentProgram, HarnessPlayer
 from agents.harness.program import Program
 from agents.harness.remote import Remote
 from agents.harness.server import HarnessServer
 from agents.harness.session import Session
-from agents.players.model import model_writer, recalled
+from agents.players.model import make_replay_writer, model_writer
 from agents.policy import Policy
 from agents.role import Role
 from arena.play.contenders import chance, number
@@ -50,7 +50,7 @@ class HarnessContender:
         """
         write, place = model_writer(self.engine), chance(seed, plan, seat)
         if plan.branch:
-            write = recalled(plan.branch.replies(seat), write)
+            write = make_replay_writer(plan.branch.replies(seat), write)
 
         def score(rewards: Mapping[str, float]) -> None:
             if not isinstance(game, PostedRewards):
@@ -71,8 +71,8 @@ class HarnessContender:
         for key in player.stream_keys:
             self.engine.forget(key)
 
-    def _program(self, key: str) -> Acting:
+    def _program(self, key: str) -> AgentProgram:
         access = {"OPENAI_BASE_URL": self.server.url, "OPENAI_API_KEY": key, "OPENAI_MODEL": self.name}
         if is_url(self.harness):
             return Remote(self.harness, access)
-        return Program(command_of(self.harness), access)
+        return Program(parse_command(self.harness), access)

@@ -16,7 +16,7 @@ from agents.errors import ContextFull
 from agents.players.completions import Answer
 from agents.players.endpoint import EndpointPlayer
 from agents.players.human import Human
-from agents.players.model import ChatPlayer, recalled, spoken
+from agents.players.model import ChatPlayer, make_replay_writer, script_completion
 from agents.role import Role
 from agents.stream import Stream
 from arena.errors import ConfigError
@@ -116,9 +116,9 @@ class Joining:
             )
         if isinstance(player, ChatPlayer):
             replies = {turn.index: _reply(self.parting.match, turn, player.role, player.frame) for turn in past}
-            player.write = recalled(replies, player.write)
+            player.write = make_replay_writer(replies, player.write)
         elif isinstance(player, EndpointPlayer):
-            player.said = {turn.index: Answer(_text(turn, player.role), "stop", turn.tokens) for turn in past}
+            player.recorded = {turn.index: Answer(_text(turn, player.role), "stop", turn.tokens) for turn in past}
         return _Joined(player, {turn.index: turn for turn in past})
 
     def leave(self, player: SeatedPlayer) -> None:
@@ -193,7 +193,7 @@ def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Comp
     ids, finish = tuple(stream.ids[begin:end]), "length" if turn.finish == "length" else "stop"
     if turn.role == role.role and ids and frame.knows(ids) and frame.decode(ids) == turn.raw:
         return Completion(ids, tuple(stream.logprobs[begin:end]), finish, turn.version)  # type: ignore[arg-type]
-    return spoken(frame, _text(turn, role))
+    return script_completion(frame, _text(turn, role))
 
 
 def _text(turn: Turn, role: Role) -> str:

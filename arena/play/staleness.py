@@ -69,7 +69,7 @@ async def gate_replies(
         engine.forget(request.key)
         streams.append(Stream())
         streams[-1].observe(request.ids, request.media)
-        streams[-1].wrote(reply.ids, reply.logprobs, 0)
+        streams[-1].append_sampled(reply.ids, reply.logprobs, 0)
     scores = await trainer.score(streams, [request.temperature for request in requests])
     pairs = zip(scores, replies, strict=True)
     gaps = Tally.of([score.logprobs - np.asarray(reply.logprobs, np.float32) for score, reply in pairs])

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from agents.computing import compute
-from agents.model_folder import parameters_in
-from agents.policy import positions_of, tokenizer_and_frame
+from agents.model_folder import count_parameters
+from agents.policy import find_positions, load_tokenizer_and_frame
 from agents.strict_yaml import dump
-from agents.weights import base_folder, resolve
+from agents.weights import resolve, resolve_base
 from arena.parts.chance import generator
 from arena.play.watchers import Watcher
 from arena.reward_models.examples import Examples, from_outcomes
@@ -38,7 +38,7 @@ async def train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> 
     examples = await compute(_examples, settings, model, watcher)
     counts = f"{len(examples.train):,} examples to learn from, {len(examples.held_out):,} held out"
     watcher.note(f"reward model: {counts}")
-    lr = settings["lr"] or (5e-4 if parameters_in(base_folder(model)) < SMALL else 1e-5)
+    lr = settings["lr"] or (5e-4 if count_parameters(resolve_base(model)) < SMALL else 1e-5)
     names = ("epochs", "batch", "warmup_steps", "grad_clip", "token_budget", "nonfinite", "iterations", "seed", "keep")
     fit = Fit(objective=settings["loss"], lr=lr, **{name: settings[name] for name in names})
     await Training(RunFolder.open(folder), model, fit, examples, watcher, settings["bf16"]).run()
@@ -47,7 +47,7 @@ async def train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> 
 def _examples(settings: Mapping[str, Any], model: Path, watcher: Watcher) -> Examples:
     rng, loss, held_out = generator(settings["seed"], 0, "examples"), settings["loss"], settings["held_out"]
     if settings["data"] is not None:
-        frame, longest = tokenizer_and_frame(model)[1], positions_of(model)
+        frame, longest = load_tokenizer_and_frame(model)[1], find_positions(model)
         return from_rows(Path(settings["data"]), frame, longest, loss, held_out, rng, watcher.note)
     log, policy, outcome = Path(settings["log"]), settings["policy"], settings["outcome"]
     found = outcomes_of(log, policy, outcome, settings["within"], settings["most"], model)

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from agents.chat import ChatFrame
-from agents.chat_streams import ChatRowError, completion_stream
+from agents.chat_streams import ChatRowError, encode_completion
 from arena.data.rows import DataSet
 from arena.errors import ConfigError
 from arena.reward_models.examples import Example, Examples, Objective, checked, split
@@ -82,7 +82,7 @@ def _example(row: dict[str, Any], frame: ChatFrame) -> Example:
     """Return the example of a row. Raises ChatRowError if it is malformed."""
 
     def stream(name: str) -> Any:
-        return completion_stream(frame, row["prompt"], row[name], row.get("tools"))
+        return encode_completion(frame, row["prompt"], row[name], row.get("tools"))
 
     if "label" in row and "completion" in row:
         if not isinstance(row["label"], bool):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import accumulate, count
 from typing import TypeVar
 
-from agents.weights import base_folder
+from agents.weights import resolve_base
 from arena.scale.host import Expected, Incoming
 from arena.scale.layout import BUCKET, SHARED_BUCKET
 from arena.scale.place import Place, Shipment
@@ -139,4 +139,4 @@ def _incoming(weights: RankWeights) -> Incoming:
     origin, form = weights.origin, weights.form
     if form.scale is None:
         return Incoming(origin.source, form.learned)
-    return Incoming(base_folder(origin.source), form.learned, form.scale, origin.base_name)
+    return Incoming(resolve_base(origin.source), form.learned, form.scale, origin.base_name)

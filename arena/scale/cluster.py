@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 from agents.engines import reaper
-from agents.engines.kinds import kinds_with
+from agents.engines.kinds import list_kinds_with
 from agents.engines.reaper import stderr_to
 from agents.engines.spec import EngineSpec
 from agents.model_config import first_line
@@ -320,7 +320,7 @@ def check_scale(spec: ScaleSpec, engine: EngineSpec) -> None:
     if asked.engine.gpus > 1 and not engine.capabilities.uses_several_gpus:
         raise ConfigError(
             f"scale.resources.engine.gpus: {asked.engine.gpus:g}: {engine.kind} computes a model on one GPU: "
-            f"set engine.kind to {kinds_with('uses_several_gpus')}, or ask for more engines"
+            f"set engine.kind to {list_kinds_with('uses_several_gpus')}, or ask for more engines"
         )
     for kind, one in (("engine", asked.engine), ("task", asked.task), ("trainer", asked.trainer)):
         if one.gpus > 1 and one.gpus != int(one.gpus):

@@ -213,7 +213,7 @@ class ScaledEngine:
         self._watch(place)
 
     async def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Return the log-probabilities of each stream's tokens under a policy, computed by all ready engines.
 
@@ -224,7 +224,7 @@ class ScaledEngine:
             places = await self._ready(policy)
 
             async def scores(place: Place, part: Sequence[int]) -> None:
-                given = [streams[i] for i in part], [temperatures[i] for i in part], whole
+                given = [streams[i] for i in part], [temperatures[i] for i in part], full_vocabulary
                 try:
                     result = await place.answer("score", policy, *given, what=f"scores of {len(part)} streams")
                 except WorkerDied as error:

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 
-from agents.adapter import put_adapter
+from agents.adapter import attach_adapter
+from agents.bf16 import convert_linears
 from agents.computing import compute
 from agents.engines.base import Completion, ReceivingEngine, Request
 from agents.engines.make import make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
-from agents.half import halve_linears
-from agents.policy import Bases, OnBase, load_module
+from agents.policy import AdapterOnBase, Bases, load_module
 from agents.precision import Precision
 from agents.published import FolderWeights, Weights
 from agents.stream import Stream
@@ -65,12 +65,12 @@ class Expected(NamedTuple):
 class _Received:
     """Weights that arrive when the engine first asks for them, between two batches."""
 
-    whole: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
+    gather: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
 
     def __init__(self, arrive: Callable[[], Any]) -> None:
         self._arrive, self._arrived = arrive, None
 
-    def served(self) -> Any:
+    def unwrap(self) -> Any:
         """Return the module or adapter; the first call receives it."""
         if self._arrived is None:
             self._arrived = self._arrive()
@@ -129,7 +129,7 @@ class EngineHost:
             except EngineError as error:
                 raise TransferFailed(str(error)) from None
         if members:
-            layout = layout.of_dtype(torch.bfloat16 if self.precision.bf16_products else torch.float32)
+            layout = layout.of_dtype(torch.bfloat16 if self.precision.uses_bf16_products else torch.float32)
         elif incoming.scale is None:
             if policy not in self._modules:
                 self._modules[policy] = await compute(self._load, incoming.folder)
@@ -139,8 +139,8 @@ class EngineHost:
         return self._incoming[policy][1]
 
     def _load(self, folder: Path) -> Any:
-        module = load_module(folder, True, self.precision.bf16_weights)
-        return halve_linears(module) if self.precision.bf16_products else module
+        module = load_module(folder, True, self.precision.has_bf16_weights)
+        return convert_linears(module) if self.precision.uses_bf16_products else module
 
     async def receive(self, policy: str, version: int, link: Link) -> None:
         """Receive a version of a prepared policy by a broadcast and publish it in the engine.
@@ -180,7 +180,7 @@ class EngineHost:
         arrive(write)
         return module
 
-    def _adapter(self, policy: str, incoming: Incoming, arrive: Callable[[Write], None]) -> OnBase:
+    def _adapter(self, policy: str, incoming: Incoming, arrive: Callable[[Write], None]) -> AdapterOnBase:
         """Receive an adapter's matrices and return the adapter on its base, which is loaded once."""
         matrices = {spec.name: torch.empty(spec.shape, dtype=spec.dtype) for spec in incoming.learned.specs}
 
@@ -190,7 +190,7 @@ class EngineHost:
         arrive(write)
         base = self._bases(incoming.folder)
         assert incoming.scale is not None
-        return OnBase(put_adapter(base, matrices, incoming.scale), base, incoming.folder, incoming.base_name)
+        return AdapterOnBase(attach_adapter(base, matrices, incoming.scale), base, incoming.folder, incoming.base_name)
 
     def _require_whole(self, policies: set[str]) -> None:
         if torn := sorted(policies & self._torn):

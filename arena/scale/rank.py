@@ -17,8 +17,8 @@ from agents.adapter import low_rank_layers
 from agents.heap import trim_memory
 from agents.model_folder import save_settings
 from agents.packing import Costs, Pass
-from agents.policy import Bases, Origin, trainable
-from agents.scoring import StreamScores, scan
+from agents.policy import Bases, Origin, trainable_parameters
+from agents.scoring import StreamScores, score_passes
 from arena.learn.distributed import join_ranks
 from arena.learn.optimiser import gathered
 from arena.learn.ranks import this_rank
@@ -121,12 +121,12 @@ class Rank:
         self._bases.precision = learner.origin.precision
         model, base = learner.origin.load(self._bases)
         trainer = PolicyTrainer(learner.name, model, learner.rule, learner.bf16, base)
-        own = trainable(model) if base else _saved(model)
+        own = trainable_parameters(model) if base else _saved(model)
         self._trainers[learner.name], self._tensors[learner.name] = trainer, own
         return Form(
             costs=trainer.costs,
             weights=Layout.of(own),
-            learned=Layout.of(trainable(model)),
+            learned=Layout.of(trainable_parameters(model)),
             scale=next((layer.scale for _, layer in low_rank_layers(model)), None),
             settings={} if base else _settings(model),
         )
@@ -147,7 +147,7 @@ class Rank:
         self, policy: str, streams: Streams, temperatures: Mapping[int, float], share: Sequence[Pass]
     ) -> dict[int, StreamScores]:
         """Return the scores of this rank's share of the streams, by stream number."""
-        return scan(self._trainers[policy].optimiser.engine, streams.unpack(), temperatures, share)
+        return score_passes(self._trainers[policy].optimiser.engine, streams.unpack(), temperatures, share)
 
     # -- tensors, a bucket at a time ---------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from agents.adapter_config import CONFIG, is_adapter
 from agents.errors import EngineError
-from agents.model_folder import sha256
-from agents.weights import MANIFEST, base_folder, home
+from agents.model_folder import hash_file
+from agents.weights import MANIFEST, home, resolve_base
 from arena.scale.layout import FILE_BUCKET
 from arena.scale.worker import WorkerDied
 
@@ -74,7 +74,7 @@ class Shipping:
             found = await self._sent(node, path)
             if not is_adapter(path):
                 return found
-            on = await asyncio.to_thread(base_folder, path)
+            on = await asyncio.to_thread(resolve_base, path)
             base = await self._sent(node, on)
             return found if (found, base) == (path, on) else await _there(node, rebased, found, base)
 
@@ -115,7 +115,7 @@ def described(path: Path) -> Folder:
 @lru_cache(maxsize=256)
 def _hashed(path: Path, stats: tuple[tuple[str, int, int], ...]) -> Folder:
     """Return the folder; hashes are computed again if a size or time of change differs."""
-    return Folder(path, tuple(File(name, size, sha256(path / name)) for name, size, _ in stats))
+    return Folder(path, tuple(File(name, size, hash_file(path / name)) for name, size, _ in stats))
 
 
 def _read(path: Path, at: int) -> np.ndarray:
@@ -160,7 +160,7 @@ def complete(folder: Folder, arriving: str) -> Path:
     path = _shelf() / folder.key
     with _disk():
         for file in folder.files:
-            if sha256(_shelf() / arriving / file.name) != file.hash:
+            if hash_file(_shelf() / arriving / file.name) != file.hash:
                 raise EngineError(f"scale: {folder.path / file.name} has changed while it was sent: start again")
         if find(folder) == path:  # another run was faster
             shutil.rmtree(_shelf() / arriving)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from agents.chat import ChatFrame
-from agents.chat_images import Content, as_text, images_of, join_parts, spans_in
+from agents.chat_images import Content, as_text, find_images, find_spans, join_parts
 from agents.image_parts import ImageParts
 from agents.stream import MediaSpan
 
@@ -108,7 +108,7 @@ def write_ids(
     pictures: Mapping[str, bytes],
 ) -> tuple[list[int], list[MediaSpan]]:
     """Return a conversation's ids up to the head of the reply, and its images. One with images is as in a match."""
-    images = [image for content in (*(seen for seen, _ in exchanges), last) for image in images_of(content)]
+    images = [image for content in (*(seen for seen, _ in exchanges), last) for image in find_images(content)]
     if not images or frame.image is None:
         past = [*examples, *((as_text(seen), said) for seen, said in exchanges)]
         return [*frame.open(system, past), *frame.ask(as_text(last))], []
@@ -116,4 +116,4 @@ def write_ids(
     for seen, said in exchanges:
         ids += [*frame.ask(seen), *frame.encode(said), frame.stop_id, *frame.close("stop")]
     ids += frame.ask(last)
-    return ids, spans_in(ids, frame.image, images, pictures.__getitem__)
+    return ids, find_spans(ids, frame.image, images, pictures.__getitem__)

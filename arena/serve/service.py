@@ -30,7 +30,7 @@ from starlette.routing import Route
 from agents.engines.base import Engine, Request
 from agents.image_parts import ImageParts
 from agents.policy import Policy
-from agents.role import LEAST_TEMPERATURE, Role, load_role
+from agents.role import MIN_TEMPERATURE, Role, load_role
 from arena.config.experiment import Experiment
 from arena.play.making import deal_game
 from arena.play.settings import TableSpec
@@ -414,7 +414,7 @@ def _sampling_settings(request: ChatRequest, role: Role | None) -> dict[str, Any
     temperature = request.temperature
     if temperature is None:
         temperature = role.sampling.temperature if role else 1.0
-    elif temperature < LEAST_TEMPERATURE:
+    elif temperature < MIN_TEMPERATURE:
         temperature = 0.0  # greedy, because engines cannot compute smaller temperatures
     top_k = request.top_k if request.top_k is not None else role.sampling.top_k if role else 0
     return {

@@ -16,11 +16,11 @@ from sheet import Sheet
 from size import Size
 from timing import time_call
 
-from agents.adapter import adapted
+from agents.adapter import create_adapter
 from agents.adapter_config import AdapterSpec
+from agents.bf16 import convert_to_bf16
 from agents.engines.in_process import InProcessEngine
-from agents.half import half
-from agents.policy import OnBase
+from agents.policy import AdapterOnBase
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from arena.cli.loop import wait
@@ -47,7 +47,7 @@ def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
     sheet.note("what", WHAT)
     on_adapter, count, length = name not in size.fully_trained, size.update_shape[0] // 2, 4 * size.context
     precision = Precision.BF16 if on_adapter else Precision.BF16_TRUE
-    model, source = build_model(name, device, dtype=torch.bfloat16 if precision.bf16_weights else torch.float32)
+    model, source = build_model(name, device, dtype=torch.bfloat16 if precision.has_bf16_weights else torch.float32)
     sheet.note("weights", source)
     settings, lessons = model.config.to_dict(), make_lessons(model, True, count, length)
     weights = make_adapter(model) if on_adapter else ModuleWeights(model)
@@ -85,9 +85,9 @@ def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
 
 def make_adapter(model: Any) -> ModuleWeights:
     """Return a new adapter on the frozen model with bfloat16 linear layers, as `agents.policy.Bases` holds it."""
-    base = half(model.requires_grad_(False), packed=False)
-    adapter = adapted(base, AdapterSpec(), 0)
-    return ModuleWeights(adapter, OnBase(adapter, base, Path("made-up"), "made-up"))
+    base = convert_to_bf16(model.requires_grad_(False), packed=False)
+    adapter = create_adapter(base, AdapterSpec(), 0)
+    return ModuleWeights(adapter, AdapterOnBase(adapter, base, Path("made-up"), "made-up"))
 
 
 def _time_play(engine: InProcessEngine, weights: ModuleWeights, size: Size) -> float:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from agents.scoring import StreamScorer, pack, scan_streams
+from agents.scoring import StreamScorer, pack, score_with_entropy
 from agents.stream import Stream
 
 OPENING = 1
@@ -121,9 +121,11 @@ def make_lessons(model: Any, bf16: bool, count: int, length: int, seed: int = 0)
         stream.observe([7] * OPENING)
         for turn in range(2):
             stream.observe(rng.integers(vocabulary, size=part - OPENING * (turn == 0)).tolist())
-            stream.wrote(rng.integers(vocabulary, size=part).tolist(), [0.0] * part, turn)
+            stream.append_sampled(rng.integers(vocabulary, size=part).tolist(), [0.0] * part, turn)
         streams.append(stream)
-    for stream, scores in zip(streams, scan_streams(StreamScorer(model, bf16), streams, [1.0] * count), strict=True):
+    for stream, scores in zip(
+        streams, score_with_entropy(StreamScorer(model, bf16), streams, [1.0] * count), strict=True
+    ):
         logprobs = iter(scores.logprobs.tolist())
         stream.logprobs = [next(logprobs) if own else 0.0 for own in stream.mask]
-    return [Lesson(stream, rng.standard_normal(stream.sampled)) for stream in streams]
+    return [Lesson(stream, rng.standard_normal(stream.sampled_count)) for stream in streams]

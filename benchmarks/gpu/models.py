@@ -12,7 +12,7 @@ from agents.engines.in_process import InProcessEngine
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.stream import Stream
-from agents.weights import DEFAULT, available, load_model, resolve
+from agents.weights import DEFAULT, list_models, load_model, resolve
 from arena.cli.loop import wait
 
 
@@ -51,7 +51,7 @@ SHAPES: dict[str, PreTrainedConfig] = {
 
 def has_smollm2() -> bool:
     """Return True if SmolLM2's own weights are in ARENA_HOME. Nothing is fetched."""
-    return any(info.name == DEFAULT and info.state == "ready" for info in available())
+    return any(info.name == DEFAULT and info.state == "ready" for info in list_models())
 
 
 def build_model(name: str, device: torch.device, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Any, str]:
@@ -96,5 +96,5 @@ def play_conversations(
             for i, stream in enumerate(streams)
         ]
         for stream, said in zip(streams, wait(engine.generate(requests)), strict=True):
-            stream.wrote(said.ids, said.logprobs, turn)
+            stream.append_sampled(said.ids, said.logprobs, turn)
     return streams, temperatures

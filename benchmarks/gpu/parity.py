@@ -12,7 +12,7 @@ from models import build_model, play_conversations
 from sheet import Sheet
 from size import Size
 
-from agents.scoring import StreamScorer, scan_streams
+from agents.scoring import StreamScorer, score_with_entropy
 from agents.stream import Stream
 
 TOLERANCE = {"fp32": 1e-4, "bf16": 0.1}
@@ -50,7 +50,7 @@ def _check_model(sheet: Sheet, label: str, precision: str, model: Any, size: Siz
     )
 
     def check_trainer() -> None:
-        lessons = [Lesson(s, np.ones(s.sampled), h) for s, h in zip(streams, temperatures, strict=True)]
+        lessons = [Lesson(s, np.ones(s.sampled_count), h) for s, h in zip(streams, temperatures, strict=True)]
         gap = ArenaLearner(copy.deepcopy(model), bf16, 0.0, 2048, gate_tolerance=1e9).update(lessons)["logprob_gap"]
         sheet.note(f"{label}: engine = trainer", gap)
         sheet.claim(f"{label}: engine = PolicyTrainer", f"mean {gap:.2g}", gap <= TOLERANCE[precision])
@@ -73,7 +73,7 @@ def _claim(sheet: Sheet, claim: str, precision: str, gaps: np.ndarray) -> None:
 
 
 def _score(model: Any, bf16: bool, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[np.ndarray]:
-    return [scores.logprobs for scores in scan_streams(StreamScorer(model, bf16), streams, temperatures)]
+    return [scores.logprobs for scores in score_with_entropy(StreamScorer(model, bf16), streams, temperatures)]
 
 
 def _select_sampled(streams: Sequence[Stream]) -> list[np.ndarray]:

@@ -159,13 +159,13 @@ def _load_policy() -> Any:
 
 
 def _train_one_rank(samples: Any) -> dict[str, torch.Tensor]:
-    from agents.policy import trainable
+    from agents.policy import trainable_parameters
     from arena.learn.trainer import local_trainer
 
     trainer: Any = local_trainer(_load_policy(), _make_rule(), False)
     for k in range(3):
         trainer.carry_out(trainer.plan(samples, np.random.default_rng(k)))
-    return {name: value.detach() for name, value in trainable(trainer.model).items()}
+    return {name: value.detach() for name, value in trainable_parameters(trainer.model).items()}
 
 
 async def _train_two_ranks(samples: Any, device: torch.device) -> dict[str, torch.Tensor]:

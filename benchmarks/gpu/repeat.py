@@ -18,7 +18,7 @@ from size import Size
 
 from agents.engines.in_process import InProcessEngine
 from agents.published import ModuleWeights
-from agents.scoring import StreamScorer, scan_streams
+from agents.scoring import StreamScorer, score_with_entropy
 from agents.weights import load_model, load_tokenizer, resolve
 from arena.cli.loop import wait
 
@@ -59,7 +59,7 @@ def _play(model: Any, bf16: bool, size: Size) -> Bits:
 
 def _score(model: Any, bf16: bool, size: Size) -> Bits:
     lessons = make_lessons(model, bf16, size.streams, 64)
-    scores = scan_streams(StreamScorer(model, bf16), [x.stream for x in lessons], [1.0] * len(lessons))
+    scores = score_with_entropy(StreamScorer(model, bf16), [x.stream for x in lessons], [1.0] * len(lessons))
     return {"log-probabilities": torch.from_numpy(np.concatenate([s.logprobs for s in scores]))}
 
 

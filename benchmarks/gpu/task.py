@@ -56,7 +56,7 @@ class Arm:
                 stream.observe([5, CUES[cue]])
             requests: list[Any] = [make_request(s.ids, f"{i}", 1, (version, turn, i)) for i, s in enumerate(streams)]
             for i, said in enumerate(wait(self.engine.generate(requests))):
-                streams[i].wrote(said.ids, said.logprobs, turn)
+                streams[i].append_sampled(said.ids, said.logprobs, turn)
                 right[i, turn] = said.ids[0] % 2 == cues[i]
         return streams, right
 

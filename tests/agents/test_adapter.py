@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
-from agents.adapter import LowRank, adapted, load_adapter, low_rank_layers, save_adapter, save_merged
+from agents.adapter import LowRank, create_adapter, load_adapter, low_rank_layers, save_adapter, save_merged
 from agents.adapter_config import CONFIG, TENSORS, AdapterSpec, read_adapter
+from agents.bf16 import convert_to_bf16
 from agents.errors import WeightsError
-from agents.half import half
-from agents.policy import trainable
+from agents.policy import trainable_parameters
 from agents.weights import load_model, resolve
 from tests.factories.models import model_of, stirred
 
@@ -41,9 +41,9 @@ def test_a_layer_by_hand() -> None:
 @pytest.mark.parametrize("family", ["tied", "untied", "biases", "experts"])
 def test_a_new_adapter_changes_nothing_yet_and_only_it_learns(family: str) -> None:
     base = model_of(family).requires_grad_(False)
-    model = adapted(base, AdapterSpec(rank=3), 0)
+    model = create_adapter(base, AdapterSpec(rank=3), 0)
     assert torch.equal(said(model), said(base))
-    assert {name.rpartition(".")[2] for name in trainable(model)} == {"a", "b"}
+    assert {name.rpartition(".")[2] for name in trainable_parameters(model)} == {"a", "b"}
     frozen = {id(p) for p in base.parameters()}
     assert {id(p) for p in model.parameters() if not p.requires_grad} == frozen, "the base's own, not copies"
     assert not any(isinstance(module, LowRank) for module in base.modules()), "the base stays as it is"
@@ -51,20 +51,20 @@ def test_a_new_adapter_changes_nothing_yet_and_only_it_learns(family: str) -> No
 
 def test_two_on_one_base_are_two() -> None:
     base = model_of("tied").requires_grad_(False)
-    one, two = (adapted(base, AdapterSpec(rank=2), seed) for seed in (0, 1))
+    one, two = (create_adapter(base, AdapterSpec(rank=2), seed) for seed in (0, 1))
     before = said(base)
     stirred(one)
     assert torch.equal(said(two), before) and not torch.allclose(said(one), before)
     first = {name: layer.a for name, layer in low_rank_layers(one)}
     assert all(not torch.equal(layer.a, first[name]) for name, layer in low_rank_layers(two)), "drawn apart"
-    again = {name: layer.a for name, layer in low_rank_layers(adapted(base, AdapterSpec(rank=2), 0))}
+    again = {name: layer.a for name, layer in low_rank_layers(create_adapter(base, AdapterSpec(rank=2), 0))}
     assert all(torch.equal(again[name], first[name]) for name in first), "the seed decides"
 
 
 @pytest.mark.parametrize("targets", [None, ["q_proj", "v_proj"]])
 def test_peft_reads_it_and_says_the_same(targets: list[str] | None, tmp_path: Path) -> None:
     base = model_of("biases").requires_grad_(False)
-    model = stirred(adapted(base, AdapterSpec(rank=4, alpha=6.0, targets=targets), 0))
+    model = stirred(create_adapter(base, AdapterSpec(rank=4, alpha=6.0, targets=targets), 0))
     save_adapter(model, tmp_path, "any/base")
     theirs = PeftModel.from_pretrained(model_of("biases"), tmp_path)
     torch.testing.assert_close(said(theirs), said(model), atol=1e-5, rtol=1e-5)
@@ -98,13 +98,13 @@ def test_gradients_against_finite_differences() -> None:
 def test_in_bfloat16_a_halved_base_teaches_what_autocast_over_the_whole_one_does() -> None:
     whole = model_of("tied").requires_grad_(False)
     gradients, logits = [], []
-    for base in (whole, half(whole, packed=False)):
-        model = stirred(adapted(base, AdapterSpec(rank=3), 0))
+    for base in (whole, convert_to_bf16(whole, packed=False)):
+        model = stirred(create_adapter(base, AdapterSpec(rank=3), 0))
         with torch.autocast("cpu", torch.bfloat16):
             output = model(input_ids=IDS).logits
             output.float().logsumexp(-1).sum().backward()
         logits.append(output.detach())
-        gradients.append([p.grad for p in trainable(model).values()])
+        gradients.append([p.grad for p in trainable_parameters(model).values()])
     assert torch.equal(*logits)
     for one, two in zip(*gradients, strict=True):
         torch.testing.assert_close(one, two, atol=2e-2, rtol=2e-2)
@@ -113,7 +113,7 @@ def test_in_bfloat16_a_halved_base_teaches_what_autocast_over_the_whole_one_does
 
 def test_merged_it_is_a_plain_model_that_says_the_same(tmp_path: Path) -> None:
     base = load_model(resolve("nano")).requires_grad_(False)
-    model = stirred(adapted(base, AdapterSpec(rank=4), 0))
+    model = stirred(create_adapter(base, AdapterSpec(rank=4), 0))
     save_adapter(model, tmp_path / "adapter", "nano")
     save_merged(tmp_path / "adapter", tmp_path / "whole")
     torch.testing.assert_close(said(load_model(resolve(str(tmp_path / "whole")))), said(model), atol=1e-5, rtol=1e-5)
@@ -126,7 +126,7 @@ def test_merged_it_is_a_plain_model_that_says_the_same(tmp_path: Path) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small adapter on `tied`."""
     path = tmp_path_factory.mktemp("adapter")
-    save_adapter(stirred(adapted(model_of("tied"), AdapterSpec(rank=2), 0)), path, "nano")
+    save_adapter(stirred(create_adapter(model_of("tied"), AdapterSpec(rank=2), 0)), path, "nano")
     return path
 
 
@@ -196,6 +196,6 @@ def test_any_bytes_are_refused_as_weights_errors(data: bytes) -> None:
 
 def test_targets_that_are_not_there() -> None:
     with pytest.raises(WeightsError, match="did you mean 'q_proj'"):
-        adapted(model_of("tied"), AdapterSpec(targets=["q_prj"]), 0)
+        create_adapter(model_of("tied"), AdapterSpec(targets=["q_prj"]), 0)
     with pytest.raises(WeightsError, match="no linear layers"):
-        adapted(model_of("no linear layers"), AdapterSpec(), 0)
+        create_adapter(model_of("no linear layers"), AdapterSpec(), 0)

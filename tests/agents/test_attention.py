@@ -83,9 +83,9 @@ def test_many_rows_are_taken_a_few_at_a_time(masked: bool, monkeypatch: pytest.M
     together, apart = drawn(5, 6, 6, torch.bfloat16), drawn(5, 6, 6, torch.bfloat16)
     mask = padded(5, 6, 6) if masked else None
     whole, _ = attention.attend(LAYER, *together, mask)
-    monkeypatch.setattr(attention, "MOST_SCORES", 2 * 4 * 6 * 6)
+    monkeypatch.setattr(attention, "MAX_SCORES", 2 * 4 * 6 * 6)
     taken: list[int] = []
-    probabilities = attention._probabilities
+    probabilities = attention._compute_probabilities
     monkeypatch.setattr(
         attention, "_probabilities", lambda q, k, b: (taken.append(len(q) // 2), probabilities(q, k, b))[1]
     )
@@ -96,7 +96,7 @@ def test_many_rows_are_taken_a_few_at_a_time(masked: bool, monkeypatch: pytest.M
 
 
 def test_long_rows_go_to_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "MOST_SCORES", 1 * 4 * 3 * 3)
+    monkeypatch.setattr(attention, "MAX_SCORES", 1 * 4 * 3 * 3)
     monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: "torch's")
     assert attention.attend(LAYER, *drawn(1, 3, 4, torch.bfloat16), None) == "torch's"
     assert attention.attend(LAYER, *drawn(1, 3, 3, torch.bfloat16), None) != "torch's"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents import cgroups
-from agents.cgroups import processor_quota
+from agents.cgroups import find_processor_quota
 from arena.process import count_cores
 
 PERIOD = 100_000
@@ -64,7 +64,7 @@ def test_the_lowest_quota_of_nested_groups_counts(made: Path) -> None:
     group(made / "cgroup" / "a" / "b" / "c", f"800000 {PERIOD}")
     group(made / "cgroup" / "a" / "b", "150000 50000")
     group(made / "cgroup" / "a", f"max {PERIOD}")
-    assert (processor_quota(), count_cores()) == (3.0, 3)
+    assert (find_processor_quota(), count_cores()) == (3.0, 3)
     own(made, "5:cpu:/x/y")
     group_v1(made / "cgroup" / "cpu" / "x" / "y", -1)
     group_v1(made / "cgroup" / "cpu" / "x", 400_000)
@@ -96,7 +96,7 @@ def test_nonsense_is_no_quota(made: Path, told: str) -> None:
     group(made / "cgroup", told)
     quota, _, period = told.partition(" ")
     group_v1(made / "cgroup" / "cpu", quota, period or "x")
-    assert (processor_quota(), count_cores()) == (None, 16)
+    assert (find_processor_quota(), count_cores()) == (None, 16)
 
 
 def test_folders_in_the_place_of_files_are_no_quota(made: Path) -> None:

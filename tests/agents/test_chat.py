@@ -16,12 +16,12 @@ from jinja2 import TemplateError
 from agents import chat_template_child, weights
 from agents.chat import ChatFrame
 from agents.chat_parts import ACKNOWLEDGED, CHATS
-from agents.chat_template import Chat, Refused, Rendered, _in_child
+from agents.chat_template import Chat, Renderings, TemplateRefusal, _render_in_child
 from agents.errors import ChatError
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from tests.factories.families import CHATML, FAMILIES, hostile
 
-BUILDERS: dict[str, Callable[[], Any]] = {**FAMILIES, "nano": nano_tokenizer}
+BUILDERS: dict[str, Callable[[], Any]] = {**FAMILIES, "nano": build_nano_tokenizer}
 BYTE_LEVEL = ("llama3", "nano", "smollm2")
 MANY, MORE = 20_000, 100_000
 
@@ -168,7 +168,7 @@ def test_a_system_text_without_a_role_of_its_own_is_acknowledged(frames: dict[st
 
 
 def test_a_frame_of_plain_text_says_so(frames: dict[str, ChatFrame]) -> None:
-    assert {name for name, frame in frames.items() if frame.forgeable} == {"llama2"}
+    assert {name for name, frame in frames.items() if frame.is_forgeable} == {"llama2"}
 
 
 def test_smollm2_gets_no_system_text_but_ours(frames: dict[str, ChatFrame]) -> None:
@@ -219,7 +219,7 @@ def test_templates_that_mark_what_is_generated_show_it(tokenizers: dict[str, Any
     assert ChatFrame(tokenizer).parts.reply_tail == "<|im_end|>\n"
     talk = Chat(("Hello?", "Yes.", "So?"), system=False)
     expected = tokenizer.apply_chat_template(**conversation(talk), tokenize=False)
-    assert Rendered(tokenizer, [talk]).text(talk) == expected
+    assert Renderings(tokenizer, [talk]).text(talk) == expected
 
 
 def conversation(chat: Chat) -> dict[str, Any]:
@@ -230,12 +230,12 @@ def conversation(chat: Chat) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ALL)
 def test_templates_render_as_transformers_renders_them(name: str, tokenizers: dict[str, Any]) -> None:
     tokenizer = tokenizers[name]
-    rendered = Rendered(tokenizer, [*CHATS])
+    rendered = Renderings(tokenizer, [*CHATS])
     for chat in CHATS:
         try:
             expected = tokenizer.apply_chat_template(**conversation(chat), tokenize=False)
         except TemplateError:
-            with pytest.raises(Refused):
+            with pytest.raises(TemplateRefusal):
                 rendered.text(chat)
         else:
             assert rendered.text(chat) == expected
@@ -246,7 +246,7 @@ def test_a_template_that_prints_the_time_gives_the_same_at_any_time(name: str) -
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = "{% set now = " + name + " %}{{ 'Now: ' ~ now ~ '\n' }}" + CHATML
     first = ChatFrame(tokenizer)
-    _in_child.cache_clear()
+    _render_in_child.cache_clear()
     assert ChatFrame(tokenizer).parts == first.parts
     assert first.prints_time and not ChatFrame(FAMILIES["qwen"]()).prints_time
 
@@ -257,7 +257,7 @@ def test_a_template_is_told_that_there_are_no_tools() -> None:
     tokenizer.chat_template = "{{ 'Call a function.' if tools is not none }}" + CHATML
     talk = Chat(("Hello?",), system=False)
     expected = tokenizer.apply_chat_template(**conversation(talk), tokenize=False)
-    assert Rendered(tokenizer, [talk]).text(talk) == expected
+    assert Renderings(tokenizer, [talk]).text(talk) == expected
 
 
 @pytest.mark.slow
@@ -291,8 +291,8 @@ def test_a_process_that_dies_is_blamed_for_what_ended_it(
     with monkeypatch.context() as patch:
         patch.setattr(chat_template_child, "__file__", str(child))
         with pytest.raises(ChatError, match=why):
-            Rendered(nano_tokenizer(), [chat])
-    assert chat.texts[0] in Rendered(nano_tokenizer(), [chat]).text(chat)
+            Renderings(build_nano_tokenizer(), [chat])
+    assert chat.texts[0] in Renderings(build_nano_tokenizer(), [chat]).text(chat)
 
 
 def test_a_process_that_is_killed_once_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -302,4 +302,4 @@ def test_a_process_that_is_killed_once_is_started_again(monkeypatch: pytest.Monk
     child.write_text(f"import os, pathlib, signal\n{first}os.kill(os.getpid(), signal.SIGKILL)\n{own}")
     monkeypatch.setattr(chat_template_child, "__file__", str(child))
     chat = Chat(("Are you there again?",), system=False)
-    assert chat.texts[0] in Rendered(nano_tokenizer(), [chat]).text(chat)
+    assert chat.texts[0] in Renderings(build_nano_tokenizer(), [chat]).text(chat)

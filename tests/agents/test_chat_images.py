@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from PIL import Image as Pixels
 
 from agents.chat import ChatFrame
-from agents.chat_images import Fit, ImageToken, after_images, as_text, images_of, spans_in
+from agents.chat_images import Fit, ImageToken, as_text, find_images, find_spans, prepend_images
 from agents.errors import ChatError
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.role import Role
 from games.contracts import Image, Message, View
 
@@ -88,7 +88,7 @@ picture = FILES.__getitem__
 
 def tokenizer_of(family: str = "") -> Any:
     """Return nano's tokenizer with a family's template and tokens, or its own template and a token for images."""
-    tokenizer = nano_tokenizer()
+    tokenizer = build_nano_tokenizer()
     template, added, _ = FAMILIES.get(family, (tokenizer.chat_template, ("<image>",), ""))
     tokenizer.add_tokens(list(added), special_tokens=True)
     tokenizer.chat_template = template
@@ -140,20 +140,20 @@ def test_spans_are_of_the_images_in_order() -> None:
     frame = frame_of(tokenizer_of())
     assert frame.image
     content = ("x", A, B, "y", A)
-    spans = spans_in(frame.ask(content), frame.image, images_of(content), picture)
+    spans = find_spans(frame.ask(content), frame.image, find_images(content), picture)
     assert [span.hash for span in spans] == [A.hash, B.hash, A.hash]
     assert [span.data for span in spans] == [picture(A.hash), picture(B.hash), picture(A.hash)]
     assert spans[1].start == spans[0].start + TOKENS
     with pytest.raises(ChatError, match="more placeholders than its 2 images need"):
-        spans_in(frame.ask(content), frame.image, [A, B], picture)
+        find_spans(frame.ask(content), frame.image, [A, B], picture)
     with pytest.raises(ChatError, match=f"fewer than 4 placeholders for image {B.hash}"):
-        spans_in(frame.ask(content), frame.image, [*images_of(content), B], picture)
+        find_spans(frame.ask(content), frame.image, [*find_images(content), B], picture)
     with pytest.raises(ValueError, match="the file has 4 x 4 pixels, not 4 x 5"):
-        spans_in(frame.ask((A,)), frame.image, [replace(A, height=5)], picture)
+        find_spans(frame.ask((A,)), frame.image, [replace(A, height=5)], picture)
     with pytest.raises(ChatError, match="does not match its bytes"):
-        spans_in(frame.ask(content), frame.image, images_of(content), lambda name: b"a")
+        find_spans(frame.ask(content), frame.image, find_images(content), lambda name: b"a")
     with pytest.raises(ChatError, match="more placeholders than its 1 images need"):
-        spans_in([frame.image.id] * 6, frame.image, [A], picture)
+        find_spans([frame.image.id] * 6, frame.image, [A], picture)
 
 
 def test_the_number_of_placeholders_depends_on_the_image() -> None:
@@ -163,14 +163,14 @@ def test_the_number_of_placeholders_depends_on_the_image() -> None:
     ids = frame.ask((A, "or", wide))
     assert ids.count(token.id) == 6
     with pytest.raises(ValueError, match="pixels"):
-        spans_in(ids, token, [A, wide], picture)
-    (span,) = spans_in(frame.ask((A,)), token, [A], picture)
+        find_spans(ids, token, [A, wide], picture)
+    (span,) = find_spans(frame.ask((A,)), token, [A], picture)
     assert (span.length, span.size) == (4, (4, 8))
 
 
 def test_images_stand_before_a_content() -> None:
-    assert after_images((), "x") == "x" and after_images((A,), "") == (A,)
-    assert after_images((A,), ("x", B)) == (A, "x", B) and as_text((A, "x")) == f"{A.text}x"
+    assert prepend_images((), "x") == "x" and prepend_images((A,), "") == (A,)
+    assert prepend_images((A,), ("x", B)) == (A, "x", B) and as_text((A, "x")) == f"{A.text}x"
 
 
 ROLE = Role.model_validate(
@@ -195,11 +195,11 @@ def test_a_turn_shows_each_image_once_and_no_text_forges_one(messages: list[list
     seen = view(*messages, note=note)
     content = ROLE.render_parts(seen, first=True)
     images = [part for message in messages for part in message if isinstance(part, Image)]
-    assert images_of(content) == images
+    assert find_images(content) == images
     assert as_text(content) == ROLE.render_turn(seen, first=True)
     assert BARE.image and BARE.ask(content).count(BARE.image.id) == TOKENS * len(images)
 
 
 def test_an_image_beyond_the_limit_of_a_message_is_left_out() -> None:
     content = ROLE.render_parts(view(["word " * 900, A], ["x", B]), first=True)
-    assert images_of(content) == [B]
+    assert find_images(content) == [B]

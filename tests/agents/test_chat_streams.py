@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.chat import ChatFrame
-from agents.chat_streams import ChatRowError, chat_stream, completion_stream, text_streams
-from agents.nano import nano_tokenizer
+from agents.chat_streams import ChatRowError, encode_chat, encode_completion, encode_text
+from agents.nano import build_nano_tokenizer
 from agents.stream import Stream
 from agents.tool_formats import ToolCall, ToolResult
 from arena.store.reader import RunReader
@@ -37,7 +37,7 @@ WITH_TOOLS: list[dict[str, Any]] = [
     {"role": "tool", "name": "find", "content": "Tarn"},
     {"role": "assistant", "content": "ANSWER Tarn"},
 ]
-NANO = ChatFrame(nano_tokenizer())
+NANO = ChatFrame(build_nano_tokenizer())
 
 
 def sampled(stream: Stream) -> list[int]:
@@ -48,17 +48,17 @@ def sampled(stream: Stream) -> list[int]:
 def test_a_chat_is_what_the_frame_composes(name: str) -> None:
     frame = NANO if name == "nano" else ChatFrame(FAMILIES[name]())
     first, second = [[*frame.encode(text), frame.stop_id] for text in ("Take 1.", " No.")]
-    stream = chat_stream(frame, CHAT)
+    stream = encode_chat(frame, CHAT)
     read = frame.open("Be brief.") + frame.ask("Hello?")
     assert stream.ids == [*read, *first, *frame.close("stop"), *frame.ask("So?"), *second]
     assert sampled(stream) == first + second
     assert [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own] == (
         [0] * len(first) + [1] * len(second)
     )
-    assert sampled(completion_stream(frame, CHAT[:4], CHAT[4:])) == second
-    assert completion_stream(frame, CHAT[:4], CHAT[4:]).ids == stream.ids
-    text = completion_stream(frame, "Hello?", "Take 1.")
-    assert text.ids == chat_stream(frame, CHAT[1:3]).ids and sampled(text) == first
+    assert sampled(encode_completion(frame, CHAT[:4], CHAT[4:])) == second
+    assert encode_completion(frame, CHAT[:4], CHAT[4:]).ids == stream.ids
+    text = encode_completion(frame, "Hello?", "Take 1.")
+    assert text.ids == encode_chat(frame, CHAT[1:3]).ids and sampled(text) == first
 
 
 @pytest.mark.parametrize("family", TOOL_FAMILIES)
@@ -67,7 +67,7 @@ def test_calls_are_learned_and_results_read(family: str) -> None:
     frame = ChatFrame(tool_tokenizer(family))
     call = frame.write_calls("", [ToolCall("call00000", "find", {"query": "Ada"})])
     result = frame.answer([ToolResult("call00000", "Tarn", "find")])
-    stream = chat_stream(frame, WITH_TOOLS, json.dumps(DEFINITIONS))
+    stream = encode_chat(frame, WITH_TOOLS, json.dumps(DEFINITIONS))
     said = [*call, frame.stop_id, *frame.encode("ANSWER Tarn"), frame.stop_id]
     assert sampled(stream) == said
     whole = frame.open("Be brief.", (), DEFINITIONS, opens := frame.opens_turn(DEFINITIONS, "Be brief."))
@@ -78,9 +78,9 @@ def test_calls_are_learned_and_results_read(family: str) -> None:
 def test_tags_in_replies_are_tokens_and_control_tokens_never_are() -> None:
     frame = ChatFrame(FAMILIES["qwen"]())
     tag = next(token for token, text in frame.tags.items() if text == "<think>")
-    thought = chat_stream(frame, [CHAT[1], {"role": "assistant", "content": "<think>Hm.</think> 1 <|im_end|>"}])
+    thought = encode_chat(frame, [CHAT[1], {"role": "assistant", "content": "<think>Hm.</think> 1 <|im_end|>"}])
     assert sampled(thought)[0] == tag and sampled(thought).count(frame.stop_id) == 1
-    asked = chat_stream(frame, [{"role": "user", "content": "<think>"}, CHAT[2]])
+    asked = encode_chat(frame, [{"role": "user", "content": "<think>"}, CHAT[2]])
     assert tag not in asked.ids
     assert frame.decode(frame.encode_reply("a<think>b</think>")) == "a<think>b</think>"
 
@@ -88,19 +88,19 @@ def test_tags_in_replies_are_tokens_and_control_tokens_never_are() -> None:
 @given(st.text(max_size=40))
 def test_what_a_reply_says_is_read_back(text: str) -> None:
     assert NANO.decode(NANO.encode_reply(text)) == NANO.decode(NANO.encode(text))
-    stream = chat_stream(NANO, [CHAT[1], {"role": "assistant", "content": text}])
+    stream = encode_chat(NANO, [CHAT[1], {"role": "assistant", "content": text}])
     assert sampled(stream)[-1] == NANO.stop_id and set(sampled(stream)[:-1]).isdisjoint(NANO.control_ids)
 
 
 def test_an_empty_reply_is_its_end() -> None:
-    assert sampled(chat_stream(NANO, [CHAT[1], {"role": "assistant", "content": ""}])) == [NANO.stop_id]
+    assert sampled(encode_chat(NANO, [CHAT[1], {"role": "assistant", "content": ""}])) == [NANO.stop_id]
 
 
 def test_a_text_is_cut_into_streams_that_predict_each_token_once() -> None:
     text = "Take 1 hat. " * 20
     ids = NANO.encode_document(text)
     assert ids[-1] in NANO.stop_ids and NANO.decode(ids) == text
-    streams = text_streams(NANO, text, 16)
+    streams = encode_text(NANO, text, 16)
     assert max(map(len, streams)) == 16 and not any(stream.mask[0] for stream in streams)
     assert [token for stream in streams for token in sampled(stream)] == ids[1:]
     assert all(one.ids[-1] == other.ids[0] for one, other in pairwise(streams))
@@ -127,7 +127,7 @@ def test_a_text_is_cut_into_streams_that_predict_each_token_once() -> None:
 )
 def test_malformed_chats_are_refused_in_one_line(messages: Any, why: str) -> None:
     with pytest.raises(ChatRowError) as caught:
-        chat_stream(NANO, messages)
+        encode_chat(NANO, messages)
     assert why in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -138,12 +138,12 @@ def test_malformed_definitions_and_completions_are_refused() -> None:
         ("3", "tools: expected a list"),
     ):
         with pytest.raises(ChatRowError, match=why.replace("[", r"\[")):
-            chat_stream(NANO, CHAT, tools)
+            encode_chat(NANO, CHAT, tools)
     for prompt, completion, why in (([], CHAT[2:3], "prompt"), (CHAT[:2], [], "completion"), (None, "x", "prompt")):
         with pytest.raises(ChatRowError, match=f"{why}: expected a text or a list"):
-            completion_stream(NANO, prompt, completion)
+            encode_completion(NANO, prompt, completion)
     with pytest.raises(ChatRowError, match="no reply of the assistant to learn"):
-        chat_stream(NANO, CHAT, opening=5)
+        encode_chat(NANO, CHAT, opening=5)
 
 
 def test_the_chats_of_a_run_are_its_streams(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_the_chats_of_a_run_are_its_streams(tmp_path: Path) -> None:
     for line in (tmp_path / "chats" / "chats.jsonl").read_text().splitlines():
         row = json.loads(line)
         (read,) = log[row["match"]]["streams"][row["seat"]]
-        stream = chat_stream(NANO, row["messages"], row.get("tools"), row["opening"])
+        stream = encode_chat(NANO, row["messages"], row.get("tools"), row["opening"])
         turns = [turn for turn in log[row["match"]]["turns"] if turn["seat"] == row["seat"]]
         if all(turn["finish"] == "stop" for turn in turns):
             assert NANO.decode(stream.ids) == NANO.decode(read["ids"])

@@ -14,11 +14,11 @@ from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
 from agents.eyes.layout import Vision
 from agents.layouts import create_vision
-from agents.packing import Costs, passes
+from agents.packing import Costs, plan_passes
 from agents.published import ModuleWeights
-from agents.scoring import StreamScorer, batch_of, score_streams
+from agents.scoring import StreamScorer, build_batch, score_streams
 from agents.stream import MediaSpan, Stream
-from agents.vision import Seen, jump
+from agents.vision import ImageFeatures, compute_jump
 from tests.factories.eyes import (
     BYTES,
     FAMILIES,
@@ -75,8 +75,8 @@ def test_scores_are_those_of_transformers(eyes: tuple[Any, Vision], costs: Costs
 def test_gradients_are_those_of_transformers(eyes: tuple[Any, Vision]) -> None:
     model, vision = eyes
     given = streams(vision)[:3]
-    for each in passes(given, 10**5):
-        StreamScorer(model)(batch_of(given, [1.0] * 3, each)).logprobs.sum().backward()
+    for each in plan_passes(given, 10**5):
+        StreamScorer(model)(build_batch(given, [1.0] * 3, each)).logprobs.sum().backward()
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
     for one in given:
@@ -110,7 +110,7 @@ def test_replies_have_the_log_probabilities_of_transformers(eyes: tuple[Any, Vis
                 _observe(vision, one, images[: 1 + i % 2] if i else images, number, i)
             asked = [request(one, str(i)) for i, one in enumerate(held)]
             for one, said in zip(held, await engine.generate(asked), strict=True):
-                one.wrote(said.ids, said.logprobs, number)
+                one.append_sampled(said.ids, said.logprobs, number)
         scored = await engine.score("p", held, [1.0] * len(held))
         for one, scores in zip(held, scored, strict=True):
             assert np.array(one.logprobs)[one.mask] == pytest.approx(scores, abs=NEAR), "the gate"
@@ -173,7 +173,7 @@ def test_patches_have_their_places_in_bfloat16_too() -> None:
     model = make_eyes("smolvlm")
     vision = create_vision(model.config)
     assert vision
-    pixels = vision.pixels(BYTES[picture(1, 48, 48).hash])[None]
+    pixels = vision.scale_image(BYTES[picture(1, 48, 48).hash])[None]
     with torch.no_grad():
         exact = vision.features(model, pixels)
         model.bfloat16()
@@ -195,7 +195,7 @@ def test_positions_are_those_of_the_whole_history(family: str, tmp_path: Path) -
     )
     media = list({each.hash: each for each in one.media}.values())
     grids = [(*vision.grid(each), place) for each in media for place in range(each.length)]
-    seen = Seen(vision, torch.zeros((len(grids), 1)), torch.tensor(grids))
+    seen = ImageFeatures(vision, torch.zeros((len(grids), 1)), torch.tensor(grids))
     rows = torch.tensor([[-1 if key >= 0 else _row(media, key) for key in one.keys]])
     places = torch.arange(len(one))[None]
     assert len(one) > 600 and torch.equal(seen.positions(places, rows), wanted)
@@ -203,7 +203,7 @@ def test_positions_are_those_of_the_whole_history(family: str, tmp_path: Path) -
         tree = torch.ones((1, len(one), len(one)), dtype=torch.bool).tril()
         assert torch.equal(seen.positions(places, rows, tree=tree), wanted)
     for cut in (1, 3, 4, 11, 300, len(one) - 1):
-        before = sum(jump(vision, each) for each in one.media if each.start + each.length <= cut)
+        before = sum(compute_jump(vision, each) for each in one.media if each.start + each.length <= cut)
         assert torch.equal(seen.positions(places[:, cut:], rows[:, cut:], before), wanted[:, :, cut:])
 
 

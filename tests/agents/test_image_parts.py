@@ -60,7 +60,7 @@ def test_any_bytes_are_an_image_or_one_line(junk: bytes, at: int, kind: str) -> 
 
 
 def test_a_chat_has_a_limit_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_parts, "MOST_IMAGES", 2)
+    monkeypatch.setattr(image_parts, "MAX_IMAGES", 2)
     images = ImageParts()
     for _ in range(2):
         images.read(shown(encoded()))

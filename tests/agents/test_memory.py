@@ -5,24 +5,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agents.memory import Memory, plan
+from agents.memory import Memory, plan_restart
 
 
 @given(st.integers(0, 1000))
 def test_all_always_goes_on(taken: int) -> None:
-    assert plan(Memory(), taken) is None
+    assert plan_restart(Memory(), taken) is None
 
 
 def test_a_window_goes_on_until_it_is_full_then_starts_anew_every_turn() -> None:
-    assert [plan(Memory(kind="window", turns=2), taken) for taken in range(5)] == [None, None, None, 2, 2]
-    assert [plan(Memory(kind="window", turns=0), taken) for taken in range(3)] == [None, 0, 0]
+    assert [plan_restart(Memory(kind="window", turns=2), taken) for taken in range(5)] == [None, None, None, 2, 2]
+    assert [plan_restart(Memory(kind="window", turns=0), taken) for taken in range(3)] == [None, 0, 0]
 
 
 @given(st.integers(0, 20), st.integers(0, 60))
 def test_a_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> None:
     shown = 0  # exchanges in the stream when the last turn is taken
     for before in range(taken + 1):
-        kept = plan(Memory(kind="window", turns=turns), before)
+        kept = plan_restart(Memory(kind="window", turns=turns), before)
         shown = (shown + 1 if before else 0) if kept is None else kept
     assert shown == min(taken, turns)
 

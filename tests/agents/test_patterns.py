@@ -32,6 +32,6 @@ def test_of_a_text_that_is_none_a_line_tells() -> None:
 @pytest.mark.parametrize("search", ["first", "last", "__contains__"])
 def test_a_search_without_end_is_a_line(search: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With Python's `re` this takes years."""
-    monkeypatch.setattr(patterns, "SECONDS", 0.05)
+    monkeypatch.setattr(patterns, "SEARCH_SECONDS", 0.05)
     with pytest.raises(PatternError, match=r"'\(a\|aa\)\+\$' takes over 0.05 s on a text of 5,001 characters: write"):
         getattr(Pattern("(a|aa)+$"), search)("a" * 5000 + "b")

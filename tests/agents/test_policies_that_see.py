@@ -12,13 +12,13 @@ from PIL import Image as Pixels
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from agents import nano, nano_vlm, smollm2_eyes, weights
-from agents.adapter import adapted, load_adapter, save_adapter
+from agents.adapter import create_adapter, load_adapter, save_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.base import Request
 from agents.engines.in_process import InProcessEngine
-from agents.policy import load_module, tokenizer_and_frame
+from agents.policy import load_module, load_tokenizer_and_frame
 from agents.published import ModuleWeights
-from agents.scoring import StreamScorer, scan_streams
+from agents.scoring import StreamScorer, score_with_entropy
 from agents.stream import MediaSpan, Stream
 from arena.cli.loop import wait
 from games.contracts import Image
@@ -34,7 +34,7 @@ def picture(seed: int, size: int = 48) -> tuple[Image, bytes]:
 
 def seen(folder: Path, text: str = "find red circle", seed: int = 0) -> Stream:
     """Return a stream in which a policy reads a text and a picture."""
-    frame = tokenizer_and_frame(folder)[1]
+    frame = load_tokenizer_and_frame(folder)[1]
     image, data = picture(seed)
     stream, ids = Stream(), [*frame.open(""), *frame.ask((text, image))]
     assert frame.image
@@ -54,7 +54,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small language model with SmolLM2's reserved token, and with eyes."""
     place = tmp_path_factory.mktemp("small")
     source, folder = place / "source", place / "eyes"
-    tokenizer = nano.nano_tokenizer()
+    tokenizer = nano.build_nano_tokenizer()
     tokenizer.add_tokens([smollm2_eyes.IMAGE], special_tokens=True)
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
     torch.manual_seed(0)
@@ -72,7 +72,7 @@ def test_nano_vlm_is_made_by_its_seed(home: Path) -> None:
     ]
     assert files[0] == files[1] != files[2]
     assert sum(p.numel() for p in load_module(first).parameters()) == nano_vlm.PARAMETERS
-    infos = {info.name: info for info in weights.available()}
+    infos = {info.name: info for info in weights.list_models()}
     assert infos["nano-vlm"].state == infos["nano-vlm-1"].state == "ready"
     with pytest.raises(weights.WeightsError, match="did you mean 'nano-vlm'"):
         weights.resolve("nano-vml")
@@ -81,12 +81,13 @@ def test_nano_vlm_is_made_by_its_seed(home: Path) -> None:
 def test_the_other_nano_policies_are_what_they_were() -> None:
     assert (nano.SIZES["nano"].recipe, nano.SIZES["nano5m"].recipe) == ("61036fdc", "976eb540")
     assert (
-        hashlib.sha256(nano.nano_tokenizer().backend_tokenizer.to_str().encode()).hexdigest()[:16] == "9504d31b061fc450"
+        hashlib.sha256(nano.build_nano_tokenizer().backend_tokenizer.to_str().encode()).hexdigest()[:16]
+        == "9504d31b061fc450"
     )
 
 
 def test_the_words_of_scenes_are_single_tokens(home: Path) -> None:
-    frame = tokenizer_and_frame(weights.resolve("nano-vlm"))[1]
+    frame = load_tokenizer_and_frame(weights.resolve("nano-vlm"))[1]
     for word in [*nano_vlm.WORDS.split(), *nano_vlm.LETTERS, *"0123456789"]:
         assert len(frame.encode(word)) == 1 and len(frame.encode(f" {word}")) == 1, word
     for text in ("find red circle", "A1 Ünfamiliar <image>\n", " none  "):
@@ -97,7 +98,7 @@ def test_the_words_of_scenes_are_single_tokens(home: Path) -> None:
 def test_the_placeholder_is_never_sampled(home: Path) -> None:
     """Not even if its logit is by far the highest, and engine and scorer agree on the others' probabilities."""
     folder = weights.resolve("nano-vlm")
-    model, frame = load_module(folder), tokenizer_and_frame(folder)[1]
+    model, frame = load_module(folder), load_tokenizer_and_frame(folder)[1]
     assert frame.image
     stream = seen(folder)
     with torch.no_grad():
@@ -115,8 +116,8 @@ def test_the_placeholder_is_never_sampled(home: Path) -> None:
 
     said = wait(sample())
     assert frame.image.id not in said.ids and np.isfinite(said.entropy).all()
-    stream.wrote(said.ids, said.logprobs, 0, said.entropy)
-    (scores,) = scan_streams(StreamScorer(model), [stream], [1.0])
+    stream.append_sampled(said.ids, said.logprobs, 0, said.entropy)
+    (scores,) = score_with_entropy(StreamScorer(model), [stream], [1.0])
     assert scores.logprobs == pytest.approx(said.logprobs, abs=1e-4)
     assert scores.entropy == pytest.approx(said.entropy, abs=1e-4)
 
@@ -137,9 +138,9 @@ def test_eyes_leave_the_language_model_as_it_was(small: Path, tmp_path: Path) ->
 
 def test_an_adapter_leaves_the_eyes_alone_and_is_read_back(small: Path, tmp_path: Path) -> None:
     base, stream = load_module(small, frozen=True), seen(small)
-    frame = tokenizer_and_frame(small)[1]
-    stream.wrote(frame.encode("A"), [0.0], 0)
-    model = adapted(base, AdapterSpec(rank=2), 1)
+    frame = load_tokenizer_and_frame(small)[1]
+    stream.append_sampled(frame.encode("A"), [0.0], 0)
+    model = create_adapter(base, AdapterSpec(rank=2), 1)
     names = [name for name, p in model.named_parameters() if p.requires_grad]
     assert names and all("text_model" in name for name in names)
     with torch.no_grad():
@@ -148,7 +149,7 @@ def test_an_adapter_leaves_the_eyes_alone_and_is_read_back(small: Path, tmp_path
                 parameter.normal_()
     save_adapter(model, tmp_path / "adapter", str(small))
     (one,), (other,), (plain,) = (
-        scan_streams(StreamScorer(m), [stream], [1.0])
+        score_with_entropy(StreamScorer(m), [stream], [1.0])
         for m in (model, load_adapter(load_module(small, frozen=True), tmp_path / "adapter"), base)
     )
     assert one.logprobs == other.logprobs != plain.logprobs
@@ -159,11 +160,11 @@ def test_smollm2_with_eyes_writes_as_smollm2() -> None:
     folder = weights.resolve(smollm2_eyes.NAME)
     seeing, language = weights.load_model(folder), weights.load_model(weights.resolve(weights.DEFAULT))
     assert sum(p.numel() for p in seeing.parameters()) == smollm2_eyes.PARAMETERS
-    frame = tokenizer_and_frame(folder)[1]
+    frame = load_tokenizer_and_frame(folder)[1]
     ids = torch.tensor([[*frame.open("Be brief."), *frame.ask("What is red?")]])
     assert ids[0].tolist() == [
         *frame.open("Be brief."),
-        *tokenizer_and_frame(weights.resolve(weights.DEFAULT))[1].ask("What is red?"),
+        *load_tokenizer_and_frame(weights.resolve(weights.DEFAULT))[1].ask("What is red?"),
     ]
     with torch.no_grad():
         assert torch.equal(seeing(input_ids=ids).logits, language(input_ids=ids).logits)

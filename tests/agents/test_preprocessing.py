@@ -34,7 +34,7 @@ def test_patches_are_those_of_transformers(family: str, size: tuple[int, int], t
     image = picture(5, *size)
     wanted = theirs(decode_picture(BYTES[image.hash]), return_tensors="np")
     fit = ours.fit(*size)
-    patches, grids = ours.patches([ours.pixels(BYTES[image.hash], fit.size)])
+    patches, grids = ours.cut_patches([ours.scale_image(BYTES[image.hash], fit.size)])
     assert (
         np.array_equal(patches.numpy(), wanted["pixel_values"]) and grids.tolist() == wanted["image_grid_thw"].tolist()
     )
@@ -59,7 +59,7 @@ def test_pixels_are_those_of_transformers(family: str, theirs: Any, settings: di
     ours = vision(family, tmp_path, settings)
     image = picture(6, 70, 70)
     (wanted,) = theirs(**settings)(decode_picture(BYTES[image.hash]), return_tensors="np")["pixel_values"]
-    assert np.array_equal(ours.pixels(BYTES[image.hash]).numpy(), wanted.reshape(3, *wanted.shape[-2:]))
+    assert np.array_equal(ours.scale_image(BYTES[image.hash]).numpy(), wanted.reshape(3, *wanted.shape[-2:]))
 
 
 @given(st.integers(1, 4096), st.integers(1, 4096))
@@ -70,9 +70,9 @@ def test_an_image_is_fitted_as_by_transformers(height: int, width: int) -> None:
         with pytest.raises(ValueError, match="more than 200 times as long as wide"):
             ours.fit(height, width)
         return
-    fit, most = ours.fit(height, width), ours.preprocessing.most
+    fit, most = ours.fit(height, width), ours.preprocessing.max_pixels
     assert fit.size and fit.tokens == fit.size[0] * fit.size[1] // 28**2 <= 1280
-    wanted = smart_resize(height, width, 28, ours.preprocessing.least, most)
+    wanted = smart_resize(height, width, 28, ours.preprocessing.min_pixels, most)
     assert fit.size == wanted or wanted[0] * wanted[1] > most
 
 
@@ -85,18 +85,18 @@ def test_a_budget_of_pixels_is_kept(height: int, width: int, most: int) -> None:
 
 def test_a_budget_that_a_model_cannot_keep_is_refused() -> None:
     with pytest.raises(WeightsError, match="a token has 784 pixels, so an image cannot have 100"):
-        Qwen2(15, 0, 0, Preprocessing()).token(100)
+        Qwen2(15, 0, 0, Preprocessing()).make_token(100)
     smolvlm = create_vision(config_of("smolvlm"))
-    assert smolvlm and smolvlm.token(48**2)
+    assert smolvlm and smolvlm.make_token(48**2)
     with pytest.raises(WeightsError, match=r"scales every image to 48 x 48 pixels: remove images\.pixels"):
-        smolvlm.token(48**2 - 1)
+        smolvlm.make_token(48**2 - 1)
 
 
 def test_a_saved_policy_keeps_its_budget(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"max_pixels": 10**6, "min_pixels": 3136}))
     limit_pixels(tmp_path, 2000)
     found = read_preprocessing(tmp_path, Preprocessing())
-    assert (found.least, found.most) == (2000, 2000)
+    assert (found.min_pixels, found.max_pixels) == (2000, 2000)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import MistralConfig, MistralForCausalLM
 
-from agents.packing import Costs, Paths, common_prefix
+from agents.packing import Costs, PrefixTree, find_common_prefix
 from agents.scoring import StreamBatch, StreamScorer, _TokenScores, pack, score_streams
 from agents.stream import Stream
 from tests.factories.models import VOCABULARY, tiny
@@ -51,7 +51,7 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
     opening = rng.integers(0, VOCABULARY, 20).tolist()
     streams = [stream_of(opening, rng, int(rng.integers(1, 4))) for _ in range(4)]
     heat = [1.0, 0.5, 1.0, 2.0]
-    weight = [torch.from_numpy(rng.normal(size=s.sampled)).float() for s in streams]
+    weight = [torch.from_numpy(rng.normal(size=s.sampled_count)).float() for s in streams]
 
     def gradients(total: torch.Tensor) -> list[torch.Tensor]:
         return list(torch.autograd.grad(total, list(MODEL.parameters())))
@@ -202,7 +202,7 @@ def test_a_model_that_reshapes_its_logits_is_scored_by_them() -> None:
 
 @given(st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=5))
 def test_the_common_prefix_is_shared_by_all_and_cannot_be_longer(sequences: list[list[int]]) -> None:
-    prefix = list(common_prefix(sequences))
+    prefix = list(find_common_prefix(sequences))
     assert all(s[: len(prefix)] == prefix for s in sequences)
     longer = {tuple(s[: len(prefix) + 1]) for s in sequences}
     assert len(longer) > 1 or any(len(s) == len(prefix) for s in sequences)
@@ -224,12 +224,12 @@ def test_pack_keeps_to_the_budget_and_forgets_nobody(seed: int, budget: int) -> 
             assert places.tolist() == [k for k, own in enumerate(streams[i].mask) if own]
             assert batch.targets[mine].tolist() == [streams[i].ids[k] for k in places]
             assert set(batch.temperatures[mine].tolist()) == {np.float32(heat[i])}
-    assert sorted(seen) == [i for i, s in enumerate(streams) if s.sampled]
+    assert sorted(seen) == [i for i, s in enumerate(streams) if s.sampled_count]
 
 
 def computed(sequences: dict[int, tuple[int, ...]], groups: list[list[int]], start: int) -> int:
     """Tokens that groups come to, and what starting a pass for each costs."""
-    prefixes = [len(common_prefix([sequences[i] for i in group])) for group in groups]
+    prefixes = [len(find_common_prefix([sequences[i] for i in group])) for group in groups]
     return sum(start + p + sum(len(sequences[i]) - p for i in group) for p, group in zip(prefixes, groups, strict=True))
 
 
@@ -238,7 +238,7 @@ def test_families_are_a_partition_and_never_dearer_than_one_pass_for_all(
     sequences: list[tuple[int, ...]], start: int
 ) -> None:
     numbered = dict(enumerate(sequences))
-    groups = Paths(numbered, Costs(start)).families()
+    groups = PrefixTree(numbered, Costs(start)).find_families()
     assert sorted(i for group in groups for i in group) == sorted(numbered)
     assert computed(numbered, groups, start) <= computed(numbered, [list(numbered)], start)
 
@@ -251,7 +251,7 @@ def test_each_deal_s_prompt_is_computed_once_however_alike_the_deals_begin() -> 
     rules, rng = tuple(range(40)), np.random.default_rng(0)
     prompts = [(*rules, 100 + deal // 2, 200 + deal, *rng.integers(300, 400, 49).tolist()) for deal in range(8)]
     sequences = {i: (*prompts[i // 8], *rng.integers(400, 10**6, 5).tolist()) for i in range(64)}
-    groups = Paths(sequences, Costs(60)).families()
+    groups = PrefixTree(sequences, Costs(60)).find_families()
     assert sorted(map(sorted, groups)) == [list(range(8 * deal, 8 * deal + 8)) for deal in range(8)]
     assert computed(sequences, groups, 60) == 8 * (60 + 91 + 8 * 5)
 
@@ -263,7 +263,7 @@ def test_a_batch_ends_where_padding_costs_more_than_another_pass() -> None:
     for length in (*[10] * 7, 50):
         stream = Stream()
         stream.observe(opening)
-        stream.wrote(rng.integers(0, VOCABULARY, length).tolist(), [-1.0] * length, 0)
+        stream.append_sampled(rng.integers(0, VOCABULARY, length).tolist(), [-1.0] * length, 0)
         streams.append(stream)
     shapes = [tuple(batch.suffix.shape) for batch in pack(streams, [1.0] * 8, 4096, costs=Costs(100))]
     assert [rows for rows, _ in shapes] == [7, 1]

@@ -20,7 +20,7 @@ def test_a_stream_keeps_every_id_verbatim_and_marks_the_written_ones(
         before = list(zip(stream.ids, stream.mask, stream.logprobs, stream.turns, strict=True))
         logprobs = [-0.5 * (place + 1) for place in range(len(ids))]
         if written:
-            stream.wrote(ids, logprobs, turn)
+            stream.append_sampled(ids, logprobs, turn)
             expected += [(token, True, value, turn) for token, value in zip(ids, logprobs, strict=True)]
         else:
             stream.observe(ids)
@@ -29,7 +29,7 @@ def test_a_stream_keeps_every_id_verbatim_and_marks_the_written_ones(
         assert after[: len(before)] == before
         assert after == expected
     assert len(stream) == len(expected)
-    assert stream.sampled == sum(written for _, written, _, _ in expected)
+    assert stream.sampled_count == sum(written for _, written, _, _ in expected)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_cannot_have_been_sampled_is_refused_and_leaves_no_trace(
 ) -> None:
     stream = Stream()
     with pytest.raises(ValueError):
-        stream.wrote(ids, logprobs, turn)
+        stream.append_sampled(ids, logprobs, turn)
     assert stream == Stream()
 
 

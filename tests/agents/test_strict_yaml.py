@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.names import nearest
-from agents.strict_yaml import MAX_BYTES, MAX_DEPTH, YamlError, dump, explain, gravest, line_of, load, read
+from agents.strict_yaml import MAX_BYTES, MAX_DEPTH, YamlError, dump, explain, find_line, load, read, select_error
 from tests.factories.thorough import cases
 
 FUZZ = settings(max_examples=cases(170, 700), deadline=None)
@@ -188,14 +188,14 @@ def test_settings_without_a_text_have_no_line() -> None:
         explain(caught.value, "", "--set name=3")
         == "--set name=3: name: should be a valid string, not 3: put it in quotes"
     )
-    assert gravest(caught.value)["loc"] == ("name",)
+    assert select_error(caught.value)["loc"] == ("name",)
 
 
 def test_line_of_finds_the_field_or_what_is_nearest_above() -> None:
     text = "# head\na: 1\nb:\n  - x\n  - y: 2\n    z: 3\n"
     paths: list[tuple[str | int, ...]] = [(), ("a",), ("b",), ("b", 1), ("b", 1, "z"), ("b", 7), ("c",)]
-    assert [line_of(text, path) for path in paths] == [2, 2, 3, 5, 6, 3, 2]
-    assert line_of("[", ("a",)) == 1
+    assert [find_line(text, path) for path in paths] == [2, 2, 3, 5, 6, 3, 2]
+    assert find_line("[", ("a",)) == 1
 
 
 def test_nearest() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.templates import FILTER_NAMES, MAX_TEXT, BadTemplate, compiled, rendered
+from agents.templates import FILTER_NAMES, MAX_TEXT, BadTemplate, compile_template, render_template
 
 SECONDS = 1.0
 FACTS = {
@@ -31,7 +31,7 @@ def at_most(seconds: float) -> Iterator[None]:
 def shown(text: str) -> str:
     """What a template prints; BadTemplate where it is refused."""
     with at_most(SECONDS):
-        return rendered(compiled(text, tuple(FACTS)), FACTS)
+        return render_template(compile_template(text, tuple(FACTS)), FACTS)
 
 
 VALUES = [*FACTS, "1", "1.5", "'0' ~ rules", "messages[0].text", "legal[:3000]", "public.names", "range(9000)"]

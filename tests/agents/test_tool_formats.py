@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agents import tool_formats
 from agents.errors import ChatError
-from agents.tool_formats import FORMATS, MOST_CALLS, Format, ToolCall, call_id, joined, read_calls, write_calls
+from agents.tool_formats import FORMATS, MAX_CALLS, Format, ToolCall, join_pieces, make_call_id, read_calls, write_calls
 from tests.factories.families import FAMILIES
 from tests.factories.thorough import cases
 
@@ -38,7 +38,7 @@ ARGUMENTS = st.dictionaries(NAMES, VALUES, max_size=3)
 @st.composite
 def _several(draw: st.DrawFn) -> list[ToolCall]:
     pairs = draw(st.lists(st.tuples(NAMES, ARGUMENTS), min_size=1, max_size=3))
-    return [ToolCall(call_id(place), name, arguments) for place, (name, arguments) in enumerate(pairs)]
+    return [ToolCall(make_call_id(place), name, arguments) for place, (name, arguments) in enumerate(pairs)]
 
 
 def definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
 @given(calls=_several())
 def test_what_is_written_is_read(name: str, calls: list[ToolCall]) -> None:
     try:
-        text = joined(write_calls(name, calls))
+        text = join_pieces(write_calls(name, calls))
     except ChatError:
         # The end of a thought would make a thought of what is before. LFM2 has no way to write these two.
         unspeakable = ("</think>", *(("\\x00", "<|tool_call_end|>") if name == "lfm2" else ()))
@@ -80,7 +80,7 @@ def test_what_is_written_is_read(name: str, calls: list[ToolCall]) -> None:
 def test_xml_is_read_with_the_tools_types_or_refused(calls: list[ToolCall]) -> None:
     call = calls[0]
     try:
-        text = joined(write_calls("qwen_xml", [call]))
+        text = join_pieces(write_calls("qwen_xml", [call]))
     except ChatError:
         assert "</parameter>" in repr(call) or "</think>" in repr(call)
         return
@@ -89,8 +89,8 @@ def test_xml_is_read_with_the_tools_types_or_refused(calls: list[ToolCall]) -> N
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_speech_around_calls_is_kept(name: str) -> None:
-    calls = (ToolCall(call_id(0), "find", {"query": "Ada Lom"}),)
-    block = joined(write_calls(name, calls))
+    calls = (ToolCall(make_call_id(0), "find", {"query": "Ada Lom"}),)
+    block = join_pieces(write_calls(name, calls))
     assert read_calls(name, f"Let me look.\n{block}\nOne moment.") == ("Let me look.\nOne moment.", calls, "")
     assert read_calls(name, "ANSWER Tarn") == ("ANSWER Tarn", (), "")
     assert read_calls(name, f"<think>{block}</think>\n{block}")[1:] == (calls, "")
@@ -130,18 +130,18 @@ def test_speech_around_calls_is_kept(name: str) -> None:
 def test_a_malformed_call_has_a_reason_and_the_others_are_read(name: str, text: str, why: str) -> None:
     reading = read_calls(name, text)
     assert reading.calls == () and why in reading.problem and "\n" not in reading.problem
-    after = joined(write_calls(name, [ToolCall(call_id(3), "g", {})]))
+    after = join_pieces(write_calls(name, [ToolCall(make_call_id(3), "g", {})]))
     if not text.endswith(("{", "[", "}")) or "not JSON" not in why:
         again = read_calls(name, f"{after}\n{text}", first=3)
         assert [call.id for call in again.calls] == ["call00003"] and why in again.problem
 
 
 def test_calls_are_bounded_in_number_and_length() -> None:
-    calls = [ToolCall(call_id(place), "f", {}) for place in range(40)]
+    calls = [ToolCall(make_call_id(place), "f", {}) for place in range(40)]
     for name, format in FORMATS.items():
-        reading = read_calls(name, joined(format.write(calls)))
-        assert len(reading.calls) == MOST_CALLS and f"at most {MOST_CALLS}" in reading.problem
-        late = " " * tool_formats.LONGEST + joined(format.write(calls[:1]))
+        reading = read_calls(name, join_pieces(format.write(calls)))
+        assert len(reading.calls) == MAX_CALLS and f"at most {MAX_CALLS}" in reading.problem
+        late = " " * tool_formats.MAX_CHARACTERS + join_pieces(format.write(calls[:1]))
         assert read_calls(name, late).calls == ()
 
 
@@ -200,8 +200,8 @@ def test_transformers_reads_the_same_where_it_can(name: str, arguments: dict[str
     theirs = pytest.importorskip("trl.chat_template_utils", reason="no trl: pip install 'trl>=1.16'")
     if name == "lfm2":  # its parser there splits texts at quotes, commas and brackets
         arguments = {key: re.sub(r"\W", "", text) if isinstance(text, str) else text for key, text in arguments.items()}
-    calls = [ToolCall(call_id(0), "find", arguments)]
-    text = joined(write_calls(name, calls))
+    calls = [ToolCall(make_call_id(0), "find", arguments)]
+    text = join_pieces(write_calls(name, calls))
     end = "<|eot_id|>" if name == "llama" else "<|im_end|>"
     tools = definitions(calls)
     parsed = TOKENIZER.parse_response(text + end, getattr(theirs, THEIRS[name]), prefix="", tools=tools)
@@ -226,7 +226,7 @@ def test_one_more_format_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(FORMATS, "toy", Format(write, find))
     calls = (ToolCall("call00000", "f", {"a": [1]}), ToolCall("call00001", "g"))
-    assert read_calls("toy", "Well: " + joined(write_calls("toy", calls))) == ("Well:", calls, "")
+    assert read_calls("toy", "Well: " + join_pieces(write_calls("toy", calls))) == ("Well:", calls, "")
 
 
 def test_reading_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:

@@ -10,9 +10,9 @@ import pytest
 from agents.chat import ChatFrame
 from agents.chat_parts import ACKNOWLEDGED
 from agents.errors import ChatError
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.tool_formats import ToolCall, ToolResult
-from agents.tool_turns import call_message, result_message
+from agents.tool_turns import make_call_message, make_result_message
 from tests.factories.families import FAMILIES, hostile
 from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
 
@@ -75,7 +75,7 @@ def test_tool_turns_are_the_templates(family: str, frames: dict[str, ChatFrame],
     chat, ids = messages(frame, "Where?"), opening(frame, "Where?")
     for call, results in ((CALLS[0], RESULTS), (CALLS[1], RESULTS[1:])):
         said = frame.write_calls("", [call])
-        chat += [call_message("", [call]), *map(result_message, results)]
+        chat += [make_call_message("", [call]), *map(make_result_message, results)]
         ids += [*said, frame.stop_id, *frame.close("stop"), *frame.answer(results)]
         assert frame.read_calls(said, TOOLS).calls[0].arguments == call.arguments
     expected = rendered(tokenizer, chat, add_generation_prompt=True)
@@ -97,7 +97,9 @@ def _as_content(frame: ChatFrame, message: dict[str, Any]) -> dict[str, Any]:
 def test_a_user_may_speak_after_a_result(family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
     frame, tokenizer = frames[family], tokenizers[family]
     ids = frame.answer(RESULTS[:1], "And now?")
-    chat = messages(frame, "Where?", call_message("", CALLS[:1]), result_message(RESULTS[0]), user("And now?"))
+    chat = messages(
+        frame, "Where?", make_call_message("", CALLS[:1]), make_result_message(RESULTS[0]), user("And now?")
+    )
     if frame.tools is not None and frame.tools.user_bridge is None:  # Mistral refuses this order
         assert tokenizer.decode(ids).endswith('And now?, "call_id": "call00000"}[/TOOL_RESULTS]')
     else:
@@ -113,7 +115,7 @@ def test_speech_and_several_calls_are_the_templates(
     said = frame.write_calls("Let me look.", CALLS)
     assert frame.read_calls(said, TOOLS) == ("Let me look.", tuple(CALLS), "")
     if frame.tools.gap is not None and frame.tools.exact:
-        chat = messages(frame, "Where?", call_message("Let me look.", CALLS))
+        chat = messages(frame, "Where?", make_call_message("Let me look.", CALLS))
         ids = [*opening(frame, "Where?"), *said, frame.stop_id, *frame.close("stop")]
         assert ids == tokenizer.encode(rendered(tokenizer, chat), add_special_tokens=False)
 
@@ -179,7 +181,7 @@ def test_no_control_id_comes_out_of_a_hundred_thousand_results_and_arguments(
     attack(frames[family], tokenizers[family], 100_000, seed=2)
 
 
-@pytest.mark.parametrize("build", [nano_tokenizer, *FAMILIES.values()])
+@pytest.mark.parametrize("build", [build_nano_tokenizer, *FAMILIES.values()])
 def test_a_template_without_tools_falls_back_to_plain_text(build: Callable[[], Any]) -> None:
     frame = ChatFrame(build())
     assert (frame.tools, frame.tool_format) == (None, "plain")
@@ -225,8 +227,8 @@ def test_published_templates_have_their_formats(name: str) -> None:
     clock = {"date_string": "26 Jul 2024"}
     ids = opening(frame, "Where?") + frame.write_calls("", CALLS[:1]) + [frame.stop_id, *frame.close("stop")]
     ids += frame.answer(RESULTS)
-    call = call_message("", CALLS[:1])
-    chat = messages(frame, "Where?", call, *map(result_message, RESULTS))
+    call = make_call_message("", CALLS[:1])
+    chat = messages(frame, "Where?", call, *map(make_result_message, RESULTS))
     thinks = name == "qwen3_5_think"  # its prompt opens a thought, which it prints closed before the call
     expected = rendered(tokenizer, chat, add_generation_prompt=True, **clock)
     assert tokenizer.decode(ids) == (
@@ -240,7 +242,7 @@ def test_the_small_lfm2_template_prints_what_the_published_one_does(tokenizers: 
     call = ToolCall(
         "call00000", "search", {"a": 'Ada\'s \\ "L"\n', "b": ["x", True, None], "c": {}, "d": 1.5, "e": False}
     )
-    turns = [user("Where?"), call_message("Hm.", [call, *CALLS]), *map(result_message, RESULTS), SAY]
+    turns = [user("Where?"), make_call_message("Hm.", [call, *CALLS]), *map(make_result_message, RESULTS), SAY]
     for chat in ([SYSTEM, *turns], turns, turns[:1]):
         for tools in (TOOLS, None):
             given = {"tools": tools, "tokenize": False, "add_generation_prompt": True}

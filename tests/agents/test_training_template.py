@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from jinja2 import TemplateError
 
-from agents.chat import ChatFrame, written
-from agents.nano import nano_tokenizer
+from agents.chat import ChatFrame, fingerprint
+from agents.nano import build_nano_tokenizer
 from agents.tool_formats import ToolCall
-from agents.training_template import frame_template, marked_template, tool_template
+from agents.training_template import build_frame_template, mark_template, mark_tool_template
 from tests.factories.families import CHATML, FAMILIES, STRIPPING
 from tests.factories.models import tiny
 from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
@@ -29,7 +29,7 @@ CONVERSATIONS = [PLAIN, [SYSTEM, *PLAIN], [SYSTEM, *THOUGHT], PLAIN[:3], PLAIN[:
 
 def tokenizer_of(name: str) -> Any:
     if name == "nano":
-        return nano_tokenizer()
+        return build_nano_tokenizer()
     tokenizer = FAMILIES["qwen" if name in ("stripping", "chatml") else name]()
     if name in ("stripping", "chatml"):
         tokenizer.chat_template = STRIPPING if name == "stripping" else CHATML
@@ -48,7 +48,7 @@ def masked(tokenizer: Any, messages: list[dict[str, str]], template: str) -> tup
 def test_a_marked_template_renders_what_it_rendered(name: str) -> None:
     tokenizer = tokenizer_of(name)
     frame = ChatFrame(tokenizer)
-    template = marked_template(tokenizer, frame)
+    template = mark_template(tokenizer, frame)
     for messages in CONVERSATIONS:
         for asked in (True, False):
             given = {"tokenize": False, "add_generation_prompt": asked}
@@ -57,17 +57,17 @@ def test_a_marked_template_renders_what_it_rendered(name: str) -> None:
             except (TemplateError, UnboundLocalError, IndexError):
                 continue
             assert tokenizer.apply_chat_template(messages, chat_template=template, **given) == expected
-    identity = written(tokenizer, frame)
+    identity = fingerprint(tokenizer, frame)
     tokenizer.chat_template = template
-    assert written(tokenizer, ChatFrame(tokenizer)) == identity
-    assert marked_template(tokenizer, frame) == template, "marked once"
+    assert fingerprint(tokenizer, ChatFrame(tokenizer)) == identity
+    assert mark_template(tokenizer, frame) == template, "marked once"
 
 
 @pytest.mark.parametrize("name", ["llama3", "nano", "stripping", "chatml"])
 def test_marks_cover_replies_and_what_ends_them(name: str) -> None:
     tokenizer = tokenizer_of(name)
     frame = ChatFrame(tokenizer)
-    template = marked_template(tokenizer, frame)
+    template = mark_template(tokenizer, frame)
     for messages in (PLAIN, [SYSTEM, *PLAIN]):
         second = "No." if frame.parts.trims else " No."
         assert masked(tokenizer, messages, template)[1] == f"Take 1.{frame.stop}{second}{frame.stop}"
@@ -80,7 +80,7 @@ def test_the_frames_template_is_what_a_policy_reads(name: str) -> None:
     tokenizer = tokenizer_of(name)
     frame = ChatFrame(tokenizer)
     assert frame.rewrites_thoughts is (name in ("qwen", "stripping"))
-    template = frame_template(frame)
+    template = build_frame_template(frame)
     assert template
     for system in ("Be brief.", ""):
         messages = [*([{"role": "system", "content": system}] if system else []), *THOUGHT]
@@ -97,8 +97,8 @@ def test_the_frames_template_is_what_a_policy_reads(name: str) -> None:
 def test_without_a_system_turn_no_template_is_what_was_read() -> None:
     for name in ("gemma", "llama2", "mistral"):
         tokenizer = tokenizer_of(name)
-        assert frame_template(ChatFrame(tokenizer)) is None
-        assert marked_template(tokenizer, ChatFrame(tokenizer)) == tokenizer.chat_template
+        assert build_frame_template(ChatFrame(tokenizer)) is None
+        assert mark_template(tokenizer, ChatFrame(tokenizer)) == tokenizer.chat_template
 
 
 DEFINITIONS: list[dict[str, Any]] = [
@@ -117,7 +117,7 @@ WITH_TOOLS: list[dict[str, Any]] = [
 def test_calls_are_marked_as_sampled(family: str) -> None:
     tokenizer = tool_tokenizer(family)
     frame = ChatFrame(tokenizer)
-    template = tool_template(tokenizer, frame)
+    template = mark_tool_template(tokenizer, frame)
     assert template
     chat = [*([SYSTEM] if frame.parts.system == "turn" else []), *WITH_TOOLS]
     given = {"tools": DEFINITIONS, "tokenize": False}
@@ -144,7 +144,7 @@ def test_trl_learns_from_calls_and_answers_alone(family: str, tmp_path: Path) ->
     datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
     tokenizer = tool_tokenizer(family)
     frame = ChatFrame(tokenizer)
-    marked = tool_template(tokenizer, frame)
+    marked = mark_tool_template(tokenizer, frame)
     chat = [*([SYSTEM] if frame.parts.system == "turn" else []), *WITH_TOOLS]
     rows = [{"messages": chat, "tools": json.dumps(DEFINITIONS)}] * 2
     told = tokenizer.apply_chat_template(

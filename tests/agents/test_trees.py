@@ -15,8 +15,8 @@ from transformers import (
 )
 
 from agents import packing
-from agents.costs import costs
-from agents.packing import LEAST, Costs, agreement, passes
+from agents.costs import estimate_costs
+from agents.packing import MIN_SHARED, Costs, count_shared, plan_passes
 from agents.scoring import StreamScorer, pack, score_streams
 from agents.stream import Stream
 from tests.factories.models import VOCABULARY, tiny
@@ -40,7 +40,7 @@ def grown(seed: int) -> tuple[list[Stream], list[float]]:
         branch = Stream(before.ids[:at], before.mask[:at], before.logprobs[:at], before.turns[:at])
         for turn in range(rng.integers(0, 4)):
             branch.observe(rng.integers(0, VOCABULARY, rng.integers(0, 30)).tolist())
-            branch.wrote(rng.integers(0, VOCABULARY, 2).tolist(), [-1.0] * 2, 100 + turn)
+            branch.append_sampled(rng.integers(0, VOCABULARY, 2).tolist(), [-1.0] * 2, 100 + turn)
         streams.append(branch)
     return streams, [float(t) for t in rng.choice([0.5, 1.0, 1.7], len(streams))]
 
@@ -60,7 +60,7 @@ def test_scores_in_a_tree_are_those_of_separate_forwards(seed: int, budget: int)
 def test_gradients_through_a_tree_are_those_of_separate_forwards(seed: int) -> None:
     streams, heat = grown(seed)
     rng = np.random.default_rng(seed)
-    weight = [torch.from_numpy(rng.normal(size=s.sampled)).float() for s in streams]
+    weight = [torch.from_numpy(rng.normal(size=s.sampled_count)).float() for s in streams]
     parts = [(alone(EXACT, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)]
     expected = torch.autograd.grad(torch.stack(parts).sum(), list(EXACT.parameters()))
     total = torch.zeros(())
@@ -76,7 +76,7 @@ def test_gradients_through_a_tree_are_those_of_separate_forwards(seed: int) -> N
 @given(seeds, st.integers(1, 200), st.sampled_from([0, 1, 50, 10**9]))
 def test_every_stream_is_a_path_of_its_row(seed: int, budget: int, scores: int) -> None:
     streams, heat = grown(seed)
-    given_ = list(passes(streams, budget, costs=Costs(8, scores)))
+    given_ = list(plan_passes(streams, budget, costs=Costs(8, scores)))
     seen: list[int] = []
     for one, batch in zip(given_, pack(streams, heat, budget, costs=Costs(8, scores)), strict=True):
         rows, width = batch.suffix.shape
@@ -100,18 +100,18 @@ def test_every_stream_is_a_path_of_its_row(seed: int, budget: int, scores: int) 
                 assert batch.positions is not None
                 assert batch.positions[row, path].tolist() == list(range(len(batch.prefix), end))
             assert [*batch.prefix.tolist(), *batch.suffix[row, path].tolist()] == streams[i].ids[:end]
-    assert sorted(seen) == [i for i, s in enumerate(streams) if s.sampled]
+    assert sorted(seen) == [i for i, s in enumerate(streams) if s.sampled_count]
 
 
 @settings(max_examples=40, deadline=None)
 @given(seeds)
 def test_with_room_enough_no_shared_token_is_computed_twice(seed: int) -> None:
-    """As many tokens as the tree of their prefixes has nodes, or a few more (`LEAST`) for each stream."""
-    streams = [stream for stream in grown(seed)[0] if stream.sampled]
+    """As many tokens as the tree of their prefixes has nodes, or a few more (`MIN_SHARED`) for each stream."""
+    streams = [stream for stream in grown(seed)[0] if stream.sampled_count]
     nodes = {tuple(s.ids[:k]) for s in streams for k in range(1, len(s) + 1)}
     dear = Costs(start=10**6, scores=10**9)
-    found = [one.prefix + sum(row.size for row in one.rows) for one in passes(streams, 10**6, costs=dear)]
-    assert len(nodes) <= sum(found) < len(nodes) + LEAST * len(streams)
+    found = [one.prefix + sum(row.size for row in one.rows) for one in plan_passes(streams, 10**6, costs=dear)]
+    assert len(nodes) <= sum(found) < len(nodes) + MIN_SHARED * len(streams)
 
 
 def nested() -> list[Stream]:
@@ -121,21 +121,21 @@ def nested() -> list[Stream]:
     for ids in (trunk + arms[0], trunk + arms[1], trunk + arms[2] + [4] * 4, trunk + arms[2] + [5] * 4):
         streams.append(Stream())
         streams[-1].observe(ids[:10])
-        streams[-1].wrote(ids[10:], [-1.0] * (len(ids) - 10), 0)
+        streams[-1].append_sampled(ids[10:], [-1.0] * (len(ids) - 10), 0)
     return streams
 
 
 def test_branches_inside_a_branch_by_hand() -> None:
     """40 + 3 * 5 + 2 * 4 tokens in a tree; without, nine once and four rows as long as the longest, of 40 more."""
-    assert [(one.prefix, one.tokens) for one in passes(nested(), 1000, costs=Costs(64, 10**6))] == [(9, 63)]
-    assert [(one.prefix, one.tokens) for one in passes(nested(), 1000, costs=Costs(64))] == [(9, 9 + 4 * 40)]
+    assert [(one.prefix, one.tokens) for one in plan_passes(nested(), 1000, costs=Costs(64, 10**6))] == [(9, 63)]
+    assert [(one.prefix, one.tokens) for one in plan_passes(nested(), 1000, costs=Costs(64))] == [(9, 9 + 4 * 40)]
 
 
 def test_streams_that_share_no_more_than_their_opening_are_packed_as_before() -> None:
     rng = np.random.default_rng(0)
     opening = rng.integers(0, VOCABULARY, 30).tolist()
     streams = [stream_of(opening, rng, 3) for _ in range(12)]
-    assert list(passes(streams, 300, costs=JOIN)) == list(passes(streams, 300, costs=Costs(JOIN.start)))
+    assert list(plan_passes(streams, 300, costs=JOIN)) == list(plan_passes(streams, 300, costs=Costs(JOIN.start)))
 
 
 def test_a_tree_is_taken_where_it_saves_more_than_its_attention_costs() -> None:
@@ -144,9 +144,11 @@ def test_a_tree_is_taken_where_it_saves_more_than_its_attention_costs() -> None:
     shared = rng.integers(0, VOCABULARY, 64).tolist()
     streams = [Stream(), Stream()]
     for first, stream in enumerate(streams):
-        stream.wrote(shared, [-1.0] * 64, 0)
+        stream.append_sampled(shared, [-1.0] * 64, 0)
         stream.observe([first] * 64)
-    rows = {scores: [len(one.rows) for one in passes(streams, 10**4, costs=Costs(300, scores))] for scores in (63, 64)}
+    rows = {
+        scores: [len(one.rows) for one in plan_passes(streams, 10**4, costs=Costs(300, scores))] for scores in (63, 64)
+    }
     assert rows == {63: [2], 64: [1]}
 
 
@@ -156,7 +158,7 @@ def test_only_models_that_see_paths_get_trees() -> None:
     far = MistralForCausalLM(MistralConfig(sliding_window=None, **SIZES, **HEADS))
     mixed = Gemma2ForCausalLM(Gemma2Config(**SIZES, **HEADS))
     recurrent = MambaForCausalLM(MambaConfig(state_size=4, **SIZES))
-    assert [costs(model).scores > 0 for model in (tiny(), far, near, mixed, recurrent)] == [
+    assert [estimate_costs(model).scores > 0 for model in (tiny(), far, near, mixed, recurrent)] == [
         True, True, False, False, False,
     ]  # fmt: skip
 
@@ -178,7 +180,7 @@ def test_recomputed_gradients_of_a_tree_are_those_that_keep_everything(bf16: boo
 
 @given(st.lists(st.integers(0, 2), max_size=40), st.lists(st.integers(0, 2), max_size=40))
 def test_agreement_ends_at_the_first_difference(one: list[int], other: list[int]) -> None:
-    at = agreement(one, other)
+    at = count_shared(one, other)
     assert one[:at] == other[:at] and (at in (len(one), len(other)) or one[at] != other[at])
 
 
@@ -189,14 +191,14 @@ def stripped(turns: int, shown: int) -> list[Stream]:
         history += rng.integers(0, 40_000, shown).tolist()
         streams.append(Stream())
         streams[-1].observe(history)
-        streams[-1].wrote(rng.integers(0, 40_000, 8).tolist(), [-1.0] * 8, turn)
+        streams[-1].append_sampled(rng.integers(0, 40_000, 8).tolist(), [-1.0] * 8, turn)
     return streams
 
 
 @pytest.mark.slow
 def test_a_match_of_very_many_turns_is_packed() -> None:
     """Branches of a trunk at 1,500 places: Python's recursion ended at a thousand."""
-    found = list(passes(stripped(1500, 3), 10**5, costs=Costs(64, 1536)))
+    found = list(plan_passes(stripped(1500, 3), 10**5, costs=Costs(64, 1536)))
     assert sorted(i for one in found for i in one.index) == list(range(1500))
 
 
@@ -204,13 +206,13 @@ def test_a_match_of_very_many_turns_is_packed() -> None:
 def test_the_mask_of_trees_is_bounded(seed: int, most: int) -> None:
     streams, heat = grown(seed)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(packing, "MOST_SEEN", most)
+        patched.setattr(packing, "MAX_MASK_ENTRIES", most)
         for batch in pack(streams, heat, 10**6, costs=JOIN):
             assert batch.tree is None or batch.tree.numel() + batch.suffix.numel() * len(batch.prefix) <= most
 
 
 def test_contexts_longer_than_the_mask_allows_are_several_trees() -> None:
     """15,000 tokens in the last one, whatever the budget."""
-    found = list(passes(stripped(150, 100), 10**7, costs=JOIN))
+    found = list(plan_passes(stripped(150, 100), 10**7, costs=JOIN))
     trees = [(one.prefix, row.size) for one in found for row in one.rows if len(row.streams) > 1]
-    assert len(trees) > 1 and all(size * (prefix + size) <= packing.MOST_SEEN for prefix, size in trees)
+    assert len(trees) > 1 and all(size * (prefix + size) <= packing.MAX_MASK_ENTRIES for prefix, size in trees)

@@ -14,9 +14,9 @@ from PIL import Image
 
 from agents.errors import WeightsError
 from agents.layouts import create_vision
-from agents.packing import Costs, passes
-from agents.scoring import StreamScorer, batch_of, score_streams
-from agents.stream import OFFSETS, MediaSpan, Stream, keys_of
+from agents.packing import Costs, plan_passes
+from agents.scoring import StreamScorer, build_batch, score_streams
+from agents.stream import MAX_IMAGE_TOKENS, MediaSpan, Stream, compute_keys
 from games.pictures import LARGEST
 from tests.factories.eyes import without
 
@@ -70,14 +70,14 @@ def stream(*images: str, turns: int = 3, seed: int = 0) -> Stream:
         text = [int(id) for id in np.random.default_rng(turn).integers(20, 200, 4)]
         name = images[turn % len(images)]
         made.observe([*text[:2], *[IMAGE] * TOKENS, *text[2:]], [span(name)])
-        made.wrote([int(id) for id in rng.integers(20, 200, 3)], [-1.0] * 3, turn)
+        made.append_sampled([int(id) for id in rng.integers(20, 200, 3)], [-1.0] * 3, turn)
     return made
 
 
 def reference(model: Any, one: Stream) -> torch.Tensor:
     """Return the log-probabilities of the sampled tokens by transformers' own forward pass."""
     assert VISION
-    pixels = torch.stack([VISION.pixels(BYTES[span.hash]) for span in one.media])
+    pixels = torch.stack([VISION.scale_image(BYTES[span.hash]) for span in one.media])
     logits = model(input_ids=torch.tensor([one.ids]), pixel_values=pixels[None]).logits[0]
     own = [i for i, sampled in enumerate(one.mask) if sampled]
     scores = torch.log_softmax(without(IMAGE, logits)[[i - 1 for i in own]], -1)
@@ -93,8 +93,8 @@ def test_scores_are_those_of_transformers() -> None:
 
 def test_gradients_are_those_of_transformers() -> None:
     model, one = smolvlm(1), stream(picture(1), picture(2))
-    (single,) = passes([one], 4096)
-    StreamScorer(model)(batch_of([one], [1.0], single)).logprobs.sum().backward()
+    (single,) = plan_passes([one], 4096)
+    StreamScorer(model)(build_batch([one], [1.0], single)).logprobs.sum().backward()
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     reference(model, one).sum().backward()
@@ -119,7 +119,7 @@ def test_contexts_that_differ_in_an_image_share_nothing_from_there_on() -> None:
     streams = [stream(picture(1)), stream(picture(2))]
     assert streams[0].ids[:12] == streams[1].ids[:12], "the tokens are equal"
     assert streams[0].keys[:2] == streams[1].keys[:2] and streams[0].keys[2] != streams[1].keys[2]
-    assert max(one.prefix for one in passes(streams, 4096)) <= 2
+    assert max(one.prefix for one in plan_passes(streams, 4096)) <= 2
 
 
 def test_one_level_of_one_pixel_changes_log_probabilities() -> None:
@@ -131,9 +131,9 @@ def test_pixels_are_scaled_and_never_zero() -> None:
     assert VISION and (VISION.tokens, VISION.image_token, VISION.size) == (TOKENS, IMAGE, SIZE)
     file = io.BytesIO()
     Image.new("L", (7, 300), 128).save(file, "PNG")
-    pixels = VISION.pixels(file.getvalue())
+    pixels = VISION.scale_image(file.getvalue())
     assert pixels.shape == (3, SIZE, SIZE) and float(pixels.min()) > 0
-    assert VISION.pixels(BYTES[picture(1)]).abs().min() > 1e-3
+    assert VISION.scale_image(BYTES[picture(1)]).abs().min() > 1e-3
 
 
 @pytest.mark.parametrize("data", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + b"\0" * 40, None, "torn"])
@@ -156,7 +156,7 @@ def test_images_that_do_not_fit_the_model_are_refused() -> None:
         score_streams(StreamScorer(MODEL), [stream("cd" * 32)], [1.0])
     short = Stream()
     short.observe([20, IMAGE, IMAGE], [span(picture(1), 1, 2)])
-    short.wrote([30], [-1.0], 0)
+    short.append_sampled([30], [-1.0], 0)
     with pytest.raises(ValueError, match="images have 2 tokens, and the model has 9"):
         score_streams(StreamScorer(MODEL), [short], [1.0])
     with pytest.raises(ValueError, match="one image has different numbers of tokens"):
@@ -178,7 +178,7 @@ def test_a_text_model_has_no_vision_and_refuses_images() -> None:
 def test_a_model_with_vision_scores_text_alone() -> None:
     text = Stream()
     text.observe([20, 30, 40])
-    text.wrote([50, 60], [-1.0, -1.0], 0)
+    text.append_sampled([50, 60], [-1.0, -1.0], 0)
     (scores,) = score_streams(StreamScorer(MODEL), [text], [1.0])
     with torch.no_grad():
         logits = torch.log_softmax(without(IMAGE, MODEL(input_ids=torch.tensor([text.ids])).logits[0]), -1)
@@ -206,16 +206,16 @@ def test_keys_are_equal_exactly_if_contexts_are(spans: list[tuple[int, int, str]
         fits, end = fits and end <= span.start and span.start + span.length <= 40, span.start + span.length
     if not fits:
         with pytest.raises(ValueError, match="overlap or lie outside"):
-            keys_of(ids, media)
+            compute_keys(ids, media)
         return
-    keys = keys_of(ids, media)
+    keys = compute_keys(ids, media)
     assert sum(key < 0 for key in keys) == sum(span.length for span in media)
     for span in media:
         other = [replace(s, hash="e" * 64) if s is span else s for s in media]
-        assert keys_of(ids, other)[span.start] != keys[span.start]
+        assert compute_keys(ids, other)[span.start] != keys[span.start]
     assert all(key > -(1 << 61) for key in keys)
 
 
 def test_a_span_has_at_most_so_many_tokens() -> None:
     with pytest.raises(ValueError, match="1 to 4096 tokens"):
-        MediaSpan(0, OFFSETS + 1, "ab" * 32).token_keys()
+        MediaSpan(0, MAX_IMAGE_TOKENS + 1, "ab" * 32).token_keys()

@@ -18,7 +18,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 from agents import attention, nano, smollm2, weights
 from agents.chat import ChatFrame
 from agents.errors import WeightsError
-from agents.model_config import NO_LIMIT, positions_in
+from agents.model_config import NO_LIMIT, read_positions
 from tests.factories.commands import arena
 from tests.factories.models import SIZES
 from tests.factories.traces import flip_a_byte
@@ -78,7 +78,7 @@ def test_making_nano_leaves_the_global_generator_alone(tmp_path: Path) -> None:
 def test_a_damaged_or_outdated_built_in_is_made_anew(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = weights.resolve("nano")
     (folder / "model.safetensors").write_bytes(b"torn")
-    assert {info.name: info.state for info in weights.available()}["nano"] == "not fetched"
+    assert {info.name: info.state for info in weights.list_models()}["nano"] == "not fetched"
     weights.load_model(weights.resolve("nano"))
     monkeypatch.setattr(nano, "EMBEDDING", 0.1)
     assert nano.SIZES["nano"].recipe in json.loads((weights.resolve("nano") / weights.MANIFEST).read_text())["source"]
@@ -94,8 +94,8 @@ def test_weights_that_were_damaged_in_place_are_made_anew(home: Path) -> None:
 def test_the_hashes_of_what_nobody_touched_are_not_computed_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights.resolve("nano")
     weights.resolve("nano")
-    weights._hashes_hold.cache_clear()  # as in another process
-    monkeypatch.setattr(weights, "sha256", lambda path: pytest.fail(f"{path} is hashed again"))
+    weights._matches_hashes.cache_clear()  # as in another process
+    monkeypatch.setattr(weights, "hash_file", lambda path: pytest.fail(f"{path} is hashed again"))
     weights.resolve("nano")
 
 
@@ -119,7 +119,7 @@ def test_a_relative_home_is_the_same_folder_for_processes_elsewhere(
 
 
 def test_available_fetches_nothing(home: Path) -> None:
-    infos = {info.name: info for info in weights.available()}
+    infos = {info.name: info for info in weights.list_models()}
     assert list(infos) == [weights.DEFAULT, "nano", "nano5m", "nano-vlm", "smollm2-eyes"]
     assert {info.state for info in infos.values()} == {"not fetched"}
     assert not home.exists()
@@ -392,4 +392,4 @@ def test_positions_are_the_stated_ones_or_the_architectures(
     said: dict[str, object], positions: int, tmp_path: Path
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(said))
-    assert positions_in(tmp_path) == positions
+    assert read_positions(tmp_path) == positions

@@ -196,7 +196,7 @@ def streams(draw: st.DrawFn) -> Stream:
         stream.observe(draw(st.lists(st.integers(0, 99), max_size=3)))
         size = draw(st.integers(0, 3))
         logprobs = draw(st.lists(st.sampled_from([-0.5, 0.0]), min_size=size, max_size=size))
-        stream.wrote([7] * size, logprobs, turn, [0.25 * turn] * size if measured else None)
+        stream.append_sampled([7] * size, logprobs, turn, [0.25 * turn] * size if measured else None)
     return stream
 
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import analysis
-from agents.policy import tokenizer_and_frame
+from agents.policy import load_tokenizer_and_frame
 from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.config.layers import compose, to_yaml
@@ -73,7 +73,7 @@ def test_an_image_in_a_message_goes_all_the_way(run: tuple[Path, Watched]) -> No
     assert "policy 'shared' cannot see" in note and "\n" not in note
 
     # Played: the policy reads words in its place, which are content, and no control id comes of them.
-    frame, records = tokenizer_and_frame(resolve("nano"))[1], {record.id: record for record in watcher.records}
+    frame, records = load_tokenizer_and_frame(resolve("nano"))[1], {record.id: record for record in watcher.records}
     assert len(records) == 6
     for record in records.values():
         assert record.status == "finished", record.reason

@@ -73,7 +73,7 @@ def test_logged_log_probabilities_are_those_of_transformers(run: Path) -> None:
     assert vision
     for record in records(run, 2):
         (stream,) = record.streams["viewer"]
-        pixels = torch.stack([vision.pixels(span.data) for span in stream.media])[None]
+        pixels = torch.stack([vision.scale_image(span.data) for span in stream.media])[None]
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([stream.ids]), pixel_values=pixels).logits[0]
             logits = torch.log_softmax(without(vision.image_token, logits), -1)

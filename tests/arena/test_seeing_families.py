@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from agents.layouts import Sight
-from agents.policy import Policy, load_module, tokenizer_and_frame, trainable
-from agents.vision import vision_of
+from agents.layouts import VisionSettings
+from agents.policy import Policy, load_module, load_tokenizer_and_frame, trainable_parameters
+from agents.vision import get_vision
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
@@ -57,7 +57,7 @@ def test_a_family_plays_as_transformers_computes_and_learns(family: str, config:
     (row,) = run.reader.metrics()
     assert row["learn"]["shared"]["logprob_gap"] < 1e-5 and row["learn"]["shared"]["skipped"] == 0
     model = load_module(Path(given(config(family)).policies["shared"].model), frozen=True)
-    vision: Any = vision_of(model)
+    vision: Any = get_vision(model)
     for found in run.reader.log.read(1):
         (stream,) = MatchRecord.from_json(found, run.reader.log.blobs.get).streams["viewer"]
         assert len(stream.media) == 2
@@ -78,8 +78,10 @@ def test_a_frozen_tower_is_not_trained_but_its_connector_is(config: Configs, tmp
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_tower_is_all_of_the_vision_but_its_connector(family: str, tmp_path: Path) -> None:
     folder = build_eyes(tmp_path / "model", family)
-    policy = Policy.load("p", folder, folder, train=True, sight=Sight(frozen=True))
-    learned = {name for name in trainable(policy.model) if "language_model" not in name and "text_model" not in name}
+    policy = Policy.load("p", folder, folder, train=True, sight=VisionSettings(frozen=True))
+    learned = {
+        name for name in trainable_parameters(policy.model) if "language_model" not in name and "text_model" not in name
+    }
     assert learned and all(
         any(part in name for part in ("merger", "connector", "projector", "lm_head")) for name in learned
     )
@@ -92,7 +94,7 @@ def test_a_budget_of_pixels_makes_images_smaller(config: Configs, tmp_path: Path
         (stream,) = MatchRecord.from_json(found).streams["viewer"]
         assert [(span.length, span.size) for span in stream.media] == [(4, (16, 16))] * 2
     saved = tmp_path / "run" / "checkpoints" / "0001" / "policies" / "shared"
-    token = tokenizer_and_frame(saved)[1].image
+    token = load_tokenizer_and_frame(saved)[1].image
     assert token and token.fit and token.fit(48, 48).tokens == 4
 
 

@@ -97,7 +97,9 @@ def test_turns_of_others_are_context() -> None:
         assert len(own) == 4 and sample.learned.all() and sample.places.tolist() == [p for p in own for _ in "ab"]
         assert sample.advantages.tolist() == [2 * p + k if tokens is not None else p for p in own for k in (0, 1)]
         assert sample.behaviour.tolist() == [-float(5 * p + 3 + k) for p in own for k in (0, 1)]
-        assert sample.stream.ids == stream.ids and sample.stream.sampled == 8 and stream.sampled == 2 * count
+        assert (
+            sample.stream.ids == stream.ids and sample.stream.sampled_count == 8 and stream.sampled_count == 2 * count
+        )
     assert samples_of([replace(item, trajectory=found)], {"opener": 1.0})[0].stream is stream, "nothing is copied"
     assert set(OWN) == {"policy", "replaced", "summary", "request"}
 

@@ -67,7 +67,7 @@ class EngineElsewhere:
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """A folder is read there; a module goes through the pipe as it is now."""
         assert isinstance(weights, ModuleWeights | FolderWeights)
-        await self._ask("publish", policy, version, replace(weights, whole=nullcontext))
+        await self._ask("publish", policy, version, replace(weights, gather=nullcontext))
 
     async def release(self, policy: str) -> None:
         """The other process lets go of its caches."""
@@ -81,10 +81,10 @@ class EngineElsewhere:
         """Nothing: what is published next makes room."""
 
     async def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Log-probabilities of the sampled tokens."""
-        scores: list[np.ndarray] = await self._ask("score", policy, list(streams), list(temperatures), whole)
+        scores: list[np.ndarray] = await self._ask("score", policy, list(streams), list(temperatures), full_vocabulary)
         return scores
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:

@@ -13,7 +13,7 @@ from PIL import Image as Pixels
 
 from agents.eyes.layout import Vision
 from agents.layouts import create_vision
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.stream import MediaSpan, Stream
 from games.contracts import Image
 
@@ -123,7 +123,7 @@ def picture(seed: int, height: int = 24, width: int = 24, change: int = 0) -> Im
 
 
 def span(vision: Vision, image: Image, start: int) -> MediaSpan:
-    fit = vision.token().fitted(image)
+    fit = vision.make_token().fit_image(image)
     return MediaSpan(start, fit.tokens, image.hash, BYTES[image.hash], fit.size)
 
 
@@ -137,7 +137,7 @@ def stream(vision: Vision, turns: Sequence[Sequence[Image]], seed: int = 0) -> S
             media.append(span(vision, image, len(ids)))
             ids += [*[IMAGE] * media[-1].length, text[3]]
         made.observe([*ids, *text[4:]], media)
-        made.wrote([int(id) for id in rng.integers(20, WORDS, 3)], [-1.0] * 3, turn)
+        made.append_sampled([int(id) for id in rng.integers(20, WORDS, 3)], [-1.0] * 3, turn)
     return made
 
 
@@ -148,10 +148,10 @@ def bare_inputs(
     given = {"input_ids": torch.tensor([list(ids)])}
     if not media:
         return given
-    pixels = [vision.pixels_of(one) for one in media]
+    pixels = [vision.load_pixels(one) for one in media]
     kinds = (given["input_ids"] == image).int()
     if vision.has_grid_positions:
-        patches, grids = vision.patches(pixels)  # type: ignore[attr-defined]  # Qwen's
+        patches, grids = vision.cut_patches(pixels)  # type: ignore[attr-defined]  # Qwen's
         return given | {"pixel_values": patches, "image_grid_thw": grids, "mm_token_type_ids": kinds}
     stacked = torch.stack(pixels)
     if vision.is_bidirectional:
@@ -180,7 +180,7 @@ def build_eyes(folder: Path, family: str, seed: int = 0, tokens: Sequence[str] =
 
     `tokens` are added to the vocabulary; the first is the placeholder of images. `head` is the width of a head.
     """
-    tokenizer = nano_tokenizer()
+    tokenizer = build_nano_tokenizer()
     tokenizer.add_tokens([*tokens], special_tokens=True)
     image = tokenizer.convert_tokens_to_ids(tokens[0])
     config = config_of(family, len(tokenizer), image, tokenizer.eos_token_id, tokenizer.pad_token_id, head)

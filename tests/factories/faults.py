@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from agents.players.model import ScriptedPlayer
-from agents.players.scripted import Scripted
+from agents.players.scripted import FunctionPlayer
 from arena.play.contenders import ScriptedContender, play_one
 from arena.play.control import CONTINUE, Decision, MatchControl
 from arena.play.match import Limits, MatchPlan, SeatedPlayer
@@ -34,7 +34,7 @@ class Says(ScriptedContender):
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Return a player of the acts."""
-        return ScriptedPlayer(Scripted(lambda view: self.acts[min(view.turn, len(self.acts) - 1)]))
+        return ScriptedPlayer(FunctionPlayer(lambda view: self.acts[min(view.turn, len(self.acts) - 1)]))
 
 
 class Harm(MatchControl):

@@ -13,11 +13,11 @@ import numpy as np
 from agents.chat import ChatFrame
 from agents.chat_images import ImageToken
 from agents.engines.base import Capabilities, Completion, Request
-from agents.harness.asked import Asked, parse
+from agents.harness.request import AgentRequest, parse
 from agents.harness.server import HarnessServer
 from agents.players.servers import Endpoints
 from agents.policy import Policy
-from agents.tool_formats import ToolCall, call_id
+from agents.tool_formats import ToolCall, make_call_id
 from agents.weights import load_tokenizer, resolve
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan
@@ -36,7 +36,7 @@ WORDS = ("fine", "a  b", "é 🙂", "no|yes", '{"act": "x"}', "<think>hm</think>
 HI: dict[str, Any] = {"role": "user", "content": "Hi"}
 
 
-def chat(*messages: dict[str, Any], **fields: Any) -> Asked:
+def chat(*messages: dict[str, Any], **fields: Any) -> AgentRequest:
     """A request of chat completions, parsed."""
     return parse("chat", json.dumps({"model": "m", "messages": list(messages), **fields}).encode())
 
@@ -69,7 +69,9 @@ class Caller:
         rng = np.random.default_rng(request.seed)
         word = str(rng.choice(WORDS))
         calls = [
-            ToolCall(call_id(90_000 + i), str(rng.choice(["add", "join"])), {"a": int(rng.integers(9)), "b": f"é{i}"})
+            ToolCall(
+                make_call_id(90_000 + i), str(rng.choice(["add", "join"])), {"a": int(rng.integers(9)), "b": f"é{i}"}
+            )
             for i in range(int(rng.integers(0, 3)))
         ]
         ids = [token for letter in word for token in self.frame.encode(letter)]

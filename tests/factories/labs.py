@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.engines.in_process import InProcessEngine
 from agents.published import FolderWeights, RemoteWeights, Weights
-from agents.weights import base_folder
+from agents.weights import resolve_base
 from arena.build import Makers
 from arena.cli.loop import wait
 from arena.config.experiment import Experiment
@@ -145,7 +145,7 @@ class Fetching(InProcessEngine):
         with TemporaryDirectory() as folder:
             await asyncio.to_thread(weights.write, Path(folder))
             remote: Any = weights
-            for path in base_folder(remote.origin.source).glob("*token*"):
+            for path in resolve_base(remote.origin.source).glob("*token*"):
                 shutil.copy(path, folder)
             await super().publish(policy, version, FolderWeights(Path(folder)))
 

@@ -22,7 +22,7 @@ def spoken(ids: list[int]) -> Stream:
     """A stream that reads three tokens and says `ids`."""
     stream = Stream()
     stream.observe([673, 10, 11])
-    stream.wrote(ids, [-1.0] * len(ids), 0)
+    stream.append_sampled(ids, [-1.0] * len(ids), 0)
     return stream
 
 

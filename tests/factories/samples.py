@@ -28,11 +28,13 @@ def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: fl
         for turn in range(rng.integers(1, 4)):
             stream.observe(rng.integers(0, VOCABULARY, rng.integers(1, 4)).tolist())
             said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
-            stream.wrote(said, [0.0] * len(said), turn)
+            stream.append_sampled(said, [0.0] * len(said), turn)
         streams.append(stream)
     heat = [float(t) for t in rng.choice([1.0, 0.7], count)]
     behaviour = score_streams(StreamScorer(model), streams, heat)
-    drawn = [rng.normal(size=s.sampled) if advantage is None else np.full(s.sampled, advantage) for s in streams]
+    drawn = [
+        rng.normal(size=s.sampled_count) if advantage is None else np.full(s.sampled_count, advantage) for s in streams
+    ]
     return [sample(s, a.astype(np.float32), b, t) for s, a, b, t in zip(streams, drawn, behaviour, heat, strict=True)]
 
 

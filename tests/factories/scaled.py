@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from agents.adapter_config import AdapterSpec
-from agents.policy import Bases, NewAdapter, Policy, load_module, trainable
+from agents.policy import Bases, NewAdapter, Policy, load_module, trainable_parameters
 from agents.published import ModuleWeights, Weights
 from agents.weights import resolve
 from arena.config.experiment import LearnSpec
@@ -208,7 +208,7 @@ def _weights(held: Sequence[Weights]) -> dict[str, np.ndarray]:
 def arrays(weights: Weights) -> dict[str, np.ndarray]:
     """Copies of the parameters that learn, of a module here or of weights on ranks."""
     if isinstance(weights, ModuleWeights):
-        with weights.whole():
-            return {name: value.detach().numpy().copy() for name, value in trainable(weights.module).items()}
+        with weights.gather():
+            return {name: value.detach().numpy().copy() for name, value in trainable_parameters(weights.module).items()}
     tensors: Mapping[str, torch.Tensor] = weights.tensors  # type: ignore[union-attr]
     return {name: value.numpy() for name, value in tensors.items()}

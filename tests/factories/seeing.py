@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image as Pixels
 
-from agents.nano import SHAPE, nano_tokenizer
+from agents.nano import SHAPE, build_nano_tokenizer
 from games.base import IllegalAct, TextGame
 from games.contracts import Image, View
 
@@ -78,7 +78,7 @@ def build_seeing(folder: Path, seed: int = 0) -> Path:
     """Write a random SmolVLM of a million parameters, with nano's tokenizer and 9 tokens per image, to a folder."""
     from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
 
-    tokenizer = nano_tokenizer()
+    tokenizer = build_nano_tokenizer()
     tokenizer.add_tokens([IMAGE], special_tokens=True)
     end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     text = {"model_type": "llama", "vocab_size": len(tokenizer), **SHAPE, "eos_token_id": end, "pad_token_id": pad}

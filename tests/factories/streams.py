@@ -14,7 +14,7 @@ def stream_of(opening: list[int], rng: np.random.Generator, turns: int) -> Strea
     for turn in range(turns):
         stream.observe(rng.integers(0, VOCABULARY, rng.integers(0 if opening else 1, 5)).tolist())
         said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
-        stream.wrote(said, [-1.0] * len(said), turn)
+        stream.append_sampled(said, [-1.0] * len(said), turn)
         opening = opening or said
     return stream
 

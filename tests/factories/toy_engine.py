@@ -10,12 +10,12 @@ import torch
 
 from agents.computing import compute
 from agents.engines.base import Capabilities, Completion, EngineSettings, Request
-from agents.engines.sampling import Shape, distributions, drawn
+from agents.engines.sampling import SamplingSettings, compute_distributions, draw_tokens
 from agents.layouts import create_vision
 from agents.policy import load_module
 from agents.precision import Precision
 from agents.published import Weights
-from agents.scoring import StreamScorer, score_streams, stream_distributions
+from agents.scoring import StreamScorer, score_distributions, score_streams
 from agents.stream import Stream
 from agents.vision import ban_placeholder
 
@@ -45,7 +45,7 @@ class ToyEngine:
         return {"seconds": 0.0}
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        served = weights.served()
+        served = weights.unwrap()
         self._served[policy] = version, load_module(served, frozen=True) if isinstance(served, Path) else served
 
     async def release(self, policy: str) -> None:
@@ -58,10 +58,10 @@ class ToyEngine:
         pass
 
     async def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         scorer = StreamScorer(self._served[policy][1], False)
-        return await compute(stream_distributions if whole else score_streams, scorer, streams, temperatures)
+        return await compute(score_distributions if full_vocabulary else score_streams, scorer, streams, temperatures)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return [await compute(self._sample, request) for request in requests]
@@ -71,15 +71,15 @@ class ToyEngine:
         text = model.config.get_text_config()
         request.check(text.vocab_size, text.max_position_embeddings)
         pixels = _pixels(model, request)
-        shape = Shape(request.temperature, request.top_k, request.top_p)
+        shape = SamplingSettings(request.temperature, request.top_k, request.top_p)
         draws = np.random.Generator(np.random.PCG64(request.seed)).random(request.max_tokens)
         ids, logprobs = list[int](), list[float]()
         for draw in draws:
             with torch.no_grad():
                 logits = model(torch.tensor([[*request.ids, *ids]]), **pixels).logits[0, -1:].float()
             logits = ban_placeholder(model.config, logits)
-            chances = distributions(logits, [shape])
-            ids.append(int(drawn(chances.exp(), torch.tensor([0]), torch.tensor([draw], dtype=torch.double))))
+            chances = compute_distributions(logits, [shape])
+            ids.append(int(draw_tokens(chances.exp(), torch.tensor([0]), torch.tensor([draw], dtype=torch.double))))
             logprobs.append(float(chances[0, ids[-1]]))
             if ids[-1] in request.stop_ids:
                 return Completion(tuple(ids), tuple(logprobs), "stop", version)
@@ -91,7 +91,7 @@ def _pixels(model: Any, request: Request) -> dict[str, torch.Tensor]:
     vision = create_vision(model.config)
     if vision is None or not request.media:
         return {}
-    return {"pixel_values": torch.stack([vision.pixels(span.data) for span in request.media])[None]}
+    return {"pixel_values": torch.stack([vision.scale_image(span.data) for span in request.media])[None]}
 
 
 class OnlyOne(ToyEngine):

@@ -48,7 +48,7 @@ def trajectory(rewards: list[float], role: str = "opener", policy: str = "shared
     stream = Stream()
     for one in turns:
         stream.observe([1, 2, 3])
-        stream.wrote([5, 6], [-1.0, -2.0], one.index)
+        stream.append_sampled([5, 6], [-1.0, -2.0], one.index)
     return trajectory_of(turns, match=match, game="negotiation", seat=role, role=role, policy=policy, streams=(stream,))
 
 
@@ -61,7 +61,7 @@ def spoken(seed: int, count: int = 6) -> list[Credited]:
         for one in turns:
             stream.observe(rng.integers(8, VOCABULARY, 2).tolist())
             said = rng.integers(0, VOCABULARY, int(rng.integers(1, 4))).tolist()
-            stream.wrote(said, [-1.0] * len(said), one.index)
+            stream.append_sampled(said, [-1.0] * len(said), one.index)
         first = stream.ids[3]
         rewards = np.array([float(first % 2)] + [0.0] * (len(turns) - 1))
         one_ = Trajectory(
@@ -92,7 +92,7 @@ def scored(
         earned = {"deal": score} if k == turns - 1 else {}
         found.append(Turn(index=k, rewards=earned, **{**plain, **(changes if k == 0 else {})}))
         stream.observe([1])
-        stream.wrote([5, 6], [-1.0, -2.0], k)
+        stream.append_sampled([5, 6], [-1.0, -2.0], k)
     return Trajectory(
         match=match,
         game="g",

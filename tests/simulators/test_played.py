@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.role import load_role, written_for
+from agents.role import find_role_for, load_role
 from games.contracts import ILLEGAL, PERSON, View
 from simulators.clinic import Clinic
 from simulators.conformance import check, view_of
@@ -148,7 +148,7 @@ def test_bad_options_get_one_clear_line(world: tuple[Make, tuple[str, ...]], opt
 @pytest.mark.parametrize("name", ["desk", "clinic", "recommender", "search"])
 def test_there_is_a_role_for_every_played_person(name: str) -> None:
     game = WORLDS[name][0](person="played")
-    role = load_role(written_for(name, f"{game.person_seat}_played"))
+    role = load_role(find_role_for(name, f"{game.person_seat}_played"))
     game.reset(seed=1)
     view = view_of(game)
     assert view.seat == game.person_seat and role.game == name

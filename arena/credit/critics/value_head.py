@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from agents.computing import compute
-from agents.model_folder import quietly
+from agents.model_folder import silence_transformers
 from agents.policy import load_module
 from agents.scoring import StreamBatch, pack
 from agents.stream import Stream
@@ -90,7 +90,7 @@ class _Learner:
 
     def save(self, folder: Path) -> None:
         """Write the body in Hugging Face layout, and value head and moments to a file beside it."""
-        with quietly():
+        with silence_transformers():
             self.model.model.save_pretrained(folder)
         self.optimiser.save(folder / _HEAD)
 
@@ -167,7 +167,7 @@ class ValueHead:
         batch = TurnBatch([c.trajectory for c in own])
         streams = [s for c in own for s in c.trajectory.streams]
         targets = token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(np.float32)
-        returns = np.split(targets, np.cumsum([s.sampled for s in streams]))[:-1]
+        returns = np.split(targets, np.cumsum([s.sampled_count for s in streams]))[:-1]
         old = learner.predict(streams) if self.clip is not None else None
         errors, counts, learner.optimiser.skipped = [], [], 0
         for _ in range(self.epochs):
@@ -192,7 +192,7 @@ class ValueHead:
             return self._load_learner(policy, Path(folder))
 
     def _load_learner(self, policy: str, folder: Path) -> _Learner:
-        model = ValueModel(load_module(folder), self.policies.precision.bf16_products)
+        model = ValueModel(load_module(folder), self.policies.precision.uses_bf16_products)
         return _Learner(model, self.lr, self.policies.rule.token_budget, self.nonfinite, policy)
 
 

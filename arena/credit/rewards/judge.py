@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from agents.role import LEAST_TEMPERATURE, Sampling
+from agents.role import MIN_TEMPERATURE, Sampling
 from agents.templates import BadTemplate
 from arena.credit.asking import AskContext, Budget, Question, Seated, asks
 from arena.credit.batch import Floats, TurnBatch
@@ -277,8 +277,8 @@ def _digest(text: str) -> str:
 
 
 def _computable(temperature: float) -> float:
-    if 0 < temperature < LEAST_TEMPERATURE:
-        raise ValueError(f"{temperature:g} is too low: give 0 (greedy), or {LEAST_TEMPERATURE:g} to 10")
+    if 0 < temperature < MIN_TEMPERATURE:
+        raise ValueError(f"{temperature:g} is too low: give 0 (greedy), or {MIN_TEMPERATURE:g} to 10")
     return temperature
 
 

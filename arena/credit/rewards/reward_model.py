@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from agents.computing import compute
 from agents.errors import ChatError, WeightsError
-from agents.model_folder import sha256 as file_hash
+from agents.model_folder import hash_file as file_hash
 from agents.names import nearest
 from agents.weights import resolve
 from arena.credit.asking import AskContext, Seated, asks

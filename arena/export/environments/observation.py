@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agents.facts import literal
+from agents.facts import format_literal
 from games.contracts import Message, View
 
 MOST_ACTS = 60
@@ -48,4 +48,4 @@ def format_legal_acts(legal: Sequence[str] | None) -> list[str]:
 def _format_value(value: Any) -> str:
     """Return a fact's value as text: a literal on the same line, or a text of several lines as an indented block."""
     is_block = isinstance(value, str) and len(value.splitlines()) > 1
-    return indent(f"\n{value}") if is_block else f" {literal(value)}"
+    return indent(f"\n{value}") if is_block else f" {format_literal(value)}"

@@ -95,7 +95,7 @@ class Trees(RolloutPart):
         deals: dict[int, list[MatchPlan]] = {}
         for plan in plans:
             deals.setdefault(plan.group, []).append(plan)
-        sizes = {name: policy.frame.vocabulary for name, policy in self.context.policies.items()}
+        sizes = {name: policy.frame.vocabulary_size for name, policy in self.context.policies.items()}
         new = [Tree(deal, self.rule, sizes, self.context.seed) for deal in deals.values()]
         self.trees.setdefault(k, []).extend(new)
         return [plan for tree in new for plan in tree.next()]
@@ -129,8 +129,8 @@ class Tree:
     """Planner of a deal's matches and branches: `next` returns the plans to play, `ended` adds each finished match."""
 
     def __init__(self, plans: Sequence[MatchPlan], rule: TreeRule, vocabulary: dict[str, int], seed: int) -> None:
-        """Prepare a tree with one match per plan. `vocabulary` has the size by policy; `seed` is the run's."""
-        self.rule, self.vocabulary, self.seed = rule, vocabulary, seed
+        """Prepare a tree with one match per plan. `vocabulary_size` has the size by policy; `seed` is the run's."""
+        self.rule, self.vocabulary_size, self.seed = rule, vocabulary, seed
         self._plans, self._begun, self._left = list(plans), 0, len(plans)
         """Plans by match that starts at the deal, number of started ones, and number of matches still to plan."""
         self._paths: list[_Path] = []
@@ -216,7 +216,7 @@ class Tree:
         """Return the entropy of a reply's first `rule.tokens` tokens, divided by the log of the vocabulary size."""
         stream, begin, end = find_reply(record.streams[turn.seat], turn.index)
         nats = sum(stream.entropy[begin : min(end, begin + self.rule.tokens)])
-        return nats / log(self.vocabulary[record.seats[turn.seat].policy])
+        return nats / log(self.vocabulary_size[record.seats[turn.seat].policy])
 
     def _from_the_deal(self, record: MatchRecord) -> int:
         """Return AEPO's number of matches that start at the deal, from the reply entropies of the first match."""

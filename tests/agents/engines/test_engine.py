@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.engines import decoding
 from agents.engines.base import Completion, Request
-from agents.engines.in_process import OPENINGS, InProcessEngine
+from agents.engines.in_process import MAX_PREFIXES, InProcessEngine
 from agents.engines.kv import BatchKV
-from agents.engines.sampling import drawn, truncate
+from agents.engines.sampling import draw_tokens, truncate
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.stream import Stream
@@ -141,7 +141,7 @@ def test_the_same_seed_draws_the_same_reply_alone_and_among_many(nano: Any, max_
 
 def test_all_that_wait_are_decoded_together(nano: Any) -> None:
     engine, batches = serving(nano), []
-    costs(nano)  # which are tried once for a model
+    estimate_costs(nano)  # which are tried once for a model
     hook = nano.get_input_embeddings().register_forward_pre_hook(lambda m, given: batches.append(len(given[0])))
 
     async def many() -> None:
@@ -239,7 +239,7 @@ def test_scores_are_those_of_the_sampler() -> None:
     (got,) = generate(engine, [asked])
     stream = Stream()
     stream.observe(asked.ids)
-    stream.wrote(got.ids, got.logprobs, 0)
+    stream.append_sampled(got.ids, got.logprobs, 0)
     (scored,) = wait(engine.score("p", [stream], [0.8]))
     np.testing.assert_allclose(scored, got.logprobs, atol=1e-5)
 
@@ -251,7 +251,7 @@ def test_a_draw_lies_where_the_sums_from_the_left_pass_it(width: int) -> None:
     p = rng.random((64, width)).astype(np.float32) ** 8 * (rng.random((64, width)) > 0.5)
     p[:, rng.integers(width)] += 0.25
     draws = np.concatenate([[0.0, np.nextafter(1.0, 0.0)], rng.random(62)])
-    found = drawn(torch.from_numpy(p), torch.arange(64), torch.from_numpy(draws)).numpy()
+    found = draw_tokens(torch.from_numpy(p), torch.arange(64), torch.from_numpy(draws)).numpy()
     for row, draw, token in zip(p.astype(np.float64), draws, found, strict=True):
         sums = row.cumsum()
         assert row[token] > 0
@@ -304,14 +304,18 @@ def test_an_opening_is_computed_from_what_is_known_of_it(nano: Any, monkeypatch:
 def test_no_more_openings_are_kept_than_are_compared_in_no_time(nano: Any) -> None:
     """A frozen policy plays for ever, and each of its contexts may begin otherwise."""
     engine = serving(nano)
-    for first in range(OPENINGS + 9):
+    for first in range(MAX_PREFIXES + 9):
         generate(engine, [request([first, 1, 2], key=f"{first}", max_tokens=1)])
     kept = engine._served["p"].prefixes
-    assert len(kept._kept) == OPENINGS and kept.nearest((OPENINGS + 8, 1)) and kept.nearest((0, 1)) is None
+    assert (
+        len(kept._caches) == MAX_PREFIXES
+        and kept.find_nearest((MAX_PREFIXES + 8, 1))
+        and kept.find_nearest((0, 1)) is None
+    )
 
 
 def test_large_trees_are_taken_apart(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.engines.decoding.MOST_AT_ONCE", {"cpu": 20, "cuda": 20})
+    monkeypatch.setattr("agents.engines.decoding.MAX_TREE_TOKENS", {"cpu": 20, "cuda": 20})
     asked, shapes = [request([i, *range(9)], key=f"{i}") for i in range(5)], passes(monkeypatch)
     for one, got in zip(asked, generate(serving(nano), asked), strict=True):
         agrees(nano, one, got)
@@ -350,7 +354,7 @@ def test_a_policy_at_rest_holds_nothing_and_is_served_all_the_same(bf16: bool) -
     engine, asked = serving(tiny(), precision=Precision.BF16 if bf16 else Precision.FP32), request([1, 2, 3])
     (before,) = generate(engine, [asked])
     wait(engine.release("p"))
-    assert engine._served["p"].halved is None and not engine._served["p"].caches._kept
+    assert engine._served["p"].bf16_copy is None and not engine._served["p"].caches._caches
     (after,) = generate(engine, [asked])
     assert after.ids == before.ids
     np.testing.assert_allclose(after.logprobs, before.logprobs, atol=1e-2 if bf16 else 1e-5)
@@ -375,7 +379,7 @@ def test_the_buffers_of_a_batch_go_with_it_and_wait_for_no_collector(
     class Kept(BatchKV):
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
-            buffers.append(ref(self.whole))
+            buffers.append(ref(self.full_data))
 
     monkeypatch.setattr(decoding, "BatchKV", Kept)
     engine = serving(nano)

@@ -12,17 +12,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.adapter import adapted
+from agents.adapter import create_adapter
 from agents.adapter_config import AdapterSpec
+from agents.bf16 import convert_to_bf16
 from agents.engines import graphs
 from agents.engines.base import Completion
-from agents.engines.graphs import Replays, columns_for, replays, rows_for
+from agents.engines.graphs import GraphCache, can_record, round_up_columns, round_up_rows
 from agents.engines.in_process import InProcessEngine
-from agents.engines.step import steps
+from agents.engines.step import supports_step
 from agents.errors import WeightsError
-from agents.half import half
 from agents.precision import Precision
-from agents.published import ModuleWeights, on_base
+from agents.published import ModuleWeights, wrap_adapter
 from arena.cli.loop import wait
 from tests.factories.models import STEPPED, VOCABULARY, stepped, stirred
 from tests.factories.requests import agrees, contexts, generate, request
@@ -35,7 +35,7 @@ NEVER = 10**9
 @pytest.fixture(params=["cpu", GPU])
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "cpu":
-        monkeypatch.setattr("agents.engines.in_process.replays", steps)
+        monkeypatch.setattr("agents.engines.in_process.can_record", supports_step)
     return str(request.param)
 
 
@@ -63,8 +63,8 @@ def talk(engine: InProcessEngine, policies: tuple[str, ...] = ("p",)) -> list[Co
 def test_replies_are_those_of_the_model(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = stepped(name).float().to(device)
     engine, used = serving(model), []
-    one_step = Replays.__call__
-    monkeypatch.setattr(Replays, "__call__", lambda *given: used.append(len(given[3])) or one_step(*given))
+    one_step = GraphCache.__call__
+    monkeypatch.setattr(GraphCache, "__call__", lambda *given: used.append(len(given[3])) or one_step(*given))
     asked = [request(ids, i, f"k{i}") for i, ids in enumerate(contexts(VOCABULARY, 9))]
     for _ in range(2):
         for one, got in zip(asked, generate(engine, asked), strict=True):
@@ -78,7 +78,7 @@ def test_rounded_shapes_say_what_plain_steps_say(
 ) -> None:
     model = stepped("qwen3").float().to(device)
     rounded = talk(serving(model, precision))
-    monkeypatch.setattr("agents.engines.in_process.replays", lambda model: False)
+    monkeypatch.setattr("agents.engines.in_process.can_record", lambda model: False)
     plain = talk(serving(model, precision))
     if precision is Precision.FP32:
         assert [one.ids for one in rounded] == [one.ids for one in plain]
@@ -145,21 +145,21 @@ def test_weights_of_nan_leave_nothing_behind(device: str) -> None:
 def test_adapters_take_turns_and_share_batches(precision: Precision, device: str) -> None:
     """One alone, another alone, both together, again one alone: matrices that lie side by side move each time."""
     base = stepped("qwen2").float().to(device).requires_grad_(False)
-    base = half(base, packed=False) if precision.bf16_products else base
-    models = {name: stirred(adapted(base, AdapterSpec(rank=2), i), i) for i, name in enumerate("ab")}
+    base = convert_to_bf16(base, packed=False) if precision.uses_bf16_products else base
+    models = {name: stirred(create_adapter(base, AdapterSpec(rank=2), i), i) for i, name in enumerate("ab")}
     engine, fresh = (InProcessEngine(precision) for _ in range(2))
     for each in (engine, fresh):
         for name, model in models.items():
-            wait(each.publish(name, 1, on_base(model, base, Path("there"), "base")))
+            wait(each.publish(name, 1, wrap_adapter(model, base, Path("there"), "base")))
     for policies in [("a",), ("b",), ("a", "b"), ("a",), ("b", "a"), ("b",)]:
         fresh._replays.clear()
         assert talk(engine, policies) == talk(fresh, policies)
     stirred(models["a"], 9)
-    wait(engine.publish("a", 2, on_base(models["a"], base, Path("there"), "base")))
-    with torch.autocast(device, torch.bfloat16, enabled=precision.bf16_products):
+    wait(engine.publish("a", 2, wrap_adapter(models["a"], base, Path("there"), "base")))
+    with torch.autocast(device, torch.bfloat16, enabled=precision.uses_bf16_products):
         asked = [request(ids, i, f"n{i}", policy="a") for i, ids in enumerate(contexts(VOCABULARY, 5))]
         for one, got in zip(asked, generate(engine, asked), strict=True):
-            agrees(models["a"], one, got, atol=0.3 if precision.bf16_products else 1e-4)
+            agrees(models["a"], one, got, atol=0.3 if precision.uses_bf16_products else 1e-4)
 
 
 def test_a_larger_batch_after_a_smaller_one(device: str) -> None:
@@ -183,29 +183,29 @@ def test_models_of_one_engine_share_the_room_for_caches(device: str) -> None:
             asked = [request(ids, i, f"{turn}.{i}", policy=name) for i, ids in enumerate(given)]
             for one, got in zip(asked, generate(engine, asked), strict=True):
                 agrees(model, one, got)
-    assert {id(kept.rooms) for kept in engine._replays.values()} == {id(engine._rooms)}
+    assert {id(kept.buffers) for kept in engine._replays.values()} == {id(engine._buffers)}
     wait(engine.release("p"))
-    assert not engine._rooms._held and list(engine._replays) == [models["q"]]
+    assert not engine._buffers._buffers and list(engine._replays) == [models["q"]]
     agrees(models["q"], asked[0], generate(engine, asked[:1])[0])
 
 
 def test_steps_are_recorded_on_a_gpu_alone_and_not_while_weights_are_apart() -> None:
     model = stepped("llama")
-    assert not replays(model)
+    assert not can_record(model)
     if torch.cuda.is_available():
-        assert replays(model.cuda())
+        assert can_record(model.cuda())
         next(model.parameters()).ds_id = 0
-        assert not replays(model)
+        assert not can_record(model)
 
 
 def test_rows_are_rounded_up_to_few_numbers() -> None:
-    assert [rows_for(n) for n in (1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 128, 129)] == [
+    assert [round_up_rows(n) for n in (1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 128, 129)] == [
         1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 128, 192,
     ]  # fmt: skip
-    assert [columns_for(n) for n in (1, 64, 65, 129, 300, 400)] == [64, 64, 128, 192, 384, 512]
+    assert [round_up_columns(n) for n in (1, 64, 65, 129, 300, 400)] == [64, 64, 128, 192, 384, 512]
 
 
 @given(st.integers(1, 10**6))
 def test_rounding_up_takes_half_as_much_again_at_most(count: int) -> None:
-    assert count <= rows_for(count) <= 1.5 * count
-    assert rows_for(rows_for(count)) == rows_for(count)
+    assert count <= round_up_rows(count) <= 1.5 * count
+    assert round_up_rows(round_up_rows(count)) == round_up_rows(count)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from agents.engines.in_process import InProcessEngine
-from agents.engines.kinds import ENGINES, engine_class, kinds_with
+from agents.engines.kinds import ENGINES, import_engine, list_kinds_with
 from agents.engines.make import check_engine, make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
@@ -31,7 +31,7 @@ def test_a_class_in_the_table_is_an_engine() -> None:
 @pytest.mark.parametrize("kind", ["in_process", "vllm", "toy"])
 def test_the_settings_limit_contexts_only_where_the_engine_says_so(kind: str) -> None:
     spec = EngineSpec(kind=kind, max_model_len=512)
-    assert (spec.max_context == 512) is engine_class(kind).capabilities.limits_context is (kind == "vllm")
+    assert (spec.max_context == 512) is import_engine(kind).capabilities.limits_context is (kind == "vllm")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_engines_are_listed_with_what_they_serve() -> None:
 
 
 def test_what_an_engine_lacks_is_told() -> None:
-    assert kinds_with("records_entropy") == "in_process"
+    assert list_kinds_with("records_entropy") == "in_process"
     with pytest.raises(EngineError, match=r"engine\.entropy: toy does not report entropies: set .* to in_process, or"):
         check_engine(EngineSpec(kind="toy", entropy=True))
     with pytest.raises(EngineError, match=r"engine\.kind: uninstalled is not installed: pip install no-such-engine"):

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from agents.adapter import adapted, low_rank_layers, save_adapter
+from agents.adapter import create_adapter, low_rank_layers, save_adapter
 from agents.adapter_config import AdapterSpec
+from agents.bf16 import convert_to_bf16
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.engines.lanes import Lanes
 from agents.errors import WeightsError
-from agents.half import half
 from agents.precision import Precision
-from agents.published import FolderWeights, on_base
+from agents.published import FolderWeights, wrap_adapter
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
@@ -28,16 +28,16 @@ NAMES = ("a", "b", "c", "d")
 
 def base_of(bf16: bool = False, family: str = "untied") -> Any:
     base = model_of(family).requires_grad_(False)
-    return half(base, packed=False) if bf16 else base
+    return convert_to_bf16(base, packed=False) if bf16 else base
 
 
 def four(base: Any, engine: InProcessEngine) -> dict[str, Any]:
     """Four adapters of different ranks and layers, served."""
     specs: list[dict[str, Any]] = [{"rank": 2}, {"rank": 3, "alpha": 1.0}, {"rank": 2, "targets": ["q_proj"]}, {}]
-    made = [stirred(adapted(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
+    made = [stirred(create_adapter(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
     models = dict(zip(NAMES, made, strict=True))
     for version, (name, model) in enumerate(models.items()):
-        wait(engine.publish(name, version, on_base(model, base, Path("there"), "base")))
+        wait(engine.publish(name, version, wrap_adapter(model, base, Path("there"), "base")))
     return models
 
 
@@ -72,7 +72,7 @@ def test_they_are_scored_apart_too() -> None:
     models = four(base, engine)
     stream = Stream()
     stream.observe([1, 2, 3])
-    stream.wrote([4, 5, 6, 7], [0.0] * 4, 0)
+    stream.append_sampled([4, 5, 6, 7], [0.0] * 4, 0)
     for name, model in models.items():
         (scored,) = wait(engine.score(name, [stream], [1.0]))
         with torch.no_grad():
@@ -87,11 +87,11 @@ def test_what_has_learned_is_served_once_it_is_published(bf16: bool) -> None:
     models, asked = four(base, engine), mixed()
     before = generate(engine, asked)
     stirred(models["b"], 99)
-    wait(engine.publish("b", 7, on_base(models["b"], base, Path("there"), "base")))
+    wait(engine.publish("b", 7, wrap_adapter(models["b"], base, Path("there"), "base")))
     after = generate(engine, asked)
     fresh = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32)
     for name, model in models.items():
-        wait(fresh.publish(name, 7, on_base(model, base, Path("there"), "base")))
+        wait(fresh.publish(name, 7, wrap_adapter(model, base, Path("there"), "base")))
     for one, old, new, other in zip(asked, before, after, generate(fresh, asked), strict=True):
         assert new.logprobs == pytest.approx(other.logprobs, abs=0.1 if bf16 else 1e-5)
         assert (new.version == 7) == (one.policy == "b")
@@ -107,10 +107,10 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
     """A past version is an adapter's folder, the reference the base's: neither brings weights of its own."""
     folder = resolve("nano")
     base = load_model(folder).requires_grad_(False)
-    model = stirred(adapted(base, AdapterSpec(rank=2), 0))
-    save_adapter(stirred(adapted(base, AdapterSpec(rank=2), 0), 5), tmp_path / "past", "nano")
+    model = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
+    save_adapter(stirred(create_adapter(base, AdapterSpec(rank=2), 0), 5), tmp_path / "past", "nano")
     engine = InProcessEngine()
-    wait(engine.publish("p", 3, on_base(model, base, folder, "nano")))
+    wait(engine.publish("p", 3, wrap_adapter(model, base, folder, "nano")))
     wait(engine.publish("p@1", 1, FolderWeights(tmp_path / "past")))
     wait(engine.publish("p@reference", 0, FolderWeights(folder)))
     asked = [request([1, 2, 3], i, f"{i}", policy=p) for i, p in enumerate(("p", "p@1", "p@reference"))]
@@ -130,7 +130,7 @@ def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
     """Of any shape: a model may see fewer rows than a batch has, as where tokens leave their rows."""
     base = base_of()
     lanes = Lanes(base, bf16=False)
-    lanes.put("a", stirred(adapted(base, AdapterSpec(rank=2), 0), 0))
+    lanes.add_adapter("a", stirred(create_adapter(base, AdapterSpec(rank=2), 0), 0))
     ids = torch.arange(6).reshape(2, 3)
     with torch.no_grad():
         expected = base(input_ids=ids).logits
@@ -145,7 +145,7 @@ def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
 def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
     folder = resolve("nano")
     engine, base = InProcessEngine(), load_model(folder)
-    save_adapter(stirred(adapted(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
+    save_adapter(stirred(create_adapter(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
     wait(engine.publish("p", 0, FolderWeights(tmp_path)))
     wait(engine.publish("p", 1, FolderWeights(folder)))
     asked = request([1, 2, 3])

@@ -6,10 +6,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, MistralConfig, PreTrainedConfig, Qwen2Config
 
+from agents.bf16 import convert_to_bf16
 from agents.engines.in_process import InProcessEngine
 from agents.engines.kv import KV, BatchKV, empty_kv
-from agents.engines.step import step, steps
-from agents.half import half
+from agents.engines.step import step, supports_step
 from agents.published import ModuleWeights
 from arena.cli.loop import wait
 from tests.factories.models import CONFIGS, GROUPED, STEPPED, VOCABULARY, model_of, stepped
@@ -34,7 +34,7 @@ def whole(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("name", STEPPED)
 def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
     model, steps_ahead = stepped(name), 3
-    assert steps(model)
+    assert supports_step(model)
     streams = [
         torch.randint(VOCABULARY, (n + steps_ahead,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS
     ]
@@ -50,13 +50,13 @@ def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
             for i, (n, ids) in enumerate(zip(LENGTHS, streams, strict=True)):
                 expected, kept = whole(model, ids[: n + ahead + 1])
                 torch.testing.assert_close(logits[i], expected, rtol=1e-9, atol=1e-9)
-                torch.testing.assert_close(batch.row(i), kept, rtol=1e-9, atol=1e-9)
+                torch.testing.assert_close(batch.copy_out(i), kept, rtol=1e-9, atol=1e-9)
 
 
 def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = half(AutoModelForCausalLM.from_config(STEPPED["qwen3"]).eval())
+        model = convert_to_bf16(AutoModelForCausalLM.from_config(STEPPED["qwen3"]).eval())
     nothing = empty_kv(model.config, torch.bfloat16, torch.device("cpu"))
     batches = [BatchKV([nothing] * 3, room=4) for _ in range(2)]
     tokens = torch.tensor([3, 5, 7])
@@ -90,7 +90,7 @@ def test_columns_that_nobody_sees_yet_change_nothing(dtype: torch.dtype) -> None
         for ahead in range(6):
             batch.mask[:, ahead] = torch.tensor([True, ahead > 1, True])
             mask = batch.mask[:, : ahead + 1]
-            wide = batch.within_reach(mask)
+            wide = batch.select_mask(mask)
             assert wide.shape[1] == (room if dtype == torch.bfloat16 and room <= 2 * (ahead + 1) else ahead + 1)
             tokens, places = torch.tensor([3, 5, 7]) + ahead, torch.tensor([[ahead], [max(0, ahead - 2)], [ahead]])
             with torch.no_grad():
@@ -110,9 +110,9 @@ def test_a_row_is_copied_out_without_what_lies_between_its_columns() -> None:
     batch.mask[0, 4] = True  # one new token, right-aligned
     batch.mask[1, 3:5] = True
     batch.advance(2)
-    assert batch.row(0)[0, 0, 0, :, 0].tolist() == [2.0, 2.0, 8.0]
-    assert batch.row(1)[0, 0, 0, :, 0].tolist() == [3.0, 3.0, 3.0, 7.0, 8.0]
-    kept = batch.row(1)
+    assert batch.copy_out(0)[0, 0, 0, :, 0].tolist() == [2.0, 2.0, 8.0]
+    assert batch.copy_out(1)[0, 0, 0, :, 0].tolist() == [3.0, 3.0, 3.0, 7.0, 8.0]
+    kept = batch.copy_out(1)
     batch.data.zero_()
     assert kept.any() and kept.is_contiguous()
 
@@ -146,10 +146,10 @@ def windowed(family: type[PreTrainedConfig], **more: Any) -> Any:
 
 def test_other_kinds_go_through_transformers() -> None:
     """A window on the past, experts, capped logits, no rotation: none is written as `step` is."""
-    assert not steps(windowed(MistralConfig))
-    assert not steps(windowed(Qwen2Config, use_sliding_window=True, max_window_layers=1))
-    assert steps(windowed(Qwen2Config, use_sliding_window=False))
-    assert {name for name in CONFIGS if steps(model_of(name))} == {"tied", "untied", "biases"}
+    assert not supports_step(windowed(MistralConfig))
+    assert not supports_step(windowed(Qwen2Config, use_sliding_window=True, max_window_layers=1))
+    assert supports_step(windowed(Qwen2Config, use_sliding_window=False))
+    assert {name for name in CONFIGS if supports_step(model_of(name))} == {"tied", "untied", "biases"}
 
 
 def test_the_engine_steps_only_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ import torch
 
 pytest.importorskip("vllm")
 
-from agents.adapter import adapted, save_adapter
+from agents.adapter import create_adapter, save_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
@@ -31,9 +31,9 @@ from agents.engines.vllm import VLLMEngine
 from agents.errors import ContextFull, EngineError
 from agents.model_config import NO_LIMIT
 from agents.policy import load_module
-from agents.published import FolderWeights, ModuleWeights, on_base
+from agents.published import FolderWeights, ModuleWeights, wrap_adapter
 from agents.stream import Stream
-from agents.vision import vision_of
+from agents.vision import get_vision
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
 from tests.factories.eyes import IMAGE, bare_scores, build_eyes, picture, stream
@@ -189,15 +189,15 @@ def test_streams_are_scored_with_the_published_weights(engine: VLLMEngine, model
     stream = Stream()
     stream.observe([1, 2, 3])
     (got,) = generate(engine, [request([1, 2, 3])])
-    stream.wrote(list(got.ids), list(got.logprobs), 0)
+    stream.append_sampled(list(got.ids), list(got.logprobs), 0)
     np.testing.assert_allclose(wait(engine.score("p", [stream], [1.0]))[0], got.logprobs, atol=1e-4)
 
 
 def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tmp_path: Path) -> None:
     folder = resolve("nano-1")
-    models = {n: stirred(adapted(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))}
+    models = {n: stirred(create_adapter(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))}
     for version, (name, made) in enumerate(models.items()):
-        wait(engine.publish(name, version, on_base(made, base, folder, "nano-1")))
+        wait(engine.publish(name, version, wrap_adapter(made, base, folder, "nano-1")))
     save_adapter(models["c"], tmp_path / "past", "nano-1")
     wait(engine.publish("c@2", 2, FolderWeights(tmp_path / "past")))
     wait(engine.publish("bare", 0, FolderWeights(folder)))
@@ -210,7 +210,7 @@ def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tm
         for one, got in zip(requests, generate(engine, requests), strict=True):
             agrees(models[one.policy], one, got)
         stirred(models["b"], 77)
-        wait(engine.publish("b", 9, on_base(models["b"], base, folder, "nano-1")))
+        wait(engine.publish("b", 9, wrap_adapter(models["b"], base, folder, "nano-1")))
     assert len(engine._servers) == 3, "one for `p`, one for `received`, one for nano-1 and all on it"
     for name in models:
         wait(engine.retire(name))
@@ -316,7 +316,7 @@ def test_replies_to_images_have_the_log_probabilities_of_the_weights(family: str
     tokens = ["<|image_pad|>", "<|video_pad|>"]  # vLLM knows them by these names, and on the CPU heads of 32
     folder = build_eyes(tmp_path / "eyes", family, tokens=tokens, head=32)
     model = load_module(folder, frozen=True)
-    vision: Any = vision_of(model)
+    vision: Any = get_vision(model)
     streams = [stream(vision, [[picture(n), picture(n + 50, 32, 40)]], n) for n in range(6)]
     asked = []
     for n, one in enumerate(streams):
@@ -330,7 +330,7 @@ def test_replies_to_images_have_the_log_probabilities_of_the_weights(family: str
         for context, got in zip(asked, generate(engine, asked), strict=True):
             played = Stream()
             played.observe(context.ids, context.media)
-            played.wrote(got.ids, got.logprobs, 0)
+            played.append_sampled(got.ids, got.logprobs, 0)
             wanted = bare_scores(model, vision, played, vision.image_token)
             assert got.logprobs == pytest.approx(wanted.tolist(), abs=1e-4)
     finally:

@@ -7,7 +7,7 @@ import pytest
 
 from agents.engines.base import Request
 from agents.engines.vllm import VLLMEngine
-from agents.engines.vllm_images import copy_processor, image_prompt
+from agents.engines.vllm_images import copy_processor, make_image_prompt
 from agents.errors import EngineError
 from agents.eyes.layout import Vision
 from agents.layouts import create_vision
@@ -27,7 +27,7 @@ def test_a_prompt_has_a_placeholder_and_a_picture_per_image(family: str) -> None
     vision = create_vision(config_of(family))
     assert vision and VLLMEngine.capabilities.has_vision
     asked = request(vision)
-    prompt = image_prompt(vision, asked)
+    prompt = make_image_prompt(vision, asked)
     assert prompt.keys() == {"prompt_token_ids", "multi_modal_data"}, "vllm.inputs.TokensPrompt"
     ids, pictures = prompt["prompt_token_ids"], prompt["multi_modal_data"]["image"]
     assert ids.count(IMAGE) == len(pictures) == 3
@@ -42,7 +42,7 @@ def test_other_families_are_refused_in_one_line(family: str) -> None:
     vision = create_vision(config_of(family))
     assert vision
     with pytest.raises(EngineError, match=r"set engine\.kind to in_process"):
-        image_prompt(vision, request(vision))
+        make_image_prompt(vision, request(vision))
 
 
 def test_an_image_that_cannot_be_read_is_named() -> None:
@@ -51,7 +51,7 @@ def test_an_image_that_cannot_be_read_is_named() -> None:
     asked = request(vision)
     first = replace(asked.media[0], data=b"https://example.org/cat.png")
     with pytest.raises(ValueError, match=f"image {first.hash}: the image cannot be read: its format is unknown"):
-        image_prompt(vision, replace(asked, media=(first, *asked.media[1:])))
+        make_image_prompt(vision, replace(asked, media=(first, *asked.media[1:])))
 
 
 def test_a_server_gets_the_files_of_tokenizer_and_processor(tmp_path: Path) -> None:

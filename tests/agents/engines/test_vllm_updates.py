@@ -16,7 +16,7 @@ from agents.engines.in_process import InProcessEngine
 from agents.engines.spec import EngineSpec
 from agents.engines.vllm import VLLMEngine
 from agents.errors import EngineError
-from agents.policy import load_module, trainable
+from agents.policy import load_module, trainable_parameters
 from agents.published import ModuleWeights
 from agents.stream import Stream
 from agents.weights import resolve
@@ -41,7 +41,7 @@ def changed(seed: int) -> Any:
 
 def tensors(number: int, seed: int, stop: int = 10**9) -> Iterator[tuple[str, torch.Tensor]]:
     """What a worker receives: nano's tensors after a change; the sender is gone after `stop` of them."""
-    for at, named in enumerate(trainable(changed(seed)).items()):
+    for at, named in enumerate(trainable_parameters(changed(seed)).items()):
         if at == stop:
             raise ConnectionError("the ranks are gone")
         yield named[0], named[1].detach().clone()
@@ -83,7 +83,7 @@ def replies(engine: VLLMEngine) -> tuple[list[tuple[int, ...]], set[int]]:
 
 
 async def received(engine: VLLMEngine, version: int, seed: int, **more: int) -> int:
-    members = await engine.expect("p", NANO, trainable(load_module(NANO)).keys())
+    members = await engine.expect("p", NANO, trainable_parameters(load_module(NANO)).keys())
     await engine.receive("p", version, HERE, {"seed": seed, **more})
     return members
 
@@ -176,7 +176,7 @@ def test_a_vllm_without_transfers_and_a_model_of_other_names_need_folders(
     assert wait(engine.expect("p", NANO, {"model.some.other.name"})) == 0 and not engine._servers
     monkeypatch.undo()
     install(monkeypatch, transfer=False)
-    assert wait(engine.expect("p", NANO, set(trainable(load_module(NANO))))) == 0
+    assert wait(engine.expect("p", NANO, set(trainable_parameters(load_module(NANO))))) == 0
     wait(engine.publish("p", 1, ModuleWeights(changed(1))))
     assert replies(engine) == (written(changed(1)), {1})
     wait(engine.publish("p", 2, ModuleWeights(changed(2))))

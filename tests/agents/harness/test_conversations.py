@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from agents.chat_messages import ChatMessage, Refused
-from agents.chat_writing import described
+from agents.chat_messages import ChatMessage, RequestError
+from agents.chat_writing import describe_tools
 from agents.engines.base import Completion
-from agents.harness.asked import Asked, parse
-from agents.harness.conversations import Conversations, drift
-from agents.tool_formats import ToolCall, ToolResult, call_id
+from agents.harness.conversations import Conversations, describe_drift
+from agents.harness.request import AgentRequest, parse
+from agents.tool_formats import ToolCall, ToolResult, make_call_id
 from tests.factories.agent_programs.tools import TOOLS
 from tests.factories.harness import HI, chat, frame
 from tests.factories.image_files import REFUSED, encoded, shown, url_of
@@ -34,7 +34,7 @@ class Talk:
         self.all = Conversations(self.frame, "m/agent")
         self.turn = 0
 
-    def say(self, asked: Asked, text: str = "", calls: tuple[ToolCall, ...] = ()) -> tuple[list[int], str]:
+    def say(self, asked: AgentRequest, text: str = "", calls: tuple[ToolCall, ...] = ()) -> tuple[list[int], str]:
         """Reply to a request; return the context of the reply, and why a new stream was opened."""
         placed, why = self.all.place(asked)
         ids = self.frame.write_calls(text, calls) if calls else self.frame.encode(text)
@@ -49,19 +49,23 @@ class Talk:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) -> None:
     talk, f = Talk(family), frame(family)
-    calls = (ToolCall(call_id(0), "add", {"a": 1, "b": "é"}),)
+    calls = (ToolCall(make_call_id(0), "add", {"a": 1, "b": "é"}),)
     first, _ = talk.say(chat({"role": "system", "content": "S"}, user("Go"), tools=TOOLS), "", calls)
-    system, tools = ("S", TOOLS) if f.tools else (f"S\n\n{described(TOOLS)}", ())
+    system, tools = ("S", TOOLS) if f.tools else (f"S\n\n{describe_tools(TOOLS)}", ())
     opens = f.opens_turn(tools, system)
     assert first == f.open(system, (), tools, opens) + f.ask("Go", opens)
-    echo = {"id": call_id(0), "type": "function", "function": {"name": "add", "arguments": '{"b":"\\u00e9","a":1}'}}
+    echo = {
+        "id": make_call_id(0),
+        "type": "function",
+        "function": {"name": "add", "arguments": '{"b":"\\u00e9","a":1}'},
+    }
     history = [
         {"role": "system", "content": "S"}, user("Go"), {"role": "assistant", "content": "", "tool_calls": [echo]},
-        {"role": "tool", "tool_call_id": call_id(0), "content": "r <|im_end|>"},
+        {"role": "tool", "tool_call_id": make_call_id(0), "content": "r <|im_end|>"},
     ]  # fmt: skip
     second, why = talk.say(chat(*history, tools=TOOLS), "Done.")
     said = [*f.write_calls("", calls), f.stop_id, *f.close("stop")]
-    assert second == first + said + f.answer([ToolResult(call_id(0), "r <|im_end|>", "add")]) and not why
+    assert second == first + said + f.answer([ToolResult(make_call_id(0), "r <|im_end|>", "add")]) and not why
     (stream,) = talk.all.streams
     assert (
         stream.turns.count(0) == len(f.write_calls("", calls)) + 1
@@ -73,7 +77,7 @@ def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) 
 def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
     tokenizer, f, talk = tool_tokenizer(family), frame(family), Talk(family)
     calls = tuple(
-        ToolCall(call_id(n), "add", {"a": n, "b": "x"}) for n in range(2 if f.tools and f.tools.several else 1)
+        ToolCall(make_call_id(n), "add", {"a": n, "b": "x"}) for n in range(2 if f.tools and f.tools.several else 1)
     )
     listed = [
         {"id": one.id, "type": "function", "function": {"name": one.name, "arguments": dict(one.arguments)}}
@@ -90,7 +94,7 @@ def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
     context, _ = talk.say(chat(*sent, tools=TOOLS), "ok")
     printed = tokenizer.apply_chat_template(messages, tools=TOOLS, tokenize=False, add_generation_prompt=True)
     assert tokenizer.decode(context) == printed
-    assert not drift(f, chat(*sent, tools=TOOLS))
+    assert not describe_drift(f, chat(*sent, tools=TOOLS))
 
 
 def test_a_fork_repeats_the_ids_as_context_and_opens_a_stream() -> None:
@@ -149,7 +153,7 @@ def test_random_histories_hold_every_sampled_token_once_in_its_context(seed: int
         assert stream.ids[:begin] == context
         count = stream.turns.count(turn)
         assert stream.turns[begin : begin + count] == [turn] * count and all(stream.mask[begin : begin + count])
-    assert sum(stream.sampled for stream in streams) == sum(len(frame_ids(talk, turn)) for _, turn in asked)
+    assert sum(stream.sampled_count for stream in streams) == sum(len(frame_ids(talk, turn)) for _, turn in asked)
 
 
 def frame_ids(talk: Talk, turn: int) -> list[int]:
@@ -158,22 +162,22 @@ def frame_ids(talk: Talk, turn: int) -> list[int]:
 
 
 def test_drift_of_templates_is_named() -> None:
-    call = {"id": call_id(0), "type": "function", "function": {"name": "add", "arguments": "{}"}}
-    other = {**call, "id": call_id(1)}
+    call = {"id": make_call_id(0), "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    other = {**call, "id": make_call_id(1)}
     result = [{"role": "tool", "tool_call_id": one["id"], "content": ""} for one in (call, other)]
     several = chat(HI, {"role": "assistant", "tool_calls": [call, other]}, *result, tools=TOOLS)
-    named = {family: drift(frame(family), several) for family in FAMILIES}
+    named = {family: describe_drift(frame(family), several) for family in FAMILIES}
     assert not named["qwen25"] and not named["qwen_xml"]
     assert "another form" in named["hermes"] and "several calls" in named["llama31"]
     assert "moves definitions" in named["mistral"] and "no tools" in named["nano"]
     late = chat(HI, {"role": "assistant", "content": "x"}, {"role": "system", "content": "y"})
-    assert "system message" in drift(frame("qwen25"), late)
+    assert "system message" in describe_drift(frame("qwen25"), late)
 
 
 def test_a_call_that_the_format_cannot_express_is_refused() -> None:
     call = {"id": "too-long-for-mistral", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     result = {"role": "tool", "tool_call_id": call["id"], "content": "1"}
-    with pytest.raises(Refused, match="nine letters"):
+    with pytest.raises(RequestError, match="nine letters"):
         Talk("mistral").all.place(chat(HI, {"role": "assistant", "tool_calls": [call]}, result, tools=TOOLS))
 
 
@@ -181,7 +185,7 @@ def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
     talk = Talk("seeing")
     one, two = (shown(encoded(k)) for k in (1, 2))
 
-    def asked(*contents: Any) -> Asked:
+    def asked(*contents: Any) -> AgentRequest:
         roles = ("user", "assistant")
         messages = [{"role": roles[i % 2], "content": content} for i, content in enumerate(contents)]
         return parse("chat", json.dumps({"messages": messages}).encode(), sees=True)
@@ -207,10 +211,10 @@ def test_hostile_images_are_refused_in_one_line(api: Any, name: str) -> None:
     part, why = REFUSED[name]
     field = "messages" if api == "chat" else "input"
     body = json.dumps({field: [{"role": "user", "content": [part]}]}).encode()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestError) as caught:
         parse(api, body, sees=True)
     assert why in str(caught.value) and "\n" not in str(caught.value) and caught.value.code == "invalid_image"
-    with pytest.raises(Refused, match="cannot see images"):
+    with pytest.raises(RequestError, match="cannot see images"):
         parse(api, body)
 
 
@@ -220,5 +224,5 @@ def test_responses_have_images_in_their_own_form() -> None:
     (message,) = parse("responses", json.dumps(body).encode(), sees=True).messages
     assert message.parts[0] == "x" and message.text == f"x{message.parts[1].text}"  # type: ignore[union-attr]
     for role in ("system", "assistant"):
-        with pytest.raises(Refused, match="only a user's message may have images"):
+        with pytest.raises(RequestError, match="only a user's message may have images"):
             parse("chat", json.dumps({"messages": [{"role": role, "content": [part]}, HI]}).encode(), sees=True)

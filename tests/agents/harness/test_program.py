@@ -12,8 +12,8 @@ import pytest
 
 from agents.errors import HarnessError
 from agents.harness import keeper
-from agents.harness.command import command_of, with_absolute_paths
-from agents.harness.program import Program, act_in
+from agents.harness.command import make_paths_absolute, parse_command
+from agents.harness.program import Program, parse_act
 
 SLEEP = "import time; time.sleep(600)"
 
@@ -79,7 +79,7 @@ def test_a_program_that_cannot_be_started() -> None:
 
 def test_lines_that_are_no_acts() -> None:
     for line in (b"", b"{", b"[]", b'{"act": null}', b'{"acts": "x"}', b"\xff{", b"{" * 10_000, b'{"act":' * 5000):
-        assert act_in(line) is None
+        assert parse_act(line) is None
 
 
 def gone(pid: int) -> bool:
@@ -158,11 +158,11 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my agent.py").touch()
     python = sys.executable
-    placed = with_absolute_paths(f"{python} 'my agent.py' --n 3")
-    assert placed == f"{python} '{tmp_path}/my agent.py' --n 3" and with_absolute_paths(placed) == placed
-    assert command_of(placed) == [python, f"{tmp_path}/my agent.py", "--n", "3"]
-    assert with_absolute_paths("http://x/y") == "http://x/y" and with_absolute_paths("a 'b") == "a 'b"
+    placed = make_paths_absolute(f"{python} 'my agent.py' --n 3")
+    assert placed == f"{python} '{tmp_path}/my agent.py' --n 3" and make_paths_absolute(placed) == placed
+    assert parse_command(placed) == [python, f"{tmp_path}/my agent.py", "--n", "3"]
+    assert make_paths_absolute("http://x/y") == "http://x/y" and make_paths_absolute("a 'b") == "a 'b"
     refused = {"a 'b": "quotation", "": "empty", "nonesuch x": "no program", f"{python} no.py": "no file"}
     for bad, words in refused.items():
         with pytest.raises(HarnessError, match=words):
-            command_of(bad)
+            parse_command(bad)

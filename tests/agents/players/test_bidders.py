@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 import games
-from agents.players.bidders import GAMES, SCRIPTED, likely
+from agents.players.bidders import GAMES, SCRIPTED, bid_probability
 from tests.factories.seated import play, view_of
 
 PAIRS = list(itertools.product(range(1, 11), repeat=2))
@@ -133,7 +133,7 @@ def test_the_chance_that_a_bid_is_true(dice, sides):
             count, face = map(int, bid.split()[1:])
             tables = [[die + 1 for die in own + other] for other in rolls(dice, sides)]
             true = [sum(die in (face, sides) for die in table) >= count for table in tables]
-            assert likely(view, bid) == pytest.approx(statistics.fmean(true))
+            assert bid_probability(view, bid) == pytest.approx(statistics.fmean(true))
 
 
 def test_dice_worked_by_hand():

@@ -13,7 +13,7 @@ from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.errors import RoleError
-from agents.players.cautious import MARKS, cautious, trials
+from agents.players.cautious import MARKS, count_trials, make_cautious_writer
 from agents.players.model import model_writer
 from agents.published import ModuleWeights
 from agents.role import Cautious, Role
@@ -74,7 +74,7 @@ def ask(seed: int, max_tokens: int = 10, ids: tuple[int, ...] = (9,)) -> Request
 
 def replies(rows: Mapping[int, list[float]], careful: bool, count: int = 60) -> list[Completion]:
     write, _ = chain(rows)
-    writer = cautious(write, RULE, frozenset({DOT})) if careful else write
+    writer = make_cautious_writer(write, RULE, frozenset({DOT})) if careful else write
 
     async def all_of() -> list[Completion]:
         return [await writer(VIEW, ask(seed)) for seed in range(count)]
@@ -98,7 +98,7 @@ def test_it_loses_where_the_wrong_way_is() -> None:
 def test_a_policy_that_is_sure_is_sampled_as_ever() -> None:
     rows = {9: [0.0, 0.0, 1.0] + [0.0] * 7, RIGHT: [0.0, 1.0] + [0.0] * 8, DOT: [1.0] + [0.0] * 9}
     write, told = chain(rows)
-    reply = asyncio.run(cautious(write, RULE, frozenset({DOT}))(VIEW, ask(1)))
+    reply = asyncio.run(make_cautious_writer(write, RULE, frozenset({DOT}))(VIEW, ask(1)))
     assert (reply.ids, reply.finish, reply.version, told["tokens"]) == ((RIGHT, DOT, STOP), "stop", 4, 3)
 
 
@@ -107,7 +107,7 @@ NUMBERS = [(0.0, 1), (0.01, 1), (0.03, 1), (0.05, 2), (0.755, 20), (1.5, 40), (9
 
 @pytest.mark.parametrize(("entropy", "number"), NUMBERS)
 def test_the_number_of_trials_is_the_published_one(entropy: float, number: int) -> None:
-    assert trials(entropy, RULE) == number
+    assert count_trials(entropy, RULE) == number
 
 
 def test_replies_are_as_long_as_they_may_be_and_end_as_they_do() -> None:
@@ -116,7 +116,7 @@ def test_replies_are_as_long_as_they_may_be_and_end_as_they_do() -> None:
         assert len(reply.ids) == len(reply.logprobs) == len(reply.entropy or ())
     write, _ = chain(fork(RIGHT))
     for most in (1, 2, 3):
-        cut = asyncio.run(cautious(write, RULE, frozenset({DOT}))(VIEW, ask(1, most)))
+        cut = asyncio.run(make_cautious_writer(write, RULE, frozenset({DOT}))(VIEW, ask(1, most)))
         assert (len(cut.ids), cut.finish) == (most, "length")
 
 
@@ -129,7 +129,7 @@ def test_its_log_probabilities_are_the_policys_own_of_what_was_kept() -> None:
     model = load_model(resolve("nano"))
     engine = InProcessEngine()
     wait(engine.publish("p", 1, ModuleWeights(model)))
-    writer = cautious(model_writer(engine), Cautious(most=3), FRAME.with_letters(MARKS))
+    writer = make_cautious_writer(model_writer(engine), Cautious(most=3), FRAME.find_tokens_with(MARKS))
     ids = tuple([*FRAME.open("you"), *FRAME.ask("offer")])
     request = Request(
         policy="p",
@@ -145,7 +145,7 @@ def test_its_log_probabilities_are_the_policys_own_of_what_was_kept() -> None:
     reply = wait(writer(VIEW, request))
     stream = Stream()
     stream.observe(ids)
-    stream.wrote(reply.ids, reply.logprobs, 0, reply.entropy)
+    stream.append_sampled(reply.ids, reply.logprobs, 0, reply.entropy)
     (scores,) = score_streams(StreamScorer(model, False), [stream], [1.0])
     assert np.abs(scores - np.array(reply.logprobs)).max() < 1e-4 and 0 < len(reply.ids) <= 6
 
@@ -155,11 +155,11 @@ def test_an_engine_that_tells_no_entropy_is_refused() -> None:
         return Completion((STOP,), (0.0,), "stop", 1)
 
     with pytest.raises(RoleError, match=r"sampling\.cautious goes by entropies.*in_process"):
-        asyncio.run(cautious(silent, RULE, frozenset())(VIEW, ask(0)))
+        asyncio.run(make_cautious_writer(silent, RULE, frozenset())(VIEW, ask(0)))
 
 
 def test_marks_are_the_tokens_that_hold_one() -> None:
-    marks = FRAME.with_letters(MARKS)
+    marks = FRAME.find_tokens_with(MARKS)
     assert set(FRAME.encode(".")) <= marks and marks.isdisjoint(FRAME.encode("offer 1")) and not marks & FRAME.stop_ids
 
 

@@ -14,8 +14,8 @@ import pytest
 from agents.errors import EndpointError
 from agents.players import endpoint as module
 from agents.players.connection import BODY_BYTES
-from agents.players.endpoint import REPLY_LENGTH, Endpoint, hider
-from agents.players.servers import Endpoints, parsed
+from agents.players.endpoint import REPLY_LENGTH, Endpoint, make_key_hider
+from agents.players.servers import Endpoints, parse_endpoint
 from agents.players.spend import EndpointSpec
 from agents.role import Role, Sampling
 from arena.cli.loop import wait
@@ -476,7 +476,7 @@ def test_each_server_has_its_own_key_account_and_rate(monkeypatch):
         local = EndpointSpec(url=two.url, key_variable="LOCAL_KEY", max_tokens=1000)
         servers = Endpoints({"": EndpointSpec(url=one.url), "local": local})
         for spec in ("endpoint:m", "endpoint@local:m", "endpoint@local:n"):
-            asyncio.run(servers.at(spec).ask(parsed(spec)[1], CHAT, Sampling(), 1))
+            asyncio.run(servers.at(spec).ask(parse_endpoint(spec)[1], CHAT, Sampling(), 1))
     assert servers.at("endpoint@local:n") is servers.at("endpoint@local:m")
     assert servers.at("endpoint:m").spend.read == 10 and servers.at("endpoint@local:m").spend.read == 60
     assert one.asked[0][1]["authorization"] == f"Bearer {KEY}"
@@ -541,7 +541,7 @@ def test_what_is_too_short_to_be_a_secret_is_no_word_to_hide(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "BET")
     with Server(says(completion("BET"))) as server:
         assert server.ask()[1].text == "BET"
-    assert hider("")("none of it") == "none of it"
+    assert make_key_hider("")("none of it") == "none of it"
 
 
 # Players
@@ -735,10 +735,10 @@ def test_the_extra_is_named(monkeypatch):
     "spec", ["endpoint:", "endpoint:a\nb", "endpoint: ", "endpoint@:m", "endpoint@local", "endpoint@A B:m"]
 )
 def test_a_model_is_named(spec):
-    assert parsed("endpoint:org/m-1:free") == ("", "org/m-1:free")
-    assert parsed("endpoint@local:org/m-1:free@2") == ("local", "org/m-1:free@2")
+    assert parse_endpoint("endpoint:org/m-1:free") == ("", "org/m-1:free")
+    assert parse_endpoint("endpoint@local:org/m-1:free@2") == ("local", "org/m-1:free@2")
     with pytest.raises(EndpointError, match="write endpoint:MODEL"):
-        parsed(spec)
+        parse_endpoint(spec)
 
 
 @pytest.mark.slow

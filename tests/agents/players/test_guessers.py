@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 import games
-from agents.players.guessers import GAMES, SCRIPTED, marks
+from agents.players.guessers import GAMES, SCRIPTED, mark_guess
 from games.contracts import View
 from games.wordle import common_words, feedback
 from tests.factories.thorough import cases
@@ -58,7 +58,7 @@ def test_the_halver_finds_every_thing_close_to_the_bound(name):
 def test_marks_are_the_games():
     words = games.make("wordle").words[::9]
     for guess, word in itertools.product(words, words):
-        assert marks(guess, word) == feedback(guess, word)
+        assert mark_guess(guess, word) == feedback(guess, word)
 
 
 @pytest.mark.thorough

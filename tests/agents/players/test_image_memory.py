@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.chat import ChatFrame
-from agents.chat_images import ImageToken, as_text, images_of, keep_newest
+from agents.chat_images import ImageToken, as_text, find_images, keep_newest
 from agents.conversation import Conversation
 from agents.engines.base import Completion, Request
 from agents.errors import ContextFull, RoleError
 from agents.memory import ImageMemory
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.players.model import ChatPlayer
 from agents.reply import ReplySpec
 from agents.role import Role
-from agents.tool_formats import ToolCall, call_id
+from agents.tool_formats import ToolCall, make_call_id
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from games.contracts import Image, MatchId, Message, View
@@ -33,7 +33,7 @@ IMAGES = [Image(hash, "image/png", 4, 4) for hash in BYTES]
 
 
 def frame() -> ChatFrame:
-    tokenizer = nano_tokenizer()
+    tokenizer = build_nano_tokenizer()
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     return ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), TOKENS))
 
@@ -49,11 +49,11 @@ CONTENTS = st.lists(
 
 @given(CONTENTS, st.integers(0, 5))
 def test_the_newest_images_stay_and_others_become_their_placeholders(contents: list[Any], keep: int) -> None:
-    kept, before = keep_newest(contents, keep), [image for content in contents for image in images_of(content)]
-    assert [image for content in kept for image in images_of(content)] == before[max(0, len(before) - keep) :]
+    kept, before = keep_newest(contents, keep), [image for content in contents for image in find_images(content)]
+    assert [image for content in kept for image in find_images(content)] == before[max(0, len(before) - keep) :]
     for old, new in zip(contents, kept, strict=True):
         assert "".join(as_text(new).split()) == "".join(as_text(old).split())
-        assert new is old or len(images_of(new)) < len(images_of(old))
+        assert new is old or len(find_images(new)) < len(find_images(old))
 
 
 class Writer:
@@ -162,8 +162,8 @@ def test_images_that_do_not_fit_end_the_context_with_its_reason() -> None:
 
 def test_the_limit_is_a_number_of_images_or_of_their_tokens() -> None:
     for limits, kept in (({"keep": 2}, 2), ({"tokens": 12}, 2), ({"tokens": 13}, 3), ({"keep": 1, "tokens": 13}, 1)):
-        assert ImageMemory(**limits).kept([5, 1, 7, 5]) == kept
-    assert ImageMemory(tokens=4).kept([1, 5]) == 0 and ImageMemory(tokens=99).kept([1, 5]) == 2
+        assert ImageMemory(**limits).count_kept([5, 1, 7, 5]) == kept
+    assert ImageMemory(tokens=4).count_kept([1, 5]) == 0 and ImageMemory(tokens=99).count_kept([1, 5]) == 2
     with pytest.raises(ValueError, match="greater than or equal to 1"):
         role(images={"keep": 0})
     with pytest.raises(ValueError, match="images needs a limit"):
@@ -195,7 +195,7 @@ def test_images_of_native_tools_stand_in_the_users_turn_and_are_dropped_like_oth
     asked: list[Request] = []
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
-        ids = (*own.write_calls("", [ToolCall(call_id(view.turn), "crop", {"cell": view.turn})]), own.stop_id)
+        ids = (*own.write_calls("", [ToolCall(make_call_id(view.turn), "crop", {"cell": view.turn})]), own.stop_id)
         asked.append(request)
         return Completion(ids, (-1.0,) * len(ids), "stop", 0)
 

@@ -100,7 +100,7 @@ def test_the_stream_is_the_exported_chat_in_the_models_template(
         given = {"tools": list(view.tools), "tokenize": False, "add_generation_prompt": True}
         read = tokenizer.decode(spy.asked[turn.index].ids)
         assert read.replace(" ", "") == tokenizer.apply_chat_template(chat, **given).replace(" ", "")
-        conversation.said(turn.raw)
+        conversation.record_reply(turn.raw)
     kinds = [message["role"] for message in chat]
     assert kinds.count("tool") == len(record.turns) - 1 and kinds.count("user") == 1
     apart = [message for message in chat if "tool_calls" in message]

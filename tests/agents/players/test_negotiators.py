@@ -16,8 +16,8 @@ from agents.players.negotiators import (
     AspirationExploiter,
     Aspirer,
     RandomExploiter,
-    conceding,
-    shares,
+    concede,
+    list_shares,
 )  # fmt: skip
 from agents.players.scripted import make_scripted
 from agents.players.simple import Random
@@ -108,7 +108,7 @@ def test_random_is_uniform_over_legal_acts():
 
 def test_the_conceder_comes_down_in_equal_steps():
     for first, limit in itertools.product((0, 1), (2, 5, 10, 11)):
-        wanted = [conceding(turn, limit - turn) for turn in range(first, limit, 2)]
+        wanted = [concede(turn, limit - turn) for turn in range(first, limit, 2)]
         steps = [10 - 10 * k / len(wanted) for k in range(len(wanted))]
         assert wanted == pytest.approx(steps)
     for seed in range(50):
@@ -189,7 +189,7 @@ def test_rubinsteins_shares_are_asked_and_accepted(breakdown, asks, takes):
         script, values = SCRIPTED["rubinstein"](0), game.values["opener"]
         game.step(script.act(view_of(game, "opener", 0)))
         assert game.offer
-        assert worth(values, game.offer) == min(w for s in shares(game.pool) if (w := worth(values, s)) >= asks)
+        assert worth(values, game.offer) == min(w for s in list_shares(game.pool) if (w := worth(values, s)) >= asks)
         offered = worth(game.values["responder"], remainder(game.pool, game.offer))
         answer = script.act(view_of(game, "responder", 1))
         assert (answer == "ACCEPT") == (offered >= takes)
@@ -236,7 +236,7 @@ def games_in(pool, own, seat, limit):
 def test_ultimatum_is_the_best_of_all_offers(name):
     for pool, (own, _) in instances()[::300]:
         earned: collections.Counter[Any] = collections.Counter()
-        for act in (f"OFFER {a} {b} {c}" for a, b, c in shares(pool)):
+        for act in (f"OFFER {a} {b} {c}" for a, b, c in list_shares(pool)):
             for game in games_in(pool, own, "opener", 2):
                 game.step(act)
                 game.step(Aspirer(ASPIRATIONS[name]).act(view_of(game, "responder", 1)))
@@ -300,10 +300,10 @@ def test_an_exploiter_only_ever_learns(name):
 
 def test_against_random_it_stops_where_waiting_is_worth_less():
     for pool, (own, _) in instances()[::700]:
-        replies = len(shares(pool)) + 2
-        chance = functools.partial(RandomExploiter().chance, pool, own)
+        replies = len(list_shares(pool)) + 2
+        chance = functools.partial(RandomExploiter().expected_gain, pool, own)
         assert chance(1) == 0 and chance(2) == pytest.approx(10 / replies)
-        by_hand = (10 + sum(worth(own, remainder(pool, share)) for share in shares(pool))) / replies
+        by_hand = (10 + sum(worth(own, remainder(pool, share)) for share in list_shares(pool))) / replies
         assert chance(3) == pytest.approx(by_hand)  # with one turn left it takes what it is offered
         assert all(chance(n) <= chance(n + 1) <= 10 for n in range(1, 12))
 

@@ -285,4 +285,4 @@ def test_model_writer_asks_the_engine(nano: Any) -> None:
         role=load_role("nano_opener"), frame=FRAME, policy="p", key="m/opener", seed=(1,), write=model_writer(engine)
     )
     act = asyncio.run(player.act(VIEW))
-    assert act.tokens == player.streams[0].sampled > 0 and player.version == 2
+    assert act.tokens == player.streams[0].sampled_count > 0 and player.version == 2

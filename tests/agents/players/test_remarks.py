@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.errors import ScriptedPolicyError
 from agents.players.remarks import LONGEST, Situation, remark
-from agents.players.scripted import BARGAINERS, check_scripted, make_scripted, talking
+from agents.players.scripted import BARGAINERS, add_remarks, check_scripted, make_scripted
 from games.contracts import View
 from games.families.pools import instances, remainder, worth
 from games.kuhn_poker import KuhnPoker
@@ -185,10 +185,10 @@ def test_where_talk_is_off_nothing_is_said():
 
 def test_who_talks():
     public, private, silent = Negotiation(values="public"), Negotiation(), Negotiation(talk=False)
-    assert talking("conceder", private) == "talkative:conceder"
-    assert talking("nash_bargaining", public) == "talkative:nash_bargaining"
-    assert talking("conceder", silent) == "conceder" and talking("random", private) == "random"
-    assert talking("cfr", KuhnPoker()) == "cfr" and talking("runs/latest", private) == "runs/latest"
+    assert add_remarks("conceder", private) == "talkative:conceder"
+    assert add_remarks("nash_bargaining", public) == "talkative:nash_bargaining"
+    assert add_remarks("conceder", silent) == "conceder" and add_remarks("random", private) == "random"
+    assert add_remarks("cfr", KuhnPoker()) == "cfr" and add_remarks("runs/latest", private) == "runs/latest"
     for name in BARGAINERS:
         check_scripted(f"talkative:{name}", public, "opener")
 

@@ -131,7 +131,7 @@ def test_checking_leaves_the_game_alone():
 
 def test_the_table_says_what_everybody_plays():
     for name, kind in SCRIPTED.items():
-        assert kind.plays and kind.what and "\n" not in kind.what, name
+        assert kind.plays and kind.description and "\n" not in kind.description, name
         assert kind.games is None or set(kind.games) <= set(games.GAMES), name
 
 

@@ -10,7 +10,7 @@ import games
 from agents.errors import ScriptedPolicyError
 from agents.players.positions import ClonePosition, SpielPosition
 from agents.players.scripted import check_scripted, make_scripted
-from agents.players.search import SOONER, CloneMcts, Minimax, SpielMcts, mcts
+from agents.players.search import SOONER, CloneMcts, Minimax, SpielMcts, make_mcts
 from agents.players.simple import Random
 from tests.factories.seated import play, view_of
 
@@ -123,7 +123,11 @@ def test_a_few_acts_ahead_see_wins_and_threats(depth):
 
 
 def test_the_game_is_left_as_it_was():
-    for make in (Minimax, lambda seed, game: mcts(seed, game, (20, 2)), lambda s, g: CloneMcts(s, Plain(g), 20, 2)):
+    for make in (
+        Minimax,
+        lambda seed, game: make_mcts(seed, game, (20, 2)),
+        lambda s, g: CloneMcts(s, Plain(g), 20, 2),
+    ):
         game = fresh_copy("tic_tac_toe", ["PLAY 5"])
         before = (str(game.state), game.agent_selection, game.infos, game.rng.bit_generator.state)
         make(0, game).act(view_of(game))
@@ -141,8 +145,8 @@ def test_wins_and_threats_in_one_are_seen():
     acts = ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"]
     for seed in range(5):
         threatened, winning = fresh_copy("connect_four", acts), fresh_copy("connect_four", [*acts, "DROP 2"])
-        assert mcts(seed, threatened, (100, 10)).act(view_of(threatened)) == "DROP 4"
-        assert mcts(seed, winning, (100, 10)).act(view_of(winning)) == "DROP 4"
+        assert make_mcts(seed, threatened, (100, 10)).act(view_of(threatened)) == "DROP 4"
+        assert make_mcts(seed, winning, (100, 10)).act(view_of(winning)) == "DROP 4"
     threatened = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2"])
     winning = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2", "PLAY 9"])
     for game in (threatened, winning):
@@ -154,7 +158,7 @@ def test_a_hundred_simulations_beat_random():
     for seed in range(60):
         game.reset(seed=seed)
         mine, other = game.seats[seed % 2], game.seats[1 - seed % 2]
-        play(game, {mine: mcts(seed, game, (100, 10)), other: Random(seed)})
+        play(game, {mine: make_mcts(seed, game, (100, 10)), other: Random(seed)})
         points.append(game.payoffs()[mine])
     assert sum(points) / len(points) > 0.8 and min(points) > -1
 
@@ -192,7 +196,7 @@ def test_any_seed_of_a_match_is_one_for_openspiel() -> None:
     game = games.make("tic_tac_toe")
     game.reset(seed=0)
     for seed in (2**31, 2**32 - 1):
-        assert mcts(seed, game, (2, 1)).act(view_of(game)) in (game.legal("first") or ())
+        assert make_mcts(seed, game, (2, 1)).act(view_of(game)) in (game.legal("first") or ())
 
 
 def test_positions_of_a_wrapped_game_are_told_apart():

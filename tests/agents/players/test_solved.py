@@ -8,7 +8,14 @@ import pytest
 import games
 from agents.players.search import Minimax
 from agents.players.simple import Random
-from agents.players.solved import Mixed, cfr, cfr_strategy, equilibrium, kuhn_strategy, nash
+from agents.players.solved import (
+    MixedStrategyPlayer,
+    compute_cfr_strategy,
+    kuhn_strategy,
+    make_cfr,
+    make_nash,
+    solve_equilibrium,
+)
 from tests.factories.seated import play, view_of
 
 KUHN = pyspiel.load_game("kuhn_poker")
@@ -48,30 +55,32 @@ def test_beyond_the_family_it_can():
     ],
 )
 def test_linear_programming_finds_equilibria(name, worth):
-    game, strategy = pyspiel.load_game(name), equilibrium(name)
+    game, strategy = pyspiel.load_game(name), solve_equilibrium(name)
     assert abs(pyspiel.nash_conv(game, strategy)) < 1e-9
     assert worth is None or value(game, strategy) == pytest.approx(worth, abs=1e-6)
 
 
 def test_cfr_comes_close_and_closer():
-    gaps = [pyspiel.nash_conv(KUHN, cfr_strategy("kuhn_poker", n)) for n in (10, 100, 1000)]
+    gaps = [pyspiel.nash_conv(KUHN, compute_cfr_strategy("kuhn_poker", n)) for n in (10, 100, 1000)]
     assert gaps[0] > gaps[1] > gaps[2] and gaps[2] < 0.003
-    assert cfr_strategy("kuhn_poker", 1000) is cfr_strategy("kuhn_poker", 1000)
+    assert compute_cfr_strategy("kuhn_poker", 1000) is compute_cfr_strategy("kuhn_poker", 1000)
 
 
 @pytest.mark.slow
 def test_cfr_on_leduc():
-    assert pyspiel.nash_conv(pyspiel.load_game("leduc_poker"), cfr_strategy("leduc_poker", 1000)) < 0.03
+    assert pyspiel.nash_conv(pyspiel.load_game("leduc_poker"), compute_cfr_strategy("leduc_poker", 1000)) < 0.03
 
 
 def test_acts_are_drawn_by_the_strategy():
     game = games.make("kuhn_poker")
     game.reset(options={"chance": [0, 1]})  # a jack, to be bet with chance 0.3
-    acts = collections.Counter(Mixed(seed, game, kuhn_strategy(0.3)).act(view_of(game)) for seed in range(1000))
-    assert set(acts) == {"BET", "PASS"} and 250 < acts["BET"] < 350
-    assert Mixed(5, game, kuhn_strategy(0.3)).act(view_of(game)) == Mixed(5, game, kuhn_strategy(0.3)).act(
-        view_of(game)
+    acts = collections.Counter(
+        MixedStrategyPlayer(seed, game, kuhn_strategy(0.3)).act(view_of(game)) for seed in range(1000)
     )
+    assert set(acts) == {"BET", "PASS"} and 250 < acts["BET"] < 350
+    assert MixedStrategyPlayer(5, game, kuhn_strategy(0.3)).act(view_of(game)) == MixedStrategyPlayer(
+        5, game, kuhn_strategy(0.3)
+    ).act(view_of(game))
 
 
 @pytest.mark.parametrize("name", ["kuhn_poker", "leduc_poker"])
@@ -82,12 +91,12 @@ def test_what_others_hold_changes_nothing(name):
             acts = []
             for other in (one, two):
                 game.reset(options={"chance": [own, other]})
-                acts.append(nash(seed, game, None).act(view_of(game)))
+                acts.append(make_nash(seed, game, None).act(view_of(game)))
             assert acts[0] == acts[1]
 
 
 @pytest.mark.slow_after(1)
-@pytest.mark.parametrize("make", [lambda s, g: nash(s, g, None), lambda s, g: cfr(s, g, 100)])
+@pytest.mark.parametrize("make", [lambda s, g: make_nash(s, g, None), lambda s, g: make_cfr(s, g, 100)])
 def test_they_play_matches(make):
     for name in ("kuhn_poker", "leduc_poker"):
         game, total = games.make(name), 0.0
@@ -102,5 +111,5 @@ def test_they_play_matches(make):
 def test_where_nothing_is_hidden_it_is_minimax():
     game = games.make("tic_tac_toe")
     game.reset(seed=0)
-    assert isinstance(nash(0, game, None), Minimax)
-    assert play(game, {seat: nash(0, game, None) for seat in game.seats}) == (0, 0)
+    assert isinstance(make_nash(0, game, None), Minimax)
+    assert play(game, {seat: make_nash(0, game, None) for seat in game.seats}) == (0, 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agents.engines.base import Completion, Request
-from agents.players.voting import elected, final_act, voted
+from agents.players.voting import elect, make_act_reader, make_voting_writer
 from agents.role import Role
 from arena.config.seating import resolve_tables
 from arena.errors import ConfigError
@@ -38,12 +38,12 @@ VIEW: Any = None
     ],
 )
 def test_the_majority_by_hand(acts: list[str], kept: int) -> None:
-    assert elected(acts) == kept
+    assert elect(acts) == kept
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "c"]), min_size=1))
 def test_nobody_has_more_votes_than_who_is_elected(acts: list[str]) -> None:
-    kept = elected(acts)
+    kept = elect(acts)
     assert acts[kept] not in acts[:kept]
     if acts[kept]:
         assert all(acts.count(act) <= acts.count(acts[kept]) for act in acts if act)
@@ -58,7 +58,7 @@ def said(text: str) -> Completion:
 
 def reading(text: str, **role: Any) -> str:
     given: dict[str, Any] = {"role": "r", "reply": {"format": "free"}, "sampling": {"votes": {}}}
-    return final_act(Role.model_validate({**given, **role}), FRAME)(said(text))
+    return make_act_reader(Role.model_validate({**given, **role}), FRAME)(said(text))
 
 
 def test_acts_are_alike_but_for_talk_case_and_blanks() -> None:
@@ -85,7 +85,7 @@ def writer(texts: Sequence[str], asked: list[Request]) -> Any:
 def test_as_many_are_sampled_each_by_a_seed_of_its_own_and_one_is_kept() -> None:
     asked = list[Request]()
     role = Role.model_validate({"role": "r", "reply": {"format": "free"}})
-    write = voted(writer(["EAST", "WEST | go", "WEST | now"], asked), 3, final_act(role, FRAME))
+    write = make_voting_writer(writer(["EAST", "WEST | go", "WEST | now"], asked), 3, make_act_reader(role, FRAME))
     request = Request(
         policy="p",
         ids=(1, 2),

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 import games
 from agents import strict_yaml
-from agents.role import written_for
+from agents.role import find_role_for
 from arena.config.experiment import Experiment
 from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml, with_policies
@@ -459,7 +459,7 @@ def test_a_recipe_holds_the_names_of_any_file_and_seats(tmp_path: Path, file: st
     ],
 )
 def test_seats_for_which_a_role_was_written_take_it(game: str, roles: list[str]) -> None:
-    assert [written_for(game, seat) for seat in games.make(game).possible_agents] == roles
+    assert [find_role_for(game, seat) for seat in games.make(game).possible_agents] == roles
 
 
 def test_a_simulator_without_a_recipe_seats_the_roles_written_for_it_and_trains_on_its_own_split() -> None:

@@ -221,11 +221,11 @@ def test_fresh_replies_need_an_engine() -> None:
 def test_a_turn_is_asked_anew_with_what_it_was_asked_with() -> None:
     stream, window = Stream(), Stream()
     stream.observe([1, 2])
-    stream.wrote([3, 4], [-1.0, -1.0], 0)
+    stream.append_sampled([3, 4], [-1.0, -1.0], 0)
     stream.observe([5])
-    stream.wrote([6], [-1.0], 2)
+    stream.append_sampled([6], [-1.0], 2)
     window.observe([1, 6, 7])  # forgot the first exchange
-    window.wrote([8], [-1.0], 5)
+    window.append_sampled([8], [-1.0], 5)
     turns = tuple(turn(k, {}) for k in (0, 2, 5))
     one = trajectory_of(turns, streams=(stream, window))
     asked = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.policy import load_module, tokenizer_and_frame
+from agents.policy import load_module, load_tokenizer_and_frame
 from agents.scoring import StreamScorer, pack
 from agents.stream import OBSERVED, Stream
 from agents.weights import resolve
@@ -48,7 +48,7 @@ def given(*changes: str, text: str = CONFIG) -> Experiment:
 
 def believed(one: Trajectory, model: Any) -> list[float]:
     """Probability of "yes" before each turn, one forward pass each."""
-    (yes,) = tokenizer_and_frame(resolve("nano-vlm"))[1].encode("yes")
+    (yes,) = load_tokenizer_and_frame(resolve("nano-vlm"))[1].encode("yes")
     found = []
     for _, context in sorted(one.contexts().items()):
         size = len(context.ids)

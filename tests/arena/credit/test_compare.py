@@ -47,7 +47,7 @@ def record(k: int, i: int, rewards: list[float], trained: bool = True, raw: str 
         turns.append(turn(2 * n, {"deal": reward}, role="nano_opener", raw=raw, valid=n % 2 == 0))
         turns.append(turn(2 * n + 1, {}, seat="responder", role="nano_responder", policy="random", version=0))
         stream.observe([1])
-        stream.wrote([2, 3], [-1.0, -1.0], 2 * n)
+        stream.append_sampled([2, 3], [-1.0, -1.0], 2 * n)
     streams = {"opener": (stream,), "responder": ()}
     return MatchRecord(
         identity=MatchId(k, i),

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.policy import image_token_of, load_module
+from agents.policy import find_image_token, load_module
 from agents.scoring import pack
 from agents.stream import OBSERVED, MediaSpan, Stream
 from agents.weights import resolve
@@ -230,7 +230,7 @@ def test_a_value_is_that_of_the_position_before_its_token() -> None:
 
 
 def test_a_value_depends_on_the_images_before_its_token() -> None:
-    model, token = ValueModel(load_module(resolve("nano-vlm"), frozen=True)), image_token_of(resolve("nano-vlm"))
+    model, token = ValueModel(load_module(resolve("nano-vlm"), frozen=True)), find_image_token(resolve("nano-vlm"))
     assert token is not None
     with torch.no_grad():
         model.head.weight.normal_(generator=torch.Generator().manual_seed(0))
@@ -254,7 +254,7 @@ def test_the_head_begins_with_nothing_and_learns_what_comes() -> None:
     measures = wait(critic.predict(played))
     assert not any(v.any() for v in measures["token_values"]) and not any(v.any() for v in measures["values"])
     assert [len(v) for v in measures["values"]] == [len(t.turns) for t in played]
-    assert [len(v) for v in measures["token_values"]] == [t.streams[0].sampled for t in played]
+    assert [len(v) for v in measures["token_values"]] == [t.streams[0].sampled_count for t in played]
     wait(critic.fit(found, np.random.default_rng(0)))
     values_ = wait(critic.predict(played))["values"]
     worth = np.array([c.rewards.sum() for c in found])

@@ -46,7 +46,7 @@ def played(
         count = tokens[k] if tokens else 2
         text = seen[k] if seen else f"place {k}"
         stream.observe([1, 2, 3, *map(ord, text)])
-        stream.wrote([5] * count, [-1.0] * count, 2 * k)
+        stream.append_sampled([5] * count, [-1.0] * count, 2 * k)
         told = (Message.of("referee", text),)
         named = {"deal": float(reward)} | ({"match": 1.0} if matched and matched[k] else {})
         turns.append(

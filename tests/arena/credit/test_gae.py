@@ -27,7 +27,7 @@ def played(shape: Shape, role: str = "opener", window: bool = False) -> Trajecto
     streams = [Stream()]
     for one, (seen, said, _) in zip(turns, shape, strict=True):
         streams[-1].observe([1] * seen)
-        streams[-1].wrote([2] * said, [-1.0] * said, one.index)
+        streams[-1].append_sampled([2] * said, [-1.0] * said, one.index)
         streams += [Stream()] if window else []
     return trajectory_of(turns, seat=role, role=role, streams=tuple(streams))
 
@@ -229,8 +229,8 @@ def test_with_the_groups_mean_for_a_value_gae_turn_is_mars(found: list[Shape]) -
 def test_a_turn_without_tokens_earns_at_the_last_token_before_it() -> None:
     turns = tuple(turn(k, {}) for k in range(4))
     stream = Stream()
-    stream.wrote([1, 2], [-1.0, -1.0], 1)
-    stream.wrote([3], [-1.0], 3)
+    stream.append_sampled([1, 2], [-1.0, -1.0], 1)
+    stream.append_sampled([3], [-1.0], 3)
     one = trajectory_of(turns, streams=(stream,))
     given = batch([one, one], token_values=[[0, 0, 0], [0, 0, 0]])
     # turn 0 has none before it: its 8 is lost; turn 2's 2 comes at turn 1's last token

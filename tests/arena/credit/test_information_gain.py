@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import games
 from agents.chat import ChatFrame
-from agents.scoring import StreamScorer, StreamScores, scan_streams
+from agents.scoring import StreamScorer, StreamScores, score_with_entropy
 from agents.stream import Stream
 from agents.weights import load_model, load_tokenizer, resolve
 from arena.cli.loop import wait
@@ -156,7 +156,7 @@ def nano() -> tuple[Any, ChatFrame]:
 
 def score_with(model: Any) -> Any:
     async def score(streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        return scan_streams(StreamScorer(model), streams, temperatures, 256)
+        return score_with_entropy(StreamScorer(model), streams, temperatures, 256)
 
     return score
 
@@ -171,7 +171,7 @@ def spoken(frame: ChatFrame, answer: str, windows: bool = False) -> Trajectory:
         stream.observe(frame.open("find it") if not len(stream) else frame.close("stop"))
         stream.observe(frame.ask(heard))
         ids = [*frame.encode(said), frame.stop_id]
-        stream.wrote(ids, [-1.0] * len(ids), 2 * k + 1)
+        stream.append_sampled(ids, [-1.0] * len(ids), 2 * k + 1)
     turns = tuple(turn(2 * k + 1) for k in range(3))
     report = {"ended": "solved", "answer": answer}
     return trajectory_of(turns, game="quiz", seat="g", role="g", streams=tuple(streams), report=report)

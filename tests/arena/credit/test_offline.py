@@ -115,7 +115,7 @@ def prompted(*observed: list[int]) -> Trajectory:
     for index, ids in enumerate(observed):
         stream = Stream()
         stream.observe(ids)
-        stream.wrote([5], [-1.0], index)
+        stream.append_sampled([5], [-1.0], index)
         streams.append(stream)
     turns = [turn(index, {}, raw="go", action="go") for index in range(len(observed))]
     return trajectory_of(turns, streams=tuple(streams))
@@ -211,7 +211,7 @@ def stroll(rng: np.random.Generator) -> Credited:
     stream = Stream()
     for one in turns:
         stream.observe([1])
-        stream.wrote([5], [-1.0], one.index)
+        stream.append_sampled([5], [-1.0], one.index)
     walk = trajectory_of(turns, game="maze", streams=(stream,))
     return Credited(trajectory=walk, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 

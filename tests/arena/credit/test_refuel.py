@@ -39,7 +39,7 @@ def trajectory(match: str, answers: list[tuple[int, float]], seat: str = "a") ->
     turns, stream = [], Stream()
     for k, (token, reward) in enumerate(answers):
         stream.observe([1])
-        stream.wrote([token], [-1.0], 2 * k)
+        stream.append_sampled([token], [-1.0], 2 * k)
         turns.append(
             Turn(
                 index=2 * k,
@@ -213,7 +213,7 @@ def answers(model: torch.nn.Module, pairs: list[tuple[int, int]], streams: int, 
         for turn in range(3):
             stream.observe(rng.integers(0, VOCABULARY, 3).tolist())
             said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
-            stream.wrote(said, [0.0] * len(said), turn)
+            stream.append_sampled(said, [0.0] * len(said), turn)
         made.append(stream)
     behaviour = score_streams(StreamScorer(model), made, [1.0] * streams)
     found = []

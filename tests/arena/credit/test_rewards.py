@@ -241,7 +241,7 @@ def with_logprobs(logprobs: list[float], reference: list[float]) -> tuple[Trajec
     stream = Stream()
     for turn in one.turns:
         stream.observe([1])
-        stream.wrote([5, 6], [-1.0, -1.0], turn.index)
+        stream.append_sampled([5, 6], [-1.0, -1.0], turn.index)
     one = replace(one, trained=True, streams=(stream,))
     return one, {"old": [np.array(logprobs, np.float32)], "reference": [np.array(reference, np.float32)]}
 

@@ -24,7 +24,7 @@ def spoken(tokens: Sequence[int], role: str = "opener", policy: str = "shared", 
     turns, stream = [], Stream()
     for k, count in enumerate(tokens):
         stream.observe([1, 2])
-        stream.wrote([5] * count, [-1.0] * count, k)
+        stream.append_sampled([5] * count, [-1.0] * count, k)
         turns.append(
             Turn(
                 index=k,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.policy import tokenizer_and_frame
+from agents.policy import load_tokenizer_and_frame
 from arena.config.data_sets import with_data_sets
 from arena.config.layers import compose
 from arena.config.sources import text_layer
@@ -55,7 +55,7 @@ def rows(folder: Path) -> Path:
 def test_rows_with_images_are_learned_without_loss_on_images(model: Path, tmp_path: Path) -> None:
     data = DataSet(rows(tmp_path / "data"))
     data.check()
-    frame = tokenizer_and_frame(model)[1]
+    frame = load_tokenizer_and_frame(model)[1]
     samples = RowEncoder(data, frame, 1000).samples(range(8)).samples
     assert [len(sample.stream.media) for sample in samples] == [1, 1, 1, 1, 1, 1, 2, 0]
     for sample in samples:
@@ -87,7 +87,7 @@ def test_a_policy_that_cannot_see_is_refused_its_rows(tmp_path: Path) -> None:
 
     data = DataSet(rows(tmp_path / "data"))
     with pytest.raises(ConfigError, match=r"rows.jsonl:1: messages\[0\].content: the policy cannot see images$"):
-        RowEncoder(data, tokenizer_and_frame(resolve("nano"))[1], 1000).samples([0])
+        RowEncoder(data, load_tokenizer_and_frame(resolve("nano"))[1], 1000).samples([0])
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED.keys() - {"heavy"}))  # whose line is too long

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agents.chat import ChatFrame
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from arena.config.data_sets import with_data_sets
 from arena.data.rows import DataSet
 from arena.data.samples import RowEncoder
@@ -56,14 +56,14 @@ def test_no_letter_is_lost(parts: list[str], end: str) -> None:
 
 
 def encoder(path: Path, end: str) -> RowEncoder:
-    return RowEncoder(DataSet(path), ChatFrame(nano_tokenizer()), 512, Units(end, "go on"))
+    return RowEncoder(DataSet(path), ChatFrame(build_nano_tokenizer()), 512, Units(end, "go on"))
 
 
 def test_the_loss_is_on_the_units_alone(tmp_path: Path) -> None:
     file = written(tmp_path / "rows.jsonl", [{"messages": [ASKED, reply("a Wait b")]}])
     (sample,) = encoder(file, "Wait").samples([0]).samples
     own = [i for i, is_own in zip(sample.stream.ids, sample.stream.mask, strict=True) if is_own]
-    assert nano_tokenizer().decode(own, skip_special_tokens=True) == "a Waitb"
+    assert build_nano_tokenizer().decode(own, skip_special_tokens=True) == "a Waitb"
     assert sorted(set(sample.places.tolist())) == [0, 1], "two turns"
 
 

@@ -122,10 +122,10 @@ class Saying(ToyEngine):
         return Completion(ids, zeros, "stop", 0, zeros)
 
     async def score(
-        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool = False
+        self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         self.scored += [self.frame.decode(stream.ids) for stream in streams]
-        return [np.log(np.full(stream.sampled, 0.25, np.float32)) for stream in streams]
+        return [np.log(np.full(stream.sampled_count, 0.25, np.float32)) for stream in streams]
 
     def forget(self, key: str) -> None:
         pass

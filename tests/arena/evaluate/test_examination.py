@@ -82,7 +82,7 @@ def test_the_engine_is_as_it_was_afterwards(tmp_path: Path) -> None:
     lab = lab_of(tmp_path / "run", ASKED, "policies.shared.imitate=null")
     wait(lab.examine(0))
     served = lab.engine._served["shared"]  # type: ignore[attr-defined]
-    assert (served.version, len(served.prefixes._kept), len(served.caches._kept)) == (0, 0, 0)
+    assert (served.version, len(served.prefixes._caches), len(served.caches._caches)) == (0, 0, 0)
     assert lab.policies["shared"].version == 0 and read_evaluations(tmp_path / "run")
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agents.chat import ChatFrame
-from agents.policy import tokenizer_and_frame
+from agents.policy import load_tokenizer_and_frame
 from agents.weights import resolve
 from arena.errors import ConfigError, StoreError
 from arena.export.chats import Chats, Reply
@@ -155,7 +155,7 @@ def encoded(frame: ChatFrame, messages: list[dict[str, str]]) -> list[int]:
 
 def test_a_chat_is_what_the_model_read_token_by_token(grouped: Path) -> None:
     """Its prompts, encoded in the chat frame, are the ids of the log: up to the first reply cut short by its limit."""
-    frame, reader = tokenizer_and_frame(resolve("nano"))[1], RunReader(grouped)
+    frame, reader = load_tokenizer_and_frame(resolve("nano"))[1], RunReader(grouped)
     chats = Chats(reader, Selection())
     compared = 0
     for _, said in chats.iterations():

@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from agents.chat import ChatFrame
-from agents.chat_streams import chat_stream
+from agents.chat_streams import encode_chat
 from agents.players.model import ChatPlayer, demonstrator
 from agents.role import read_role
 from arena.config.layers import compose, to_yaml
@@ -100,7 +100,7 @@ def test_an_exported_chat_is_the_stream_in_both_templates(family: str, tmp_path:
     row, (stream,) = json.loads(line), record.streams[SOLVER]
     tools = json.loads(row["tools"])
     assert [tool["function"]["name"] for tool in tools] == ["search"]
-    encoded = chat_stream(ChatFrame(tokenizer), row["messages"], row["tools"], row["opening"])
+    encoded = encode_chat(ChatFrame(tokenizer), row["messages"], row["tools"], row["opening"])
     assert (encoded.ids, encoded.mask) == (stream.ids, stream.mask)
     own = tokenizer.apply_chat_template(row["messages"], tools=tools, return_dict=False)
     assert own[: len(stream.ids)] == stream.ids

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents.model_folder import load_tokenizer
-from agents.policy import tokenizer_and_frame
+from agents.policy import load_tokenizer_and_frame
 from agents.weights import resolve
 from arena.records import MatchRecord, find_reply
 from arena.store.reader import RunReader
@@ -25,7 +25,7 @@ def exported(grouped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_chats_in_their_template_are_the_ids_and_the_mask_of_the_log(grouped: Path, exported: Path) -> None:
     """In matches without a reply that was cut, or sampled in other tokens than its text is encoded in."""
-    (tokenizer, frame), reader = tokenizer_and_frame(resolve("nano")), RunReader(grouped)
+    (tokenizer, frame), reader = load_tokenizer_and_frame(resolve("nano")), RunReader(grouped)
     template, compared = (exported / "chats" / "chat_template.jinja").read_text(), 0
     for row in map(json.loads, (exported / "chats" / "chats.jsonl").read_text().splitlines()):
         record = MatchRecord.from_json(reader.match(row["match"]))

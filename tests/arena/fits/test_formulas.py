@@ -141,20 +141,20 @@ def _activation_bytes(layers: int, precision: Precision, rank: int | None) -> in
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from agents import attention
-    from agents.adapter import adapted
+    from agents.adapter import create_adapter
     from agents.adapter_config import AdapterSpec
-    from agents.half import Half, half
+    from agents.bf16 import Bf16Linear, convert_to_bf16
     from agents.scoring import StreamBatch, StreamScorer
 
     config = LlamaConfig(num_hidden_layers=layers, **SIZES)
     config._attn_implementation = attention.NAME
     model: Any = LlamaForCausalLM(config)
-    if precision.bf16_weights:
+    if precision.has_bf16_weights:
         model = model.bfloat16()
     if rank is not None:
         model.requires_grad_(False)
-        base = half(model, packed=False) if precision.bf16_products else model
-        model = adapted(base, AdapterSpec(rank=rank), 0)
+        base = convert_to_bf16(model, packed=False) if precision.uses_bf16_products else model
+        model = create_adapter(base, AdapterSpec(rank=rank), 0)
     many, rows = ROWS * (LONG - 1), torch.arange(ROWS).repeat_interleave(LONG - 1)
     batch = StreamBatch(
         index=tuple(range(ROWS)), prefix=torch.zeros(0, dtype=torch.long),
@@ -162,7 +162,7 @@ def _activation_bytes(layers: int, precision: Precision, rank: int | None) -> in
         columns=torch.arange(LONG - 1).repeat(ROWS), targets=torch.ones(many, dtype=torch.long),
         temperatures=torch.ones(many),
     )  # fmt: skip
-    weights = [*model.parameters(), *(layer.weight for layer in model.modules() if isinstance(layer, Half))]
+    weights = [*model.parameters(), *(layer.weight for layer in model.modules() if isinstance(layer, Bf16Linear))]
     own = {weight.untyped_storage().data_ptr() for weight in weights}
     sizes = {weight.shape for weight in weights} | {weight.t().shape for weight in weights if weight.dim() == 2}
     kept: dict[int, torch.Tensor] = {}  # held, so that no storage takes another's place
@@ -172,7 +172,7 @@ def _activation_bytes(layers: int, precision: Precision, rank: int | None) -> in
             kept[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
-    scorer = StreamScorer(model, precision.bf16_products)
+    scorer = StreamScorer(model, precision.uses_bf16_products)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         scorer(batch)
     return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from agents.policy import tokenizer_and_frame
+from agents.policy import load_tokenizer_and_frame
 from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.errors import ConfigError, StoreError
@@ -29,7 +29,7 @@ def rows(folder: Path) -> list[Any]:
 
 
 def lessons(kind: str = "cells", loss: Any = "tokens", model: str = "nano-vlm", positions: int = 1024) -> Lessons:
-    frame = tokenizer_and_frame(resolve(model))[1]
+    frame = load_tokenizer_and_frame(resolve(model))[1]
     return Lessons(GameSpec.model_validate(GAME), [kind], frame, lambda span: (1, span.length), loss, "", positions)
 
 
@@ -74,7 +74,7 @@ def test_the_loss_words_changes_vision_alone(tmp_path: Path) -> None:
 
 def test_targets_are_the_words_of_the_image_tokens() -> None:
     drawn = lessons("count").draw("count", 3, 0)
-    frame = tokenizer_and_frame(resolve("nano-vlm"))[1]
+    frame = load_tokenizer_and_frame(resolve("nano-vlm"))[1]
     (span,) = drawn.stream.media
     assert [place for place, _ in drawn.labels] == [*range(span.start, span.start + 9)]
     assert {frame.decode([word]) for _, word in drawn.labels} <= {"red", "green", "blue", "none"}
@@ -93,7 +93,7 @@ def test_losses_are_those_worked_by_hand() -> None:
     drawn = lessons(loss="words").draw("cells", 3, 0)
     graded = Grounder(model, "words")([drawn])
     vision = Grounder(model, "words").vision
-    features = vision.features(model, [vision.pixels_of(drawn.stream.media[0])])
+    features = vision.features(model, [vision.load_pixels(drawn.stream.media[0])])
     words = [word for _, word in drawn.labels]
     known = sorted({*words})
     table = model.get_input_embeddings().weight[known]
@@ -103,7 +103,7 @@ def test_losses_are_those_worked_by_hand() -> None:
     assert float(graded.loss) == pytest.approx(float(wanted), rel=1e-5)
     said = Grounder(model, "tokens")([drawn])
     logits = model(
-        input_ids=torch.tensor([drawn.stream.ids]), pixel_values=vision.pixels_of(drawn.stream.media[0])[None, None]
+        input_ids=torch.tensor([drawn.stream.ids]), pixel_values=vision.load_pixels(drawn.stream.media[0])[None, None]
     ).logits[0]
     at = [place for place, _ in drawn.labels]
     assert float(said.loss) == pytest.approx(

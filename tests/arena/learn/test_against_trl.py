@@ -235,7 +235,7 @@ def dialogues(seed: int) -> list[Stream]:
             if turn:
                 stream.observe(rng.integers(0, VOCABULARY, rng.integers(1, 4)).tolist())
             said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
-            stream.wrote(said, rng.normal(-3, 0.1, len(said)).tolist(), turn)
+            stream.append_sampled(said, rng.normal(-3, 0.1, len(said)).tolist(), turn)
         found.append(stream)
     return found
 
@@ -250,19 +250,19 @@ def our_gradients(streams: list[Stream], old: list[np.ndarray], advantages: np.n
     model = tiny()
     samples = [
         Sample(
-            stream=s, advantages=np.full(s.sampled, a, np.float32), behaviour=o, temperature=1.0,
-            places=np.zeros(s.sampled, np.int64), learned=np.ones(s.sampled, bool),
+            stream=s, advantages=np.full(s.sampled_count, a, np.float32), behaviour=o, temperature=1.0,
+            places=np.zeros(s.sampled_count, np.int64), learned=np.ones(s.sampled_count, bool),
         )
         for s, o, a in zip(streams, old, advantages, strict=True)
     ]  # fmt: skip
     scorer = StreamScorer(model)
     batches = list(pack(streams, [1.0] * ROWS, 10**6))
     weights = rule.aggregate(
-        np.repeat(np.arange(ROWS), [s.sampled for s in streams]),
-        np.repeat(np.arange(ROWS), [s.sampled for s in streams]),
-        np.ones(sum(s.sampled for s in streams), bool),
+        np.repeat(np.arange(ROWS), [s.sampled_count for s in streams]),
+        np.repeat(np.arange(ROWS), [s.sampled_count for s in streams]),
+        np.ones(sum(s.sampled_count for s in streams), bool),
     )
-    shares = np.split(weights, np.cumsum([s.sampled for s in streams])[:-1])
+    shares = np.split(weights, np.cumsum([s.sampled_count for s in streams])[:-1])
     total = torch.zeros(())
     for one in batches:
         tokens = token_batch(one, scorer(one), samples, old, Clock(), {})
@@ -291,7 +291,7 @@ def test_the_gradient_of_every_weight_is_trls_from_the_same_token_ids(grpo: Any,
             "tool_mask": padded(own).long(),
             "advantages": torch.from_numpy(advantages),
             "old_per_token_logps": padded([s.logprobs[3:] for s in streams]),
-            "num_items_in_batch": torch.tensor(float(sum(s.sampled for s in streams))),
+            "num_items_in_batch": torch.tensor(float(sum(s.sampled_count for s in streams))),
         }
         trainer.model.zero_grad()
         trainer.model.eval()

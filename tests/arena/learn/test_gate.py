@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from agents.adapter import adapted
+from agents.adapter import create_adapter
 from agents.adapter_config import AdapterSpec
 from agents.engines.in_process import InProcessEngine
-from agents.policy import OnBase
+from agents.policy import AdapterOnBase
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.stream import Stream
@@ -33,7 +33,7 @@ def played(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
     for one, got in zip(asked, wait(engine.generate(asked)), strict=True):
         stream = Stream()
         stream.observe(one.ids)
-        stream.wrote(got.ids, got.logprobs, 0)
+        stream.append_sampled(got.ids, got.logprobs, 0)
         ones = np.ones(len(got.ids), np.float32)
         behaviour = np.asarray(got.logprobs, np.float32)
         samples.append(
@@ -61,8 +61,8 @@ def serving(published: Any, precision: Precision = Precision.FP32) -> InProcessE
     return engine
 
 
-def on(base: Any, model: Any) -> OnBase:
-    return OnBase(model, base, Path("there"), "base")
+def on(base: Any, model: Any) -> AdapterOnBase:
+    return AdapterOnBase(model, base, Path("there"), "base")
 
 
 def learn(model: Any) -> None:
@@ -96,7 +96,7 @@ def a_stale_tied_head() -> tuple[Any, InProcessEngine]:
 
 def a_stale_adapter() -> tuple[Any, InProcessEngine]:
     base = model_of("untied").requires_grad_(False)
-    model = stirred(adapted(base, AdapterSpec(rank=2), 0))
+    model = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
     engine = serving(on(base, copy.deepcopy(model)))
     learn(model)
     return model, engine
@@ -104,7 +104,7 @@ def a_stale_adapter() -> tuple[Any, InProcessEngine]:
 
 def the_adapter_of_another_role() -> tuple[Any, InProcessEngine]:
     base = model_of("untied").requires_grad_(False)
-    one, other = (stirred(adapted(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2))
+    one, other = (stirred(create_adapter(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2))
     return one, serving(on(base, other))
 
 
@@ -133,7 +133,7 @@ def test_it_lets_through_what_is_right(family: str) -> None:
     model = model_of(family)
     assert update(model, played(serving(model))) < 1e-5
     base = model_of(family).requires_grad_(False)
-    small = stirred(adapted(base, AdapterSpec(rank=2), 0))
+    small = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
     assert update(small, played(serving(on(base, small)))) < 1e-5
 
 

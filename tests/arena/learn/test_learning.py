@@ -50,7 +50,7 @@ def played(model: Any, rng: np.random.Generator) -> list[Trajectory]:
         for i, (stream, cue) in enumerate(zip(streams, cues, strict=True)):
             p = np.exp(logprobs[i].astype(np.float64))
             word = int(rng.choice(len(p), p=p / p.sum()))
-            stream.wrote([word], [float(logprobs[i, word])], 2 * k)
+            stream.append_sampled([word], [float(logprobs[i, word])], 2 * k)
             right[i, k] = word % 2 == cue
     return [
         Trajectory(

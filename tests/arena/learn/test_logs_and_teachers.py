@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.scoring import StreamScorer, _Divergence, score_streams, stream_distributions
+from agents.scoring import StreamScorer, _Divergence, score_distributions, score_streams
 from agents.stream import Stream
 from arena.config.experiment import LearnSpec
 from arena.learn.samples import Sample
@@ -86,7 +86,7 @@ def test_importance_weights_make_a_log_unbiased(tmp_path: Path) -> None:
 def one_token(prompt: list[int], token: int, advantage: float, behaviour: float) -> Sample:
     stream = Stream()
     stream.observe(prompt)
-    stream.wrote([token], [behaviour], 0)
+    stream.append_sampled([token], [behaviour], 0)
     found = sample(stream, np.array([advantage], np.float32), np.array([behaviour], np.float32), 1.0)
     return replace(found, source="logged")
 
@@ -166,7 +166,7 @@ def test_distillation_steps_come_nearer_to_the_teacher() -> None:
 
 
 def distributions(model: torch.nn.Module, given: Sequence[Sample]) -> list[np.ndarray]:
-    return stream_distributions(StreamScorer(model), [s.stream for s in given], [s.temperature for s in given])
+    return score_distributions(StreamScorer(model), [s.stream for s in given], [s.temperature for s in given])
 
 
 def test_distributions_are_whole_and_hold_the_sampled_tokens() -> None:

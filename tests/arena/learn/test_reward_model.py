@@ -91,11 +91,11 @@ def test_a_score_is_that_of_transformers_whatever_is_packed_together(saved: tupl
 
 def test_padding_is_no_token_that_ends_replies(saved: tuple[RewardModel, Path]) -> None:
     """SmolLM2 pads with the token that ends its replies, and transformers would score the token before it."""
-    from agents.policy import tokenizer_and_frame
+    from agents.policy import load_tokenizer_and_frame
     from arena.learn.reward_model import _set_padding
 
     model, folder = saved
-    tokenizer, frame = tokenizer_and_frame(folder)
+    tokenizer, frame = load_tokenizer_and_frame(folder)
     tokenizer.pad_token = frame.stop
     _set_padding(model.module.model, tokenizer, frame.stop_ids)
     assert tokenizer.pad_token_id == model.module.model.config.pad_token_id not in frame.stop_ids

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from agents.chat import ChatFrame
-from agents.nano import nano_tokenizer
+from agents.nano import build_nano_tokenizer
 from agents.stream import Stream
-from agents.training_template import frame_template
+from agents.training_template import build_frame_template
 from arena.config.experiment import LearnSpec
 from arena.data.rows import DataSet
 from arena.data.samples import RowEncoder
@@ -24,7 +24,7 @@ from arena.parts.schedules import Clock
 from tests.factories.data_sets import chats, labels, pairs, written
 from tests.factories.models import tiny
 
-FRAME = ChatFrame(nano_tokenizer())
+FRAME = ChatFrame(build_nano_tokenizer())
 RULES: dict[str, dict[str, Any]] = {
     "chats": {"loss": "likelihood"},
     "pairs": {"loss": {"dpo": {"beta": 0.3, "reference": "initial"}}, "aggregate": "turn_mean"},
@@ -105,7 +105,7 @@ def gradient(model: Any, rule: LearnSpec, samples: list[Sample]) -> tuple[float,
 
 
 def vocabulary() -> int:
-    return len(nano_tokenizer())
+    return len(build_nano_tokenizer())
 
 
 def logprobs_of(model: Any, stream: Stream) -> torch.Tensor:
@@ -186,8 +186,8 @@ def trl_loss(kind: str, tmp_path: Path, model: Any, initial: Any) -> float:
     """The loss that TRL's trainer of this kind computes on a batch of the same token ids."""
     trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
     datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
-    tokenizer = nano_tokenizer()
-    tokenizer.chat_template = frame_template(FRAME)
+    tokenizer = build_nano_tokenizer()
+    tokenizer.chat_template = build_frame_template(FRAME)
     shared = {
         "output_dir": str(tmp_path), "use_cpu": True, "bf16": False, "report_to": [], "gradient_checkpointing": False,
         "per_device_train_batch_size": 6,

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import LlamaForCausalLM
 
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
 from arena.config.experiment import LearnSpec
@@ -371,5 +371,5 @@ def test_warmup_begins_small() -> None:
 def test_what_a_pass_costs_does_not_change_when_sharding_takes_the_weights_apart() -> None:
     """A resumed run makes the optimiser before it plans, another one afterwards: their passes have to be the same."""
     trainer = PolicyTrainer("p", tiny(), LearnSpec(regularisers={}, zero_stage=3))
-    assert trainer.optimiser and trainer.costs == costs(tiny()) and trainer.costs.scores > 0
+    assert trainer.optimiser and trainer.costs == estimate_costs(tiny()) and trainer.costs.scores > 0
     assert sum(parameter.numel() for parameter in trainer.model.parameters()) == 0, "they are in parts"

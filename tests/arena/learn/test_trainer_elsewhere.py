@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 import agents.attention  # noqa: F401 a model that comes over a pipe computes with it
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.policy import Policy, load_module
 from agents.published import ModuleWeights
 from agents.scoring import StreamScores
@@ -71,7 +71,7 @@ class TrainerElsewhere:
 
     def __init__(self, policy: Policy, rule: LearnSpec, bf16: bool) -> None:
         policy.load_model()
-        self._planner = Planner(policy.name, rule, costs(policy.model))
+        self._planner = Planner(policy.name, rule, estimate_costs(policy.model))
         self._source = policy.source
         self._pipe, theirs = multiprocessing.Pipe()
         spawn = multiprocessing.get_context("spawn")

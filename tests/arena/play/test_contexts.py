@@ -11,7 +11,7 @@ import pytest
 from agents.engines.base import Completion
 from agents.engines.in_process import InProcessEngine
 from agents.errors import ContextFull
-from agents.model_config import NO_LIMIT, positions_in
+from agents.model_config import NO_LIMIT, read_positions
 from agents.policy import Policy
 from agents.role import Role, load_role
 from agents.weights import resolve
@@ -141,7 +141,7 @@ def test_a_branch_of_a_match_that_was_longer_than_the_model_fails_with_the_numbe
 def notes(own: Role, context: int = 10**9) -> list[str]:
     table = Table(GameSpec(name="maze", options={"max_turns": 40}), {"walker": own}, {"walker": "p"})
     nano = resolve("nano")
-    policy = replace(POLICIES["p"], positions=positions_in(nano))
+    policy = replace(POLICIES["p"], positions=read_positions(nano))
     return asyncio.run(check_contexts([table], {"p": policy}.get, context, 100))
 
 

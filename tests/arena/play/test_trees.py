@@ -31,7 +31,7 @@ from tests.factories.babble import FRAME, Babbler, Nobody, lineup, plan
 from tests.factories.rollout_parts import make_part
 
 BOTH = {"opener": "p", "responder": "p"}
-SIZES = dict.fromkeys(("p", "q"), FRAME.vocabulary)
+SIZES = dict.fromkeys(("p", "q"), FRAME.vocabulary_size)
 
 
 class Unsure(Babbler):
@@ -152,7 +152,7 @@ def test_entropy_is_that_of_a_replys_first_tokens_by_the_log_of_the_vocabulary()
     stream = record.streams[turn.seat][0]
     begin = stream.turns.index(2)
     nats = sum(stream.entropy[begin : begin + 2])
-    assert tree.entropy(record, turn) == pytest.approx(nats / np.log(FRAME.vocabulary))
+    assert tree.entropy(record, turn) == pytest.approx(nats / np.log(FRAME.vocabulary_size))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.policy import tokenizer_and_frame
+from agents.policy import load_tokenizer_and_frame
 from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.errors import ConfigError
@@ -20,7 +20,7 @@ from arena.stages import PIPELINE_STAGE, StageContext, StageLoop
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, experiment, finished
 
-FRAME = tokenizer_and_frame(resolve("nano"))[1]
+FRAME = load_tokenizer_and_frame(resolve("nano"))[1]
 ASKED = [{"role": "user", "content": "Say it."}]
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import torch
 
 import games
-from agents.policy import load_module, tokenizer_and_frame
+from agents.policy import load_module, load_tokenizer_and_frame
 from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config import own_files
@@ -193,7 +193,7 @@ def _tokens(record: MatchRecord, verdict: Verdict) -> None:
         own += end - begin
         if end - begin != turn.tokens or not all(stream.mask[begin:end]):
             verdict.add("wrong", f"match {record.id}: turn {turn.index} has {end - begin} tokens, not {turn.tokens}")
-    sampled = sum(stream.sampled for streams in record.streams.values() for stream in streams)
+    sampled = sum(stream.sampled_count for streams in record.streams.values() for stream in streams)
     verdict.counts.update(tokens=sampled)
     if sampled != own:
         verdict.add("wrong", f"match {record.id} has {sampled} sampled tokens, its turns {own}")
@@ -214,7 +214,7 @@ def _sampled_by(run: Path, experiment: Experiment, k: int, records: Sequence[Mat
         folder, version = _weights(run, experiment, k, policy)
         if folder is None:
             continue
-        model, (_, frame) = load_module(folder, frozen=True), tokenizer_and_frame(folder)
+        model, (_, frame) = load_module(folder, frozen=True), load_tokenizer_and_frame(folder)
         for record in (record for record in records if record.status == "finished"):
             own = [place for place in _sampled(record) if record.seats[place[0].seat].policy == policy]
             scored = {id(stream): _logprobs(model, stream) for _, stream, _, _ in own}

@@ -16,7 +16,7 @@ from agents.engines.in_process import InProcessEngine
 from agents.engines.spec import EngineSpec
 from agents.engines.vllm import VLLMEngine
 from agents.errors import EngineError
-from agents.policy import Bases, NewAdapter, Policy, load_module, trainable
+from agents.policy import Bases, NewAdapter, Policy, load_module, trainable_parameters
 from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.weights import resolve
@@ -34,7 +34,7 @@ REQUESTS = [request(ids, n, f"m{n}/seat/0", max_tokens=8) for n, ids in enumerat
 def changed(seed: int, bf16_weights: bool = False) -> Any:
     """Nano with other weights."""
     torch.manual_seed(seed)
-    module = load_module(resolve("nano"), bf16_weights=bf16_weights)
+    module = load_module(resolve("nano"), bf16=bf16_weights)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter += 0.02 * torch.randn_like(parameter)
@@ -104,7 +104,7 @@ def hosted(
 
 
 def full(module: Any) -> tuple[Incoming, dict[str, Any]]:
-    return Incoming(resolve("nano"), Layout.of(trainable(module))), trainable(module)
+    return Incoming(resolve("nano"), Layout.of(trainable_parameters(module))), trainable_parameters(module)
 
 
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.BF16_TRUE])
@@ -113,7 +113,7 @@ def test_full_weights_are_served_to_the_bit_version_after_version(precision: Pre
 
     async def work(host: EngineHost, sender: Sender) -> None:
         for version in (1, 2, 3):
-            module = changed(version, precision.bf16_weights)
+            module = changed(version, precision.has_bf16_weights)
             layout = await sender.publish(version, *full(module))
             own = dict(host._modules["p"].named_parameters())
             for spec in layout.specs:
@@ -132,7 +132,7 @@ def test_an_adapter_travels_alone(precision: Precision) -> None:
     async def work(host: EngineHost, sender: Sender) -> None:
         new = NewAdapter(AdapterSpec(rank=4), 5, "nano")
         policy = Policy.load("p", resolve("nano"), resolve("nano"), True, new, Bases(precision))
-        matrices, scale = trainable(policy.model), new.spec.scale
+        matrices, scale = trainable_parameters(policy.model), new.spec.scale
         for version in (1, 2):
             with torch.no_grad():
                 for matrix in matrices.values():
@@ -169,7 +169,7 @@ def test_an_adapter_that_does_not_arrive_leaves_the_old_one() -> None:
     async def work(host: EngineHost, sender: Sender) -> None:
         new = NewAdapter(AdapterSpec(rank=64), 5, "nano")
         policy = Policy.load("p", resolve("nano"), resolve("nano"), True, new)
-        matrices = trainable(policy.model)
+        matrices = trainable_parameters(policy.model)
         incoming = Incoming(resolve("nano"), Layout.of(matrices), new.spec.scale, "nano")
         await sender.publish(1, incoming, matrices)
         before = await replies(host)
@@ -207,7 +207,7 @@ def test_processes_of_vllm_are_members_of_a_broadcast(gpus: int, monkeypatch: py
         (server,) = cast(VLLMEngine, host._engine)._servers.values()
         for worker in server.llm.workers:
             own = dict(worker.model_runner.model.module.named_parameters())
-            assert all(torch.equal(own[name], tensor) for name, tensor in trainable(module).items())
+            assert all(torch.equal(own[name], tensor) for name, tensor in trainable_parameters(module).items())
         assert len(server.llm.workers) == gpus and not host._modules
 
     async def work(host: EngineHost, sender: Sender) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agents.costs import costs
+from agents.costs import estimate_costs
 from agents.stream import MediaSpan
 from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample
@@ -18,7 +18,7 @@ def plan_of(name: str, ranks: int = 2, count: int | None = None) -> Plan:
     """The plan of a case's first update on several ranks."""
     case = CASES[name]
     given = case.given(1)[:count]
-    return Planner("p", case.spec(), costs(first())).update(given, np.random.default_rng(0), CLOCK, 0, ranks)
+    return Planner("p", case.spec(), estimate_costs(first())).update(given, np.random.default_rng(0), CLOCK, 0, ranks)
 
 
 CLOCK = Clock(1, 5)

@@ -17,7 +17,7 @@ import openai
 import pytest
 
 from agents import connections
-from agents.connections import server
+from agents.connections import make_server
 from agents.engines.in_process import InProcessEngine
 from agents.policy import Policy
 from agents.published import FolderWeights
@@ -49,7 +49,7 @@ class Running:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)  # so that little is enough to fill it
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
         self.place = listening.getsockname()
-        self.server = server(service.app(["127.0.0.1"]), log_level="critical", lifespan="off", **settings)
+        self.server = make_server(service.app(["127.0.0.1"]), log_level="critical", lifespan="off", **settings)
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve(sockets=[listening])))
         self.thread.start()
 

@@ -128,9 +128,9 @@ def test_results_are_sets_of_rows() -> None:
 
 
 def test_tokens_of_terse_acts_are_few() -> None:
-    from agents.nano import nano_tokenizer
+    from agents.nano import build_nano_tokenizer
 
-    tokenizer = nano_tokenizer()
+    tokenizer = build_nano_tokenizer()
     for level, most in zip(LEVELS, (36, 48, 54, 64), strict=True):
         for seed in range(20):
             found, question = drawn(True, seed, level, seed)

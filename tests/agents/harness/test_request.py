@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.chat_messages import ChatMessage, Refused
-from agents.harness.asked import parse
-from agents.harness.server import posted_rewards
+from agents.chat_messages import ChatMessage, RequestError
+from agents.harness.request import parse
+from agents.harness.server import parse_rewards
 from agents.tool_formats import ToolCall
 from tests.factories.agent_programs.tools import TOOLS
 from tests.factories.harness import HI, chat
@@ -90,7 +90,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_answered_is_refused_as_openai_does(case: str) -> None:
     body, code, words = REFUSED[case]
-    with pytest.raises(Refused, match=words) as refused:
+    with pytest.raises(RequestError, match=words) as refused:
         parse("chat", json.dumps(body).encode())
     assert refused.value.code == code and refused.value.status == 400 and "\n" not in str(refused.value)
 
@@ -113,23 +113,23 @@ def test_any_json_is_parsed_or_refused(api: Any, data: Any) -> None:
     body = json.dumps(data).encode()
     try:
         assert parse(api, body).messages
-    except Refused as refused:
+    except RequestError as refused:
         assert str(refused)
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_parsed_or_refused(body: bytes) -> None:
-    for read in (lambda: parse("chat", body), lambda: posted_rewards(body)):
-        with pytest.raises(Refused):
+    for read in (lambda: parse("chat", body), lambda: parse_rewards(body)):
+        with pytest.raises(RequestError):
             read()
 
 
 def test_rewards_are_finite_numbers_with_names() -> None:
-    assert posted_rewards(b'{"reward": 1}') == {"reward": 1.0}
-    assert posted_rewards(b'{"rewards": {"a": 0.5, "b": -1}}') == {"a": 0.5, "b": -1.0}
+    assert parse_rewards(b'{"reward": 1}') == {"reward": 1.0}
+    assert parse_rewards(b'{"rewards": {"a": 0.5, "b": -1}}') == {"a": 0.5, "b": -1.0}
     for bad in ("true", '"1"', "1e400", "NaN", "null", "1e10", "[]", "9" * 400):
-        with pytest.raises(Refused):
-            posted_rewards(f'{{"reward": {bad}}}'.encode())
+        with pytest.raises(RequestError):
+            parse_rewards(f'{{"reward": {bad}}}'.encode())
     for bad in ("{}", '{"": 1}', '{"a b": 1}', "[1]", json.dumps(dict.fromkeys(map("r{}".format, range(17)), 1))):
-        with pytest.raises(Refused):
-            posted_rewards(f'{{"rewards": {bad}}}'.encode())
+        with pytest.raises(RequestError):
+            parse_rewards(f'{{"rewards": {bad}}}'.encode())

@@ -11,17 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agents.chat_images import as_text as content_text
-from agents.chat_images import images_of
+from agents.chat_images import as_text, find_images
 from agents.chat_messages import (
     ChatMessage,
-    Refused,
-    as_list,
-    as_text,
+    RequestError,
     parse_call,
     parse_content,
     parse_message,
     parse_tools,
+    require_list,
+    require_text,
 )
 from agents.image_parts import ImageParts
 from agents.tool_values import Definition
@@ -64,7 +63,7 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class AgentRequest:
     """Parsed request for an answer to a conversation."""
 
     api: Literal["chat", "responses"]
@@ -89,41 +88,41 @@ class Asked:
         """Text that is equal for a repeated request, however its JSON is written."""
         content = [
             [m.role, m.text, [[c.id, c.name, c.arguments] for c in m.calls], m.call_id,
-             [image.hash for image in images_of(m.parts)]]
+             [image.hash for image in find_images(m.parts)]]
             for m in self.messages
         ]  # fmt: skip
         limits = [self.max_tokens, self.seed, self.is_parallel, self.reads_calls]
         return json.dumps([content, list(self.tools), limits], sort_keys=True)
 
 
-def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) -> Asked:
-    """Parse the body of a request. Raises Refused, with OpenAI's error fields, for anything that cannot be answered.
+def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) -> AgentRequest:
+    """Parse the body of a request. Images are refused unless the policy `sees`.
 
-    Images are refused unless the policy `sees`.
+    Raises RequestError, with OpenAI's error fields, for anything that cannot be answered.
     """
     try:
         data = DECODER.decode(body.decode())
         json.dumps(data)  # decoding allows deeper nesting than what follows
     except (ValueError, RecursionError) as error:
         why = "nested too deep" if isinstance(error, RecursionError) else str(error)[:200]
-        raise Refused(f"the body is not JSON: {why}") from None
+        raise RequestError(f"the body is not JSON: {why}") from None
     if not isinstance(data, dict):
-        raise Refused("the body is not a JSON object")
+        raise RequestError("the body is not a JSON object")
     own = {"messages", "max_tokens", "max_completion_tokens"} if api == "chat" else {"input", "instructions"}
     own |= {"tools", "seed", "parallel_tool_calls", "max_output_tokens"}
     for name, value in data.items():
         if name in NEUTRAL and value not in NEUTRAL[name]:
             remedy = f": {REMEDIES[name]}" if name in REMEDIES else ""
-            raise Refused(f"'{name}' is not supported{remedy}", param=name, code="unsupported_parameter")
+            raise RequestError(f"'{name}' is not supported{remedy}", param=name, code="unsupported_parameter")
         if name not in own and name not in IGNORED and name not in NEUTRAL:
             shown = name[:80].encode("ascii", "replace").decode()
-            raise Refused(f"unknown parameter: '{shown}'", param=shown, code="unknown_parameter")
+            raise RequestError(f"unknown parameter: '{shown}'", param=shown, code="unknown_parameter")
     images = ImageParts() if sees else None
     messages = _chat_messages(data, images) if api == "chat" else _response_messages(data, images)
     _check_order(messages)
     options = data.get("stream_options")
     limits = [_count(data, name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")]
-    return Asked(
+    return AgentRequest(
         api=api,
         messages=tuple(messages),
         tools=parse_tools(data.get("tools"), flat=api == "responses"),
@@ -131,7 +130,7 @@ def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) ->
         seed=_integer(data, "seed"),
         is_parallel=data.get("parallel_tool_calls") is not False,
         reads_calls=data.get("tool_choice") != "none",
-        model=as_text(data.get("model", ""), "model")[:200],
+        model=require_text(data.get("model", ""), "model")[:200],
         streams=data.get("stream") is True,
         wants_usage=isinstance(options, dict) and options.get("include_usage") is True,
         sampling=tuple(name for name in ("temperature", "top_p") if data.get(name) is not None),
@@ -143,7 +142,7 @@ def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) ->
 
 
 def _chat_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
-    listed = as_list(data.get("messages"), "messages")
+    listed = require_list(data.get("messages"), "messages")
     return [_message(entry, f"messages[{i}]", images) for i, entry in enumerate(listed)]
 
 
@@ -155,25 +154,25 @@ def _message(entry: Any, place: str, images: ImageParts | None) -> ChatMessage:
 
 def _response_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
     given = data.get("input")
-    listed = [{"role": "user", "content": given}] if isinstance(given, str) else as_list(given, "input")
+    listed = [{"role": "user", "content": given}] if isinstance(given, str) else require_list(given, "input")
     instructions = data.get("instructions")
-    messages = [ChatMessage("system", as_text(instructions, "instructions"))] if instructions else []
+    messages = [ChatMessage("system", require_text(instructions, "instructions"))] if instructions else []
     for i, item in enumerate(listed):
         place = f"input[{i}]"
         if not isinstance(item, dict):
-            raise Refused(f"{place}: expected an object", param="input")
+            raise RequestError(f"{place}: expected an object", param="input")
         kind = item.get("type", "message")
         if kind == "reasoning":
             continue  # made by another server: our answers have none
         if kind == "function_call":
             new = ChatMessage("assistant", calls=(parse_call(item.get("call_id"), item, place),))
         elif kind == "function_call_output":
-            text = content_text(parse_content(item.get("output"), f"{place}.output"))
-            new = ChatMessage("tool", text, call_id=as_text(item.get("call_id"), f"{place}.call_id"))
+            text = as_text(parse_content(item.get("output"), f"{place}.output"))
+            new = ChatMessage("tool", text, call_id=require_text(item.get("call_id"), f"{place}.call_id"))
         elif kind == "message":
             new = _message({"role": item.get("role"), "content": item.get("content")}, place, images)
         else:
-            raise Refused(f"{place}.type: {str(kind)[:40]!r} is not supported", param="input")
+            raise RequestError(f"{place}.type: {str(kind)[:40]!r} is not supported", param="input")
         last = messages[-1] if messages else None
         if last and last.role == new.role == "assistant":
             parts = [text for text in (last.text, new.text) if text]
@@ -184,14 +183,14 @@ def _response_messages(data: Mapping[str, Any], images: ImageParts | None) -> li
 
 
 def _check_order(messages: Sequence[ChatMessage]) -> None:
-    """Raise Refused unless tools answer all calls of the message before, and only those, and the last is no reply."""
+    """Raise RequestError unless the last message is no reply, and tools answer exactly the calls before them."""
     if not messages:
-        raise Refused("the conversation has no messages", param="messages")
+        raise RequestError("the conversation has no messages", param="messages")
     open_calls: set[str] = set()
     for i, message in enumerate(messages):
         if message.role == "tool":
             if message.call_id not in open_calls:
-                raise Refused(
+                raise RequestError(
                     f"messages[{i}]: a message with role 'tool' must answer a call of the assistant's message before",
                     param="messages",
                 )
@@ -199,16 +198,16 @@ def _check_order(messages: Sequence[ChatMessage]) -> None:
             continue
         if open_calls:
             missing = ", ".join(sorted(open_calls))[:200]
-            raise Refused(
+            raise RequestError(
                 f"an assistant message with 'tool_calls' must be followed by tool messages: no answer to {missing}",
                 param="messages",
             )
         ids = [call.id for call in message.calls]
         if len(set(ids)) < len(ids):
-            raise Refused(f"messages[{i}]: two calls have one id", param="messages")
+            raise RequestError(f"messages[{i}]: two calls have one id", param="messages")
         open_calls = set(ids)
     if open_calls or messages[-1].role == "assistant":
-        raise Refused("the last message must be the user's or a tool's", param="messages")
+        raise RequestError("the last message must be the user's or a tool's", param="messages")
 
 
 # -- small values -----------------------------------------------------------------------------------------------------
@@ -219,12 +218,12 @@ def _integer(data: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise Refused(f"{name}: expected an integer of 64 bits", param=name)
+        raise RequestError(f"{name}: expected an integer of 64 bits", param=name)
     return value
 
 
 def _count(data: Mapping[str, Any], name: str) -> int | None:
     value = _integer(data, name)
     if value is not None and value < 1:
-        raise Refused(f"{name}: expected a positive integer", param=name)
+        raise RequestError(f"{name}: expected a positive integer", param=name)
     return value

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from agents import policy
+from agents.bf16 import JoinedLinears, can_pack_here, convert_to_bf16, find_group, refresh_copy
 from agents.errors import WeightsError
-from agents.half import Joined, half, packs_here, refresh, together
-from agents.model_folder import held_in_bf16
+from agents.model_folder import is_bf16
 from agents.policy import load_frozen, load_module
 from agents.precision import Precision
 from agents.weights import load_tokenizer, resolve
@@ -30,18 +30,18 @@ def said(model: Any) -> torch.Tensor:
 def test_it_says_what_its_model_says_to_the_bit(family: str) -> None:
     model = model_of(family)
     before = said(model)
-    made = half(model)
+    made = convert_to_bf16(model)
     assert torch.equal(said(made), before) and torch.equal(said(model), before)
 
 
 @pytest.mark.parametrize("family", CONFIGS)
 def test_renewed_it_says_what_its_model_has_learned(family: str) -> None:
     model = model_of(family)
-    made, before = half(model), said(model)
+    made, before = convert_to_bf16(model), said(model)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.25)
-    refresh(made, model)
+    refresh_copy(made, model)
     assert torch.equal(said(made), said(model)) and not torch.equal(said(made), before)
 
 
@@ -50,9 +50,9 @@ def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
     packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not packed:
-        monkeypatch.setattr("agents.half._packs", lambda layer: False)
+        monkeypatch.setattr("agents.bf16._can_pack", lambda layer: False)
     model = model_of("tied")
-    made = half(model)
+    made = convert_to_bf16(model)
     assert torch.equal(said(made), said(model))
     linear = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     assert {made.get_submodule(name).weight.dtype for name in linear} == {torch.bfloat16}
@@ -63,35 +63,35 @@ def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
 
 def test_what_is_half_already_is_shared_whole() -> None:
     """A frozen policy is loaded so, and then published."""
-    once = half(model_of("biases"))
-    twice = half(once)
-    refresh(twice, once)
+    once = convert_to_bf16(model_of("biases"))
+    twice = convert_to_bf16(once)
+    refresh_copy(twice, once)
     assert torch.equal(said(once), said(twice))
     assert twice.model.layers[0].mlp.up_proj.weight is once.model.layers[0].mlp.up_proj.weight
 
 
-needs_packing = pytest.mark.skipif(not packs_here(), reason="matrices are not packed on this processor")
+needs_packing = pytest.mark.skipif(not can_pack_here(), reason="matrices are not packed on this processor")
 
 
 @pytest.mark.parametrize("packed", [pytest.param(True, marks=needs_packing), False])
 def test_layers_that_read_the_same_are_one_product(packed: bool) -> None:
     """And what reads something else, or stands alone, is not part of it."""
-    layer = half(model_of("biases"), packed).model.layers[0]
+    layer = convert_to_bf16(model_of("biases"), packed).model.layers[0]
     attention, mlp = layer.self_attn, layer.mlp
     for layers in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
-        joined, x = together(layers), torch.randn(3, layers[0].weight.shape[1])
+        joined, x = find_group(layers), torch.randn(3, layers[0].weight.shape[1])
         assert joined is not None
         assert torch.equal(joined(x), torch.cat([one(x) for one in layers], -1))
-    assert together((attention.o_proj,)) is None
-    assert together((attention.q_proj, attention.k_proj)) is None
-    assert together((attention.q_proj, mlp.up_proj)) is None
+    assert find_group((attention.o_proj,)) is None
+    assert find_group((attention.q_proj, attention.k_proj)) is None
+    assert find_group((attention.q_proj, mlp.up_proj)) is None
 
 
 @needs_packing
 def test_parts_asked_in_any_order_answer_for_what_they_are_asked() -> None:
     """A model may read its layers in another order, one of them twice, or of other inputs: of another's states."""
     plain = [torch.nn.Linear(16, out, bias=out == 8) for out in (8, 4, 4)]
-    parts = Joined(plain).parts
+    parts = JoinedLinears(plain).parts
     a, b = torch.randn(3, 16), torch.randn(5, 16)
     for i, x in ((2, a), (0, a), (1, b), (1, b), (2, a), (1, a), (0, a)):
         with torch.autocast("cpu", torch.bfloat16):
@@ -101,29 +101,29 @@ def test_parts_asked_in_any_order_answer_for_what_they_are_asked() -> None:
 @needs_packing
 def test_parts_change_once_all_of_them_are_renewed() -> None:
     plain = [torch.nn.Linear(16, 8) for _ in range(2)]
-    joined, x = Joined(plain), torch.randn(3, 16)
+    joined, x = JoinedLinears(plain), torch.randn(3, 16)
     before = joined(x)
     with torch.no_grad():
         for layer in plain:
             layer.weight += 1.0
-    joined.parts[1].take(plain[1])
+    joined.parts[1].copy_weights(plain[1])
     assert torch.equal(joined(x), before)
-    joined.parts[0].take(plain[0])
-    assert torch.equal(joined(x), Joined(plain)(x)) and not torch.equal(joined(x), before)
+    joined.parts[0].copy_weights(plain[0])
+    assert torch.equal(joined(x), JoinedLinears(plain)(x)) and not torch.equal(joined(x), before)
 
 
 def test_matrices_in_one_piece_are_renewed_where_they_lie() -> None:
     """A recorded step looks for them there."""
     model = model_of("biases")
-    made = half(model, packed=False)
+    made = convert_to_bf16(model, packed=False)
     layers = made.model.layers[0].mlp.gate_proj, made.model.layers[0].mlp.up_proj
-    joined, x = together(layers), torch.randn(3, layers[0].weight.shape[1])
+    joined, x = find_group(layers), torch.randn(3, layers[0].weight.shape[1])
     assert joined is not None
     before, places = joined(x), [layer.weight.data_ptr() for layer in layers]
     assert places[1] - places[0] == layers[0].weight.nbytes
     with torch.no_grad():
         model.model.layers[0].mlp.up_proj.weight.mul_(2.0)
-    refresh(made, model)
+    refresh_copy(made, model)
     assert torch.equal(joined(x), torch.cat([layer(x) for layer in layers], -1)) and not torch.equal(joined(x), before)
     assert places == [layer.weight.data_ptr() for layer in layers]
 
@@ -134,10 +134,10 @@ def test_what_is_bfloat16_already_is_never_held_twice(moves: bool) -> None:
     model = model_of("biases").bfloat16()
     before = said(model)
     places = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
-    made = half(model, packed=False, moves=moves)
+    made = convert_to_bf16(model, packed=False, may_move=moves)
     assert torch.equal(said(made), before) and torch.equal(said(model), before)
     mine, its = (one.model.layers[0].self_attn for one in (made, model))
-    assert (together((mine.q_proj, mine.k_proj, mine.v_proj)) is not None) == moves
+    assert (find_group((mine.q_proj, mine.k_proj, mine.v_proj)) is not None) == moves
     for layer, source in ((mine.q_proj, its.q_proj), (mine.v_proj, its.v_proj)):
         assert layer.weight.data_ptr() == source.weight.data_ptr()
     assert (places == {name: parameter.data_ptr() for name, parameter in model.named_parameters()}) != moves
@@ -147,7 +147,7 @@ def test_nobody_learns_through_it() -> None:
     """The trainer's weights ask for gradients; what an engine serves of them must not hold on to any."""
     model = model_of("tied")
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-    half(model)
+    convert_to_bf16(model)
     assert names == [name for name, parameter in model.named_parameters() if parameter.requires_grad]
 
 
@@ -167,13 +167,13 @@ def test_what_a_folder_holds_in_bfloat16_says_the_same_without_being_float32_fir
     saved_in_bf16(family, tmp_path)
     asked: list[bool] = []
 
-    def load(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
-        asked.append(bf16_weights)
-        return load_module(folder, frozen, bf16_weights)
+    def load(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
+        asked.append(bf16)
+        return load_module(folder, frozen, bf16)
 
     monkeypatch.setattr(policy, "load_module", load)
     made = load_frozen(tmp_path, Precision.BF16, packed=False)
-    by_way_of_float32 = half(load_module(tmp_path, frozen=True), packed=False)
+    by_way_of_float32 = convert_to_bf16(load_module(tmp_path, frozen=True), packed=False)
     assert torch.equal(said(made), said(by_way_of_float32))
     mine, theirs = dict(made.named_parameters()), dict(by_way_of_float32.named_parameters())
     assert mine.keys() == theirs.keys() and all(p.dtype == torch.float32 for p in mine.values())
@@ -188,9 +188,9 @@ def test_a_buffer_that_was_worked_out_in_bfloat16_is_worked_out_again(
     saved_in_bf16("tied", tmp_path)
     asked: list[bool] = []
 
-    def load(folder: Path, frozen: bool = False, bf16_weights: bool = False) -> Any:
-        asked.append(bf16_weights)
-        model = load_module(folder, frozen, bf16_weights)
+    def load(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
+        asked.append(bf16)
+        model = load_module(folder, frozen, bf16)
         model.register_buffer("scale", torch.tensor(0.1, dtype=next(model.parameters()).dtype))
         return model
 
@@ -201,10 +201,10 @@ def test_a_buffer_that_was_worked_out_in_bfloat16_is_worked_out_again(
 
 def test_a_folder_with_one_tensor_in_float32_is_not_held_in_bfloat16(tmp_path: Path) -> None:
     model = saved_in_bf16("tied", tmp_path)
-    assert held_in_bf16(tmp_path)
+    assert is_bf16(tmp_path)
     model.model.norm.float()
     model.save_pretrained(tmp_path)
-    assert not held_in_bf16(tmp_path)
+    assert not is_bf16(tmp_path)
 
 
 def test_other_precisions_load_as_they_compute(tmp_path: Path) -> None:
