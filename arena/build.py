@@ -47,8 +47,8 @@ from arena.records import Trajectory
 from arena.store import checkpoints, warm_start
 from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
-from arena.store.state import STATE, read_state, restoring
-from arena.store.warm_start import Imitated
+from arena.store.state import STATE, blame_checkpoint, read_state
+from arena.store.warm_start import ImitationProgress
 from games.adapters.loading import file_of
 from games.contracts import Game, View
 
@@ -72,7 +72,7 @@ class Parts:
     """Number of committed iterations."""
     restored: bool
     """True if the run was restored from a checkpoint, of the warm start or of an iteration."""
-    imitated: Imitated | None
+    imitated: ImitationProgress | None
     """Progress of an interrupted warm start, if any."""
     tables: Sequence[Table]
     roles: Mapping[str, Role]
@@ -117,7 +117,7 @@ async def build(
     roles = {role.role: role for table in tables for role in table.roles.values()}
     begun, imitated = _source(run, checkpoint, watcher)
     kept = imitated.states() if imitated else state.get("policies", {})
-    with restoring(begun):
+    with blame_checkpoint(begun):
         policies = _policies(experiment, engine, make_trainer)
         await policies.load(begun, kept, lambda what: watcher.phase(0, what))
 
@@ -135,7 +135,7 @@ async def build(
     )  # fmt: skip
     lessons = _lessons(run, experiment, policies, watcher)
     await policies.set_references(reference_weights(run, experiment, policies))
-    with restoring(checkpoint):
+    with blame_checkpoint(checkpoint):
         late = load_parts(parts, state.get("play", {}))
     play = Play(
         run=run, rule=experiment.play, policies=policies, pool=pool, matchmaker=matchmaker, lineup=lineup,
@@ -161,7 +161,7 @@ def _ask_context(
 
 def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkpoint | None:
     """Return the newest valid checkpoint, or None. Delete newer data, and the checkpoints that are due for pruning."""
-    checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
+    checkpoint = run.find_resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
     run.discard_after(checkpoint.iteration if checkpoint else -1)
     run.prune(experiment.checkpoint.keep)
     return checkpoint
@@ -169,7 +169,7 @@ def _resumed(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkp
 
 def _source(
     run: RunFolder, checkpoint: Checkpoint | None, watcher: Watcher
-) -> tuple[Checkpoint | None, Imitated | None]:
+) -> tuple[Checkpoint | None, ImitationProgress | None]:
     """Return the checkpoint to load policies from, and the progress of an interrupted warm start; None if none.
 
     With a checkpoint of the run, data of the warm start is deleted. A damaged warm start is reported and restarted.
@@ -178,7 +178,7 @@ def _source(
         warm_start.discard(run.path)
         return checkpoint, None
     try:
-        return warm_start.unfinished(run.path, identity(run.path)) or (None, None)
+        return warm_start.load_unfinished(run.path, identity(run.path)) or (None, None)
     except StoreError as error:
         watcher.note(f"{error}: the imitation restarts")
         return None, None
@@ -188,7 +188,7 @@ def _asking(
     experiment: Experiment, checkpoint: Checkpoint | None, context: AskContext, credit: Mapping[str, Any]
 ) -> dict[str, Asking]:
     """Return the stages of credit that ask models by measure, with their state from the checkpoint's `credit`."""
-    with restoring(checkpoint):
+    with blame_checkpoint(checkpoint):
         return make_asking(experiment.credit.stages, context, credit.get("asked", {}))
 
 
@@ -274,7 +274,7 @@ async def _critic(
     rule = experiment.credit
     critic = critic_for(rule.critic, rule.estimator, **known, policies=policies, engine=engine, roles=roles)
     if critic and checkpoint and (checkpoint.folder / "critic").is_dir():
-        with restoring(checkpoint):
+        with blame_checkpoint(checkpoint):
             await compute(critic.load, checkpoint.folder / "critic")
     return critic
 

@@ -37,7 +37,7 @@ from arena.process import ranks
 from arena.store import checkpoints
 from arena.store.failures import FAILURES
 from arena.store.run import RunFolder
-from arena.store.runlog import run_log
+from arena.store.runlog import write_run_log
 from games.adapters import loading
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _record(run: RunFolder, experiment: Experiment) -> list[Change]:
     before = recorded(run.path)
     changed = changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
-    run.amend(config, with_command(run.reader.environment(), as_plain(experiment), changed))
+    run.replace_settings(config, with_command(run.reader.environment(), as_plain(experiment), changed))
     return changed
 
 
@@ -142,7 +142,7 @@ def with_command(
 
 
 def _check_iterations(run: RunFolder, experiment: Experiment) -> None:
-    if experiment.iterations < (done := checkpoints.committed(run.path)):
+    if experiment.iterations < (done := checkpoints.newest_committed(run.path)):
         raise ConfigError(f"iterations: {experiment.iterations}, but {run.path} has {done} committed: ask for more")
 
 
@@ -155,7 +155,7 @@ async def _run(
     """
     keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
     run.failures.secret_variables = keys
-    with run_log(run.path, keys), _explained(run), closing(Feed(run.path)) as feed:
+    with write_run_log(run.path, keys), _explained(run), closing(Feed(run.path)) as feed:
         _LOG.info("arena %s: %s", versions()["arena-selfplay"], " ".join(sys.argv))
         logged, again, reached = Logged(watcher, feed), 0, -1
         while True:
@@ -163,7 +163,7 @@ async def _run(
                 await _complete(run, experiment, logged, opened, again > 0)
                 break
             except RanksLost as error:
-                done = checkpoints.committed(run.path)
+                done = checkpoints.newest_committed(run.path)
                 again, reached, opened = again + 1 if done == reached else 1, done, lambda: ()
                 if again > RESTARTS:
                     raise
@@ -235,7 +235,7 @@ def _explained(run: RunFolder) -> Iterator[None]:
         with _logged_end():
             yield
     except BugError as error:
-        if error.record and not run.failures.holds(error.record.id):
+        if error.record and not run.failures.contains(error.record.id):
             run.failures.add(error.record)
         raise BugError(
             f"{error}; {run.path / FAILURES} has the traceback (arena show {run.path} --failures), "

@@ -25,14 +25,14 @@ from arena.evaluate.evaluation import deal_seeds
 from arena.evaluate.panel_figures import compare_cells, compare_means
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
-from arena.store.evaluations import Deals, Evaluation, of_latest, read_evaluations
+from arena.store.evaluations import Deals, Evaluation, read_evaluations, select_latest
 
 RESULTS = Path(__file__).parent / "results"
 
 
 def run_of(folder: Path, least: float) -> dict[str, Any] | None:
     """Return what one run gained; None where it was not judged twice yet."""
-    judged = of_latest(evaluations) if (evaluations := read_evaluations(folder)) else []
+    judged = select_latest(evaluations) if (evaluations := read_evaluations(folder)) else []
     if len(judged) < 2:
         return None
     arm, seed = folder.name.rsplit("-", 1)
@@ -162,7 +162,9 @@ def main() -> None:
         print(f"{arm}: {sum(successes)} of {len(successes)} gained {args.least:g} or more, beyond noise")
     arm = study.study.arm if study.study else runs[0]["arm"]
     command = f"python benchmarks/panel.py {args.study.name}"
-    judged = [of_latest(read_evaluations(f))[-1] for f in folders if f.name.rpartition("-")[0] == arm and run_of(f, 0)]
+    judged = [
+        select_latest(read_evaluations(f))[-1] for f in folders if f.name.rpartition("-")[0] == arm and run_of(f, 0)
+    ]
     below = gaps([each for each in judged if each.key == found[0]["key"]]) if len(judged) > 1 else {}
     print(*gap_table(below) if below else (), sep="\n")
     kept = {

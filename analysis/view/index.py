@@ -22,7 +22,7 @@ from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.arrow import complete_table, match_table
 from arena.store.contents import METRICS, PANEL
-from arena.store.feed import FeedReader, Playing
+from arena.store.feed import FeedReader, LiveMatch
 from arena.store.reader import RunReader, log_path, parse_log_name
 from arena.store.schema import MATCHES
 
@@ -117,7 +117,7 @@ class Index:
             tail = None if self.sealed(iteration) else self._tail(iteration)
             return tail.match(id) if tail else None
 
-    def in_flight(self) -> dict[str, Playing]:
+    def in_flight(self) -> dict[str, LiveMatch]:
         """Return the matches in progress by id, from the run's turn feed, without those that are logged."""
         with self.lock:
             self._feed.refresh()

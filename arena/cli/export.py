@@ -56,8 +56,8 @@ def _weights(
     run: Path, to: Path, policies: list[str], iterations: list[int], merged: bool
 ) -> tuple[dict[str, object], str]:
     from arena.export.training import mark_replies
+    from arena.store.export import copy_without_optimizer
     from arena.store.export import export as write
-    from arena.store.export import without_optimizer
 
     if len(policies) > 1 or len(iterations) > 1:
         raise ConfigError("weights are of one policy after one iteration: give --policy and --iteration once")
@@ -66,7 +66,7 @@ def _weights(
     notes: list[str] = []
 
     def marked(policy: Path, into: Path) -> None:
-        (save_merged if merged else without_optimizer)(policy, into)
+        (save_merged if merged else copy_without_optimizer)(policy, into)
         notes.extend(mark_replies(into))
 
     number = write(run, policies[0], to, iterations[0] if iterations else None, marked)

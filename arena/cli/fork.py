@@ -15,7 +15,7 @@ from arena.cli.contenders import Endpoint, Json, Out, Trust, doing, servers
 from arena.cli.progress import progress
 from arena.cli.tables import Cell, interval, say, show_table, verdict
 from arena.errors import ConfigError
-from arena.store.outputs import require_output, results
+from arena.store.outputs import require_output, results_kind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +65,7 @@ def fork(
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import HumanContender
 
-    require_output("--out", out, results("fork"))
+    require_output("--out", out, results_kind("fork"))
     others = _others(seat or [])
     loader = Contenders(role, doing(), servers(endpoint), note, trust)
     with progress(2 * n, as_json or lines or "human" in others.values(), loader.endpoints.status) as step:

@@ -54,7 +54,7 @@ def _progress_before_first(path: Path) -> str:
     """Return how far a run without a committed iteration is, and the command that resumes it."""
     resume = f"arena resume {path}"
     try:
-        imitated = warm_start.progress(path)
+        imitated = warm_start.read_progress(path)
     except StoreError as error:
         return f"no iteration is committed yet, and {error}: {resume} starts the imitation again"
     if checkpoints.iterations(path):

@@ -45,7 +45,7 @@ from arena.play.tables import Table
 from arena.records import MatchRecord, Trajectory, is_patch, trained, trajectories
 from arena.store.contents import check_newest
 from arena.store.failures import FailureLog
-from arena.store.losses import losses
+from arena.store.losses import summarise_failures
 from arena.store.reader import RunReader
 from games.contracts import Game, MatchId
 
@@ -221,7 +221,7 @@ class Demonstrations:
             records = await play_all(plans, play, done, 1, self._attempts)
         finally:
             self._failures.flush()
-        if line := losses([{"matches": len(records), **failure_figures(failed)}]):
+        if line := summarise_failures([{"matches": len(records), **failure_figures(failed)}]):
             self._note(f"demonstrations for '{learner}': {line}")
         return records
 

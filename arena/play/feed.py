@@ -78,7 +78,7 @@ class Feed:
         self._writer, self._clock = None, None
 
     def _has_room(self) -> bool:
-        if self._writer is None or len(self._waiting) >= WAITING or self._writer.full():
+        if self._writer is None or len(self._waiting) >= WAITING or self._writer.is_full():
             return False
         return self._spent < SHARE * (perf_counter() - self._start)
 

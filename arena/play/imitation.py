@@ -16,7 +16,7 @@ from arena.play.demonstrations import Demonstrations
 from arena.play.watchers import ProgressWatcher, Watcher
 from arena.policies import Policies
 from arena.store import warm_start
-from arena.store.warm_start import Imitated
+from arena.store.warm_start import ImitationProgress
 
 CHECKPOINT_SECONDS = 300.0
 """Minimum seconds between two checkpoints of an imitation."""
@@ -42,7 +42,7 @@ class Imitation:
         self.specs, self.demonstrations, self.policies, self.watcher = specs, demonstrations, policies, watcher
         self._run, self._seed, self._settings = run, seed, settings
 
-    async def run(self, begun: Imitated | None) -> None:
+    async def run(self, begun: ImitationProgress | None) -> None:
         """Train the policies; with `begun`, the progress of an interrupted imitation, those that it did not finish.
 
         Raises StoreError if the progress belongs to another imitation.
@@ -60,7 +60,7 @@ class Imitation:
             await self._learn(name, plan, begun if begun and begun.policy == name else None)
             await self.policies.serve(name)
 
-    async def _learn(self, name: str, plan: Plan, begun: Imitated | None) -> None:
+    async def _learn(self, name: str, plan: Plan, begun: ImitationProgress | None) -> None:
         """Carry out the plan after the steps in `begun`, with checkpoints. Raises StoreError if they do not fit."""
         total, kept, done, skipped = len(plan.steps), perf_counter(), 0, 0
         if begun:
@@ -80,7 +80,7 @@ class Imitation:
                 f"policy '{name}', imitation: {skipped} steps skipped, because their gradient is not finite"
             )
 
-    def _unknown(self, begun: Imitated) -> StoreError:
+    def _unknown(self, begun: ImitationProgress) -> StoreError:
         folder, steps = self._run / warm_start.FOLDER, f"{begun.total} steps by policy '{begun.policy}'"
         return StoreError(f"{folder} belongs to another imitation ({steps}): remove it to restart the imitation")
 
@@ -92,7 +92,7 @@ class Imitation:
         def fill(folder: Path) -> None:
             self.policies.save(folder / "policies", policies)
 
-        await compute(warm_start.keep, self._run, about, fill)
+        await compute(warm_start.save, self._run, about, fill)
 
     def _counted(self, total: int, done: int = 0) -> Callable[[], None]:
         """Return a callback that reports one more of `total` items as done, if the watcher follows progress."""

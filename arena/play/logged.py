@@ -19,7 +19,7 @@ from arena.play.settings import SourceSpec, TableSpec
 from arena.play.source import Played
 from arena.play.watchers import Watcher
 from arena.records import MatchRecord, Seating, images, pictures_of
-from arena.store.losses import complete
+from arena.store.losses import select_complete
 from arena.store.matchlog import MatchBatch
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
@@ -81,7 +81,7 @@ class LogSource:
     def _usable(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows of an iteration that belong to complete deals of this run's games."""
         games = [table.game.name for table in self.tables]
-        return [row for row in complete(rows) if row["game"] in games]
+        return [row for row in select_complete(rows) if row["game"] in games]
 
     @cached_property
     def _deals(self) -> list[tuple[int, list[str]]]:

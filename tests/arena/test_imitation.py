@@ -104,7 +104,7 @@ TWO = (
 def test_of_two_that_imitate_the_first_is_not_asked_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    given, keep, kept = experiment(*TWO), warm_start.keep, list[dict[str, object]]()
+    given, keep, kept = experiment(*TWO), warm_start.save, list[dict[str, object]]()
 
     def stopped(run: Path, about: dict[str, object], fill: object) -> None:
         keep(run, about, fill)  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_of_two_that_imitate_the_first_is_not_asked_twice(
 
     whole = finished(tmp_path / "whole", given)
     monkeypatch.setattr(arena.lab, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(warm_start, "keep", stopped)
+    monkeypatch.setattr(warm_start, "save", stopped)
     with pytest.raises(KeyboardInterrupt):
         finished(tmp_path / "run", given)
     watcher = Quiet()

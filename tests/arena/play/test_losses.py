@@ -18,7 +18,7 @@ from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.records import Failure, MatchRecord
 from arena.store.failures import read_failures
-from arena.store.losses import incomplete_deals, losses
+from arena.store.losses import find_incomplete_deals, summarise_failures
 from arena.store.reader import RunReader
 from games.contracts import MatchId
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, Told, arena
@@ -85,7 +85,7 @@ def test_a_deal_is_incomplete_once_one_of_its_matches_has_no_finished_attempt() 
         ("b", "0001-0002", "finished"), ("b", "0001-0003", "failed"), ("b", "0001-0003-r1", "failed"),
         ("c", "0001-0004", "finished"), ("c", "0001-0004-b2", "failed"),
     ]  # fmt: skip
-    assert incomplete_deals(ends) == {"b", "c"}
+    assert find_incomplete_deals(ends) == {"b", "c"}
 
 
 def test_the_line_has_counts_share_cause_and_where_to_look() -> None:
@@ -94,10 +94,10 @@ def test_the_line_has_counts_share_cause_and_where_to_look() -> None:
         {"matches": 8, "failed": 36, "given_up": 12, "left_out": 8, "failure": "RuntimeError at race.py:21"},
         {"matches": "x", "failed": True, "given_up": -1, "failure": 5},
     ]
-    told = losses(rows)
+    told = summarise_failures(rows)
     assert "12 matches given up" in told and "50 % of attempts" in told and "RuntimeError at race.py:21" in told
     assert "8 more" in told and "--failures" in told
-    assert losses(rows[:1]) == losses([]) == losses(rows[2:]) == ""
+    assert summarise_failures(rows[:1]) == summarise_failures([]) == summarise_failures(rows[2:]) == ""
 
 
 # In a run
@@ -126,7 +126,7 @@ def test_a_run_says_what_it_lost_and_leaves_incomplete_deals_out(place: Path) ->
     for shown in (told.out, arena("show", "run").out):
         assert "given up" in shown and "RuntimeError at race.py:12" in shown and "--failures" in shown
 
-    lost = incomplete_deals((row["seed"], row["id"], row["status"]) for row in rows)
+    lost = find_incomplete_deals((row["seed"], row["id"], row["status"]) for row in rows)
     seeds = {row["id"]: row["seed"] for row in rows}
     credited = {row.match for row in reader.credit(1)}
     assert len(credited) == first["matches"] and not lost & {seeds[match] for match in credited}

@@ -31,7 +31,7 @@ from arena.errors import StoreError
 from arena.play.plans import iteration_plans
 from arena.records import MatchRecord, Turn, place_of, trained
 from arena.store import checkpoints
-from arena.store.losses import incomplete_deals
+from arena.store.losses import find_incomplete_deals
 from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
 from arena.store.state import read_state
@@ -240,7 +240,7 @@ def _logprobs(model: Any, stream: Stream) -> np.ndarray:
 
 def _credited(k: int, reader: RunReader, records: Sequence[MatchRecord], verdict: Verdict) -> None:
     """Credit has each turn of a trained policy once, and the row of metrics counts what the log has."""
-    lost = incomplete_deals(((r.game, r.seed), r.id, r.status) for r in records)
+    lost = find_incomplete_deals(((r.game, r.seed), r.id, r.status) for r in records)
     whole = [record for record in records if (record.game, record.seed) not in lost]
     due = Counter((t.match, turn.index) for t in trained(whole) for turn in t.turns)
     given = Counter((row.match, row.turn) for row in reader.credit(k))
