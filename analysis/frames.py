@@ -23,7 +23,7 @@ from arena.plain import printable
 from arena.store.lines import LogError
 from arena.store.losses import find_incomplete_deals
 from arena.store.reader import FolderReader, RunReader
-from arena.store.stages import pipeline_of, resolve_newest
+from arena.store.stages import pipeline_of, resolve_newest_run
 
 Names = Collection[str] | None
 """Names to select; None selects all."""
@@ -209,7 +209,7 @@ def load(
         if isinstance(names, str):  # its characters would be taken as names
             raise ConfigError(f"{option} takes a list of names: write {option}=[{_abbreviated(names)!r}]")
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
-    readers = dict(zip(_run_names(paths), (RunReader(resolve_newest(path)) for path in paths), strict=True))
+    readers = dict(zip(_run_names(paths), (RunReader(resolve_newest_run(path)) for path in paths), strict=True))
     numbers = {
         run: [k for k in reader.iterations() if iterations is None or k in iterations]
         for run, reader in readers.items()

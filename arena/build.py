@@ -33,7 +33,7 @@ from arena.learn.base import MakeTrainer
 from arena.learn.trainer import local_trainer
 from arena.play.control import MatchControl
 from arena.play.demonstrations import Demonstrations
-from arena.play.lessons import Lessons
+from arena.play.lessons import DataSource
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
 from arena.play.match import Limits, MatchPlan
@@ -90,7 +90,7 @@ class Parts:
     play: Play
     source: Source
     """Source of the run's matches: `play`, play ahead of learning, another run's log, or a data set (without any)."""
-    lessons: Lessons | None
+    lessons: DataSource | None
     """Samples of a data set, if that is the source."""
 
     @property
@@ -288,12 +288,12 @@ def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Pla
     return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher, experiment.seed)
 
 
-def _lessons(run: RunFolder, experiment: Experiment, policies: Policies, watcher: Watcher) -> Lessons | None:
+def _lessons(run: RunFolder, experiment: Experiment, policies: Policies, watcher: Watcher) -> DataSource | None:
     """Return the data set that the run learns from; None if it learns from matches."""
     if experiment.source is None or experiment.source.data is None:
         return None
     seed, iterations = experiment.seed, experiment.iterations
-    return Lessons(run, experiment.source, policies, watcher, seed=seed, iterations=iterations)
+    return DataSource(run, experiment.source, policies, watcher, seed=seed, iterations=iterations)
 
 
 def _crediting(

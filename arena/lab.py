@@ -32,7 +32,7 @@ from arena.metrics import iteration_metrics
 from arena.parts.chance import generator, number
 from arena.parts.schedules import Clock
 from arena.play.imitation import Imitation
-from arena.play.logged import sparse_updates
+from arena.play.logged import find_sparse_updates
 from arena.play.source import Played
 from arena.play.staleness import ENOUGH, gate_replies, lags
 from arena.play.watchers import Watcher
@@ -254,7 +254,7 @@ class Lab:
 
     def _tell_sparse(self, learned: Mapping[str, Mapping[str, float]]) -> None:
         """Tell the user once about each policy that learns from few of a log's tokens."""
-        for name, note in sparse_updates(learned).items():
+        for name, note in find_sparse_updates(learned).items():
             if name not in self._sparse:
                 self._sparse.add(name)
                 self.watcher.note(note)

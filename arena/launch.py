@@ -29,7 +29,7 @@ from arena.evaluate.examination import examination, with_fixed_panel
 from arena.export.run_rows import own_rows
 from arena.lab import Lab
 from arena.play.feed import Feed
-from arena.play.lessons import OWN_ROWS
+from arena.play.lessons import EXPORTED_ROWS
 from arena.play.steps import Steps, stepping
 from arena.play.watchers import Logged, Watcher
 from arena.preflight import preflight, servers_asked
@@ -67,7 +67,7 @@ async def begin(experiment: Experiment, out: Path | None, watcher: Watcher, is_s
     with TemporaryDirectory() as scratch:
         exported = own_rows(experiment, Path(scratch), watcher.note)
         prepared = await preflight(experiment, lambda what: watcher.phase(0, what), exported=exported)
-        rows = {OWN_ROWS: exported.read_bytes()} if exported else {}
+        rows = {EXPORTED_ROWS: exported.read_bytes()} if exported else {}
     folder = out or fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
     about = environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}

@@ -16,7 +16,7 @@ from arena.store.contents import METRICS
 from arena.store.files import CONFIG, STAGES
 from arena.store.locks import is_in_use
 from arena.store.reader import FolderReader, read_metrics
-from arena.store.stages import DONE, find_begun, read_done, stage_folder
+from arena.store.stages import DONE, find_begun_stages, read_done, stage_folder
 
 HIDDEN = ("it", "match/s", "tok/s", "s")
 """Columns of a run's table that say nothing about a stage as a whole."""
@@ -42,7 +42,7 @@ def show_pipeline(console: Console, run: Path) -> None:
         for row, found in zip(rows, figures, strict=True)
     ]
     show_table(console, ("stage", "kind", "state", *names), table)
-    if runs := find_begun(run):
+    if runs := find_begun_stages(run):
         console.print()
         say(console, f"the newest run: arena show {runs[-1]}")
 

@@ -13,7 +13,7 @@ from agents.players.servers import parsed
 from agents.role import Role
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
-from arena.play.best_first import unfit_for_search
+from arena.play.best_first import find_search_obstacle
 from arena.play.parts.base import check_tables
 from arena.play.settings import TableSpec
 from arena.play.tables import Table, lay_table
@@ -60,7 +60,7 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, where:
         role = table.roles[seat]
         if policy.train:
             _check_sampling(role, held.policy)
-        if role.sampling.search and (why := unfit_for_search(game)):
+        if role.sampling.search and (why := find_search_obstacle(game)):
             raise ConfigError(f"{where}seats.{seat}: role {role.role}: sampling.search: {why}")
 
 

@@ -24,7 +24,7 @@ from arena.store.files import CONFIG, STAGES, make_folder
 from arena.store.locks import lock_folder
 from arena.store.reader import FolderReader
 from arena.store.run import create_folder, write_environment
-from arena.store.stages import StageEnd, pipeline_of, read_end, stage_folder, write_end
+from arena.store.stages import StageEnd, pipeline_of, read_stage_end, stage_folder, write_stage_end
 from games.adapters import loading
 
 
@@ -94,7 +94,7 @@ class _Running:
 
     def check_overrides(self, path: Path, layers: Sequence[Layer]) -> None:
         """Raise ConfigError if `layers` are given, and the stage at `path`, or any, is not the one that runs next."""
-        due = next((self._place(stage) for stage in self.planned if read_end(self._place(stage)) is None), None)
+        due = next((self._place(stage) for stage in self.planned if read_stage_end(self._place(stage)) is None), None)
         if layers and due is None:
             raise ConfigError(f"all stages of {self.folder} have ended, so no setting can change: start a new run")
         if layers and path not in (self.folder, due):
@@ -108,7 +108,7 @@ class _Running:
         Raises StoreError if the results of an ended stage are not as they were written.
         """
         earlier = Earlier()
-        ended = [read_end(self._place(stage)) for stage in self.planned]
+        ended = [read_stage_end(self._place(stage)) for stage in self.planned]
         for stage, done in zip(self.planned, ended, strict=True):
             if done is None:
                 done, layers = await self._run_stage(stage, earlier, layers), ()
@@ -119,7 +119,7 @@ class _Running:
         """Run a stage to its end from the results of the earlier ones, and seal its own."""
         spec, place = planned.spec, self._place(planned)
         for folder in earlier.folders.values():
-            read_end(folder)
+            read_stage_end(folder)
         self._check_sources(planned)
         loading.forget()
         own_files.admit_code(self.folder, self.data, self.trusted)
@@ -139,7 +139,7 @@ class _Running:
                 self._describe(place, spec)
                 await made.run(place, self.watcher)
             weights = dict(made.weights(place))
-        return write_end(place, spec.kind, weights)
+        return write_stage_end(place, spec.kind, weights)
 
     async def _run_experiment(self, experiment: Experiment, place: Path, layers: Sequence[Layer]) -> None:
         if (place / CONFIG).exists():

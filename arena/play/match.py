@@ -14,7 +14,7 @@ from arena.errors import ConfigError
 from arena.plain import clean_text
 from arena.play.branches import Branch
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Stop
-from arena.play.failures import LimitReached, failure_of, log_failure, person_failure, reason_of
+from arena.play.failures import LimitReached, describe_error, describe_failure, log_failure, person_failure
 from arena.play.steps import Runner, in_time, runner_for
 from arena.play.texts import clean_act, view_of
 from arena.play.turns import Turns, loggable
@@ -137,8 +137,8 @@ async def play_match(
             reason, failure = person_failure(now.report, plan.draws)
             now.payoffs, now.report = {}, {}
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end other matches
-        reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
-        failure = failure_of(error, game, plan.draws, now.seat, now.act)
+        reason = str(error) if isinstance(error, LimitReached) else describe_error(error)
+        failure = describe_failure(error, game, plan.draws, now.seat, now.act)
     streams = {seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {}
     record = MatchRecord(
         identity=plan.identity, game=plan.game, options=plan.options, seed=plan.seed,

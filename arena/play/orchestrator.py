@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from arena.errors import PlayError
 from arena.play.failures import (
-    failed,
+    describe_reason,
     is_engine_death,
     is_final,
     is_repeated,
+    mark_failed,
     may_depend_on_play,
-    stop_at_a_bug,
-    with_place,
+    raise_bug,
 )
 from arena.play.match import MatchPlan
 from arena.records import Failure, MatchRecord
@@ -87,7 +87,7 @@ def check_losses(given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord
         beside = f", and {len(left_out)} others shared their deals" if left_out else ""
         raise PlayError(
             f"{len(given_up)} of {lost + usable} matches failed {times}{beside}, the last time with: "
-            f"{with_place(given_up[-1])}"
+            f"{describe_reason(given_up[-1])}"
         )
 
 
@@ -99,12 +99,14 @@ async def _play_until_finished(
         record = await play(plan)
         if before and record.status == "finished" and not is_repeated(before, record):
             assert before.failure
-            record = failed(record, before.failure.kind, plan.draws, f"acts differ from those of failed {before.id}")
+            record = mark_failed(
+                record, before.failure.kind, plan.draws, f"acts differ from those of failed {before.id}"
+            )
         failures += record.status == "failed" and not is_engine_death(record)
         if given_up := failures >= attempts or is_final(record):
             record = replace(record, failure=replace(record.failure or Failure(kind="game"), given_up=True))
         done(record)
-        stop_at_a_bug(record)
+        raise_bug(record)
         if given_up or record.status == "finished":
             return record
         if not before and may_depend_on_play(record):

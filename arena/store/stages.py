@@ -62,7 +62,7 @@ def _contains(pipeline: Path, path: Path) -> bool:
     return is_pipeline(pipeline) and (path == pipeline or is_stage)
 
 
-def find_begun(run: Path) -> list[Path]:
+def find_begun_stages(run: Path) -> list[Path]:
     """Return the folders of a pipeline's stages that have begun, in order."""
     with explain_errors(run, "reading"):
         found = [path for path in (run / STAGES).iterdir() if path.is_dir() and _FOLDER.fullmatch(path.name)]
@@ -74,19 +74,19 @@ def count_ended(run: Path) -> int:
     return len(list((run / STAGES).glob(f"*/{DONE}")))
 
 
-def resolve_newest(path: Path) -> Path:
+def resolve_newest_run(path: Path) -> Path:
     """Return the folder of a pipeline's newest stage, and the path of any other run unchanged.
 
     Raises StoreError if no stage has begun.
     """
     if not is_pipeline(path):
         return path
-    if not (stages := find_begun(path)):
+    if not (stages := find_begun_stages(path)):
         raise StoreError(f"no stage of {path} has begun yet: arena resume {path}")
     return stages[-1]
 
 
-def write_end(stage: Path, kind: str, weights: Mapping[str, Path]) -> StageEnd:
+def write_stage_end(stage: Path, kind: str, weights: Mapping[str, Path]) -> StageEnd:
     """Write the stage's `done.json`, with the hashes of these weights folders below `stage`, and return its content."""
     listed = {
         policy: {"folder": folder.relative_to(stage).as_posix(), "files": _fingerprints(folder)}
@@ -98,7 +98,7 @@ def write_end(stage: Path, kind: str, weights: Mapping[str, Path]) -> StageEnd:
     return StageEnd(weights, body["metrics"])
 
 
-def read_end(stage: Path) -> StageEnd | None:
+def read_stage_end(stage: Path) -> StageEnd | None:
     """Return a stage's end after verifying its weights and logs; None before its end.
 
     Raises StoreError if `done.json`, the weights or the logs are not as they were written.

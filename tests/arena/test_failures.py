@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from arena.errors import BugError, StoreError, debugging
 from arena.plain import printable_lines, truncate_middle, without_secrets
-from arena.play.failures import failure_of, reason_of, replay_failed, stop_at_a_bug
+from arena.play.failures import describe_error, describe_failure, raise_bug, replay_failed
 from arena.play.match import Limits
 from arena.records import Failure, MatchRecord
 from arena.store.failures import MAX_DETAILED, FailureLog, read_failures
@@ -75,17 +75,17 @@ def test_our_own_code_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     record = match(Negotiation(), {"opener": Scripted(), "responder": Scripted()})
     assert record.failure and record.failure.kind == "bug" and record.failure.where.startswith("games/base.py, line ")
     with pytest.raises(BugError, match=r"0002-0003: TypeError: .* \(games/base.py, line"):
-        stop_at_a_bug(record)
-    stop_at_a_bug(failed())
+        raise_bug(record)
+    raise_bug(failed())
 
 
 def test_what_a_library_raises_is_whose_code_called_it() -> None:
     try:
         to_line({"x": float("nan")})
     except ValueError as error:
-        mine = failure_of(error, KuhnPoker(), (), "", None)
+        mine = describe_failure(error, KuhnPoker(), (), "", None)
         assert error.__traceback__
-        ours = failure_of(error.with_traceback(error.__traceback__.tb_next), KuhnPoker(), (), "", None)
+        ours = describe_failure(error.with_traceback(error.__traceback__.tb_next), KuhnPoker(), (), "", None)
     assert mine.kind == "game" and "test_failures.py" in mine.where
     assert ours.kind == "bug" and ours.where.startswith("arena/store/lines.py, line "), "not json's"
 
@@ -97,8 +97,10 @@ def test_memory_that_is_used_up_is_a_limit_and_an_exception_without_words_is_tol
         def __str__(self) -> str:
             raise RuntimeError("no")
 
-    assert failure_of(MemoryError(), KuhnPoker(), (), "", None).kind == "limit"
-    assert reason_of(Mute()).startswith("Mute: ") and failure_of(Mute(), Beats(), (1, 2), "a", "x").draws == (1, 2)
+    assert describe_failure(MemoryError(), KuhnPoker(), (), "", None).kind == "limit"
+    assert describe_error(Mute()).startswith("Mute: ") and describe_failure(
+        Mute(), Beats(), (1, 2), "a", "x"
+    ).draws == (1, 2)
 
 
 def test_the_game_stands_where_it_stood_again() -> None:

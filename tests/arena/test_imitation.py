@@ -23,7 +23,7 @@ import os, signal, sys
 import arena.play.imitation
 from arena.cli.main import run_cli
 from arena.store import manifest, warm_start
-keep, calls = warm_start.keep, []
+save, calls = warm_start.save, []
 
 def once_more(run, about, fill):
     calls.append(about["steps"])
@@ -31,11 +31,11 @@ def once_more(run, about, fill):
         fill(folder)
         if {during} and len(calls) == {times}:
             os.kill(os.getpid(), signal.SIGKILL)
-    keep(run, about, dies)
+    save(run, about, dies)
     if len(calls) == {times}:
         os.kill(os.getpid(), signal.SIGKILL)
 
-warm_start.keep, arena.play.imitation.CHECKPOINT_SECONDS = once_more, 0.0
+warm_start.save, arena.play.imitation.CHECKPOINT_SECONDS = once_more, 0.0
 sys.exit(run_cli())
 """
 

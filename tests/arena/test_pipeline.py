@@ -19,7 +19,7 @@ from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.locks import lock_folder
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder, create_folder
-from arena.store.stages import read_end as ended
+from arena.store.stages import read_stage_end as ended
 from tests.factories.children import Child, Hurt, arena_child
 from tests.factories.commands import arena, refused
 from tests.factories.labs import Quiet, weight_files

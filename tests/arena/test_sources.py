@@ -142,7 +142,7 @@ def test_demonstrations_say_so_and_replay_recalls(
     monkeypatch.setattr(Demonstrations, "_samples", lambda self, found: (seen.extend(found), whole(self, found))[1])
     given = experiment("iterations=1", f"learn.demonstrations={{run: {played}, matches: 3}}")
     lab: Lab = finished(tmp_path / "run", given, Quiet())
-    samples = wait(lab.parts.demonstrations.by_scripted("shared", 0, ["random"], 4))
+    samples = wait(lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 4))
     assert samples and all(sample.learned.all() for sample in samples)
     assert len(seen) > 6 and {turn.source for found in seen for turn in found.turns} == {"demonstration"}
     log = RunReader(played).log

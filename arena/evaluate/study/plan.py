@@ -26,7 +26,7 @@ from arena.store.contents import METRICS
 from arena.store.files import make_folder, write_atomic
 from arena.store.locks import lock_folder
 from arena.store.run import find_foreign_files
-from arena.store.stages import find_begun, is_pipeline
+from arena.store.stages import find_begun_stages, is_pipeline
 from games.plain_files import read_plain
 
 EXPERIMENT = "experiment.yaml"
@@ -90,7 +90,7 @@ class Plan:
         places = [run.path]
         if is_pipeline(run.path):
             counted = self._experiments(run.arm)
-            places = [stage for stage in find_begun(run.path) if stage.name[len("NN-") :] in counted]
+            places = [stage for stage in find_begun_stages(run.path) if stage.name[len("NN-") :] in counted]
         return sum(read_plain(path).count(b"\n") for place in places if (path := place / METRICS).exists())
 
     def _experiments(self, arm: str) -> dict[str, Experiment]:

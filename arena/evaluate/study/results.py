@@ -24,7 +24,7 @@ from arena.store.evaluations import read_evaluations, select_latest
 from arena.store.files import write_atomic
 from arena.store.manifest import digest
 from arena.store.reader import SEAL, read_metrics
-from arena.store.stages import find_begun, is_pipeline
+from arena.store.stages import find_begun_stages, is_pipeline
 from games.plain_files import read_plain
 
 
@@ -83,7 +83,7 @@ def collect(plan: Plan) -> Results:
 def _read_run(plan: Plan, run: Run) -> RecordedRun:
     """Read a finished run's results from its folder. Raises StoreError if its files differ from the committed ones."""
     spec, iterations = plan.spec, last_experiment(with_arm(plan.experiment, run.arm)).iterations
-    places = find_begun(run.path) if is_pipeline(run.path) else [run.path]
+    places = find_begun_stages(run.path) if is_pipeline(run.path) else [run.path]
     seconds = _sum_seconds([row for place in places for row in read_metrics(place / METRICS)[:iterations]])
     run = run._replace(path=result_folder(plan, run) or run.path)
     check_committed(run.path, iterations)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arena.play.feed import _line
+from arena.play.feed import _encode_line
 from arena.play.match import MatchPlan
 from arena.records import Turn
 from arena.store import checkpoints
@@ -44,11 +44,11 @@ class Fed:
             seed=number,
             seats=dict(record.seats),
         )
-        self.writer.write([(plan.id, _line(plan.id, replace(plan, **changed)))])
+        self.writer.write([(plan.id, _encode_line(plan.id, replace(plan, **changed)))])
 
     def turn(self, number: int, turn: Turn) -> None:
         id = f"0002-{number:04d}"
-        self.writer.write([(id, _line(id, turn))])
+        self.writer.write([(id, _encode_line(id, turn))])
 
 
 def test_a_match_in_flight_grows_turn_by_turn_and_is_then_the_logs(browser: Any, tmp_path: Path) -> None:

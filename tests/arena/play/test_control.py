@@ -17,7 +17,7 @@ from arena.credit.samples import samples_of
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.play.branches import Branch
-from arena.play.joining import Parting, first_difference
+from arena.play.joining import ForkPoint, find_difference
 from arena.play.parts.patch import patch_metrics
 from arena.play.plans import iteration_plans
 from arena.play.settings import GameSpec, PlaySpec
@@ -154,7 +154,7 @@ def test_a_branch_repeats_patches() -> None:
 
 def test_walkers_of_the_log_skip_what_no_game_read() -> None:
     record = walk(4, **PATCHED)
-    assert first_difference(Parting(record, len(record.turns) - 1), Maze(size=3)) == ""
+    assert find_difference(ForkPoint(record, len(record.turns) - 1), Maze(size=3)) == ""
     assert MatchRecord.from_json(record.to_json()).turns == record.turns
 
 

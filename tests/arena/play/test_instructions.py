@@ -11,7 +11,7 @@ import pytest
 from agents.role import Role
 from arena.cli.loop import wait
 from arena.lab import Lab
-from arena.play.lineup import instructed
+from arena.play.lineup import add_instruction
 from arena.play.match import MatchPlan
 from arena.play.parts.instructions import Instructions
 from arena.play.parts.reflection import question
@@ -154,7 +154,7 @@ def test_the_writer_reads_the_worst_matches_of_the_latest_iterations() -> None:
 
 
 def test_an_instruction_is_text_and_no_template() -> None:
-    role = instructed(Role(role="solver", system="You search."), "{{ rules }} {% for x in y %}")
+    role = add_instruction(Role(role="solver", system="You search."), "{{ rules }} {% for x in y %}")
     view = View("solver", 0, (), "the rules", {}, {}, None)
     assert role.render_system(view) == "You search.\n{{ rules }} {% for x in y %}"
 

@@ -13,7 +13,7 @@ from analysis.frames import load
 from arena.cli.loop import wait
 from arena.credit.compare import compare
 from arena.errors import PlayError
-from arena.play.contenders import chance
+from arena.play.contenders import derive_seed
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.records import Failure, MatchRecord
@@ -66,7 +66,7 @@ def given_up(kind: Any, draws_again: bool) -> list[str]:
 def test_a_replay_draws_the_same_again() -> None:
     plan = plans(1)[0]
     again = replace(plan, identity=MatchId(1, 0, attempt=2))
-    assert [chance(7, plan, seat) for seat in SEATS] == [chance(7, again, seat) for seat in SEATS]
+    assert [derive_seed(7, plan, seat) for seat in SEATS] == [derive_seed(7, again, seat) for seat in SEATS]
 
 
 @pytest.mark.parametrize("kind", ["game", "limit"])
@@ -152,7 +152,7 @@ def test_imitation_plays_again_what_failed_with_the_same_players_and_says_so(pla
     (place / "race.py").write_text(RACE.format(when="not act.startswith('ACCEPT') and act not in FAILED"))
     lab = start(place / "run", experiment("game.name=race.py:Race", "play.attempts=9"))
     whole = start(place / "whole", experiment())
-    shown = [wait(one.parts.demonstrations.by_scripted("shared", 0, ["random"], 6)) for one in (lab, whole)]
+    shown = [wait(one.parts.demonstrations.play_scripted("shared", 0, ["random"], 6)) for one in (lab, whole)]
     assert [sample.stream.ids for sample in shown[0]] == [sample.stream.ids for sample in shown[1]]
     kept, _ = read_failures(place / "run")
     assert kept and {each.iteration for each in kept} == {0}
@@ -163,7 +163,7 @@ def test_imitation_gives_up_after_as_many_attempts_as_play(place: Path) -> None:
     (place / "race.py").write_text(RACE.format(when="True"))
     lab = start(place / "run", experiment("game.name=race.py:Race", "play.attempts=2"))
     with pytest.raises(PlayError, match="failed 2 times each"):
-        wait(lab.parts.demonstrations.by_scripted("shared", 0, ["random"], 4))
+        wait(lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 4))
     assert len(read_failures(place / "run")[0]) == 8
 
 

@@ -177,7 +177,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_valid_one(tmp_path: Path) -> Non
         from arena.store import checkpoints
         for iteration in range(1, 10**6):
             checkpoints.write(Path(sys.argv[1]), iteration, fill)
-            checkpoints.keep(Path(sys.argv[1]), 2)
+            checkpoints.prune(Path(sys.argv[1]), 2)
             print(iteration, flush=True)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), str(Path(__file__).parents[3])]
