@@ -39,7 +39,7 @@ from arena.play.logged import LogSource
 from arena.play.match import Limits, MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart
 from arena.play.parts.guard import GuardedPart
-from arena.play.source import Ahead, Play, Source, load_parts
+from arena.play.source import AheadSource, PlaySource, Source, load_parts
 from arena.play.tables import Table
 from arena.play.watchers import Watcher
 from arena.policies import Policies
@@ -87,7 +87,7 @@ class Parts:
     crediting: Crediting
     lineup: Lineup
     demonstrations: Demonstrations
-    play: Play
+    play: PlaySource
     source: Source
     """Source of the run's matches: `play`, play ahead of learning, another run's log, or a data set (without any)."""
     lessons: DataSource | None
@@ -137,7 +137,7 @@ async def build(
     await policies.set_references(reference_weights(run, experiment, policies))
     with blame_checkpoint(checkpoint):
         late = load_parts(parts, state.get("play", {}))
-    play = Play(
+    play = PlaySource(
         run=run, rule=experiment.play, policies=policies, pool=pool, matchmaker=matchmaker, lineup=lineup,
         watcher=watcher, parts=parts, iterations=experiment.iterations, late=late,
     )  # fmt: skip
@@ -279,10 +279,10 @@ async def _critic(
     return critic
 
 
-def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
+def _matches(run: RunFolder, experiment: Experiment, watcher: Watcher, play: PlaySource) -> Source:
     """Return the source of the run's matches: another run's log, play, or play of later iterations during learning."""
     if experiment.source is None:
-        ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
+        ahead = AheadSource(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play
     learners = {name: play.policies[name].positions for name, policy in experiment.policies.items() if policy.train}
     return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher, experiment.seed)

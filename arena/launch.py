@@ -30,8 +30,8 @@ from arena.export.run_rows import own_rows
 from arena.lab import Lab
 from arena.play.feed import Feed
 from arena.play.lessons import EXPORTED_ROWS
-from arena.play.steps import Steps, stepping
-from arena.play.watchers import Logged, Watcher
+from arena.play.steps import StepRunner, use_step_runner
+from arena.play.watchers import LoggingWatcher, Watcher
 from arena.preflight import preflight, servers_asked
 from arena.process import ranks
 from arena.store import checkpoints
@@ -157,7 +157,7 @@ async def _run(
     run.failures.secret_variables = keys
     with write_run_log(run.path, keys), _explained(run), closing(Feed(run.path)) as feed:
         _LOG.info("arena %s: %s", versions()["arena-selfplay"], " ".join(sys.argv))
-        logged, again, reached = Logged(watcher, feed), 0, -1
+        logged, again, reached = LoggingWatcher(watcher, feed), 0, -1
         while True:
             try:
                 await _complete(run, experiment, logged, opened, again > 0)
@@ -172,7 +172,7 @@ async def _run(
 
 
 async def _complete(
-    run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]], again: bool
+    run: RunFolder, experiment: Experiment, watcher: LoggingWatcher, opened: Callable[[], Sequence[Change]], again: bool
 ) -> None:
     """Run from the newest checkpoint to the end, on the cluster's processes if the experiment has `scale`."""
     async with scaled(experiment, watcher.note, again) as makers:
@@ -197,13 +197,13 @@ async def scaled(experiment: Experiment, note: Callable[[str], None], again: boo
     if experiment.scale is None:
         yield Makers()
         return
-    from arena.scale.cluster import placed
+    from arena.scale.cluster import open_cluster
     from arena.scale.engines import ScaledEngine
     from arena.scale.ranks import Ranks
     from arena.scale.trainer import ScaledTrainer
     from arena.scale.worker import START
 
-    async with placed(experiment.scale, note, again) as cluster:
+    async with open_cluster(experiment.scale, note, again) as cluster:
         stepping_there = await _slow_steps(cluster)
         each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
         ranks = await Ranks.start(each, experiment.scale.deadline, START)
@@ -224,7 +224,7 @@ async def _slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
         return nullcontext()
     calls = RayCalls(cluster.task())
     await to_thread(calls.check)
-    return stepping(Steps(cluster.spec.tasks, calls))
+    return use_step_runner(StepRunner(cluster.spec.tasks, calls))
 
 
 @contextmanager

@@ -113,7 +113,7 @@ def ask_ours(lab: Lab, requests: list[Request]) -> list[Completion]:
 def ask_theirs(peer: Neighbour, batch: DecodeBatch) -> dict[str, Any]:
     """As many tokens for each context as ours sampled."""
     tokens = [len(completion.ids) for completion in batch.completions]
-    found = peer.ask(what="generate", prompts=batch.contexts, tokens=tokens)
+    found = peer.ask(label="generate", prompts=batch.contexts, tokens=tokens)
     if found["tokens"] != tokens:
         raise SystemExit(f"vLLM wrote {found['tokens']} tokens, not {tokens}: no fair comparison")
     return found
@@ -146,7 +146,7 @@ def playing(lab: Lab, peer: Neighbour, rounds: int) -> dict[str, Any]:
     steps: Rounds = {"ours": [], "vllm": []}
     tokens, shapes = [], []
     for k in range(1, rounds + 1):
-        peer.ask(what="forget")
+        peer.ask(label="forget")
         watch = Stopwatch()
         played = play(lab, k)
         ours = watch.read() | {"seconds": played.seconds}
@@ -172,10 +172,10 @@ def agreement(lab: Lab, peer: Neighbour, tokens: int) -> dict[str, Any]:
     contexts = openings(lab, 999, 8)
     completions = ask_ours(lab, requests_for(contexts, tokens, "agreement", POLICY))
     whole = [[*ids, *completion.ids] for ids, completion in zip(contexts, completions, strict=True)]
-    by_vllm = peer.ask(what="score", prompts=whole, starts=[len(ids) for ids in contexts])["logprobs"]
+    by_vllm = peer.ask(label="score", prompts=whole, starts=[len(ids) for ids in contexts])["logprobs"]
     by_us = [completion.logprobs for completion in completions]
     found = {"sampled by us": _gap(by_us, by_vllm)}
-    theirs = peer.ask(what="generate", prompts=contexts, tokens=[tokens] * len(contexts), noted=True)
+    theirs = peer.ask(label="generate", prompts=contexts, tokens=[tokens] * len(contexts), noted=True)
     streams = []
     for ids, said, logprobs in zip(contexts, theirs["ids"], theirs["logprobs"], strict=True):
         streams.append(Stream())

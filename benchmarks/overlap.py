@@ -39,7 +39,7 @@ from arena.doctor import environment
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
-from arena.play.stragglers import Logged, Stragglers
+from arena.play.stragglers import SelectLogged, Stragglers
 from arena.records import MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
@@ -153,7 +153,7 @@ def long(plan: MatchPlan, share: float) -> bool:
 async def updates(rule: PlaySpec, share: float, iterations: int) -> list[list[MatchRecord]]:
     """The matches that each update learns from: a long one lasts for many passes of the event loop and pays 1."""
 
-    async def play(plans: list[MatchPlan], logged: Logged) -> None:
+    async def play(plans: list[MatchPlan], logged: SelectLogged) -> None:
         async def one(plan: MatchPlan) -> None:
             slow = long(plan, share)
             for _ in range(40 + plan.identity.deal if slow else 2):

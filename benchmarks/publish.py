@@ -32,7 +32,7 @@ from agents.precision import Precision  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.config.experiment import LearnSpec  # noqa: E402
 from arena.doctor import environment  # noqa: E402
-from arena.scale.cluster import placed  # noqa: E402
+from arena.scale.cluster import open_cluster  # noqa: E402
 from arena.scale.settings import ResourcesSpec, ScaleSpec, WorkerResources  # noqa: E402
 
 RESULTS = HERE / "results" / "publish.json"
@@ -69,7 +69,7 @@ def reset(pids: Mapping[str, int]) -> None:
 
 async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
     """Load and publish one model."""
-    async with placed(SPEC, lambda line: None) as cluster:
+    async with open_cluster(SPEC, lambda line: None) as cluster:
         from arena.scale.engines import ScaledEngine
         from arena.scale.ranks import Ranks
         from arena.scale.trainer import ScaledTrainer

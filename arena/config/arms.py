@@ -96,7 +96,7 @@ Budget = tuple[tuple[int, int], ...]
 
 def budget(recipe: Recipe) -> Budget:
     """Return the number of iterations and of matches per iteration, including branches, by stage."""
-    return tuple((each.iterations, each.play.most_matches) for each in experiments_of(recipe))
+    return tuple((each.iterations, each.play.max_matches) for each in experiments_of(recipe))
 
 
 def _budget_text(budget: Budget) -> str:

@@ -16,7 +16,7 @@ from arena.errors import ConfigError
 from arena.play.best_first import find_search_obstacle
 from arena.play.parts.base import check_tables
 from arena.play.settings import TableSpec
-from arena.play.tables import Table, lay_table
+from arena.play.tables import Table, make_table
 from games.contracts import Game
 
 SHOWN = ("scripted", "against")
@@ -32,7 +32,7 @@ def set_tables(experiment: Experiment) -> list[Table]:
     tables = []
     for i, spec in enumerate(experiment.all_tables()):
         where = f"tables[{i}]." if experiment.tables is not None else ""
-        table = lay_table(spec.game, {seat: s.role for seat, s in spec.seats.items()}, folders, where=where)
+        table = make_table(spec.game, {seat: s.role for seat, s in spec.seats.items()}, folders, prefix=where)
         harnesses = {seat: held.harness for seat, held in spec.seats.items() if held.harness}
         holders = {seat: held.policy for seat, held in spec.seats.items()}
         table = replace(table, holders=holders, harnesses=harnesses, share=spec.share)

@@ -132,7 +132,7 @@ class BestFirstSearch:
         return game.situation(self.seat)
 
     def _is_success(self, game: Game) -> bool:
-        """Return the report's `success`; without one, whether the seat's payoff is positive."""
+        """Return True if the report's `success` is true or, without one, if the seat's payoff is positive."""
         return bool(game.report().get("success", game.payoffs()[self.seat] > 0))
 
 

@@ -29,7 +29,7 @@ async def check_contexts(
 ) -> list[str]:
     """Play one trial match per table with replies of maximum length, and return a note for each context that fills.
 
-    A table is a game with the roles of its seats. `find_policy` returns the policy of a name, without weights, or None for
+    A table is a game with the roles of its seats. `find_policy` returns a named policy, without weights, or None for
     other players. `max_context` is the engine's limit in tokens, `turns` the limit per match, and `shows_images`
     whether it shows images to models with vision. Raises ConfigError if a model has no room for its first reply.
     """

@@ -40,7 +40,7 @@ from arena.play.lessons import RowDemonstrations
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
-from arena.play.plans import demonstration_plans
+from arena.play.plans import plan_demonstrations
 from arena.play.tables import Table
 from arena.records import MatchRecord, Trajectory, is_patch, trained, trajectories
 from arena.store.contents import check_newest
@@ -187,7 +187,7 @@ class Demonstrations:
         `k` is the iteration, 0 for the warm start. `on_end` is called after every match that finished or was given up.
         """
         tables, policies = self.lineup.tables, self.lineup.policies
-        plans = demonstration_plans(self.lineup.seed, k, learner, matches, tables, policies)
+        plans = plan_demonstrations(self.lineup.seed, k, learner, matches, tables, policies)
         rng = generator(self.lineup.seed, k, "demonstrations")
         records = await self._play_demonstrations(plans, learner, scripted, against, rng, on_end)
         return self._to_samples([t for record in records for t in trajectories(record) if t.policy == learner])

@@ -101,7 +101,7 @@ def person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int
 
 
 def mark_failed(record: MatchRecord, kind: Kind, draws: Sequence[int], reason: str) -> MatchRecord:
-    """Return and log a finished match as failed, with `kind` and the reason `reason`, without payoffs and report."""
+    """Return and log a finished match as failed, with `kind` and `reason`, without payoffs and report."""
     failure = Failure(kind=kind, draws=tuple(draws))
     record = replace(record, status="failed", reason=reason, payoffs={}, report={}, failure=failure)
     log_failure(record)
@@ -158,7 +158,7 @@ def describe_cause(record: MatchRecord) -> str:
 
 
 def count_failures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
-    """Return metrics of failed attempts: `mark_failed` (attempts), `given_up` (matches), `failure` (commonest cause)."""
+    """Return metrics of failed attempts: `failed` (attempts), `given_up` (matches), `failure` (commonest cause)."""
     counts: dict[str, int | str] = {
         "failed": len(attempts),
         "given_up": sum(bool(each.failure and each.failure.given_up) for each in attempts),

@@ -43,8 +43,7 @@ class Imitation:
         self._run, self._seed, self._settings = run, seed, settings
 
     async def run(self, progress: ImitationProgress | None) -> None:
-        """Train the policies; with `progress`, the progress of an interrupted imitation, those that it did not finish.
-
+        """Train the policies; with the `progress` of an interrupted imitation, only the unfinished ones.
         Raises StoreError if the progress belongs to another imitation.
         """
         if progress and progress.policy not in self.specs:

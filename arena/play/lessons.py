@@ -16,7 +16,7 @@ from arena.errors import ConfigError
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
 from arena.play.settings import RunRows, SourceSpec
-from arena.play.source import Played
+from arena.play.source import PlayedMatches
 from arena.play.watchers import Watcher
 from arena.policies import Policies
 from arena.store.run import RunFolder
@@ -44,10 +44,10 @@ class DataSource:
         self._held_out: dict[str, tuple[list[Sample], list[np.ndarray]]] = {}
         """Held-out samples of each policy, with their log-probabilities under its reference weights, if needed."""
 
-    async def matches(self, k: int) -> Played:
+    async def matches(self, k: int) -> PlayedMatches:
         """Return no matches."""
         self.watcher.phase(k, "reading the data set")
-        return Played([], [])
+        return PlayedMatches([], [])
 
     async def close(self) -> None:
         """Close the data set."""

@@ -93,7 +93,7 @@ class Lineup:
     def find_table(self, plan: MatchPlan) -> Table:
         """Return the run's game with roles that the plan is for. Raises ConfigError if the run has none like it."""
         for table in self.tables:
-            if table.fits(plan):
+            if table.matches(plan):
                 return table
         raise ConfigError(
             f"match {plan.id} is of {plan.game} with {plan.options}, and no table is: set the game and its options "

@@ -16,7 +16,7 @@ import numpy as np
 from arena.errors import ConfigError
 from arena.parts.chance import generator
 from arena.play.settings import SourceSpec, TableSpec
-from arena.play.source import Played
+from arena.play.source import PlayedMatches
 from arena.play.watchers import Watcher
 from arena.records import MatchRecord, Seating, images, pictures_of
 from arena.store.losses import select_complete
@@ -43,7 +43,7 @@ class LogSource:
     seed: int = 0
     """The run's seed, for random order."""
 
-    async def matches(self, k: int) -> Played:
+    async def matches(self, k: int) -> PlayedMatches:
         """Return the logged matches for iteration `k`, assigned to this run's policies, and write them to its log.
 
         Matches of incomplete deals and of games without a table are left out. Raises ConfigError if a context is longer
@@ -63,7 +63,7 @@ class LogSource:
             log.add(record)
             self.watcher.match(record)
         log.flush()
-        return Played(records, [])
+        return PlayedMatches(records, [])
 
     async def close(self) -> None:
         """Do nothing: no match is in progress."""

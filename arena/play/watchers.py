@@ -48,10 +48,10 @@ class StageWatcher(Protocol):
     """Watcher that is also called when a stage of a pipeline begins or goes on."""
 
     def stage(self, label: str, name: str, iterations: int) -> None:
-        """Show that events from now on belong to this stage. `label` says which of how many; 0 iterations: unknown."""
+        """Show that later events belong to this stage, such as `stage 2 of 3, NAME`; 0 `iterations` is unknown."""
 
 
-class Logged:
+class LoggingWatcher:
     """Watcher that writes events to the run's log and turns to its feed, and forwards both to another watcher."""
 
     def __init__(self, watcher: Watcher, feed: Feed | None = None) -> None:

@@ -73,7 +73,7 @@ def check_committed(run: Path, iteration: int) -> None:
 
 
 def _verify_list(folder: Path, number: int) -> Checkpoint:
-    """Return the checkpoint in `folder`. Raises StoreError unless its `fingerprint_files.json` matches the manifest."""
+    """Verify the checkpoint's `contents.json` and return the checkpoint. Raises StoreError if the file is damaged."""
     expected = read_manifest(folder)["files"].get(CONTENTS)
     if expected is None:
         raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not in its {MANIFEST}")

@@ -21,7 +21,7 @@ IHDR_END = len(PNG) + 25
 
 
 class Kind(NamedTuple):
-    """Kind of output file: a label for messages, and `signature`, the signature near the beginning of such a file."""
+    """Kind of output file: a label for messages, and the signature near the beginning of such a file."""
 
     label: str
     signature: bytes

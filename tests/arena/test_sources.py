@@ -138,8 +138,8 @@ def test_demonstrations_say_so_and_replay_recalls(
 ) -> None:
     """By scripted policies, and of a log; a recalled trajectory is the one that was played, but for its source."""
     seen: list[Trajectory] = []
-    whole = Demonstrations._samples
-    monkeypatch.setattr(Demonstrations, "_samples", lambda self, found: (seen.extend(found), whole(self, found))[1])
+    whole = Demonstrations._to_samples
+    monkeypatch.setattr(Demonstrations, "_to_samples", lambda self, found: (seen.extend(found), whole(self, found))[1])
     given = experiment("iterations=1", f"learn.demonstrations={{run: {played}, matches: 3}}")
     lab: Lab = finished(tmp_path / "run", given, Quiet())
     samples = wait(lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 4))

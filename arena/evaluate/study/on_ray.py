@@ -18,7 +18,7 @@ from arena.errors import ConfigError
 from arena.evaluate.study.plan import Run
 from arena.evaluate.study.runs import Begin, resume_command
 from arena.process import LAUNCHERS, command_line, end_with, environment_of_children
-from arena.scale.cluster import connected
+from arena.scale.cluster import connect
 from arena.store.locks import is_in_use
 
 RESTARTS = 3
@@ -38,7 +38,7 @@ def on_ray(address: str, folder: Path) -> Iterator[tuple[Begin, int]]:
     """
     with ExitStack() as joined:
         try:
-            joined.enter_context(connected(address, 0))
+            joined.enter_context(connect(address, 0))
         except ConfigError as error:
             raise ConfigError(str(error).replace("scale.address", "--on-ray")) from None
         yield Task, _count_processors(address, folder.absolute())

@@ -11,7 +11,7 @@ import pytest
 from arena.play import feed as feeding
 from arena.play.feed import Feed
 from arena.play.match import MatchPlan
-from arena.play.watchers import Logged
+from arena.play.watchers import LoggingWatcher
 from arena.records import Turn
 from arena.store.feed import FEED, FeedReader, FeedWriter
 from games.contracts import MatchId, Message
@@ -76,7 +76,7 @@ def test_a_run_with_a_feed_is_the_same_and_shows_its_matches_as_they_are_played(
     monkeypatch.setattr(feeding, "WRITE_SECONDS", 0.0)
     watcher, settings = Looking(tmp_path / "fed"), experiment("game.options.illegal=retry", "play.in_flight=3")
     feed = Feed(tmp_path / "fed")
-    finished(tmp_path / "fed", settings, Logged(watcher, feed))  # type: ignore[arg-type]
+    finished(tmp_path / "fed", settings, LoggingWatcher(watcher, feed))  # type: ignore[arg-type]
     feed.close()
     finished(tmp_path / "bare", settings)
     assert not (tmp_path / "fed" / FEED).exists()

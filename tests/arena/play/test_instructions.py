@@ -14,7 +14,7 @@ from arena.lab import Lab
 from arena.play.lineup import add_instruction
 from arena.play.match import MatchPlan
 from arena.play.parts.instructions import Instructions
-from arena.play.parts.reflection import question
+from arena.play.parts.reflection import make_prompt
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.contracts import MatchId, View
@@ -113,12 +113,12 @@ def test_the_worst_goes_and_a_new_one_is_tried_at_once() -> None:
     assert tried.add(3, ROLE, " Look\nfor a name. ") == "Look for a name."
     texts = [one.text for one in tried.tried[ROLE]]
     assert len(texts) == 4 and worst not in texts and TEXTS[1] in texts
-    assert max(tried.chances(ROLE)) == tried.chances(ROLE)[-1]
+    assert max(tried.probabilities(ROLE)) == tried.probabilities(ROLE)[-1]
     crossed = tried.add(5, ROLE, "Look for a name.")  # known: two are crossed instead
     assert crossed and {*crossed.split()} <= {word for text in texts for word in text.split()}
     again = population(size=4, every=2)
     again.load(json.loads(json.dumps(tried.state())))
-    assert again.tried == tried.tried
+    assert again.populations == tried.tried
 
 
 def test_a_new_instruction_is_verified_before_the_worst_goes() -> None:
@@ -150,7 +150,7 @@ def test_the_writer_reads_the_worst_matches_of_the_latest_iterations() -> None:
         (plan,) = tried.assign(k, plans(k, 1))
         tried.observe(k, [replace(record(plan, 0.0), turns=(turn,))])
     assert [text.rpartition("It wrote: ")[2] for text in tried.failed[ROLE]] == ["try 2", "try 3"]
-    assert question([(0.5, "Guess.")], tried.failed[ROLE]).count("A bad match.") == 2
+    assert make_prompt([(0.5, "Guess.")], tried.failed[ROLE]).count("A bad match.") == 2
 
 
 def test_an_instruction_is_text_and_no_template() -> None:

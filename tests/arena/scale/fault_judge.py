@@ -28,7 +28,7 @@ from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
 from arena.credit.compare import column_names, compare
 from arena.errors import StoreError
-from arena.play.plans import iteration_plans
+from arena.play.plans import plan_iteration
 from arena.records import MatchRecord, Turn, place_of, trained
 from arena.store import checkpoints
 from arena.store.losses import find_incomplete_deals
@@ -69,7 +69,7 @@ def judge(run: Path) -> Verdict:
         return verdict
     tables = set_tables(experiment)
     for k in range(1, experiment.iterations + 1):
-        plans = iteration_plans(experiment.play, experiment.seed, k, tables, {}, None)
+        plans = plan_iteration(experiment.play, experiment.seed, k, tables, {}, None)
         records = [MatchRecord.from_json(row) for row in reader.log.read(k)]
         _complete(k, {plan.id: plan for plan in plans}, records, verdict)
         for record in (record for record in records if record.status == "finished"):

@@ -173,7 +173,7 @@ def test_one_that_dies_takes_its_own_replies_and_comes_back_with_the_present_wei
         await engine.publish("p", 4, await served.trainer.weights())
         alike(await engine.generate(matches()), expected)
         await served.whole()
-        assert {place.has["p"].version for place in engine._places} == {4}
+        assert {place.served["p"].version for place in engine._places} == {4}
         for one in matches():
             engine.forget(one.key)
         alike(await engine.generate(matches()), expected)
