@@ -78,7 +78,7 @@ async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
         engine = ScaledEngine(cluster, EngineSpec(), Precision.BF16)
         await engine.open()
         pids = {"driver": os.getpid()} | {f"rank {k}": place.pid for k, place in enumerate(ranks.places)}
-        for place in engine._places:
+        for place in engine._slots:
             assert place.worker
             pids[place.name] = (await place.worker.call("ping"))[1]
         start, phases = peaks(pids, "VmRSS"), {}

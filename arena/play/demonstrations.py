@@ -26,7 +26,7 @@ from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
 from arena.parts.chance import generator
 from arena.parts.schedules import Clock
-from arena.play.choose_contenders import (
+from arena.play.contenders import (
     Contender,
     ModelContender,
     ScriptedContender,

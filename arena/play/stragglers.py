@@ -28,9 +28,9 @@ SelectLogged = Callable[[MatchRecord], Iterable[MatchRecord]]
 
 
 class PlayPlans(Protocol):
-    """Function that plays plans, and logs what `logged` returns for each attempt that ends, finished or failed."""
+    """Function that plays plans, and logs what `to_log` returns for each attempt that ends, finished or failed."""
 
-    def __call__(self, plans: list[MatchPlan], logged: SelectLogged) -> Awaitable[object]: ...
+    def __call__(self, plans: list[MatchPlan], to_log: SelectLogged) -> Awaitable[object]: ...
 
 
 class Stragglers:

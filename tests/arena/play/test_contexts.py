@@ -179,7 +179,7 @@ def test_a_log_of_longer_contexts_than_the_learner_holds_is_refused() -> None:
         spec: Any = SimpleNamespace(log="runs/other")
         source = LogSource(None, spec, [table], {"p": holds}, None)  # type: ignore[arg-type]
         if holds == longest:
-            assert source._as_own(1, 0, record).seats["walker"].trained
+            assert source._adopt(1, 0, record).seats["walker"].trained
             continue
         with pytest.raises(ConfigError, match=rf"walker of match 0001-0000 .* {longest:,} tokens.* {holds:,}"):
-            source._as_own(1, 0, record)
+            source._adopt(1, 0, record)
