@@ -153,13 +153,13 @@ def long(plan: MatchPlan, share: float) -> bool:
 async def updates(rule: PlaySpec, share: float, iterations: int) -> list[list[MatchRecord]]:
     """The matches that each update learns from: a long one lasts for many passes of the event loop and pays 1."""
 
-    async def play(plans: list[MatchPlan], logged: SelectLogged) -> None:
+    async def play(plans: list[MatchPlan], to_log: SelectLogged) -> None:
         async def one(plan: MatchPlan) -> None:
             slow = long(plan, share)
             for _ in range(40 + plan.identity.deal if slow else 2):
                 await asyncio.sleep(0)
             paid = {"one": float(slow)}
-            logged(
+            to_log(
                 MatchRecord(
                     identity=plan.identity,
                     game="",

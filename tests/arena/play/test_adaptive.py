@@ -81,9 +81,9 @@ def test_only_what_the_trained_seat_is_paid_counts() -> None:
 def test_a_deal_is_as_long_as_its_longest_success() -> None:
     found = history(cap="max_turns")
     found.observe(1, [match(1, 1.0, turns=5), match(1, 0.0, turns=9), match(3, 0.0, turns=2)])
-    assert found.options("g", 1, {"max_turns": 10, "a": 1}) == ({"max_turns": 5, "a": 1}, "max_turns")
-    assert found.options("g", 3, {"max_turns": 10}) == ({"max_turns": 10}, ""), "never solved: no cap"
-    assert found.options("g", 1, {"max_turns": 4}) == ({"max_turns": 4}, ""), "never more than the game's own"
+    assert found.cap_options("g", 1, {"max_turns": 10, "a": 1}) == ({"max_turns": 5, "a": 1}, "max_turns")
+    assert found.cap_options("g", 3, {"max_turns": 10}) == ({"max_turns": 10}, ""), "never solved: no cap"
+    assert found.cap_options("g", 1, {"max_turns": 4}) == ({"max_turns": 4}, ""), "never more than the game's own"
 
 
 def given(*more: str) -> Experiment:

@@ -133,7 +133,7 @@ def test_how_many_begin_at_the_deal_is_as_in_aepo(gap: float, count: int, monkey
     tree, record = one_path(TreeRule(), group=16)
     firsts = {next(t for t in record.turns if t.seat == seat).index for seat in {t.seat for t in record.turns}}
     monkeypatch.setattr(tree, "entropy", lambda record, turn: 3.0 + (gap if turn.index in firsts else 0.0))
-    assert tree._from_the_deal(record) == count
+    assert tree._count_starts(record) == count
 
 
 def one_path(rule: TreeRule, group: int = 6) -> tuple[Tree, MatchRecord]:
