@@ -201,12 +201,12 @@ async def scaled(experiment: Experiment, note: Callable[[str], None], again: boo
     from arena.scale.engines import ScaledEngine
     from arena.scale.ranks import Ranks
     from arena.scale.trainer import ScaledTrainer
-    from arena.scale.worker import START
+    from arena.scale.worker import START_SECONDS
 
     async with open_cluster(experiment.scale, note, again) as cluster:
         stepping_there = await _slow_steps(cluster)
         each = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
-        ranks = await Ranks.start(each, experiment.scale.deadline, START)
+        ranks = await Ranks.start(each, experiment.scale.deadline, START_SECONDS)
         for rank, actor in enumerate(ranks.actors):
             cluster.watchdog.watch(f"rank {rank}", actor.ping.remote, ranks.kill)
         try:
