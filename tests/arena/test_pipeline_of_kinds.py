@@ -76,9 +76,8 @@ def test_each_stage_learns_from_earlier_ones(whole: tuple[Path, int]) -> None:
     assert tuple(stage.name for stage in find_begun_stages(folder)) == STAGES
     stages = [stage for stage in find_begun_stages(folder) if stage.name != "08-average"]
     about = {stage.name[3:]: RunReader(stage).environment()["experiment"] for stage in stages}
-    weights = {
-        stage.name[3:]: {n: str(p) for n, p in ended(stage).weights.items()} for stage in find_begun_stages(folder)
-    }  # type: ignore[union-attr]
+    folders = find_begun_stages(folder)
+    weights = {f.name[3:]: {n: str(p) for n, p in ended(f).weights.items()} for f in folders}  # type: ignore[union-attr]
     assert about["rl"]["policies"]["player"]["reference"] == weights["sft"]["player"]
     assert about["rl"]["policies"]["player"]["model"] == weights["dpo"]["player"]
     (scored,) = about["rl"]["credit"]["stages"]

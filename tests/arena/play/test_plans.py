@@ -34,7 +34,7 @@ def test_a_pool_is_gone_through_before_any_deal_comes_again() -> None:
 
 def test_what_is_played_in_place_of_dropped_deals_goes_on_with_the_pool() -> None:
     given = scripted("play.matches=4", "play.pool=100", "play.parts=[resample]")
-    assert not {*seeds(given, 1)} & {*seeds(given, 1, deals=3, before=4)}
+    assert not {*seeds(given, 1)} & {*seeds(given, 1, deals=3, offset=4)}
 
 
 def test_a_deal_that_comes_again_has_chance_of_its_own() -> None:
@@ -46,7 +46,7 @@ def test_a_deal_that_comes_again_has_chance_of_its_own() -> None:
 
 def test_a_deal_that_comes_again_in_one_iteration_has_chance_of_its_own_too() -> None:
     given = scripted("play.matches=6", "play.pool=3", "play.parts=[resample]")
-    more: list[dict[str, Any]] = [{}, {"deals": 4, "before": 6}]
+    more: list[dict[str, Any]] = [{}, {"deals": 4, "offset": 6}]
     plans = [
         plan for of in more for plan in plan_iteration(given.play, given.seed, 1, set_tables(given), {}, None, **of)
     ]

@@ -265,9 +265,9 @@ def test_the_process_ends_though_a_step_hangs(tmp_path: Path) -> None:
 
     code = (
         "import asyncio, threading\n"
-        "from arena.play.steps import Steps\n"
+        "from arena.play.steps import StepRunner\n"
         "async def main():\n"
-        "    try: await Steps().take(threading.Event().wait, 'it', 0.1)\n"
+        "    try: await StepRunner().run(threading.Event().wait, 'it', 0.1)\n"
         "    except Exception as error: print(error)\n"
         "asyncio.run(main())\n"
     )

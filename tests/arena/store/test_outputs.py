@@ -30,7 +30,7 @@ def test_what_is_not_of_this_purpose_stays(tmp_path: Path, kind: object) -> None
     (tmp_path / "thesis").write_text("years of work")
     close("matrix", {}, tmp_path / "matrix.json", False)
     own = tmp_path / "own"
-    own.write_bytes(kind.mark)  # type: ignore[attr-defined]
+    own.write_bytes(kind.signature)  # type: ignore[attr-defined]
     (tmp_path / "link").symlink_to(own)
     (tmp_path / "nowhere").symlink_to(tmp_path / "not there")
     os.mkfifo(tmp_path / "pipe")
