@@ -153,7 +153,7 @@ def report(
     path = out or Path(f"{next(iter(log.readers))}.html")
     require_output("--out", path, REPORT)
     stated = {game: list_theory_values(game) for game in map(str, log.matches["game"].unique())}
-    page = REPORT.mark + b"\n" + make_report(log, stated, deal_facts, find_marks).encode()
+    page = REPORT.signature + b"\n" + make_report(log, stated, deal_facts, find_marks).encode()
     write_output("--out", path, REPORT, page)
     _console().print(f"{printable(str(path))}: {len(page) // 1000} kB")
 

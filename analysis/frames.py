@@ -21,9 +21,9 @@ from analysis.columns import TABLES
 from arena.errors import ConfigError, StoreError
 from arena.plain import printable
 from arena.store.lines import LogError
-from arena.store.losses import incomplete_deals
+from arena.store.losses import find_incomplete_deals
 from arena.store.reader import FolderReader, RunReader
-from arena.store.stages import newest_run, pipeline_of
+from arena.store.stages import pipeline_of, resolve_newest_run
 
 Names = Collection[str] | None
 """Names to select; None selects all."""
@@ -105,7 +105,7 @@ class Frames:
         matches, lost = self.matches, set[tuple[str, int, str, int]]()
         for run, own in matches.groupby("run") if (matches["status"] == "failed").any() else ():
             deals = zip([str(run)] * len(own), own["iteration"], own["game"], own["seed"], strict=True)
-            lost |= incomplete_deals(zip(deals, own["match"], own["status"], strict=True))
+            lost |= find_incomplete_deals(zip(deals, own["match"], own["status"], strict=True))
         finished = matches[matches["status"] == "finished"]
         if not lost:
             return finished
@@ -211,7 +211,7 @@ def load(
         if isinstance(names, str):  # its characters would be taken as names
             raise ConfigError(f"{option} takes a list of names: write {option}=[{_abbreviate(names)!r}]")
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
-    readers = dict(zip(_run_names(paths), (RunReader(newest_run(path)) for path in paths), strict=True))
+    readers = dict(zip(_run_names(paths), (RunReader(resolve_newest_run(path)) for path in paths), strict=True))
     numbers = {
         run: [k for k in reader.iterations() if iterations is None or k in iterations]
         for run, reader in readers.items()

@@ -18,7 +18,7 @@ from analysis.columns import TABLES
 from analysis.frames import Frames, load
 from arena.errors import ConfigError
 from arena.plain import printable
-from arena.store.sealed_sql import SEALED, SECONDS, parse_select, run_sealed
+from arena.store.sealed_sql import SECONDS, SETTINGS, parse_select, run_sealed
 
 _DOTTED = re.compile(r"""Referenced table "(.*?)" not found|Cannot extract field .* from expression "(.*?)" because""")
 
@@ -48,7 +48,7 @@ def run_query(log: Frames, query: str, seconds: float = SECONDS) -> Any:
         import duckdb
     except ImportError:
         raise ConfigError("SQL needs DuckDB: pip install 'arena-selfplay[analysis]'") from None
-    with duckdb.connect(":memory:", config=SEALED) as database:
+    with duckdb.connect(":memory:", config=SETTINGS) as database:
         tree = parse_select(database, query)
         for name, columns in _find_columns(tree).items():
             database.register(name, log.select_existing(name, columns))

@@ -33,13 +33,13 @@ from arena.learn.base import MakeTrainer
 from arena.learn.trainer import local_trainer
 from arena.play.control import MatchControl
 from arena.play.demonstrations import Demonstrations
-from arena.play.lessons import Lessons
+from arena.play.lessons import DataSource
 from arena.play.lineup import Lineup
 from arena.play.logged import LogSource
 from arena.play.match import Limits, MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart
 from arena.play.parts.guard import GuardedPart
-from arena.play.source import Ahead, Play, Source, load_parts
+from arena.play.source import AheadSource, PlaySource, Source, load_parts
 from arena.play.tables import Table
 from arena.play.watchers import Watcher
 from arena.policies import Policies
@@ -47,8 +47,8 @@ from arena.records import Trajectory
 from arena.store import checkpoints, warm_start
 from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
-from arena.store.state import STATE, read_state, restoring
-from arena.store.warm_start import Imitated
+from arena.store.state import STATE, blame_checkpoint, read_state
+from arena.store.warm_start import ImitationProgress
 from games.adapters.loading import file_of
 from games.contracts import Game, View
 
@@ -69,7 +69,7 @@ class Parts:
     """Number of committed iterations."""
     restored: bool
     """True if the run was restored from a checkpoint, of the warm start or of an iteration."""
-    imitated: Imitated | None
+    imitated: ImitationProgress | None
     """Progress of an interrupted warm start, if any."""
     tables: Sequence[Table]
     roles: Mapping[str, Role]
@@ -84,10 +84,10 @@ class Parts:
     crediting: Crediting
     lineup: Lineup
     demonstrations: Demonstrations
-    play: Play
+    play: PlaySource
     source: Source
     """Source of the run's matches: `play`, play ahead of learning, another run's log, or a data set (without any)."""
-    lessons: Lessons | None
+    lessons: DataSource | None
     """Samples of a data set, if that is the source."""
 
     @property
@@ -114,7 +114,7 @@ async def build(
     roles = {role.role: role for table in tables for role in table.roles.values()}
     initial, imitated = _find_initial_weights(run, checkpoint, watcher)
     states = imitated.states() if imitated else state.get("policies", {})
-    with restoring(initial):
+    with blame_checkpoint(initial):
         policies = _make_policies(experiment, engine, make_trainer)
         await policies.load(initial, states, lambda step: watcher.phase(0, step))
 
@@ -133,9 +133,9 @@ async def build(
     )  # fmt: skip
     lessons = _make_lessons(run, experiment, policies, watcher)
     await policies.set_references(find_reference_weights(run, experiment, policies))
-    with restoring(checkpoint):
+    with blame_checkpoint(checkpoint):
         late = load_parts(parts, state.get("play", {}))
-    play = Play(
+    play = PlaySource(
         run=run, rule=experiment.play, policies=policies, pool=pool, matchmaker=matchmaker, lineup=lineup,
         watcher=watcher, parts=parts, iterations=experiment.iterations, late=late,
     )  # fmt: skip
@@ -159,7 +159,7 @@ def _make_ask_context(
 
 def _select_checkpoint(run: RunFolder, experiment: Experiment, watcher: Watcher) -> Checkpoint | None:
     """Return the newest valid checkpoint, or None. Delete newer data, and the checkpoints that are due for pruning."""
-    checkpoint = run.resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
+    checkpoint = run.find_resume_point(watcher.note, experiment.checkpoint.every, experiment.play.lag)
     run.discard_after(checkpoint.iteration if checkpoint else -1)
     run.prune(experiment.checkpoint.keep)
     return checkpoint
@@ -167,7 +167,7 @@ def _select_checkpoint(run: RunFolder, experiment: Experiment, watcher: Watcher)
 
 def _find_initial_weights(
     run: RunFolder, checkpoint: Checkpoint | None, watcher: Watcher
-) -> tuple[Checkpoint | None, Imitated | None]:
+) -> tuple[Checkpoint | None, ImitationProgress | None]:
     """Return the checkpoint to load policies from, and the progress of an interrupted warm start; None if none.
 
     With a checkpoint of the run, data of the warm start is deleted. A damaged warm start is reported and restarted.
@@ -176,7 +176,7 @@ def _find_initial_weights(
         warm_start.discard(run.path)
         return checkpoint, None
     try:
-        return warm_start.unfinished(run.path, hash_identity(run.path)) or (None, None)
+        return warm_start.load_unfinished(run.path, hash_identity(run.path)) or (None, None)
     except StoreError as error:
         watcher.note(f"{error}: the imitation restarts")
         return None, None
@@ -186,7 +186,7 @@ def _make_asking(
     experiment: Experiment, checkpoint: Checkpoint | None, context: AskContext, credit: Mapping[str, Any]
 ) -> dict[str, Asking]:
     """Return the stages of credit that ask models by measure, with their state from the checkpoint's `credit`."""
-    with restoring(checkpoint):
+    with blame_checkpoint(checkpoint):
         return make_asking(experiment.credit.stages, context, credit.get("asked", {}))
 
 
@@ -274,26 +274,26 @@ async def _make_critic(
         engine=engine, roles=roles,
     )  # fmt: skip
     if critic and checkpoint and (checkpoint.folder / "critic").is_dir():
-        with restoring(checkpoint):
+        with blame_checkpoint(checkpoint):
             await compute(critic.load, checkpoint.folder / "critic")
     return critic
 
 
-def _make_source(run: RunFolder, experiment: Experiment, watcher: Watcher, play: Play) -> Source:
+def _make_source(run: RunFolder, experiment: Experiment, watcher: Watcher, play: PlaySource) -> Source:
     """Return the source of the run's matches: another run's log, play, or play of later iterations during learning."""
     if experiment.source is None:
-        ahead = Ahead(play, experiment.play.ahead, experiment.iterations, watcher)
+        ahead = AheadSource(play, experiment.play.ahead, experiment.iterations, watcher)
         return ahead if experiment.overlaps else play
     learners = {name: play.policies[name].positions for name, policy in experiment.policies.items() if policy.train}
     return LogSource(run, experiment.source, experiment.all_tables(), learners, watcher, experiment.seed)
 
 
-def _make_lessons(run: RunFolder, experiment: Experiment, policies: Policies, watcher: Watcher) -> Lessons | None:
+def _make_lessons(run: RunFolder, experiment: Experiment, policies: Policies, watcher: Watcher) -> DataSource | None:
     """Return the data set that the run learns from; None if it learns from matches."""
     if experiment.source is None or experiment.source.data is None:
         return None
     seed, iterations = experiment.seed, experiment.iterations
-    return Lessons(run, experiment.source, policies, watcher, seed=seed, iterations=iterations)
+    return DataSource(run, experiment.source, policies, watcher, seed=seed, iterations=iterations)
 
 
 def _make_crediting(

@@ -98,8 +98,8 @@ def examine() -> list[Finding]:
 async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
     """Start or join the cluster of `spec`, and return findings on the cluster, each node, and its capacity."""
     from agents.engines.spec import EngineSpec
-    from arena.scale.cluster import check_scale, processes
-    from arena.scale.probe import installed, probe
+    from arena.scale.cluster import check_scale, describe_processes
+    from arena.scale.probe import probe, read_versions
 
     place = spec.address or "started here, and ended"
     try:
@@ -108,15 +108,15 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
     except ConfigError as error:
         fault, _, fix = str(error).rpartition(": ")
         return [Finding("cluster", False, fault, fix)]
-    own, findings = installed(), [Finding("cluster", True, f"{place}; Ray {version_of('ray')}")]
+    own, findings = read_versions(), [Finding("cluster", True, f"{place}; Ray {version_of('ray')}")]
     for node in nodes:
-        fault = node.trouble or "; ".join(node.differs(own))
+        fault = node.trouble or "; ".join(node.find_differences(own))
         packages = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
         _, _, fix = node.trouble.rpartition(": ")
         fix = fix or "install the same there, and set PYTHONPATH where Arena is a checkout"
         findings.append(Finding(f"node {node.address}", not fault, f"{node.resources}; {fault or packages}", fix))
     shortage, _, fix = trouble.rpartition(": ")
-    return [*findings, Finding("room", not trouble, shortage or f"there is, for {processes(spec)}", fix)]
+    return [*findings, Finding("room", not trouble, shortage or f"there is, for {describe_processes(spec)}", fix)]
 
 
 def _check_packages() -> list[Finding]:

@@ -32,9 +32,9 @@ from arena.metrics import compute_iteration_metrics
 from arena.parts.chance import generator, number
 from arena.parts.schedules import Clock
 from arena.play.imitation import Imitation
-from arena.play.logged import sparse_updates
-from arena.play.source import Played
-from arena.play.staleness import ENOUGH, gate_replies, lags
+from arena.play.logged import find_sparse_updates
+from arena.play.source import PlayedMatches
+from arena.play.staleness import MIN_FRESH_TOKENS, gate_replies, measure_lags
 from arena.play.watchers import Watcher
 from arena.records import MatchRecord
 from arena.store import warm_start
@@ -145,7 +145,7 @@ class Lab:
         await self.commit(k, row)
         return row
 
-    async def play(self, k: int) -> Played:
+    async def play(self, k: int) -> PlayedMatches:
         """Return the iteration's matches from the run's source, which plays them or reads another run's log."""
         return await self.parts.source.matches(k)
 
@@ -191,9 +191,9 @@ class Lab:
         `gated` is the number of tokens that the gate compares.
         """
         policy, rule, trainer = self.policies[name], self.policies.rule, self.trainers[name]
-        metrics = lags(own, policy.version, self.experiment.play.lag)
+        metrics = measure_lags(own, policy.version, self.experiment.play.lag)
         gated = metrics.pop("fresh")
-        if gated < ENOUGH:
+        if gated < MIN_FRESH_TOKENS:
             highest = tolerance(rule, self.policies.precision.uses_bf16_products)
             seed = (self.experiment.seed, k, number("gate"))
             gated += await gate_replies(self.engine, trainer, policy.frame, self.parts.roles, own, highest, seed)
@@ -254,7 +254,7 @@ class Lab:
 
     def _warn_sparse_updates(self, learned: Mapping[str, Mapping[str, float]]) -> None:
         """Note once for each policy that it learns from few of a log's tokens."""
-        for name, note in sparse_updates(learned).items():
+        for name, note in find_sparse_updates(learned).items():
             if name not in self._sparse:
                 self._sparse.add(name)
                 self.watcher.note(note)

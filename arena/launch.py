@@ -29,15 +29,15 @@ from arena.evaluate.examination import make_examination, with_fixed_panel
 from arena.export.run_rows import export_own_rows
 from arena.lab import Lab
 from arena.play.feed import Feed
-from arena.play.lessons import OWN_ROWS
-from arena.play.steps import Steps, stepping
-from arena.play.watchers import Logged, Watcher
+from arena.play.lessons import EXPORTED_ROWS
+from arena.play.steps import StepRunner, use_step_runner
+from arena.play.watchers import LoggingWatcher, Watcher
 from arena.preflight import find_used_servers, preflight
 from arena.process import find_launched_ranks
 from arena.store import checkpoints
 from arena.store.failures import FAILURES
 from arena.store.run import RunFolder
-from arena.store.runlog import run_log
+from arena.store.runlog import write_run_log
 from games.adapters import loading
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ async def start_checked(experiment: Experiment, out: Path | None, watcher: Watch
     with TemporaryDirectory() as scratch:
         exported = export_own_rows(experiment, Path(scratch), watcher.note)
         prepared = await preflight(experiment, lambda step: watcher.phase(0, step), exported=exported)
-        rows = {OWN_ROWS: exported.read_bytes()} if exported else {}
+        rows = {EXPORTED_ROWS: exported.read_bytes()} if exported else {}
     folder = out or choose_fresh_folder(experiment.name)
     copies, known = own_files.gather(prepared.experiment)
     about = describe_environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
@@ -124,7 +124,7 @@ def _record_resume(run: RunFolder, experiment: Experiment) -> list[Change]:
     before = read_recorded(run.path)
     changed = list_changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
-    run.amend(config, with_command(run.reader.environment(), experiment_to_plain(experiment), changed))
+    run.replace_settings(config, with_command(run.reader.environment(), experiment_to_plain(experiment), changed))
     return changed
 
 
@@ -142,7 +142,7 @@ def with_command(
 
 
 def _check_iterations(run: RunFolder, experiment: Experiment) -> None:
-    if experiment.iterations < (done := checkpoints.committed(run.path)):
+    if experiment.iterations < (done := checkpoints.newest_committed(run.path)):
         raise ConfigError(f"iterations: {experiment.iterations}, but {run.path} has {done} committed: ask for more")
 
 
@@ -155,15 +155,15 @@ async def _run(
     """
     keys = [server.key_variable for server in experiment.servers().values() if server.key_variable]
     run.failures.secret_variables = keys
-    with run_log(run.path, keys), _explain_errors(run), closing(Feed(run.path)) as feed:
+    with write_run_log(run.path, keys), _explain_errors(run), closing(Feed(run.path)) as feed:
         _LOG.info("arena %s: %s", list_versions()["arena-selfplay"], " ".join(sys.argv))
-        logged, restarts, last_committed = Logged(watcher, feed), 0, -1
+        logged, restarts, last_committed = LoggingWatcher(watcher, feed), 0, -1
         while True:
             try:
                 await _run_to_end(run, experiment, logged, opened, restarts > 0)
                 break
             except RanksLost as error:
-                committed = checkpoints.committed(run.path)
+                committed = checkpoints.newest_committed(run.path)
                 restarts = restarts + 1 if committed == last_committed else 1
                 last_committed, opened = committed, lambda: ()
                 if restarts > RESTARTS:
@@ -173,7 +173,7 @@ async def _run(
 
 
 async def _run_to_end(
-    run: RunFolder, experiment: Experiment, watcher: Logged, opened: Callable[[], Sequence[Change]], is_restart: bool
+    run: RunFolder, experiment: Experiment, watcher: LoggingWatcher, opened: Callable[[], Sequence[Change]], is_restart: bool
 ) -> None:
     """Run from the newest checkpoint to the end, on the cluster's processes if the experiment has `scale`."""
     async with open_makers(experiment, watcher.note, is_restart) as makers:
@@ -200,16 +200,16 @@ async def open_makers(
     if experiment.scale is None:
         yield Makers()
         return
-    from arena.scale.cluster import placed
+    from arena.scale.cluster import open_cluster
     from arena.scale.engines import ScaledEngine
     from arena.scale.ranks import Ranks
     from arena.scale.trainer import ScaledTrainer
-    from arena.scale.worker import START
+    from arena.scale.worker import START_SECONDS
 
-    async with placed(experiment.scale, note, is_restart) as cluster:
+    async with open_cluster(experiment.scale, note, is_restart) as cluster:
         remote_steps = await _offload_slow_steps(cluster)
         trainers = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
-        ranks = await Ranks.start(trainers, experiment.scale.deadline, START)
+        ranks = await Ranks.start(trainers, experiment.scale.deadline, START_SECONDS)
         for rank, actor in enumerate(ranks.actors):
             cluster.watchdog.watch(f"rank {rank}", actor.ping.remote, ranks.kill)
         try:
@@ -227,7 +227,7 @@ async def _offload_slow_steps(cluster: "Cluster") -> AbstractContextManager[None
         return nullcontext()
     calls = RayCalls(cluster.task())
     await to_thread(calls.check)
-    return stepping(Steps(cluster.spec.tasks, calls))
+    return use_step_runner(StepRunner(cluster.spec.tasks, calls))
 
 
 @contextmanager
@@ -238,7 +238,7 @@ def _explain_errors(run: RunFolder) -> Iterator[None]:
         with _log_end():
             yield
     except BugError as error:
-        if error.record and not run.failures.holds(error.record.id):
+        if error.record and not run.failures.contains(error.record.id):
             run.failures.add(error.record)
         raise BugError(
             f"{error}; {run.path / FAILURES} has the traceback (arena show {run.path} --failures), "

@@ -12,7 +12,7 @@ from arena.credit.batch import Credited
 from arena.league.matchmaking import scores
 from arena.league.pool import version_of
 from arena.league.ratings import Ratings
-from arena.play.failures import failure_figures
+from arena.play.failures import count_failures
 from arena.records import MatchRecord, trained_trajectories
 from arena.rows import is_zero_sum
 from games.contracts import UNREAD
@@ -44,7 +44,7 @@ def compute_iteration_metrics(
     return {
         "iteration": iteration,
         "matches": len(records),
-        **failure_figures(failures),
+        **count_failures(failures),
         "failed_rate": len(failures) / max(len(records) + len(left_out) + len(failures), 1),
         "left_out": len(left_out),
         "turns": len(turns),

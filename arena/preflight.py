@@ -273,7 +273,7 @@ def _check_asking(experiment: Experiment) -> None:
     seated = Seated(
         seats={seat for seats in held for seat in seats},
         trained=models.keys(),
-        is_alone=play.group == 1 and play.most_matches == play.matches,
+        is_alone=play.group == 1 and play.max_matches == play.matches,
         has_replay=experiment.learn.replay is not None,
         models=models,
         frozen={name: spec.model for name, spec in experiment.policies.items() if not spec.train},

@@ -39,7 +39,7 @@ from arena.doctor import describe_environment
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
-from arena.play.stragglers import Logged, Stragglers
+from arena.play.stragglers import SelectLogged, Stragglers
 from arena.records import MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
@@ -166,13 +166,13 @@ def make_plans(k: int, matches: int) -> list[MatchPlan]:
 async def play_updates(rule: PlaySpec, share: float, iterations: int) -> list[list[MatchRecord]]:
     """Return the matches of each update. Long ones take many passes of the event loop and pay 1."""
 
-    async def play(plans: list[MatchPlan], logged: Logged) -> None:
+    async def play(plans: list[MatchPlan], to_log: SelectLogged) -> None:
         async def play_match(plan: MatchPlan) -> None:
             slow = is_long(plan, share)
             for _ in range(40 + plan.identity.deal if slow else 2):
                 await asyncio.sleep(0)
             paid = {"one": float(slow)}
-            logged(
+            to_log(
                 MatchRecord(
                     identity=plan.identity,
                     game="",

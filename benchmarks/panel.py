@@ -25,14 +25,14 @@ from arena.evaluate.evaluation import draw_deal_seeds
 from arena.evaluate.panel_figures import compare_cells, compare_means
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
-from arena.store.evaluations import Deals, Evaluation, of_latest, read_evaluations
+from arena.store.evaluations import Deals, Evaluation, read_evaluations, select_latest
 
 RESULTS = Path(__file__).parent / "results"
 
 
 def summarize_run(folder: Path, min_gain: float) -> dict[str, Any] | None:
     """Return one run's gains. None if it was not evaluated twice yet."""
-    judged = of_latest(evaluations) if (evaluations := read_evaluations(folder)) else []
+    judged = select_latest(evaluations) if (evaluations := read_evaluations(folder)) else []
     if len(judged) < 2:
         return None
     arm, seed = folder.name.rsplit("-", 1)
@@ -173,7 +173,9 @@ def main() -> None:
     arm = study.study.arm if study.study else runs[0]["arm"]
     command = f"python benchmarks/panel.py {options.study.name}"
     judged = [
-        of_latest(read_evaluations(f))[-1] for f in folders if f.name.rpartition("-")[0] == arm and summarize_run(f, 0)
+        select_latest(read_evaluations(f))[-1]
+        for f in folders
+        if f.name.rpartition("-")[0] == arm and summarize_run(f, 0)
     ]
     below = compute_gaps([each for each in judged if each.key == found[0]["key"]]) if len(judged) > 1 else {}
     print(*format_gap_table(below) if below else (), sep="\n")

@@ -34,7 +34,7 @@ from agents.precision import Precision  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.config.experiment import LearnSpec  # noqa: E402
 from arena.doctor import describe_environment  # noqa: E402
-from arena.scale.cluster import placed  # noqa: E402
+from arena.scale.cluster import open_cluster  # noqa: E402
 from arena.scale.settings import ResourcesSpec, ScaleSpec, WorkerResources  # noqa: E402
 
 RESULTS = HERE / "results" / "publish.json"
@@ -66,7 +66,7 @@ def reset_peaks(pids: Mapping[str, int]) -> None:
 
 async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
     """Load and publish one model, and return its times and memory."""
-    async with placed(SPEC, lambda line: None) as cluster:
+    async with open_cluster(SPEC, lambda line: None) as cluster:
         from arena.scale.engines import ScaledEngine
         from arena.scale.ranks import Ranks
         from arena.scale.trainer import ScaledTrainer
@@ -75,7 +75,7 @@ async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
         engine = ScaledEngine(cluster, EngineSpec(), Precision.BF16)
         await engine.open()
         pids = {"driver": os.getpid()} | {f"rank {k}": place.pid for k, place in enumerate(ranks.places)}
-        for place in engine._places:
+        for place in engine._slots:
             assert place.worker
             pids[place.name] = (await place.worker.call("ping"))[1]
         start, phases = read_memory(pids, "VmRSS"), {}

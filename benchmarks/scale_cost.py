@@ -97,16 +97,16 @@ def measure_messages() -> Found:
 
 async def _measure_calls() -> Found:
     """Return the milliseconds of an empty call to an engine's process, alone and as one of 32 at once."""
-    from arena.scale.cluster import placed
+    from arena.scale.cluster import open_cluster
     from arena.scale.engines import ScaledEngine
     from arena.scale.settings import ScaleSpec
 
-    async with placed(ScaleSpec(), lambda line: None) as cluster:
+    async with open_cluster(ScaleSpec(), lambda line: None) as cluster:
         from agents.engines.spec import EngineSpec
 
         engine = ScaledEngine(cluster, EngineSpec())
         await engine.open()
-        worker = engine._places[0].worker
+        worker = engine._slots[0].worker
         assert worker is not None
         alone, many = [], []
         for _ in range(100):

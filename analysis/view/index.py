@@ -22,7 +22,7 @@ from arena.errors import StoreError
 from arena.plain import printable
 from arena.store.arrow import complete_table, match_table
 from arena.store.contents import METRICS, PANEL
-from arena.store.feed import FeedReader, Playing
+from arena.store.feed import FeedReader, LiveMatch
 from arena.store.reader import RunReader, log_path, parse_log_name
 from arena.store.schema import MATCHES
 
@@ -120,7 +120,7 @@ class Index:
             tail = None if self.is_sealed(iteration) else self._get_tail(iteration)
             return tail.find_row(id) if tail else None
 
-    def list_in_flight(self) -> dict[str, Playing]:
+    def list_in_flight(self) -> dict[str, LiveMatch]:
         """Return the matches in progress by id, from the run's turn feed, without those that are logged."""
         with self.lock:
             self._feed.refresh()

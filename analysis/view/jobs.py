@@ -21,7 +21,7 @@ from analysis.view.requests import ForkPost
 from analysis.view.runs import find_process
 from arena.errors import ConfigError
 from arena.plain import printable
-from arena.store.locks import in_use
+from arena.store.locks import is_in_use
 
 RUNNING, KEPT, LARGEST = 3, 20, 10**6
 """Maximum number of concurrent children, of stored jobs, and of bytes of a job's output."""
@@ -91,7 +91,7 @@ class Jobs:
         Raises ConfigError if the run is not running or its process cannot be stopped from here.
         """
         number = find_process(index)
-        if number is None or not in_use(index.reader.path):  # the id of a dead process may belong to another one now
+        if number is None or not is_in_use(index.reader.path):  # the id of a dead process may belong to another one now
             raise ConfigError("this run is not running: there is nothing to stop")
         try:
             os.kill(number, signal.SIGTERM)

@@ -15,7 +15,7 @@ from analysis.frames import Frames, is_numeric
 from analysis.view.formatting import format_value, sanitize
 from analysis.view.metric_names import Name, name_figure
 from arena.statistics import ANY, SHARE, Bounds, Interval, difference_ci, mean_ci, paired_ci, range_of
-from arena.store.evaluations import Evaluation, of_latest, read_evaluations
+from arena.store.evaluations import Evaluation, read_evaluations, select_latest
 from arena.store.reader import RunReader
 
 RELEVANT = (
@@ -112,7 +112,7 @@ def _rank(key: str) -> int:
 def comparable_evaluations(reader: RunReader) -> list[Evaluation]:
     """Return the run's evaluations with the same deals, opponents and seats as the latest, oldest first."""
     found = read_evaluations(reader.path)
-    return [e for e in of_latest(found) if e.iteration is not None] if found else []
+    return [e for e in select_latest(found) if e.iteration is not None] if found else []
 
 
 def values_by_deal(evaluation: Evaluation, name: str) -> list[float | None]:

@@ -25,7 +25,7 @@ from arena.statistics import SHARE, range_of
 from arena.store import locks
 from arena.store.files import CONFIG
 from arena.store.reader import RunReader
-from arena.store.stages import begun, is_pipeline, pipeline_of
+from arena.store.stages import find_begun_stages, is_pipeline, pipeline_of
 
 ROWS, CELL, SECONDS, SETTINGS, FLIGHT = 1000, 2000, 60.0, 500, 100
 """Maximum numbers: rows of an SQL answer, characters of a cell, seconds of a query, settings, matches in progress."""
@@ -88,7 +88,7 @@ def list_in_flight(index: Index) -> dict[str, Any]:
 
 def find_process(index: Index) -> int | None:
     """Return the id of the process that writes the run; None if it is not running. Does not touch the run's lock."""
-    number = locks.holder(index.reader.path)
+    number = locks.read_holder(index.reader.path)
     try:
         if number is not None:
             os.kill(number, 0)
@@ -172,11 +172,11 @@ def _find_runs(path: Path) -> list[Path]:
     A pipeline stands for those of its stages that have begun.
     """
     if is_pipeline(path):
-        return begun(path)
+        return find_begun_stages(path)
     if (path / CONFIG).is_file():
         return [path]
     found = [each for each in sorted(path.iterdir()) if not each.is_symlink() and (each / CONFIG).is_file()]
-    return [run for each in found for run in (begun(each) if is_pipeline(each) else [each])]
+    return [run for each in found for run in (find_begun_stages(each) if is_pipeline(each) else [each])]
 
 
 def _name_run(run: Path) -> str:

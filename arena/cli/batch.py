@@ -65,7 +65,7 @@ def run_batch(
     from arena.evaluate.study.plan import EXPERIMENT, plan
     from arena.evaluate.study.runs import Runner
     from arena.launch import check_alone
-    from arena.store.locks import locked
+    from arena.store.locks import lock_folder
 
     if redraw and not any((folder / file).exists() for file in (EXPERIMENT, name)):
         kind = name.removesuffix(".json")
@@ -75,7 +75,7 @@ def run_batch(
     planned = plan(experiment, folder, arms, seeds, _preflight_arms(arms, quiet), name)
     if redraw:
         return Runner(planned, jobs or count_cores())
-    with locked(folder), _starter(on_ray, folder) as (begin, processors):
+    with lock_folder(folder), _starter(on_ray, folder) as (begin, processors):
         runner = Runner(planned, jobs or processors, begin)
         _run_all(runner, quiet)
     return runner

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from arena.store.outputs import results, write_output
+from arena.store.outputs import results_kind, write_output
 
 
 class PlainConsole(Console):
@@ -38,7 +38,7 @@ def write_results(command: str, data: dict[str, Any], out: Path | None, as_json:
     """Write results as JSON to `out`, if given, and to stdout if `as_json`. The key `by` names the command."""
     data = {"by": f"arena {command}", **data}
     if out:
-        write_output("--out", out, results(command), (json.dumps(data, indent=1) + "\n").encode())
+        write_output("--out", out, results_kind(command), (json.dumps(data, indent=1) + "\n").encode())
     if as_json:
         print(json.dumps(data))
 

@@ -27,7 +27,7 @@ from arena.cli.contenders import (
 )
 from arena.cli.progress import progress
 from arena.errors import ConfigError
-from arena.store.outputs import require_output, results
+from arena.store.outputs import require_output, results_kind
 
 if TYPE_CHECKING:
     from arena.evaluate.evaluation import Result
@@ -123,7 +123,7 @@ def eval_(
     from arena.cli.loop import wait
     from arena.evaluate import specs
 
-    require_output("--out", out, results("eval"))
+    require_output("--out", out, results_kind("eval"))
     shared = panels.EvalOptions(contender, before, trust, out, as_json)
     games, opponents = split_names(game), split_names(against)
 

@@ -58,8 +58,8 @@ def _export_weights(
 ) -> tuple[dict[str, object], str]:
     """Write a policy's weights. Returns the result as JSON data and as a line of text."""
     from arena.export.training import mark_replies
+    from arena.store.export import copy_without_optimizer
     from arena.store.export import export as write
-    from arena.store.export import without_optimizer
 
     if len(policies) > 1 or len(iterations) > 1:
         raise ConfigError("weights are of one policy after one iteration: give --policy and --iteration once")
@@ -68,7 +68,7 @@ def _export_weights(
     notes: list[str] = []
 
     def write_weights(policy: Path, target: Path) -> None:
-        (save_merged if merged else without_optimizer)(policy, target)
+        (save_merged if merged else copy_without_optimizer)(policy, target)
         notes.extend(mark_replies(target))
 
     number = write(run, policies[0], to, iterations[0] if iterations else None, write_weights)

@@ -15,7 +15,7 @@ from arena.cli.contenders import Endpoint, Json, Out, Trust, make_announcer, mak
 from arena.cli.progress import progress
 from arena.cli.tables import Cell, format_difference, format_interval, say, show_table
 from arena.errors import ConfigError
-from arena.store.outputs import require_output, results
+from arena.store.outputs import require_output, results_kind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +65,7 @@ def fork(
     from arena.evaluate.specs import Contenders
     from arena.play.contenders import HumanContender
 
-    require_output("--out", out, results("fork"))
+    require_output("--out", out, results_kind("fork"))
     others = _parse_seats(seat or [])
     loader = Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
     with progress(2 * n, as_json or lines or "human" in others.values(), loader.endpoints.status) as step:

@@ -13,7 +13,7 @@ import typer
 from agents.names import nearest
 from arena.errors import ConfigError
 from arena.store.files import write_atomic
-from arena.store.outputs import require_output, schema, write_output
+from arena.store.outputs import require_output, schema_kind, write_output
 
 TEMPLATES: dict[str, tuple[dict[str, str], list[str]]] = {
     "role": ({"{name}.yaml": "role.yaml"}, ["arena check role {name}.yaml --game negotiation"]),
@@ -65,9 +65,9 @@ def init(
         if os.path.lexists(file):
             raise ConfigError(f"{file} is there already: choose another name")
     for source in schemas:
-        require_output("--to", to / source.name, schema(source.name))
+        require_output("--to", to / source.name, schema_kind(source.name))
     for source in schemas:
-        write_output("--to", to / source.name, schema(source.name), source.read_bytes())
+        write_output("--to", to / source.name, schema_kind(source.name), source.read_bytes())
         print(f"{to / source.name}: its schema, for editors")
     for file, text in texts.items():
         write_atomic(file, re.sub(r"\bCLASS\b", title, re.sub(r"\bNAME(?=\b|_)", name, text)))

@@ -16,7 +16,7 @@ from arena.cli.progress import Pace, format_remaining
 from arena.cli.tables import format_number, say
 from arena.plain import printable
 from arena.records import MatchRecord, Turn
-from arena.store.losses import losses
+from arena.store.losses import summarise_failures
 
 if TYPE_CHECKING:
     from arena.play.match import MatchPlan
@@ -96,7 +96,7 @@ class Screen:
             status += f" · {remaining}"
         if self._failed:
             status += f" ({self._failed} failed)"
-        losses_line = [Text(printable(line), style="yellow")] if (line := losses(self.rows)) else []
+        losses_line = [Text(printable(line), style="yellow")] if (line := summarise_failures(self.rows)) else []
         return Group(make_iteration_table(self.rows, self.iterations), *losses_line, Text(status, style="dim"))
 
     def _format_remaining_time(self) -> str:
@@ -109,7 +109,7 @@ class Screen:
 
 def show_losses(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print how many matches of these iterations failed or were abandoned, and why; nothing if none did."""
-    if line := losses(rows):
+    if line := summarise_failures(rows):
         say(console, line, "yellow", indent=2)
 
 

@@ -30,7 +30,7 @@ from arena.cli.contenders import (
 )
 from arena.cli.progress import progress
 from arena.errors import ConfigError, Interrupted
-from arena.store.outputs import PICTURE, require_output, results
+from arena.store.outputs import PICTURE, require_output, results_kind
 
 if TYPE_CHECKING:
     from arena.evaluate.matrix import Cell
@@ -81,7 +81,7 @@ def matrix_(
     from arena.evaluate.specs import Contenders
 
     require_output("--plot", plot, PICTURE)
-    require_output("--out", out, results("matrix"))
+    require_output("--out", out, results_kind("matrix"))
     max_k = trials if k is None else k
     if max_k > trials:
         raise ConfigError(f"--k {max_k} needs at least as many --trials, not {trials}")

@@ -147,12 +147,12 @@ def _report_pipeline(console: Console, folder: Path, screen: Screen) -> None:
     from arena.cli.show_pipeline import show_pipeline
     from arena.config.sources import file_layer
     from arena.store.files import CONFIG
-    from arena.store.stages import begun
+    from arena.store.stages import find_begun_stages
 
     if screen.style != "json":
         show_pipeline(console, folder)
         console.print()
-    stages = [run for run in begun(folder) if "iterations" in file_layer(run / CONFIG).data]
+    stages = [run for run in find_begun_stages(folder) if "iterations" in file_layer(run / CONFIG).data]
     for run in stages[-1:]:
         print_report(console, run, screen)
 

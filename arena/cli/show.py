@@ -54,7 +54,7 @@ def _describe_start(path: Path) -> str:
     """Return how far a run without a committed iteration is, and the command that resumes it."""
     resume = f"arena resume {path}"
     try:
-        warm = warm_start.progress(path)
+        warm = warm_start.read_progress(path)
     except StoreError as error:
         return f"no iteration is committed yet, and {error}: {resume} starts the imitation again"
     if checkpoints.iterations(path):

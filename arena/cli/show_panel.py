@@ -17,7 +17,7 @@ from arena.evaluate.panel_figures import Comparison, compare_cells, compare_mean
 from arena.plain import printable
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci
-from arena.store.evaluations import Evaluation, of_latest
+from arena.store.evaluations import Evaluation, select_latest
 
 NAMES = {"payoff": "payoff", "valid": "valid per match", "deal": "deal rate"}
 
@@ -75,7 +75,7 @@ def show_run_panel(
 
     Without `experiment`, no opponent is marked as met in training, apart from the run's own weights.
     """
-    if not (latest := of_latest(evaluations)):
+    if not (latest := select_latest(evaluations)):
         return
     first, last, known = latest[0], latest[-1], _find_training_opponents(latest[-1], experiment, run)
     times = [f"iteration {first.iteration}" if first.iteration else "before", f"iteration {last.iteration}"]
@@ -88,7 +88,7 @@ def show_run_panel(
 
 def panel_to_json(evaluations: Sequence[Evaluation], experiment: Experiment | None, run: Path) -> dict[str, Any] | None:
     """Return a run's first and last panel evaluation and the mean payoff of all as JSON data; None if it has none."""
-    if not (latest := of_latest(evaluations)):
+    if not (latest := select_latest(evaluations)):
         return None
     known = _find_training_opponents(latest[-1], experiment, run)
     curve = [{"iteration": e.iteration, "payoff": _mean_payoff(e)} for e in latest]

@@ -14,9 +14,9 @@ from arena.config.sources import text_layer
 from arena.errors import StoreError
 from arena.store.contents import METRICS
 from arena.store.files import CONFIG, STAGES
-from arena.store.locks import in_use
+from arena.store.locks import is_in_use
 from arena.store.reader import FolderReader, read_metrics
-from arena.store.stages import DONE, begun, described, stage_folder
+from arena.store.stages import DONE, find_begun_stages, read_done, stage_folder
 
 HIDDEN = ("it", "match/s", "tok/s", "s")
 """Columns of a run's table that say nothing about a stage as a whole."""
@@ -43,7 +43,7 @@ def show_pipeline(console: Console, run: Path) -> None:
         for row, texts in zip(rows, figures, strict=True)
     ]
     show_table(console, ("stage", "kind", "state", *names), table)
-    if runs := begun(run):
+    if runs := find_begun_stages(run):
         console.print()
         say(console, f"the newest run: arena show {runs[-1]}")
 
@@ -63,9 +63,9 @@ def _describe_stage(run: Path, number: int, entry: Mapping[str, Any]) -> dict[st
 def _find_state(folder: Path) -> str:
     """Return the state of a stage, given its folder: done, running, stopped, to come or damaged."""
     try:
-        if described(folder):
+        if read_done(folder):
             return "done"
-        return "running" if in_use(folder) else "stopped" if folder.exists() else "to come"
+        return "running" if is_in_use(folder) else "stopped" if folder.exists() else "to come"
     except StoreError:
         return f"damaged {DONE}"
 

@@ -10,7 +10,7 @@ from arena.cli.live import finite_or_none
 from arena.league.pool import version_of
 from arena.rows import is_zero_sum
 from arena.statistics import Interval, difference_ci, mean_ci, range_of
-from arena.store.losses import complete
+from arena.store.losses import select_complete
 from arena.store.reader import RunReader
 from games.contracts import UNREAD
 
@@ -65,7 +65,7 @@ def _read_end_matches(run: Path) -> list[list[Row]]:
     """Return two lists of finished matches, of the first and of the last iteration; [] before any iteration."""
     reader = RunReader(run)
     numbers = _list_finished_iterations(reader)
-    finished = {k: complete(reader.log.read(k, streams=False)) for k in {*numbers[:1], *numbers[-1:]}}
+    finished = {k: select_complete(reader.log.read(k, streams=False)) for k in {*numbers[:1], *numbers[-1:]}}
     return [finished[numbers[0]], finished[numbers[-1]]] if numbers else []
 
 

@@ -25,7 +25,7 @@ from arena.cli.contenders import (
     resolve_game,
 )
 from arena.cli.progress import progress
-from arena.store.outputs import PICTURE, require_output, results
+from arena.store.outputs import PICTURE, require_output, results_kind
 
 
 def tournament_(
@@ -56,7 +56,7 @@ def tournament_(
 
     console = PlainConsole()
     require_output("--plot", plot, PICTURE)
-    require_output("--out", out, results("tournament"))
+    require_output("--out", out, results_kind("tournament"))
     require_game(GameSpec(name=game))
     loader = Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
     loaded = wait(loader.load(*contenders, games=[game]))

@@ -98,7 +98,7 @@ Budget = tuple[tuple[int, int], ...]
 
 def compute_budget(recipe: Recipe) -> Budget:
     """Return the number of iterations and of matches per iteration, including branches, by stage."""
-    return tuple((each.iterations, each.play.most_matches) for each in list_experiments(recipe))
+    return tuple((each.iterations, each.play.max_matches) for each in list_experiments(recipe))
 
 
 def _format_budget(budget: Budget) -> str:

@@ -8,7 +8,7 @@ from arena.config.experiment import MOST_ITERATIONS, Experiment
 from arena.data.rows import DataSet, RowOrder
 from arena.data.units import Units
 from arena.errors import ConfigError
-from arena.play.lessons import LOSS_OF, open_data
+from arena.play.lessons import LOSS_OF_KIND, open_data
 from arena.play.settings import RunRows, UnitsSpec
 
 
@@ -29,7 +29,7 @@ def _with_source(experiment: Experiment, announce: Callable[[str], None], export
     if source is None or path is None:
         return experiment
     rows = _open_checked(path, source.sha256, "source.data", announce, source.units)
-    learn, loss = experiment.learn, LOSS_OF[rows.kind]
+    learn, loss = experiment.learn, LOSS_OF_KIND[rows.kind]
     if learn.loss.name != loss:
         raise ConfigError(f"source.data: {path} has {rows.kind}: set learn.loss: {loss}, not {learn.loss.name}")
     if rows.kind == "labels" and min(source.batch, len(rows)) < 2 * learn.minibatches:

@@ -230,7 +230,7 @@ class Experiment(Spec):
     @model_validator(mode="after")
     def _has_groups(self) -> Self:
         """Check that each deal is played several times, as a group or by branches, if credit compares its matches."""
-        alone = self.play.group == 1 and self.play.most_matches == self.play.matches
+        alone = self.play.group == 1 and self.play.max_matches == self.play.matches
         judging = [part for place, part in self.credit.parts() if place != "transforms"]
         for part in (inner for one in judging for inner in (one, *one.parts)):
             by = part.whole().settings.get("by") or ()

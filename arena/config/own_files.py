@@ -18,7 +18,7 @@ from arena.config.experiment import Experiment
 from arena.errors import ConfigError, StoreError
 from arena.play.making import SEAT_TOOLS
 from arena.play.settings import GameSpec, TableSpec
-from arena.store.files import explained, inside, make_folder, write_atomic
+from arena.store.files import explain_errors, join_inside, make_folder, write_atomic
 from arena.store.manifest import fingerprint
 from arena.store.reader import FolderReader
 from games.adapters import loading
@@ -42,7 +42,7 @@ def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str
     known: dict[str, dict[str, str]] = {}
     for kind, name, source in _list_named_files(experiment):
         if name not in known:
-            with explained(source, "reading"):
+            with explain_errors(source, "reading"):
                 data = read_plain(source, LARGEST)
             place = _find_free_path(f"{kind}/{source.name}", data, copies)
             copies[place] = data
@@ -69,8 +69,8 @@ def with_own_roles(run: Path, experiment: Experiment, trust: bool = False) -> Ex
     """
     known = _read_recorded_files(run)
     for about in known.values():
-        copy = inside(run, about["copy"])
-        with explained(copy, "reading"):
+        copy = join_inside(run, about["copy"])
+        with explain_errors(copy, "reading"):
             if hash_bytes(read_plain(copy)) != about["sha256"]:
                 raise ConfigError(f"{copy} was edited since its run began: restore it, or start a new run")
     for path in _list_part_files(experiment):
@@ -149,7 +149,7 @@ def require_unchanged(run: Path, hashes: Mapping[str, str]) -> None:
 
 
 def _hash_file(path: Path) -> str:
-    with explained(path, "reading"):
+    with explain_errors(path, "reading"):
         return str(fingerprint(path)["sha256"])
 
 
@@ -265,12 +265,12 @@ def _load_game_from(run: Path, game: GameSpec, known: Mapping[str, Mapping[str, 
     _load_code_from(run, path, known, trust)
     for option in _list_data_options(game):
         if option in known:
-            loading.use_saved_data(option, str(inside(run, known[option]["copy"]).absolute()))
+            loading.use_saved_data(option, str(join_inside(run, known[option]["copy"]).absolute()))
 
 
 def _load_code_from(run: Path, path: Path, known: Mapping[str, Mapping[str, str]], trust: bool) -> None:
     about = known.get(str(path))
-    own = inside(run, about["copy"]).absolute() if about else path
+    own = join_inside(run, about["copy"]).absolute() if about else path
     digests = {hash_bytes(own.read_bytes())} if own.is_file() else set[str]()
     if trust:
         _trust(digests)

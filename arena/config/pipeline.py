@@ -27,7 +27,7 @@ from arena.parts.paths import anchored
 from arena.parts.spec import Name, Seed, Spec
 from arena.stages import PIPELINE_STAGE, PIPELINE_STAGES
 from arena.store.files import CONFIG, STAGES
-from arena.store.stages import MOST
+from arena.store.stages import MAX_STAGES
 
 NAME, OVERLAY = "name", "with"
 """Keys of a stage beside its kind: its name, and settings of the experiment that the kind makes."""
@@ -166,8 +166,8 @@ def locate_error(layer: Layer, path: Sequence[str | int], problem: str) -> Confi
 def _read_stages(layer: Layer) -> list[StageSpec]:
     """Read a list of stages. Raises ConfigError for a malformed one, or for two of one name."""
     listed = layer.data[STAGES]
-    if not 1 <= len(listed) <= MOST:
-        raise locate_error(layer, (STAGES,), f"{len(listed)} stages: a pipeline has 1 to {MOST}")
+    if not 1 <= len(listed) <= MAX_STAGES:
+        raise locate_error(layer, (STAGES,), f"{len(listed)} stages: a pipeline has 1 to {MAX_STAGES}")
     stages: list[StageSpec] = []
     for n, entry in enumerate(listed):
         place = (STAGES, n)

@@ -25,7 +25,7 @@ from arena.parts.chosen import PLACE, Chosen, Kind, settings_model, takes_any
 from arena.parts.spec import Name
 from arena.stages import PIPELINE_STAGE
 from arena.store.files import STAGES
-from arena.store.stages import MOST
+from arena.store.stages import MAX_STAGES
 
 RECIPES = Path(arena.recipes.__path__[0])
 PANELS = Path(arena.panels.__path__[0])
@@ -88,7 +88,12 @@ def _make_experiment_schema() -> Schema:
     for overridden in ("GameSpec", "PolicySpec", "SeatSpec"):
         definitions[overridden].pop("required")
     definitions[PIPELINE_STAGE.name] = _make_stage_schema(definitions.pop(PIPELINE_STAGE.plural))
-    listed = {"type": "array", "items": {"$ref": f"#/$defs/{PIPELINE_STAGE.name}"}, "minItems": 1, "maxItems": MOST}
+    listed = {
+        "type": "array",
+        "items": {"$ref": f"#/$defs/{PIPELINE_STAGE.name}"},
+        "minItems": 1,
+        "maxItems": MAX_STAGES,
+    }
     stages = "Stages of a pipeline, which run one after the other and share the other settings."
     schema["properties"][STAGES] = {"description": stages, **listed}
     definitions["EvaluateSpec"]["properties"]["panel"]["anyOf"].insert(0, _suggest(panel_names()))

@@ -13,10 +13,10 @@ from agents.players.servers import parse_endpoint
 from agents.role import Role
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError
-from arena.play.best_first import unfit_for_search
+from arena.play.best_first import find_search_obstacle
 from arena.play.parts.base import check_tables
 from arena.play.settings import TableSpec
-from arena.play.tables import Table, lay_table
+from arena.play.tables import Table, make_table
 from games.contracts import Game
 
 IMITATED = ("scripted", "against")
@@ -32,7 +32,7 @@ def resolve_tables(experiment: Experiment) -> list[Table]:
     tables = []
     for i, spec in enumerate(experiment.all_tables()):
         prefix = f"tables[{i}]." if experiment.tables is not None else ""
-        table = lay_table(spec.game, {seat: s.role for seat, s in spec.seats.items()}, folders, where=prefix)
+        table = make_table(spec.game, {seat: s.role for seat, s in spec.seats.items()}, folders, prefix=prefix)
         harnesses = {seat: held.harness for seat, held in spec.seats.items() if held.harness}
         holders = {seat: held.policy for seat, held in spec.seats.items()}
         table = replace(table, holders=holders, harnesses=harnesses, share=spec.share)
@@ -60,7 +60,7 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, prefix
         role = table.roles[seat]
         if policy.train:
             _check_sampling(role, held.policy)
-        if role.sampling.search and (why := unfit_for_search(game)):
+        if role.sampling.search and (why := find_search_obstacle(game)):
             raise ConfigError(f"{prefix}seats.{seat}: role {role.role}: sampling.search: {why}")
 
 

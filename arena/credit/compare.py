@@ -24,7 +24,7 @@ from arena.parts.chance import generator
 from arena.parts.chosen import Chosen
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, trained_trajectories
-from arena.store.losses import complete
+from arena.store.losses import select_complete
 from arena.store.reader import RunReader
 from games.contracts import MatchId
 
@@ -110,7 +110,7 @@ async def compare(
     for k in reader.iterations():
         if last is not None and k > last:  # what comes later changes nothing before it
             break
-        played = trained_trajectories(map(MatchRecord.from_json, complete(list(reader.log.read(k)))))
+        played = trained_trajectories(map(MatchRecord.from_json, select_complete(list(reader.log.read(k)))))
         trajectories = as_credited(played, recalls.get(k, ()), reader.log)
         if not trajectories:
             continue

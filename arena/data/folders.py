@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.errors import ConfigError, StoreError
-from arena.store.files import explained
+from arena.store.files import explain_errors
 from arena.store.manifest import fingerprint
 
 SAVED = "dataset_info.json"
@@ -29,7 +29,7 @@ class DatasetFolder:
         if (path / SPLITS).is_file():
             raise ConfigError(f"{path}: it has several splits: name the folder of one")
         files = _files(path)
-        with explained(path, "reading"):
+        with explain_errors(path, "reading"):
             digests = [(each.name, fingerprint(each)["sha256"]) for each in files]
         self.sha256 = hashlib.sha256(repr(digests).encode()).hexdigest()
         try:

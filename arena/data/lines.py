@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from arena.errors import ConfigError, StoreError
-from arena.store.files import explained
+from arena.store.files import explain_errors
 from games.plain_files import open_plain
 from games.untrusted_json import DECODER
 
@@ -32,7 +32,7 @@ class LineFile:
         Raises StoreError if it cannot be read or is no regular file.
         """
         self.path = path
-        with explained(path, "reading"):
+        with explain_errors(path, "reading"):
             self._file = open_plain(path)
             self._state = self._stamp()
             ends, self.sha256 = self._index()
@@ -51,7 +51,7 @@ class LineFile:
         Raises StoreError if the file was changed since it was opened.
         """
         start = int(self._ends[number - 1]) + 1 if number else 0
-        with explained(self.path, "reading"):
+        with explain_errors(self.path, "reading"):
             line = os.pread(self._file.fileno(), int(self._ends[number]) - start, start)
             if self._stamp() != self._state:
                 raise StoreError(f"{self.path} was changed while it is read: restore it, then resume")

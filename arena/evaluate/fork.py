@@ -25,7 +25,7 @@ from arena.evaluate.specs import Contenders, list_iterations
 from arena.league.pool import version_of
 from arena.parts.chance import number
 from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
-from arena.play.joining import Joining, Parting, first_difference
+from arena.play.joining import ForkPoint, JoiningContender, find_difference
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_counting_failures
 from arena.play.settings import GameSpec
@@ -42,7 +42,7 @@ Figures = dict[str, list[float]]
 class ForkResults:
     """Outcomes of a match's forks, replayed by the same players (unchanged) and with the change (forked)."""
 
-    parting: Parting
+    parting: ForkPoint
     sat: Mapping[str, str]
     """Players of the unchanged forks by seat: those of the match, or their nearest available versions."""
     others: Mapping[str, str]
@@ -99,7 +99,7 @@ async def fork(
     experiment = with_own_roles(reader.path, load_experiment(reader.path, trust=loader.trust), loader.trust)
     record = MatchRecord.from_json(reader.match(match))
     record = replace(record, game=resolve_game_name(record.game, experiment))
-    parting = require_forkable(Parting(record, turn, act), others)
+    parting = require_forkable(ForkPoint(record, turn, act), others)
     notes: dict[str, None] = {}
     sat = {seat: _find_spec(reader.path, experiment, held, notes) for seat, held in record.seats.items()}
     for line in notes:
@@ -129,7 +129,7 @@ async def fork(
     )  # fmt: skip
 
 
-def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:
+def require_forkable(parting: ForkPoint, others: Mapping[str, str]) -> ForkPoint:
     """Return the fork point unchanged. Raises ConfigError for an unknown turn or seat, no change, or a changed game."""
     record, turn = parting.match, parting.turn
     if not 0 <= turn < len(record.turns):
@@ -142,7 +142,7 @@ def require_forkable(parting: Parting, others: Mapping[str, str]) -> Parting:
         raise ConfigError("a fork needs a change: another player at a seat, or another act")
     if parting.act and record.turns[turn].source in UNREAD:
         raise ConfigError(f"no game read turn {turn + 1} of {record.id}: fork it at another turn")
-    if why := first_difference(parting, make_game(GameSpec(name=record.game, options=record.options))):
+    if why := find_difference(parting, make_game(GameSpec(name=record.game, options=record.options))):
         raise ConfigError(f"{record.id} cannot be forked: {why}")
     return parting
 
@@ -182,7 +182,7 @@ def _with_run_role(role: str | None, contender: Contender, game: str, seat: str)
 
 
 async def _play(
-    parting: Parting, tables: Sequence[Mapping[str, Contender]], seed: int, n: int, ended: Callable[[], None]
+    parting: ForkPoint, tables: Sequence[Mapping[str, Contender]], seed: int, n: int, ended: Callable[[], None]
 ) -> tuple[list[list[MatchRecord | None]], Counter[str]]:
     """Play `n` forks with each lineup (contender by seat) in `tables`.
 
@@ -205,7 +205,7 @@ async def _play(
     async def play_plan(plan: MatchPlan) -> MatchRecord:
         table, i = plan.identity.iteration, plan.identity.deal
         at = parting if table == len(tables) - 1 else replace(parting, act="")
-        joining = {seat: Joining(who, at) for seat, who in tables[table].items()}
+        joining = {seat: JoiningContender(who, at) for seat, who in tables[table].items()}
         ending = await play_one(plan, joining, seed, LIMITS)
         if ending.status == "finished":
             played[table][i] = replace(ending, turns=(), streams={})

@@ -40,7 +40,7 @@ class Verifier:
         self._engine, self._seat = judge.engine, judge_seat or seat
         self._policy, role = judge.cast(spec.name, self._seat)
         self._role: Role | None = role if judge_seat else None
-        self._positions = judge.positions(self._policy)
+        self._positions = judge.max_positions(self._policy)
         if not judge_seat:
             _require_readable(self._policy, contender, spec, seat)
 

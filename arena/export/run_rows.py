@@ -15,7 +15,7 @@ from arena.export.selection import Selection
 from arena.play.settings import RunRows
 from arena.store.contents import check_newest
 from arena.store.reader import RunReader
-from arena.store.sealed_sql import SEALED, parse_select, run_sealed
+from arena.store.sealed_sql import SETTINGS, parse_select, run_sealed
 
 
 def export_own_rows(experiment: Experiment, to: Path, note: Callable[[str], None]) -> Path | None:
@@ -52,7 +52,7 @@ def find_matches(reader: RunReader, condition: str) -> tuple[str, ...]:
     schema, batches = tables.read_matches(reader, Selection())
     rows = [{name: row.get(name) for name in schema.names} for batch in batches for row in batch]
     query = f"select match from matches where ({condition})"
-    with duckdb.connect(":memory:", config=SEALED) as database:
+    with duckdb.connect(":memory:", config=SETTINGS) as database:
         try:
             parse_select(database, query)
             database.register("matches", pa.Table.from_pylist(rows, schema))

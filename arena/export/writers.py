@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arena.plain import clean_text, to_plain
-from arena.store.files import explained
+from arena.store.files import explain_errors
 
 Batches = Iterable[list[dict[str, Any]]]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -32,7 +32,7 @@ def write_csv(path: Path, schema: Any, batches: Batches) -> tuple[int, int]:
             return clean_text(value).replace("\0", "\ufffd")
         return str(value).lower() if isinstance(value, bool) else value
 
-    with explained(path), path.open("w", encoding="utf-8", newline="") as file:
+    with explain_errors(path), path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([cell(name) for name in schema.names])
         for batch in batches:
@@ -47,7 +47,7 @@ def write_json_lines(path: Path, schema: Any, batches: Batches) -> int:
     NaN and infinity become null. Raises StoreError if the file cannot be written.
     """
     rows = 0
-    with explained(path), path.open("w", encoding="ascii") as file:
+    with explain_errors(path), path.open("w", encoding="ascii") as file:
         for batch in batches:
             file.writelines(json.dumps(_to_plain_row(row, schema), separators=(",", ":")) + "\n" for row in batch)
             rows += len(batch)
@@ -60,7 +60,7 @@ def write_parquet(path: Path, schema: Any, batches: Batches) -> int:
     NaN and infinity become null. Raises StoreError if the file cannot be written.
     """
     rows = 0
-    with explained(path), pq.ParquetWriter(path, schema, compression="zstd") as file:
+    with explain_errors(path), pq.ParquetWriter(path, schema, compression="zstd") as file:
         for batch in filter(None, batches):
             file.write_table(pa.Table.from_pylist([_to_plain_row(row, schema) for row in batch], schema))
             rows += len(batch)

@@ -20,7 +20,7 @@ from arena.errors import DivergedError, StoreError
 from arena.play.watchers import ProgressWatcher, Watcher
 from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
-from arena.store.state import STATE, read_state, restoring
+from arena.store.state import STATE, blame_checkpoint, read_state
 
 if TYPE_CHECKING:
     from arena.learn.adamw import NamedAdamW
@@ -72,10 +72,10 @@ class Fitting(ABC):
 
     async def run(self) -> None:
         """Run all iterations that are not committed yet. Raises DivergedError or StoreError."""
-        checkpoint = self.run_folder.resume_point(self.watcher.note)
+        checkpoint = self.run_folder.find_resume_point(self.watcher.note)
         done = checkpoint.iteration if checkpoint else 0
         self.run_folder.discard_after(done if checkpoint else -1)
-        with restoring(checkpoint):
+        with blame_checkpoint(checkpoint):
             await compute(self.start, checkpoint)
         for k, steps in enumerate(self.parts, 1):
             if k > done:

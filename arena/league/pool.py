@@ -12,7 +12,7 @@ from pathlib import Path
 from arena.errors import StoreError
 from arena.league.settings import PoolSpec
 from arena.store import checkpoints, manifest
-from arena.store.files import TEMPORARY, remove, safe_name, write_folder
+from arena.store.files import TEMPORARY, remove, require_safe_name, write_folder
 from arena.store.state import STATE
 from games.plain_files import read_plain
 
@@ -84,7 +84,7 @@ class Pool:
 
     def path(self, policy: str, version: int) -> Path:
         """Return the folder of a past version's weights."""
-        return self.folder / version_name(safe_name(policy, "policy"), version)
+        return self.folder / version_name(require_safe_name(policy, "policy"), version)
 
     def state(self) -> dict[str, list[int]]:
         """Return the pool's lists of versions as JSON for the checkpoint; `held` is left out if empty."""
@@ -113,7 +113,7 @@ class Pool:
 
 def past_weights(run: Path, policy: str, version: int) -> Path | None:
     """Return the folder of a past version's weights in a run's pool; None if absent. Raises StoreError if damaged."""
-    folder = run / "league" / version_name(safe_name(policy, "policy"), version)
+    folder = run / "league" / version_name(require_safe_name(policy, "policy"), version)
     if not folder.is_dir():
         return None
     _verify(folder, any(version in state.get("sealed", ()) for state in _pool_states(run)))

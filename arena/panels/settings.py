@@ -16,7 +16,7 @@ from arena.errors import ConfigError
 from arena.parts.paths import Anchor, GameName, OptionValue, absolute, absolute_model, absolute_name
 from arena.parts.spec import STRICT, Name, Positive, Spec
 from arena.play.settings import GameSpec
-from arena.store.files import CONFIG, explained
+from arena.store.files import CONFIG, explain_errors
 
 RUN_WEIGHTS = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<policy>[A-Za-z0-9_-]{1,64}))?")
 """A run folder with optional iteration and policy: runs/latest@12:opener."""
@@ -101,7 +101,7 @@ def load_panel(name: str) -> Panel:
             "(arena list panels, or a path that ends in .yaml)"
         )
     path = Path(expanduser(name))
-    with explained(path, "reading"):
+    with explain_errors(path, "reading"):
         try:
             text = strict_yaml.read_text(path)
         except strict_yaml.YamlError as error:

@@ -19,7 +19,7 @@ from arena.store.files import CONFIG, STAGES, write_folder
 from arena.store.locks import HOLDER, LOCK
 from arena.store.reader import ENVIRONMENT, FolderReader
 from arena.store.run import write_environment
-from arena.store.stages import finished, is_pipeline, stage_folder
+from arena.store.stages import is_pipeline, read_stage_end, stage_folder
 
 FOLDER, SOURCES = "folder", "sources"
 """Keys of a pipeline's environment: its folder at the start, and SHA-256 by path of the files that its stages name."""
@@ -43,7 +43,7 @@ def find_reusable_stages(source: Path, data: Mapping[str, Any], about: Mapping[s
             return [], f"it ran elsewhere or with other files ({list_differences({key: before}, {key: now})[0]})"
     equal = count_equal_stages(theirs, data)
     places = [stage_folder(source, n + 1, stage["name"]) for n, stage in enumerate(theirs[STAGES][:equal])]
-    ended = [*takewhile(finished, places)]
+    ended = [*takewhile(read_stage_end, places)]
     if len(ended) < equal:
         return ended, f"{places[len(ended)].name} has not ended there"
     changes = list_differences(_by_stage(theirs), _by_stage(data))

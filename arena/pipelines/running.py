@@ -21,10 +21,10 @@ from arena.play.watchers import StageWatcher, Watcher
 from arena.preflight import find_model_folder, find_used_servers
 from arena.store import checkpoints
 from arena.store.files import CONFIG, STAGES, make_folder
-from arena.store.locks import locked
+from arena.store.locks import lock_folder
 from arena.store.reader import FolderReader
 from arena.store.run import create_folder, write_environment
-from arena.store.stages import Done, finish, finished, pipeline_of, stage_folder
+from arena.store.stages import StageEnd, pipeline_of, read_stage_end, stage_folder, write_stage_end
 from games.adapters import loading
 
 
@@ -47,13 +47,13 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     experiments = [stage.made for stage in running.planned if isinstance(stage.made, Experiment)]
     about = describe_environment() | {SOURCES: own_files.hash_sources(experiments, data), FOLDER: str(running.folder)}
     copied, why = find_reusable_stages(reuse, data, about) if reuse else ([], "")
-    create_folder(folder, text, with_command(about, data), empty=STAGES)
+    create_folder(folder, text, with_command(about, data), empty_folder=STAGES)
     own_files.trust_code(data)
     for experiment in experiments:
         own_files.trust_files(experiment)
         own_files.trust_servers(find_used_servers(experiment).values())
     point_latest(folder)
-    with _explained(folder), locked(folder):
+    with _explained(folder), lock_folder(folder):
         if reuse:
             copy_stages(copied, reuse, running.folder)
             names = ", ".join(stage.name for stage in copied) or "no stage"
@@ -73,7 +73,7 @@ async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] 
     loading.reset()
     if (folder := pipeline_of(path)) is None:
         raise StoreError(f"{path} is no pipeline and no stage of one")
-    with _explained(folder), locked(folder):
+    with _explained(folder), lock_folder(folder):
         data = load_pipeline_settings(folder, trusted)
         about = FolderReader(folder).environment()
         running = _Running(folder, data, watcher, trusted)
@@ -94,7 +94,7 @@ class _Running:
 
     def check_overrides(self, path: Path, layers: Sequence[Layer]) -> None:
         """Raise ConfigError if `layers` are given, and the stage at `path`, or any, is not the one that runs next."""
-        due = next((self._place(stage) for stage in self.planned if finished(self._place(stage)) is None), None)
+        due = next((self._place(stage) for stage in self.planned if read_stage_end(self._place(stage)) is None), None)
         if layers and due is None:
             raise ConfigError(f"all stages of {self.folder} have ended, so no setting can change: start a new run")
         if layers and path not in (self.folder, due):
@@ -108,18 +108,18 @@ class _Running:
         Raises StoreError if the results of an ended stage are not as they were written.
         """
         earlier = Earlier()
-        ended = [finished(self._place(stage)) for stage in self.planned]
+        ended = [read_stage_end(self._place(stage)) for stage in self.planned]
         for stage, done in zip(self.planned, ended, strict=True):
             if done is None:
                 done, layers = await self._run_stage(stage, earlier, layers), ()
             weights = {policy: str(folder) for policy, folder in done.weights.items()}
             earlier = earlier.plus(stage.spec.name, self._place(stage), weights)
 
-    async def _run_stage(self, planned: PlannedStage, earlier: Earlier, layers: Sequence[Layer]) -> Done:
+    async def _run_stage(self, planned: PlannedStage, earlier: Earlier, layers: Sequence[Layer]) -> StageEnd:
         """Run a stage to its end from the results of the earlier ones, and seal its own."""
         spec, place = planned.spec, self._place(planned)
         for folder in earlier.folders.values():
-            finished(folder)
+            read_stage_end(folder)
         self._check_sources(planned)
         loading.reset()
         own_files.admit_code(self.folder, self.data, self.trusted)
@@ -135,11 +135,11 @@ class _Running:
             newest = checkpoints.newest(place).folder / "policies"
             weights = {folder.name: folder for folder in sorted(newest.iterdir())} if newest.is_dir() else {}
         else:
-            with locked(make_folder(place)):
+            with lock_folder(make_folder(place)):
                 self._describe(place, spec)
                 await made.run(place, self.watcher)
             weights = dict(made.weights(place))
-        return finish(place, spec.kind, weights)
+        return write_stage_end(place, spec.kind, weights)
 
     async def _run_experiment(self, experiment: Experiment, place: Path, layers: Sequence[Layer]) -> None:
         if (place / CONFIG).exists():

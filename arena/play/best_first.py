@@ -30,7 +30,7 @@ from games.abilities import Situations
 from games.contracts import Act, Game, View
 
 
-def unfit_for_search(game: Game) -> str:
+def find_search_obstacle(game: Game) -> str:
     """Return the reason why a player cannot search a game ahead; "" if it can."""
     if len(game.possible_agents) != 1:
         return f"{game.name} has {len(game.possible_agents)} seats, and a search can play one only"
@@ -66,33 +66,35 @@ class BestFirstSearch:
 
     async def run(self) -> tuple[Completion, ...]:
         """Return the replies of the first successful match found, or () if there is none within the budget."""
-        return await (self._by_priority() if self.settings.order == "best_first" else self._by_sampling())
+        return await (self._search_by_priority() if self.settings.order == "best_first" else self._search_by_sampling())
 
-    async def _by_priority(self) -> tuple[Completion, ...]:
-        queue, seen = [(0.0, 0, self.root)], {self._situation(self.root.game)}
+    async def _search_by_priority(self) -> tuple[Completion, ...]:
+        queue, seen = [(0.0, 0, self.root)], {self._get_situation(self.root.game)}
         while queue and self.sampled < self.settings.nodes:
             node = heapq.heappop(queue)[2]
             for child in await self._expand(node, min(self.settings.width, self.settings.nodes - self.sampled)):
                 if child.game.ended:
-                    if self._succeeded(child.game):
+                    if self._is_success(child.game):
                         return child.replies
-                elif (situation := self._situation(child.game)) not in seen:
+                elif (situation := self._get_situation(child.game)) not in seen:
                     seen.add(situation)
                     key = -priority(child.score, len(child.replies), self.settings.alpha)
                     heapq.heappush(queue, (key, len(seen), child))
         return ()
 
-    async def _by_sampling(self) -> tuple[Completion, ...]:
+    async def _search_by_sampling(self) -> tuple[Completion, ...]:
         """Sample whole matches, `width` at a time."""
         nodes = list[Node]()
         while self.sampled < self.settings.nodes:
             nodes += [self.root] * (self.settings.width - len(nodes))
             nodes = nodes[: self.settings.nodes - self.sampled]
-            played = await asyncio.gather(*[self._child(node, self.sampled + i) for i, node in enumerate(nodes)])
+            children = await asyncio.gather(
+                *[self._sample_child(node, self.sampled + i) for i, node in enumerate(nodes)]
+            )
             self.sampled += len(nodes)
             nodes = []
-            for child in played:
-                if child and child.game.ended and self._succeeded(child.game):
+            for child in children:
+                if child and child.game.ended and self._is_success(child.game):
                     return child.replies
                 nodes += [child] if child and not child.game.ended else []
         return ()
@@ -100,14 +102,14 @@ class BestFirstSearch:
     async def _expand(self, node: Node, width: int) -> list[Node]:
         """Sample `width` replies and return the nodes after the legal ones."""
         first, self.sampled = self.sampled, self.sampled + width
-        children = await asyncio.gather(*[self._child(node, first + i) for i in range(width)])
+        children = await asyncio.gather(*[self._sample_child(node, first + i) for i in range(width)])
         return [child for child in children if child]
 
-    async def _child(self, node: Node, number: int) -> Node | None:
+    async def _sample_child(self, node: Node, number: int) -> Node | None:
         """Sample reply `number` and play it on a clone. Returns None if it is illegal or the context is full."""
         replies = list[Completion]()
         player = node.player.fork(number)
-        player.write = _recorder(player.write, replies)
+        player.write = _record_replies(player.write, replies)
         game = node.game.clone()
         view = view_of(game, self.seat, self.turn + len(node.replies))
         try:
@@ -115,8 +117,8 @@ class BestFirstSearch:
         except ContextFull:
             return None
         step = partial(game.step, act.action)
-        if take := runner_for(game):
-            await take(step, f"the step of {self.seat}", None)
+        if run_step := runner_for(game):
+            await run_step(step, f"the step of {self.seat}", None)
         else:
             step()
         if not game.infos[self.seat].get("valid"):
@@ -125,16 +127,16 @@ class BestFirstSearch:
         score = node.score + sum(reply.logprobs) / max(1, len(reply.ids))
         return Node(game, player, (*node.replies, reply), score)
 
-    def _situation(self, game: Game) -> str:
+    def _get_situation(self, game: Game) -> str:
         assert isinstance(game, Situations), "check unfit_for_search first"
         return game.situation(self.seat)
 
-    def _succeeded(self, game: Game) -> bool:
-        """Return the report's `success`; without one, whether the seat's payoff is positive."""
+    def _is_success(self, game: Game) -> bool:
+        """Return True if the report's `success` is true or, without one, if the seat's payoff is positive."""
         return bool(game.report().get("success", game.payoffs()[self.seat] > 0))
 
 
-def _recorder(write: Writer, replies: list[Completion]) -> Writer:
+def _record_replies(write: Writer, replies: list[Completion]) -> Writer:
     """Return a writer that also appends its replies to the list."""
 
     async def record(view: View, request: Request, summary: bool = False) -> Completion:

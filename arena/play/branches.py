@@ -40,15 +40,15 @@ class Branch:
             completions[turn.index] = Completion(*sampled, finish, turn.version, entropy)
         return completions
 
-    def first_difference(self, record: MatchRecord) -> str:
+    def find_difference(self, record: MatchRecord) -> str:
         """Compare a match with its parent, and return the first difference in one line; "" if there is none.
 
         Seat, messages and context ids are compared up to the branch turn, replies and acts before it. A match that
         ended before its branch turn differs.
         """
         if len(record.turns) <= self.turn:
-            why = record.reason or "see its game"
-            return f"it ended before turn {self.turn}, its branch point from {self.match.id}: {why}"
+            reason = record.reason or "see its game"
+            return f"it ended before turn {self.turn}, its branch point from {self.match.id}: {reason}"
         for turn, again in zip(self.match.turns[: self.turn + 1], record.turns, strict=False):
             own: list[Any] = [turn.seat, _context_ids(self.match, turn)]
             new: list[Any] = [again.seat, _context_ids(record, again)]

@@ -22,8 +22,8 @@ from agents.policy import Policy
 from agents.role import Role
 from agents.stream import ImageReader
 from arena.errors import ConfigError
-from arena.play.best_first import SearchingPlayer, unfit_for_search
-from arena.play.failures import failed
+from arena.play.best_first import SearchingPlayer, find_search_obstacle
+from arena.play.failures import mark_failed
 from arena.play.making import make_game
 from arena.play.match import Control, Limits, MatchPlan, OnTurn, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating
@@ -50,7 +50,7 @@ class Contender(Protocol):
         """Return the match record's entry for a seat that the contender holds: role, policy name, version, kind."""
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
-        """Create the player of a seat in a match, whose random draws derive from `chance(seed, plan, seat)`.
+        """Create the player of a seat in a match, whose random draws derive from `derive_seed(seed, plan, seat)`.
 
         In a branch it first repeats the seat's replies in the original match, up to the branch point.
         """
@@ -59,24 +59,24 @@ class Contender(Protocol):
         """Release a player's resources, such as cached streams, after its match."""
 
 
-def chance(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
+def derive_seed(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
     """Return the integers that seed the random draws of one seat in one match.
 
     They are `seed` (that of the run), the deal's seed, a constant, the index of the seat, the plan's draws, and each
     branch turn + 1. A retry after a failure draws the same again: with other draws, retries would select matches that
     end before the fault.
     """
-    parted = [match.turn + 1 for match in plan.identity.lineage() if match.parent]
-    return (seed, plan.seed, _ATTEMPT, list(plan.seats).index(seat), *plan.draws, *parted)
+    branch_turns = [match.turn + 1 for match in plan.identity.lineage() if match.parent]
+    return (seed, plan.seed, _ATTEMPT, list(plan.seats).index(seat), *plan.draws, *branch_turns)
 
 
 _ATTEMPT = 0
 """Constant part of every seed, for the attempt: without it, seeds would give other matches than before."""
 
 
-def number(place: tuple[int, ...]) -> int:
+def fold_seed(integers: tuple[int, ...]) -> int:
     """Return a 32-bit seed for a tuple of integers, by NumPy's SeedSequence."""
-    return int(np.random.SeedSequence(place).generate_state(1)[0])
+    return int(np.random.SeedSequence(integers).generate_state(1)[0])
 
 
 async def play_one(
@@ -102,8 +102,8 @@ async def play_one(
         game.close()
         for seat, player in players.items():
             contenders[seat].leave(player)
-    if record.status == "finished" and plan.branch and (why := plan.branch.first_difference(record)):
-        return failed(record, "game", plan.draws, why)
+    if record.status == "finished" and plan.branch and (difference := plan.branch.find_difference(record)):
+        return mark_failed(record, "game", plan.draws, difference)
     return record
 
 
@@ -134,7 +134,7 @@ class ScriptedContender:
         """
         if plan.branch:
             plan = replace(plan, identity=plan.identity.lineage()[0], branch=None)
-        return ScriptedPlayer(make_scripted(self.name, number(chance(seed, plan, seat)), game))
+        return ScriptedPlayer(make_scripted(self.name, fold_seed(derive_seed(seed, plan, seat)), game))
 
     def leave(self, player: SeatedPlayer) -> None:
         """Do nothing: the player holds no resources."""
@@ -155,7 +155,7 @@ class ModelContender:
     def check(self, name: str, game: Game, seat: str) -> None:
         """Raise ConfigError if `cast` has no policy or role for this seat, or its role cannot search this game."""
         _, role = self.cast(name, seat)
-        if role.sampling.search and (why := unfit_for_search(game)):
+        if role.sampling.search and (why := find_search_obstacle(game)):
             raise ConfigError(f"role {role.role}: sampling.search: {why}")
 
     def seating(self, game: str, seat: str) -> Seating:
@@ -176,21 +176,21 @@ class ModelContender:
             write = make_replay_writer(repeated, write)
         search = role.sampling.search
         source: TurnSource = "voted" if votes or search else "policy"
-        key, place = f"{plan.id}/{seat}", chance(seed, plan, seat)
-        make = partial(SearchingPlayer, game, search, repeated) if search else ChatPlayer
-        return make(
+        key, seat_seed = f"{plan.id}/{seat}", derive_seed(seed, plan, seat)
+        make_player = partial(SearchingPlayer, game, search, repeated) if search else ChatPlayer
+        return make_player(
             role=role,
             frame=policy.frame,
             policy=policy.name,
             key=key,
-            seed=place,
+            seed=seat_seed,
             write=write,
             source=source,
-            positions=self.positions(policy),
+            positions=self.max_positions(policy),
             picture=picture_for(self.engine, game),
         )
 
-    def positions(self, policy: Policy) -> int:
+    def max_positions(self, policy: Policy) -> int:
         """Return the maximum tokens of a context including its reply: the lower limit of policy and engine."""
         return min(policy.positions, self.engine.max_context)
 
@@ -241,10 +241,10 @@ class EndpointContender:
         """Create a player that requests replies from the endpoint. A branch first repeats the parent's replies."""
         turns = plan.branch.turns(seat) if plan.branch else []
         answers = {t.index: Answer(t.raw, "length" if t.finish == "length" else "stop", t.tokens) for t in turns}
-        place = chance(seed, plan, seat)
+        seat_seed = derive_seed(seed, plan, seat)
         picture = game.picture if isinstance(game, Pictures) else None
         return self.endpoint.player(
-            parse_endpoint(self.name)[1], self.role(plan.game, seat), number(place), answers, picture
+            parse_endpoint(self.name)[1], self.role(plan.game, seat), fold_seed(seat_seed), answers, picture
         )
 
     def leave(self, player: SeatedPlayer) -> None:

@@ -16,30 +16,30 @@ from arena.play.tables import Table
 from games.abilities import Pictures
 from games.contracts import MatchId, View
 
-SECONDS = 10.0
+TRIAL_SECONDS = 10.0
 """Maximum wall time of a trial match."""
 
 
 async def check_contexts(
     tables: Sequence[Table],
-    policy: Callable[[str], Policy | None],
+    find_policy: Callable[[str], Policy | None],
     max_context: int,
     turns: int | None,
     shows_images: bool = True,
 ) -> list[str]:
     """Play one trial match per table with replies of maximum length, and return a note for each context that fills.
 
-    A table is a game with the roles of its seats. `policy` returns the policy of a name, without weights, or None for
+    A table is a game with the roles of its seats. `find_policy` returns a named policy, without weights, or None for
     other players. `max_context` is the engine's limit in tokens, `turns` the limit per match, and `shows_images`
     whether it shows images to models with vision. Raises ConfigError if a model has no room for its first reply.
     """
     notes = []
     for table in tables:
-        held = {name: found for name in table.holders.values() if (found := policy(name))}
+        policies = {name: found for name in table.holders.values() if (found := find_policy(name))}
         trials = {
-            seat: _Trial(table, seat, held[name], min(held[name].positions, max_context))
+            seat: _Trial(table, seat, policies[name], min(policies[name].positions, max_context))
             for seat, name in table.holders.items()
-            if name in held and seat not in table.harnesses
+            if name in policies and seat not in table.harnesses
         }
         players: dict[str, SeatedPlayer] = {seat: ScriptedPlayer(Random(0)) for seat in table.roles}
         game = table.make_game()
@@ -51,12 +51,12 @@ async def check_contexts(
             game=spec.name,
             options=dict(spec.options),
             seed=0,
-            seats=seatings(table, table.holders, held),
+            seats=seatings(table, table.holders, policies),
         )
-        await play_match(plan, game, players, Limits(turns, seconds=SECONDS), keep_turns=False)
+        await play_match(plan, game, players, Limits(turns, seconds=TRIAL_SECONDS), keep_turns=False)
         full = [trial for trial in trials.values() if trial.full]
-        if never := [trial.full for trial in full if not trial.replies]:
-            raise ConfigError(never[0])
+        if blocked := [trial.full for trial in full if not trial.replies]:
+            raise ConfigError(blocked[0])
         notes += [trial.full for trial in full]
     return notes
 
@@ -73,7 +73,7 @@ class _Trial:
 
     def player(self, picture: ImageReader | None) -> SeatedPlayer:
         """Create the seat's player. Only with memory `summary` does it know the context limit, to summarise in time."""
-        most = self.context if self.role.memory.kind == "summary" else NO_LIMIT
+        positions = self.context if self.role.memory.kind == "summary" else NO_LIMIT
         return ChatPlayer(
             role=self.role,
             frame=self.policy.frame,
@@ -81,7 +81,7 @@ class _Trial:
             key=self.seat,
             seed=(),
             write=self._write,
-            positions=most,
+            positions=positions,
             picture=picture,
         )
 

@@ -30,22 +30,22 @@ from arena.play.contenders import (
     Contender,
     ModelContender,
     ScriptedContender,
-    chance,
-    number,
+    derive_seed,
+    fold_seed,
     picture_for,
     play_one,
 )
-from arena.play.failures import failure_figures
+from arena.play.failures import count_failures
 from arena.play.lessons import RowDemonstrations
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
-from arena.play.plans import demonstration_plans
+from arena.play.plans import plan_demonstrations
 from arena.play.tables import Table
 from arena.records import MatchRecord, Trajectory, is_patch, trained_trajectories, trajectories
 from arena.store.contents import check_newest
 from arena.store.failures import FailureLog
-from arena.store.losses import losses
+from arena.store.losses import summarise_failures
 from arena.store.reader import RunReader
 from games.contracts import Game, MatchId
 
@@ -59,17 +59,17 @@ class _Demonstrator(ModelContender):
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Create a player that writes the scripted policy's acts as model replies, with remarks in games with talk."""
         policy, role = self.cast(plan.game, seat)
-        place = chance(seed, plan, seat)
-        script = make_scripted(add_remarks(self.script, game), number(place), game)
-        writer = demonstrator(script, role, policy.frame)
-        key, most = f"{plan.id}/{seat}", self.positions(policy)
+        seat_seed = derive_seed(seed, plan, seat)
+        script = make_scripted(add_remarks(self.script, game), fold_seed(seat_seed), game)
+        write = demonstrator(script, role, policy.frame)
+        key, positions = f"{plan.id}/{seat}", self.max_positions(policy)
         return ChatPlayer(
-            role=role, frame=policy.frame, policy=policy.name, key=key, seed=place, write=writer,
-            source="demonstration", positions=most, picture=picture_for(self.engine, game),
+            role=role, frame=policy.frame, policy=policy.name, key=key, seed=seat_seed, write=write,
+            source="demonstration", positions=positions, picture=picture_for(self.engine, game),
         )  # fmt: skip
 
 
-class _DemonstrationSeating:
+class _DemonstratorChooser:
     """Chooser of contenders for demonstration matches: draws scripted policies for the seats that have none.
 
     At imitated seats of models, the script's acts are written as the model's replies. Without `against` all seats are
@@ -87,9 +87,9 @@ class _DemonstrationSeating:
         self.lineup, self.learner, self.scripted, self.against, self.rng = lineup, learner, scripted, against, rng
         self._able: dict[tuple[int, str, bool], list[str]] = {}
 
-    def contenders(self, plan: MatchPlan) -> dict[str, Contender]:
+    def choose_contenders(self, plan: MatchPlan) -> dict[str, Contender]:
         """Return contenders by seat: demonstrators at imitated seats, drawn scripted policies at other free seats."""
-        table, contenders = self.lineup.table(plan), dict[str, Contender]()
+        table, contenders = self.lineup.find_table(plan), dict[str, Contender]()
         own = [seat for seat, seating in plan.seats.items() if seating.policy == self.learner]
         imitated = [self._draw(own)] if self.against else list(plan.seats)
         for seat, seating in plan.seats.items():
@@ -104,12 +104,12 @@ class _DemonstrationSeating:
         return contenders
 
     def _draw_script(self, table: Table, seat: str, imitated: bool) -> str:
-        place = (id(table), seat, imitated)
-        if place not in self._able:
+        key = (id(table), seat, imitated)
+        if key not in self._able:
             game, names = table.make_game(), self.scripted if imitated else self.against
             able = [name for name in names if can_play(name, game, seat)]
-            self._able[place] = able or list(names)  # if none can, making it raises the error that says why
-        return self._draw(self._able[place])
+            self._able[key] = able or list(names)  # if none can, making it raises the error that says why
+        return self._draw(self._able[key])
 
     def _draw(self, names: Sequence[str]) -> str:
         return names[int(self.rng.integers(len(names)))]
@@ -147,7 +147,7 @@ class Demonstrations:
         """
         self.spec, self.lineup = spec, lineup
         self._attempts, self._failures, self._note = attempts, failures, note
-        self._best = {learner: self._candidates(learner) for learner in learners}
+        self._best = {learner: self._find_candidates(learner) for learner in learners}
         self._rows = RowDemonstrations(spec, lineup.seed) if spec and spec.data else None
 
     async def samples(self, learner: str, clock: Clock, records: Sequence[MatchRecord] = ()) -> list[Sample]:
@@ -163,71 +163,71 @@ class Demonstrations:
         if self._rows:
             return self._rows.samples(self._encoder(learner, self._rows.rows), clock.iteration)
         if self.spec.scripted:
-            return await self.by_scripted(learner, clock.iteration, self.spec.scripted, self.spec.matches)
+            return await self.play_scripted(learner, clock.iteration, self.spec.scripted, self.spec.matches)
         best, rng = self._best[learner], generator(self.lineup.seed, clock.iteration, "shown", learner)
         drawn = [best[i] for i in rng.permutation(len(best))[: self.spec.matches].tolist()]
-        return self._samples(await self._replayed(drawn))
+        return self._to_samples(await self._replay_all(drawn))
 
     def _encoder(self, learner: str, rows: DataSet) -> RowEncoder:
         policy = self.lineup.policies[learner]
         return RowEncoder(rows, policy.frame, min(policy.positions, self.lineup.engine.max_context))
 
-    async def by_scripted(
+    async def play_scripted(
         self,
         learner: str,
         k: int,
         scripted: Sequence[str],
         matches: int,
         against: Sequence[str] = (),
-        ended: Callable[[], None] = lambda: None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> list[Sample]:
         """Play `matches` demonstrations by scripted policies, and return the learner's part in them as samples.
 
         Without `against`, policies drawn from `scripted` play each other, else one of them plays those of `against`.
-        `k` is the iteration, 0 for the warm start. `ended` is called after every match that finished or was given up.
+        `k` is the iteration, 0 for the warm start. `on_end` is called after every match that finished or was given up.
         """
         tables, policies = self.lineup.tables, self.lineup.policies
-        plans = demonstration_plans(self.lineup.seed, k, learner, matches, tables, policies)
+        plans = plan_demonstrations(self.lineup.seed, k, learner, matches, tables, policies)
         rng = generator(self.lineup.seed, k, "demonstrations")
-        records = await self._demonstrated(plans, learner, scripted, against, rng, ended)
-        return self._samples([t for record in records for t in trajectories(record) if t.policy == learner])
+        records = await self._play_demonstrations(plans, learner, scripted, against, rng, on_end)
+        return self._to_samples([t for record in records for t in trajectories(record) if t.policy == learner])
 
-    async def _demonstrated(
+    async def _play_demonstrations(
         self,
         plans: list[MatchPlan],
         learner: str,
         scripted: Sequence[str],
         against: Sequence[str],
         rng: np.random.Generator,
-        ended: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> list[MatchRecord]:
         """Play the plans with scripted policies drawn for each free seat. Log failures, return finished matches."""
-        seating = _DemonstrationSeating(self.lineup, learner, scripted, against, rng)
-        at_table, failed = dict[MatchId, dict[str, Contender]](), list[MatchRecord]()
+        chooser = _DemonstratorChooser(self.lineup, learner, scripted, against, rng)
+        chosen, failed = dict[MatchId, dict[str, Contender]](), list[MatchRecord]()
 
         async def play(plan: MatchPlan) -> MatchRecord:
-            if plan.identity.first_attempt not in at_table:  # a replay has the same players
-                at_table[plan.identity.first_attempt] = seating.contenders(plan)
-            return await play_one(plan, at_table[plan.identity.first_attempt], self.lineup.seed, self.lineup.limits)
+            if plan.identity.first_attempt not in chosen:  # a replay has the same players
+                chosen[plan.identity.first_attempt] = chooser.choose_contenders(plan)
+            return await play_one(plan, chosen[plan.identity.first_attempt], self.lineup.seed, self.lineup.limits)
 
-        def done(record: MatchRecord) -> None:
+        def record_end(record: MatchRecord) -> None:
             if record.failure:
                 failed.append(record)
                 self._failures.add(record)
             if record.failure is None or record.failure.given_up:
-                ended()
+                on_end()
 
         try:
-            records = await play_all(plans, play, done, 1, self._attempts)
+            records = await play_all(plans, play, record_end, 1, self._attempts)
         finally:
             self._failures.flush()
-        if line := losses([{"matches": len(records), **failure_figures(failed)}]):
+        if line := summarise_failures([{"matches": len(records), **count_failures(failed)}]):
             self._note(f"demonstrations for '{learner}': {line}")
         return records
 
     async def _replay(self, logged: _LoggedMatch) -> MatchRecord:
         """Replay a logged match: one seat's replies encoded for its policy, and the logged acts of the other seats."""
-        table, turns = self.lineup.table(logged.plan), logged.row["turns"]
+        table, turns = self.lineup.find_table(logged.plan), logged.row["turns"]
         role, policy = table.roles[logged.seat], self.lineup.policies[logged.plan.seats[logged.seat].policy]
         is_scripted = logged.row["seats"][logged.seat]["kind"] == "brain"
         replies = {
@@ -249,12 +249,12 @@ class Demonstrations:
         )  # fmt: skip
         return await play_match(logged.plan, game, players, Limits())
 
-    async def _replayed(self, drawn: Sequence[_LoggedMatch]) -> list[Trajectory]:
+    async def _replay_all(self, drawn: Sequence[_LoggedMatch]) -> list[Trajectory]:
         replayed = []
         for logged in drawn:
             record = await self._replay(logged)
-            acts, before = [turn.action for turn in record.turns], [turn["action"] for turn in logged.row["turns"]]
-            if (acts, record.payoffs) != (before, logged.row["payoffs"]):
+            acts, logged_acts = [turn.action for turn in record.turns], [turn["action"] for turn in logged.row["turns"]]
+            if (acts, record.payoffs) != (logged_acts, logged.row["payoffs"]):
                 raise ConfigError(
                     f"learn.demonstrations.run: match {record.id} has another outcome when it is played again "
                     f"({record.reason or 'other acts or payoffs'}): its game or a reply format has changed since; "
@@ -263,13 +263,13 @@ class Demonstrations:
             replayed += [t for t in trajectories(record) if t.seat == logged.seat]
         return replayed
 
-    def _candidates(self, learner: str) -> list[_LoggedMatch]:
+    def _find_candidates(self, learner: str) -> list[_LoggedMatch]:
         """Return the logged matches from which a learner's demonstrations are drawn, with plans to replay them.
 
         For each of the learner's seats they are the share `spec.best` of the logged matches with the best payoff there.
         """
         candidates = []
-        for table, seat, row in _best_matches(self.spec, self.lineup.tables, learner):
+        for table, seat, row in _find_best_matches(self.spec, self.lineup.tables, learner):
             seats = seatings(table, table.holders, self.lineup.policies)
             game = table.game
             plan = MatchPlan(
@@ -284,7 +284,7 @@ class Demonstrations:
         """Sampling temperature by role name, over all games of the run."""
         return {r.role: r.sampling.temperature for table in self.lineup.tables for r in table.roles.values()}
 
-    def _samples(self, demonstrated: Sequence[Trajectory]) -> list[Sample]:
+    def _to_samples(self, demonstrated: Sequence[Trajectory]) -> list[Sample]:
         credited = [
             Credited(trajectory=t, rewards=np.zeros(len(t.turns)), advantages=np.ones(len(t.turns)))
             for t in demonstrated
@@ -296,10 +296,10 @@ class Demonstrations:
 def check_demonstrations(spec: DemonstrationsSpec | None, tables: Sequence[Table], learners: Iterable[str]) -> None:
     """Raise ConfigError if the demonstrated run, if any, is unreadable or has no match for one of the learners."""
     for learner in learners:
-        _best_matches(spec, tables, learner)
+        _find_best_matches(spec, tables, learner)
 
 
-def _best_matches(
+def _find_best_matches(
     spec: DemonstrationsSpec | None, tables: Sequence[Table], learner: str
 ) -> list[tuple[Table, str, dict[str, Any]]]:
     """Return the best logged matches for each of the learner's seats, as (table, seat, row of the match log).
@@ -309,7 +309,7 @@ def _best_matches(
     """
     if spec is None or spec.run is None:
         return []
-    rows, best = _finished(spec.run), []
+    rows, best = _read_finished(spec.run), []
     for table in tables:
         same = [row for row in rows if (row["game"], row["options"]) == (table.game.name, table.game.options)]
         for seat in (seat for seat, holder in table.holders.items() if holder == learner):
@@ -321,7 +321,7 @@ def _best_matches(
     return best
 
 
-def _finished(run: str) -> list[dict[str, Any]]:
+def _read_finished(run: str) -> list[dict[str, Any]]:
     """Return the rows of a run's finished matches. Raises ConfigError if its log cannot be read."""
     try:
         check_newest(Path(run))
@@ -348,10 +348,10 @@ def patch_samples(records: Iterable[MatchRecord], learner: Policy, temperatures:
 
 
 def _patch_samples(record: MatchRecord, trajectory: Trajectory, learner: Policy, temperature: float) -> list[Sample]:
-    put = [t for t in record.turns if is_patch(t) and t.seat == trajectory.seat and t.index > record.identity.turn]
-    contexts = trajectory.contexts() if put else {}
+    patches = [t for t in record.turns if is_patch(t) and t.seat == trajectory.seat and t.index > record.identity.turn]
+    contexts = trajectory.contexts() if patches else {}
     samples = []
-    for turn in put:
+    for turn in patches:
         ids = script_completion(learner.frame, turn.raw).ids
         stream = Stream()
         stream.observe(*contexts[turn.index - 1])  # the context of the act that the patch replaces

@@ -31,14 +31,14 @@ from arena.plain import remove_secrets, truncate_middle
 from arena.records import Failure, Kind, MatchRecord
 from games.contracts import Deal, Game
 
-LONGEST = 8000
+MAX_CHARACTERS = 8000
 """Maximum recorded characters of a traceback and of an act."""
-CAUSE = 120
+MAX_CAUSE = 120
 """Maximum characters of a reason in a line of figures."""
 
 PERSON_FAULT = "the player of the simulated person did not keep to its record"
 
-Place = tuple[FrameType, int]
+CodePosition = tuple[FrameType, int]
 """Stack frame and line number."""
 
 _LOG = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ _ROOT = Path(games.__file__).resolve().parents[1]
 _PACKAGES = tuple(f"{_ROOT / name}/" for name in ("arena", "agents", "games", "simulators"))
 _ADAPTERS, _ENGINES = f"{_ROOT / 'games' / 'adapters'}/", f"{_ROOT / 'agents' / 'engines'}/"
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib"))
-_OUTSIDE = (EndpointError, EngineError, HumanLeft, WorkerLost)
-_OF_FILES = (RoleError, PatternError, ChatError, ScriptedPolicyError, WeightsError)
+_OUTSIDE_ERRORS = (EndpointError, EngineError, HumanLeft, WorkerLost)
+_FILE_ERRORS = (RoleError, PatternError, ChatError, ScriptedPolicyError, WeightsError)
 """Errors in a role's or a model's own files, reported in one line."""
 
 
@@ -63,7 +63,7 @@ class OutcomeError(ValueError):
         self.methods = methods
 
 
-def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
+def describe_failure(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
     """Return the log's description of an exception that ended a match of `game` at a turn of `seat`.
 
     `draws` are the plan's. `act` is the act passed to the game, if its step did not return. Raises WeightsError,
@@ -74,19 +74,19 @@ def failure_of(error: Exception, game: Game, draws: Sequence[int], seat: str, ac
     frames = list(traceback.walk_tb(error.__traceback__))
     if isinstance(error, OutcomeError):
         kind: Kind = "bug" if _is_our_game(type(game)) else "game"
-        where = _definition(type(game), error.methods)
+        where = _find_definition(type(game), error.methods)
     else:
-        kind, at = _kind(error, frames, type(game))
-        where = _place(at)
+        kind, at = _classify(error, frames, type(game))
+        where = _format_position(at)
     trace = "".join(traceback.TracebackException.from_exception(error, limit=-60).format())
-    act = None if act is None else truncate_middle(act, LONGEST)
-    trace = truncate_middle(remove_secrets(trace), LONGEST)
+    act = None if act is None else truncate_middle(act, MAX_CHARACTERS)
+    trace = truncate_middle(remove_secrets(trace), MAX_CHARACTERS)
     return Failure(
         kind=kind, draws=tuple(draws), error=type(error).__name__, where=where, trace=trace, seat=seat, act=act
     )
 
 
-def reason_of(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return an exception as one line: `Type: message`."""
     try:
         return f"{type(error).__name__}: {error}"
@@ -100,10 +100,10 @@ def person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int
     return PERSON_FAULT, Failure(kind="person", draws=tuple(draws), trace="\n".join(counts))
 
 
-def failed(record: MatchRecord, kind: Kind, draws: Sequence[int], why: str) -> MatchRecord:
-    """Return and log a finished match as failed, with `kind` and the reason `why`, without payoffs and report."""
+def mark_failed(record: MatchRecord, kind: Kind, draws: Sequence[int], reason: str) -> MatchRecord:
+    """Return and log a finished match as failed, with `kind` and `reason`, without payoffs and report."""
     failure = Failure(kind=kind, draws=tuple(draws))
-    record = replace(record, status="failed", reason=why, payoffs={}, report={}, failure=failure)
+    record = replace(record, status="failed", reason=reason, payoffs={}, report={}, failure=failure)
     log_failure(record)
     return record
 
@@ -118,10 +118,10 @@ def log_failure(record: MatchRecord) -> None:
         _LOG.info("match %s was cut off: %s", record.id, record.reason)
 
 
-def stop_at_a_bug(record: MatchRecord) -> None:
+def raise_bug(record: MatchRecord) -> None:
     """Raise BugError if the match failed by a bug of Arena, because retries would fail again."""
     if record.failure and record.failure.kind == "bug":
-        raise BugError(f"a bug of Arena ended match {record.id}: {with_place(record)}", record)
+        raise BugError(f"a bug of Arena ended match {record.id}: {describe_reason(record)}", record)
 
 
 def is_engine_death(record: MatchRecord) -> bool:
@@ -149,24 +149,24 @@ def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
     return same and (act is None or act in [turn.action for turn in again.turns[len(turns) : len(turns) + 1]])
 
 
-def cause_of(record: MatchRecord) -> str:
+def describe_cause(record: MatchRecord) -> str:
     """Return a failure's cause in short: `RuntimeError at race.py:21`, or the shortened reason if no code is known."""
     file, _, line = (record.failure.where if record.failure else "").rpartition(", line ")
     if record.failure and file:
         return f"{record.failure.error} at {Path(file).name}:{line}"
-    return truncate_middle(record.reason, CAUSE)
+    return truncate_middle(record.reason, MAX_CAUSE)
 
 
-def failure_figures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
+def count_failures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
     """Return metrics of failed attempts: `failed` (attempts), `given_up` (matches), `failure` (commonest cause)."""
     counts: dict[str, int | str] = {
         "failed": len(attempts),
         "given_up": sum(bool(each.failure and each.failure.given_up) for each in attempts),
     }
-    return counts | ({"failure": Counter(map(cause_of, attempts)).most_common(1)[0][0]} if attempts else {})
+    return counts | ({"failure": Counter(map(describe_cause, attempts)).most_common(1)[0][0]} if attempts else {})
 
 
-def with_place(record: MatchRecord) -> str:
+def describe_reason(record: MatchRecord) -> str:
     """Return a match's reason, followed by file and line in parentheses if its game or a bug failed."""
     place = record.failure.where if record.failure and record.failure.kind in ("game", "bug") else ""
     return f"{record.reason} ({place})" if place else record.reason
@@ -178,21 +178,23 @@ def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[
     An exception of the game is raised again. Observations are computed before each act, and payoffs and report at the
     end, because these may have failed.
     """
-    made = games.deal(Deal(game, options, seed))
+    replay = games.deal(Deal(game, options, seed))
     for act in (*acts, None):
-        while made.agents and (made.terminations[made.agent_selection] or made.truncations[made.agent_selection]):
-            made.step(None)
-        if not made.agents:
-            made.payoffs()
-            made.report()
+        while replay.agents and (
+            replay.terminations[replay.agent_selection] or replay.truncations[replay.agent_selection]
+        ):
+            replay.step(None)
+        if not replay.agents:
+            replay.payoffs()
+            replay.report()
             break
-        made.observe(made.agent_selection)
+        replay.observe(replay.agent_selection)
         if act is not None:
-            made.step(act)
-    return made
+            replay.step(act)
+    return replay
 
 
-def _kind(error: Exception, frames: list[Place], game: type) -> tuple[Kind, Place | None]:
+def _classify(error: Exception, frames: list[CodePosition], game: type) -> tuple[Kind, CodePosition | None]:
     """Return a failure's kind and the frame at fault, from the exception's type and the files in its traceback.
 
     Exceptions in a library are blamed on its caller. An exception that passed through a user's file is blamed on that
@@ -201,19 +203,19 @@ def _kind(error: Exception, frames: list[Place], game: type) -> tuple[Kind, Plac
     """
     if isinstance(error, LimitReached | MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "limit", None
-    if isinstance(error, _OUTSIDE):
+    if isinstance(error, _OUTSIDE_ERRORS):
         return "endpoint", None
     if isinstance(error, HarnessError):
         return "game", None
-    ours = [at for at in frames if _is_ours(at[0])]
-    theirs = [at for at in frames if _is_theirs(at[0])]
+    ours = [position for position in frames if _is_ours(position[0])]
+    theirs = [position for position in frames if _is_theirs(position[0])]
     if theirs:
         return "game", theirs[-1]
-    at = ours[-1] if ours else None
-    engine = at is not None and at[0].f_code.co_filename.startswith(_ENGINES)
-    wrapped = at is not None and at[0].f_code.co_filename.startswith(_ADAPTERS)
-    strange = wrapped or (not engine and not _is_our_game(game))
-    return ("game" if strange or isinstance(error, _OF_FILES) else "bug"), at
+    position = ours[-1] if ours else None
+    is_in_engine = position is not None and position[0].f_code.co_filename.startswith(_ENGINES)
+    is_in_adapter = position is not None and position[0].f_code.co_filename.startswith(_ADAPTERS)
+    is_foreign = is_in_adapter or (not is_in_engine and not _is_our_game(game))
+    return ("game" if is_foreign or isinstance(error, _FILE_ERRORS) else "bug"), position
 
 
 def _is_ours(frame: FrameType) -> bool:
@@ -223,8 +225,8 @@ def _is_ours(frame: FrameType) -> bool:
 def _is_theirs(frame: FrameType) -> bool:
     """Return True if the frame runs a user's own file: neither Arena's nor one of an installed package."""
     file = frame.f_code.co_filename
-    library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
-    return not _is_ours(frame) and not library
+    is_library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
+    return not _is_ours(frame) and not is_library
 
 
 def _is_our_game(game: type) -> bool:
@@ -232,7 +234,7 @@ def _is_our_game(game: type) -> bool:
     return game.__module__.split(".")[0] in ("games", "simulators") and not game.__module__.startswith("games.adapters")
 
 
-def _definition(game: type, methods: Sequence[str]) -> str:
+def _find_definition(game: type, methods: Sequence[str]) -> str:
     """Return file and line of the first of these methods that the class or a base defines in Python; "" if none."""
     for owner in game.__mro__:
         for name in methods:
@@ -242,9 +244,9 @@ def _definition(game: type, methods: Sequence[str]) -> str:
     return ""
 
 
-def _place(at: Place | None) -> str:
+def _format_position(position: CodePosition | None) -> str:
     """Return a frame's file and line, such as `games/base.py, line 120`, absolute outside Arena; "" for None."""
-    if at is None:
+    if position is None:
         return ""
-    file = at[0].f_code.co_filename
-    return f"{file.removeprefix(f'{_ROOT}/')}, line {at[1]}"
+    file = position[0].f_code.co_filename
+    return f"{file.removeprefix(f'{_ROOT}/')}, line {position[1]}"

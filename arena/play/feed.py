@@ -23,13 +23,13 @@ from arena.records import Turn, turn_to_row
 from arena.rows import identity_to_row
 from arena.store.feed import FeedWriter
 
-EVERY = 0.25
+WRITE_SECONDS = 0.25
 """Approximate seconds until a turn is written."""
-SHARE, WAITING = 0.01, 500
+MAX_TIME_SHARE, MAX_WAITING = 0.01, 500
 """Maximum share of the run's time for writing, and maximum waiting lines (a few milliseconds' work)."""
-LONG, LONGEST = 20_000, 200_000
+MAX_FULL_LINE, MAX_LINE = 20_000, 200_000
 """Characters of a line beyond which its texts are cut, and beyond which its match is dropped."""
-TEXT, ITEMS = 2000, 50
+MAX_TEXT, MAX_ITEMS = 2000, 50
 """Maximum characters of a cut text and items of a cut list."""
 _LOG = logging.getLogger(__name__)
 
@@ -41,14 +41,14 @@ class Feed:
         self._followed: dict[str, int] = {}
         """Iteration by id of each followed match."""
         self._waiting: list[tuple[str, MatchPlan | Turn]] = []
-        self._over: list[str] = []
-        self._clock: asyncio.TimerHandle | None = None
+        self._ended: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
         self._start, self._spent = perf_counter(), 0.0
         self._writer: FeedWriter | None = None
         with suppress(OSError):
             self._writer = FeedWriter(run)
 
-    def turn(self, plan: MatchPlan, turn: Turn) -> None:
+    def add_turn(self, plan: MatchPlan, turn: Turn) -> None:
         """Queue a turn, to be written shortly after with its immediate rewards, if its match is followed."""
         if turn.index == 0 and self._has_room():
             self._followed[plan.id] = plan.iteration
@@ -57,45 +57,45 @@ class Feed:
             self._waiting.append((plan.id, turn))
             self._schedule_write()
 
-    def ended(self, id: str) -> None:
+    def end_match(self, id: str) -> None:
         """Remove a match from the feed after it has ended and is in the log."""
         if self._followed and self._followed.pop(id, None) is not None:
-            self._over.append(id)
+            self._ended.append(id)
             self._schedule_write()
 
-    def committed(self, iteration: int) -> None:
+    def end_iteration(self, iteration: int) -> None:
         """Remove all matches of this and earlier iterations from the feed, because they have ended."""
         for id in [id for id, own in self._followed.items() if own <= iteration]:
-            self.ended(id)
+            self.end_match(id)
 
     def close(self) -> None:
         """Delete the feed's file, cancel the pending write and ignore later turns."""
-        if self._clock:
-            self._clock.cancel()
+        if self._timer:
+            self._timer.cancel()
         if self._writer:
             with suppress(OSError):
                 self._writer.close()
-        self._writer, self._clock = None, None
+        self._writer, self._timer = None, None
 
     def _has_room(self) -> bool:
-        if self._writer is None or len(self._waiting) >= WAITING or self._writer.full():
+        if self._writer is None or len(self._waiting) >= MAX_WAITING or self._writer.is_full():
             return False
-        return self._spent < SHARE * (perf_counter() - self._start)
+        return self._spent < MAX_TIME_SHARE * (perf_counter() - self._start)
 
     def _schedule_write(self) -> None:
-        if self._clock is None and self._writer:
+        if self._timer is None and self._writer:
             with suppress(RuntimeError):  # no running loop, such as after the last match: the next turn schedules it
-                self._clock = asyncio.get_running_loop().call_later(EVERY, self._write)
+                self._timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._write)
 
     def _write(self) -> None:
         start = perf_counter()
-        waiting, over = self._waiting, {*self._over}
-        self._clock, self._waiting, self._over = None, [], []
+        waiting, over = self._waiting, {*self._ended}
+        self._timer, self._waiting, self._ended = None, [], []
         lines = list[tuple[str, str]]()
         for id, item in waiting:
             if id in over:  # the log has it
                 continue
-            if line := _line(id, item):
+            if line := _encode_line(id, item):
                 lines.append((id, line))
             else:
                 over.add(id)
@@ -109,37 +109,37 @@ class Feed:
         self._spent += perf_counter() - start
 
 
-def _line(id: str, item: MatchPlan | Turn) -> str:
+def _encode_line(id: str, item: MatchPlan | Turn) -> str:
     """Return a match's head or turn as one line of ASCII JSON, texts shortened if long; "" if it is still too long."""
     try:
-        row = {"match": id} | ({"turn": turn_to_row(item)} if isinstance(item, Turn) else {"head": _head(item)})
+        row = {"match": id} | ({"turn": turn_to_row(item)} if isinstance(item, Turn) else {"head": _match_head(item)})
         try:
-            text = _text(row)
+            text = _to_json(row)
         except ValueError:  # a lone surrogate, which is not valid UTF-8
-            text = _text(to_plain(row, "turn", gaps=True))
-        return text if len(text) <= LONG else _shortened(row)
+            text = _to_json(to_plain(row, "turn", gaps=True))
+        return text if len(text) <= MAX_FULL_LINE else _encode_shortened(row)
     except (ValueError, TypeError, RecursionError):
         return ""
 
 
-def _text(row: Any) -> str:
+def _to_json(row: Any) -> str:
     return to_json(row, ensure_ascii=True, fallback=float).decode("ascii")
 
 
-def _shortened(row: Mapping[str, Any]) -> str:
-    text = _text(to_plain(_cut(row), "turn", gaps=True))
-    return text if len(text) <= LONGEST else ""
+def _encode_shortened(row: Mapping[str, Any]) -> str:
+    text = _to_json(to_plain(_shorten(row), "turn", gaps=True))
+    return text if len(text) <= MAX_LINE else ""
 
 
-def _cut(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if isinstance(value, str):
-        return value if len(value) <= TEXT else f"{value[:TEXT]} … ({len(value) - TEXT} characters more)"
+        return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]} … ({len(value) - MAX_TEXT} characters more)"
     if isinstance(value, Mapping):
-        return {name[:TEXT]: _cut(part) for name, part in [*value.items()][:ITEMS]}
-    return [_cut(part) for part in value[-ITEMS:]] if isinstance(value, list | tuple) else value
+        return {name[:MAX_TEXT]: _shorten(part) for name, part in [*value.items()][:MAX_ITEMS]}
+    return [_shorten(part) for part in value[-MAX_ITEMS:]] if isinstance(value, list | tuple) else value
 
 
-def _head(plan: MatchPlan) -> dict[str, Any]:
+def _match_head(plan: MatchPlan) -> dict[str, Any]:
     """Return the facts known at a match's start, as JSON: identity, game, seed, options, seats and the present time."""
     row = {
         name: value for name, value in identity_to_row(plan.identity).items() if name not in ("id", "deal", "attempt")

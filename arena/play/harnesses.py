@@ -15,7 +15,7 @@ from agents.harness.session import Session
 from agents.players.model import make_replay_writer, model_writer
 from agents.policy import Policy
 from agents.role import Role
-from arena.play.contenders import chance, number
+from arena.play.contenders import derive_seed, fold_seed
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.records import Seating
 from games.abilities import PostedRewards
@@ -48,21 +48,21 @@ class HarnessContender:
 
         In a branch the policy first repeats its replies in the original match, whatever the program asks.
         """
-        write, place = model_writer(self.engine), chance(seed, plan, seat)
+        write, seat_seed = model_writer(self.engine), derive_seed(seed, plan, seat)
         if plan.branch:
             write = make_replay_writer(plan.branch.replies(seat), write)
 
-        def score(rewards: Mapping[str, float]) -> None:
+        def take_rewards(rewards: Mapping[str, float]) -> None:
             if not isinstance(game, PostedRewards):
                 raise ValueError(f"the game {plan.game} gives its own rewards")
             game.take_rewards(seat, rewards)
 
         positions = min(self.policy.positions, self.engine.max_context)
         session = Session(
-            self.role, self.policy.frame, self.policy.name, f"{plan.id}/{seat}", place, write, positions,
-            self.server.note, score, sees=bool(self.policy.frame.image and self.engine.capabilities.has_vision),
+            self.role, self.policy.frame, self.policy.name, f"{plan.id}/{seat}", seat_seed, write, positions,
+            self.server.note, take_rewards, sees=bool(self.policy.frame.image and self.engine.capabilities.has_vision),
         )  # fmt: skip
-        return HarnessPlayer(session, self._program(self.server.admit(session)), number(place))
+        return HarnessPlayer(session, self._program(self.server.admit(session)), fold_seed(seat_seed))
 
     def leave(self, player: SeatedPlayer) -> None:
         """Kill the program, refuse its further requests, and drop its streams from the engine."""

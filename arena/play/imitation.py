@@ -16,7 +16,7 @@ from arena.play.demonstrations import Demonstrations
 from arena.play.watchers import ProgressWatcher, Watcher
 from arena.policies import Policies
 from arena.store import warm_start
-from arena.store.warm_start import Imitated
+from arena.store.warm_start import ImitationProgress
 
 CHECKPOINT_SECONDS = 300.0
 """Minimum seconds between two checkpoints of an imitation."""
@@ -42,59 +42,60 @@ class Imitation:
         self.specs, self.demonstrations, self.policies, self.watcher = specs, demonstrations, policies, watcher
         self._run, self._seed, self._settings = run, seed, settings
 
-    async def run(self, begun: Imitated | None) -> None:
-        """Train the policies; with `begun`, the progress of an interrupted imitation, those that it did not finish.
-
+    async def run(self, progress: ImitationProgress | None) -> None:
+        """Train the policies; with the `progress` of an interrupted imitation, only the unfinished ones.
         Raises StoreError if the progress belongs to another imitation.
         """
-        if begun and begun.policy not in self.specs:
-            raise self._unknown(begun)
-        due = itertools.dropwhile(lambda item: bool(begun and item[0] != begun.policy), self.specs.items())
+        if progress and progress.policy not in self.specs:
+            raise self._foreign_error(progress)
+        due = itertools.dropwhile(lambda item: bool(progress and item[0] != progress.policy), self.specs.items())
         for name, spec in due:
             self.watcher.phase(0, f"imitate ({name}): matches of {', '.join(spec.scripted)}")
-            ended = self._counted(spec.matches)
-            samples = await self.demonstrations.by_scripted(name, 0, spec.scripted, spec.matches, spec.against, ended)
+            on_end = self._count_progress(spec.matches)
+            samples = await self.demonstrations.play_scripted(
+                name, 0, spec.scripted, spec.matches, spec.against, on_end
+            )
             self.watcher.phase(0, f"imitate ({name}): learning")
             rng = generator(self._seed, 0, "imitate", name)
             plan = self.policies.trainers[name].plan_imitation(samples, spec, rng)
-            await self._learn(name, plan, begun if begun and begun.policy == name else None)
+            await self._learn(name, plan, progress if progress and progress.policy == name else None)
             await self.policies.serve(name)
 
-    async def _learn(self, name: str, plan: Plan, begun: Imitated | None) -> None:
-        """Carry out the plan after the steps in `begun`, with checkpoints. Raises StoreError if they do not fit."""
-        total, kept, done, skipped = len(plan.steps), perf_counter(), 0, 0
-        if begun:
-            done = begun.steps
-            if not done < total == begun.total:
-                raise self._unknown(begun)
+    async def _learn(self, name: str, plan: Plan, progress: ImitationProgress | None) -> None:
+        """Carry out the plan after the steps in `progress`, with checkpoints. Raises StoreError if they do not fit."""
+        total, saved_at, done, skipped = len(plan.steps), perf_counter(), 0, 0
+        if progress:
+            done = progress.steps
+            if not done < total == progress.total:
+                raise self._foreign_error(progress)
             self.watcher.note(f"policy '{name}' resumes its imitation after step {done} of {total}")
-        stepped = self._counted(total, done)
+        on_step = self._count_progress(total, done)
         for part in plan.parts(max(1, total // CHECKPOINT_PLACES), done):
-            skipped += int((await self.policies.trainers[name].update(part, stepped))["skipped"])
+            skipped += int((await self.policies.trainers[name].update(part, on_step))["skipped"])
             done += len(part.steps)
-            if part.goes_on and perf_counter() - kept >= CHECKPOINT_SECONDS:
+            if part.goes_on and perf_counter() - saved_at >= CHECKPOINT_SECONDS:
                 await self._checkpoint(name, done, total)
-                kept = perf_counter()
+                saved_at = perf_counter()
         if skipped:
             self.watcher.note(
                 f"policy '{name}', imitation: {skipped} steps skipped, because their gradient is not finite"
             )
 
-    def _unknown(self, begun: Imitated) -> StoreError:
-        folder, steps = self._run / warm_start.FOLDER, f"{begun.total} steps by policy '{begun.policy}'"
+    def _foreign_error(self, progress: ImitationProgress) -> StoreError:
+        folder, steps = self._run / warm_start.FOLDER, f"{progress.total} steps by policy '{progress.policy}'"
         return StoreError(f"{folder} belongs to another imitation ({steps}): remove it to restart the imitation")
 
     async def _checkpoint(self, name: str, done: int, total: int) -> None:
         policies = await self.policies.snapshot()
-        about = {"experiment": self._settings, "policy": name, "steps": done, "total": total}
-        about |= {"policies": {each: one.state for each, one in policies.items()}}
+        metadata = {"experiment": self._settings, "policy": name, "steps": done, "total": total}
+        metadata |= {"policies": {each: one.state for each, one in policies.items()}}
 
         def fill(folder: Path) -> None:
             self.policies.save(folder / "policies", policies)
 
-        await compute(warm_start.keep, self._run, about, fill)
+        await compute(warm_start.save, self._run, metadata, fill)
 
-    def _counted(self, total: int, done: int = 0) -> Callable[[], None]:
+    def _count_progress(self, total: int, done: int = 0) -> Callable[[], None]:
         """Return a callback that reports one more of `total` items as done, if the watcher follows progress."""
         count = itertools.count(done + 1)
         watcher = self.watcher

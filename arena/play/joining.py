@@ -29,7 +29,7 @@ from games.contracts import UNREAD, Act, Game, Message, View
 
 
 @dataclass(frozen=True)
-class Parting:
+class ForkPoint:
     """Fork point in a match: before its turn `turn` (from 0), or after `act` in place of that turn's act."""
 
     match: MatchRecord
@@ -41,7 +41,7 @@ class Parting:
         """Seat that took the turn at the fork point."""
         return self.match.turns[self.turn].seat
 
-    def past(self, seat: str) -> list[Turn]:
+    def past_turns(self, seat: str) -> list[Turn]:
         """Return the seat's turns before it plays freely, including the replaced act if the seat took it."""
         turns = list(self.match.turns[: self.turn])
         if self.act:
@@ -57,32 +57,32 @@ def _replace_act(turn: Turn, act: str) -> Turn:
     )
 
 
-def first_difference(parting: Parting, game: Game) -> str:
+def find_difference(fork: ForkPoint, game: Game) -> str:
     """Replay the match up to the fork point, and return the first difference from the log in one line; "" if none.
 
     Compares the seats to move and their messages. `game` is reset, and left at the fork point.
     """
-    record = parting.match
+    record = fork.match
     then, now = record.rules, game.rules_version
-    which = f" (rules {then} then, {now} now)" if then not in (0, now) else ""
+    rules = f" (rules {then} then, {now} now)" if then not in (0, now) else ""
     game.reset(seed=record.seed)
-    for turn in record.turns[: parting.turn + 1]:
+    for turn in record.turns[: fork.turn + 1]:
         if turn.source in UNREAD:
             continue
         _skip_dead(game)
         if not game.agents:
-            return f"the game now ends before turn {turn.index + 1}{which}"
+            return f"the game now ends before turn {turn.index + 1}{rules}"
         seat = game.agent_selection
         if seat != turn.seat:
-            return f"turn {turn.index + 1} is now {seat}'s, not {turn.seat}'s{which}"
-        if _texts(view_of(game, seat).messages) != _texts(turn.messages):
-            return f"at turn {turn.index + 1} {seat} now sees something else than it did{which}"
-        if turn.index < parting.turn:
+            return f"turn {turn.index + 1} is now {seat}'s, not {turn.seat}'s{rules}"
+        if _message_texts(view_of(game, seat).messages) != _message_texts(turn.messages):
+            return f"at turn {turn.index + 1} {seat} now sees something else than it did{rules}"
+        if turn.index < fork.turn:
             game.step(turn.action)
     return ""
 
 
-def _texts(messages: Sequence[Message]) -> list[tuple[str, str]]:
+def _message_texts(messages: Sequence[Message]) -> list[tuple[str, str]]:
     return [(message.sender, message.text) for message in messages]
 
 
@@ -92,11 +92,11 @@ def _skip_dead(game: Game) -> None:
 
 
 @dataclass(frozen=True)
-class Joining:
+class JoiningContender:
     """Contender that takes over a seat of a match at a fork point, with the seat's history."""
 
     contender: Contender
-    parting: Parting
+    fork: ForkPoint
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Create a player that first repeats the seat's past turns, and then plays freely.
@@ -104,26 +104,26 @@ class Joining:
         Raises ConfigError if another role took past turns and either they include a summary or the player's own role
         summarises.
         """
-        past = self.parting.past(seat)
+        past = self.fork.past_turns(seat)
         player = self.contender.player(seat, plan, game, seed)
-        sums_up = isinstance(player, ChatPlayer) and player.role.memory.kind == "summary"
+        summarises = isinstance(player, ChatPlayer) and player.role.memory.kind == "summary"
         roles = {turn.role for turn in past if turn.role}
         roles -= {player.role.role} if isinstance(player, ChatPlayer) else set()
-        if roles and (sums_up or any(turn.source == "summary" for turn in past)):
+        if roles and (summarises or any(turn.source == "summary" for turn in past)):
             raise ConfigError(
-                f"{self.name} cannot take over {seat} of {self.parting.match.id}: its history has a summary by "
+                f"{self.name} cannot take over {seat} of {self.fork.match.id}: its history has a summary by "
                 f"role {min(roles)}, which has to continue"
             )
         if isinstance(player, ChatPlayer):
-            replies = {turn.index: _reply(self.parting.match, turn, player.role, player.frame) for turn in past}
+            replies = {turn.index: _encode_reply(self.fork.match, turn, player.role, player.frame) for turn in past}
             player.write = make_replay_writer(replies, player.write)
         elif isinstance(player, EndpointPlayer):
-            player.recorded = {turn.index: Answer(_text(turn, player.role), "stop", turn.tokens) for turn in past}
-        return _Joined(player, {turn.index: turn for turn in past})
+            player.recorded = {turn.index: Answer(_reply_text(turn, player.role), "stop", turn.tokens) for turn in past}
+        return _JoiningPlayer(player, {turn.index: turn for turn in past})
 
     def leave(self, player: SeatedPlayer) -> None:
         """Release the resources of the contender's player."""
-        assert isinstance(player, _Joined)
+        assert isinstance(player, _JoiningPlayer)
         self.contender.leave(player.player)
 
     @property
@@ -140,7 +140,7 @@ class Joining:
         return self.contender.seating(game, seat)
 
 
-class _Joined:
+class _JoiningPlayer:
     """Player that repeats the turns in `past`, by index, and then lets `player` act."""
 
     def __init__(self, player: SeatedPlayer, past: Mapping[int, Turn]) -> None:
@@ -187,15 +187,15 @@ class _Joined:
         )
 
 
-def _reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:
+def _encode_reply(match: MatchRecord, turn: Turn, role: Role, frame: ChatFrame) -> Completion:
     """Return a past reply in this frame's tokens: the sampled ids if role and text agree, else its text encoded."""
     stream, begin, end = find_reply(match.streams.get(turn.seat, ()), turn.index)
     ids, finish = tuple(stream.ids[begin:end]), "length" if turn.finish == "length" else "stop"
     if turn.role == role.role and ids and frame.knows(ids) and frame.decode(ids) == turn.raw:
         return Completion(ids, tuple(stream.logprobs[begin:end]), finish, turn.version)  # type: ignore[arg-type]
-    return script_completion(frame, _text(turn, role))
+    return script_completion(frame, _reply_text(turn, role))
 
 
-def _text(turn: Turn, role: Role) -> str:
+def _reply_text(turn: Turn, role: Role) -> str:
     """Return the turn's reply, or its act in this role's reply format if another role wrote it."""
     return turn.raw if turn.role == role.role else role.write(turn.action)

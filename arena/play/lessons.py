@@ -16,7 +16,7 @@ from arena.errors import ConfigError
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
 from arena.play.settings import RunRows, SourceSpec
-from arena.play.source import Played
+from arena.play.source import PlayedMatches
 from arena.play.watchers import Watcher
 from arena.policies import Policies
 from arena.store.run import RunFolder
@@ -24,13 +24,13 @@ from arena.store.run import RunFolder
 if TYPE_CHECKING:
     from arena.data.rows import RowKind
 
-LOSS_OF: dict[RowKind, str] = {"chats": "likelihood", "texts": "likelihood", "pairs": "dpo", "labels": "kto"}
+LOSS_OF_KIND: dict[RowKind, str] = {"chats": "likelihood", "texts": "likelihood", "pairs": "dpo", "labels": "kto"}
 """Loss by kind of row."""
-OWN_ROWS = "data/rows.jsonl"
+EXPORTED_ROWS = "data/rows.jsonl"
 """Path in the run folder of the rows that were exported from another run."""
 
 
-class Lessons:
+class DataSource:
     """Source of a run that learns from a data set. It has no matches; `samples` are what each policy learns from."""
 
     def __init__(
@@ -40,14 +40,14 @@ class Lessons:
         self.spec, self.policies, self.watcher, self._iterations = spec, policies, watcher, iterations
         self.rows = open_rows(spec, run.path)
         self._order = RowOrder(len(self.rows), seed, spec.held_out, spec.epochs)
-        self._is_noted = False
+        self._has_warned = False
         self._held_out: dict[str, tuple[list[Sample], list[np.ndarray]]] = {}
         """Held-out samples of each policy, with their log-probabilities under its reference weights, if needed."""
 
-    async def matches(self, k: int) -> Played:
+    async def matches(self, k: int) -> PlayedMatches:
         """Return no matches."""
         self.watcher.phase(k, "reading the data set")
-        return Played([], [])
+        return PlayedMatches([], [])
 
     async def close(self) -> None:
         """Close the data set."""
@@ -61,8 +61,8 @@ class Lessons:
         numbers = self._order.batch(k, self.spec.batch)
         encoder = self._encoder(name)
         encoded = await compute(encoder.samples, numbers)
-        if encoded.too_long and not self._is_noted:
-            self._is_noted = True
+        if encoded.too_long and not self._has_warned:
+            self._has_warned = True
             self.watcher.note(
                 f"{encoded.too_long} of {len(numbers)} rows are longer than the context of '{name}', "
                 f"{encoder.longest:,} tokens: such rows are left out and counted (learn.{name}.too_long)"
@@ -77,8 +77,8 @@ class Lessons:
         if name not in self._held_out:
             samples = (await compute(self._encoder(name).samples, self._order.held_out)).samples
             samples = [sample for sample in samples if sample.learned.any()]
-            needed = self.rows.kind in ("pairs", "labels") and self.policies.uses_reference
-            base = await self.policies.with_references(name, samples) if needed else samples
+            needs_reference = self.rows.kind in ("pairs", "labels") and self.policies.uses_reference
+            base = await self.policies.with_references(name, samples) if needs_reference else samples
             zeros = [np.zeros(len(s.advantages), np.float32) for s in samples]
             references = [zero if s.reference is None else s.reference for s, zero in zip(base, zeros, strict=True)]
             self._held_out[name] = samples, references
@@ -93,7 +93,7 @@ class Lessons:
         ratios = np.array([(now - base).sum() for now, base in zip(logprobs, references, strict=True)])
         signs = np.array([sample.advantages[0] for sample in samples])
         settings = self.policies.rule.loss.whole().settings
-        return preferences(ratios, signs, settings["beta"], is_paired=self.rows.kind == "pairs")
+        return score_preferences(ratios, signs, settings["beta"], is_paired=self.rows.kind == "pairs")
 
     def _encoder(self, name: str) -> RowEncoder:
         policy = self.policies[name]
@@ -101,7 +101,7 @@ class Lessons:
         return RowEncoder(self.rows, policy.frame, min(policy.positions, self.policies.engine.max_context), units)
 
 
-def preferences(ratios: np.ndarray, signs: np.ndarray, beta: float, is_paired: bool) -> dict[str, float]:
+def score_preferences(ratios: np.ndarray, signs: np.ndarray, beta: float, is_paired: bool) -> dict[str, float]:
     """Return the accuracy on held-out preferences, from log-ratios to the reference of completions.
 
     `signs` are 1 for the better completions and -1 for the others. In pairs, which follow each other, the accuracy is
@@ -137,7 +137,7 @@ def open_rows(spec: SourceSpec, run: Path | None = None) -> DataSet:
     """
     if isinstance(spec.data, RunRows):
         assert run is not None
-        return open_data(run / OWN_ROWS, spec.sha256, "source.data")
+        return open_data(run / EXPORTED_ROWS, spec.sha256, "source.data")
     assert spec.data is not None
     return open_data(Path(spec.data), spec.sha256, "source.data")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agents.harness.server import HarnessServer
 
 
-class Instructed(Role):
+class InstructedRole(Role):
     """Role whose system prompt ends in an instruction, as plain text: a model may have written it."""
 
     instruction: str = ""
@@ -33,9 +33,9 @@ class Instructed(Role):
         return f"{super().render_system(view)}\n{self.instruction}".strip()
 
 
-def instructed(role: Role, instruction: str) -> Role:
+def add_instruction(role: Role, instruction: str) -> Role:
     """Return the role with this instruction; the role itself if it is empty."""
-    return Instructed.model_construct(**dict(role), instruction=instruction) if instruction else role
+    return InstructedRole.model_construct(**dict(role), instruction=instruction) if instruction else role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +58,17 @@ class Lineup:
 
     def contender(self, name: str, seat: str, table: Table, instruction: str = "") -> Contender:
         """Return the named player in the seat's role at a table (game with roles). `instruction` ends its prompt."""
-        role = instructed(table.roles[seat], instruction)
+        role = add_instruction(table.roles[seat], instruction)
         if name in self.policies:
             policy = self.policies[name]
             if (harness := table.harnesses.get(seat)) and self.harnesses:
-                return self._harnessed(name, harness, policy, role)
+                return self._make_harness_contender(name, harness, policy, role)
             return ModelContender(name, self.engine, lambda game, seat: (policy, role))
         if name.startswith(PREFIXES):
             return EndpointContender(name, self.endpoints.at(name), lambda game, seat: role)
         return ScriptedContender(name, role.role)
 
-    def _harnessed(self, name: str, harness: str, policy: Policy, role: Role) -> Contender:
+    def _make_harness_contender(self, name: str, harness: str, policy: Policy, role: Role) -> Contender:
         from arena.play.harnesses import HarnessContender
 
         assert self.harnesses
@@ -76,7 +76,7 @@ class Lineup:
 
     async def play(self, plan: MatchPlan, past: PastVersions, on_turn: OnTurn | None = None) -> MatchRecord:
         """Play a planned match and return its record. Past versions are loaded meanwhile; `on_turn` gets each turn."""
-        table = self.table(plan)
+        table = self.find_table(plan)
         if self.harnesses:
             self.harnesses.open()
         async with past.reserve({seating.policy for seating in plan.seats.values()}):
@@ -90,10 +90,10 @@ class Lineup:
         if self.harnesses:
             await self.harnesses.close()
 
-    def table(self, plan: MatchPlan) -> Table:
+    def find_table(self, plan: MatchPlan) -> Table:
         """Return the run's game with roles that the plan is for. Raises ConfigError if the run has none like it."""
         for table in self.tables:
-            if table.fits(plan):
+            if table.matches(plan):
                 return table
         raise ConfigError(
             f"match {plan.id} is of {plan.game} with {plan.options}, and no table is: set the game and its options "

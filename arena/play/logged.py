@@ -16,10 +16,10 @@ import numpy as np
 from arena.errors import ConfigError
 from arena.parts.chance import generator
 from arena.play.settings import SourceSpec, TableSpec
-from arena.play.source import Played
+from arena.play.source import PlayedMatches
 from arena.play.watchers import Watcher
 from arena.records import MatchRecord, Seating, collect_pictures, list_images
-from arena.store.losses import complete
+from arena.store.losses import select_complete
 from arena.store.matchlog import MatchBatch
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
@@ -43,7 +43,7 @@ class LogSource:
     seed: int = 0
     """The run's seed, for random order."""
 
-    async def matches(self, k: int) -> Played:
+    async def matches(self, k: int) -> PlayedMatches:
         """Return the logged matches for iteration `k`, assigned to this run's policies, and write them to its log.
 
         Matches of incomplete deals and of games without a table are left out. Raises ConfigError if a context is longer
@@ -51,9 +51,9 @@ class LogSource:
         """
         self.watcher.phase(k, f"reading {self.spec.log}")
         theirs, iteration = self._log, (k - 1) % self._iterations + 1
-        found = self._drawn(k) if self.spec.shuffle else self._usable(theirs.read(iteration))
+        found = self._draw(k) if self.spec.shuffle else self._select_usable(theirs.read(iteration))
         read = [MatchRecord.from_json(row, theirs.blobs.get) for row in found]
-        records = [self._as_own(k, number, record) for number, record in enumerate(read)]
+        records = [self._adopt(k, number, record) for number, record in enumerate(read)]
         records = [
             replace(
                 r,
@@ -66,7 +66,7 @@ class LogSource:
             log.add(record)
             self.watcher.match(record)
         log.flush()
-        return Played(records, [])
+        return PlayedMatches(records, [])
 
     async def close(self) -> None:
         """Do nothing: no match is in progress."""
@@ -81,17 +81,17 @@ class LogSource:
         assert self.spec.iterations is not None
         return self.spec.iterations
 
-    def _usable(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _select_usable(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows of an iteration that belong to complete deals of this run's games."""
         games = [table.game.name for table in self.tables]
-        return [row for row in complete(rows) if row["game"] in games]
+        return [row for row in select_complete(rows) if row["game"] in games]
 
     @cached_property
     def _deals(self) -> list[tuple[int, list[str]]]:
         """Iteration and match ids of each deal of the log. Raises ConfigError if iterations outnumber them."""
         deals = defaultdict[tuple[Any, ...], list[str]](list)
         for iteration in range(1, self._iterations + 1):
-            for row in self._usable(self._log.table(iteration, ["id", "game", "seed", "status"]).to_pylist()):
+            for row in self._select_usable(self._log.table(iteration, ["id", "game", "seed", "status"]).to_pylist()):
                 deals[iteration, row["game"], row["seed"]].append(row["id"])
         if len(deals) < self._iterations:
             raise ConfigError(
@@ -100,28 +100,28 @@ class LogSource:
             )
         return [(iteration, ids) for (iteration, *_), ids in deals.items()]
 
-    def _drawn(self, k: int) -> list[dict[str, Any]]:
+    def _draw(self, k: int) -> list[dict[str, Any]]:
         """Return the rows of iteration `k`'s part of the log's deals, in the random order of its pass over them."""
-        passed, place = divmod(k - 1, self._iterations)
-        order = generator(self.seed, passed, "log").permutation(len(self._deals))
+        epoch, place = divmod(k - 1, self._iterations)
+        order = generator(self.seed, epoch, "log").permutation(len(self._deals))
         drawn = defaultdict[int, set[str]](set)
         for number in np.array_split(order, self._iterations)[place].tolist():
             iteration, ids = self._deals[number]
             drawn[iteration] |= {*ids}
         return [row for iteration in sorted(drawn) for row in self._log.read(iteration, ids=drawn[iteration])]
 
-    def _as_own(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
-        seats = {seat: self._own_seating(record.game, seat, seating) for seat, seating in record.seats.items()}
+    def _adopt(self, k: int, number: int, record: MatchRecord) -> MatchRecord:
+        seats = {seat: self._adopt_seating(record.game, seat, seating) for seat, seating in record.seats.items()}
         for seat, seating in seats.items():
             longest = max(map(len, record.streams.get(seat, ())), default=0)
-            if seating.trained and longest > (holds := self.learners[seating.policy]):
+            if seating.trained and longest > (context := self.learners[seating.policy]):
                 raise ConfigError(
                     f"source.log: {seat} of match {record.id} in {self.spec.log} has a context of {longest:,} tokens, "
-                    f"and '{seating.policy}' holds {holds:,}: name another log"
+                    f"and '{seating.policy}' holds {context:,}: name another log"
                 )
         return replace(record, identity=MatchId(k, number), seats=seats, stage="train", source="replayed")
 
-    def _own_seating(self, game: str, seat: str, seating: Seating) -> Seating:
+    def _adopt_seating(self, game: str, seat: str, seating: Seating) -> Seating:
         """Return the seating with this run's trained policy if a model played; else as not trained. Versions stay."""
         own = next((t.seats[seat].policy for t in self.tables if t.game.name == game and seat in t.seats), "")
         if seating.kind != "model" or own not in self.learners:
@@ -129,11 +129,11 @@ class LogSource:
         return replace(seating, policy=own, trained=True)
 
 
-FEW = 0.05
+MIN_EFFECTIVE_SHARE = 0.05
 """Effective share of a log's tokens below which the run notes that an update rests on few of them."""
 
 
-def sparse_updates(learned: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+def find_sparse_updates(updates: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
     """Return a note for each policy whose update rests on few tokens of the log, given the updates' metrics by policy.
 
     Then the log's policy hardly ever did what is learned: its advantages, or importance ratios, are concentrated.
@@ -141,6 +141,6 @@ def sparse_updates(learned: Mapping[str, Mapping[str, float]]) -> dict[str, str]
     return {
         name: f"policy '{name}': {100 * share:.1g} % of the log's tokens carry its update (effective sample size), "
         "because the log's policy hardly ever did what is learned"
-        for name, metrics in learned.items()
-        if (share := metrics.get("effective", 1.0)) < FEW
+        for name, metrics in updates.items()
+        if (share := metrics.get("effective", 1.0)) < MIN_EFFECTIVE_SHARE
     }

@@ -14,10 +14,10 @@ from arena.errors import ConfigError
 from arena.plain import clean_text
 from arena.play.branches import Branch
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Stop
-from arena.play.failures import LimitReached, failure_of, log_failure, person_failure, reason_of
-from arena.play.steps import Runner, in_time, runner_for
+from arena.play.failures import LimitReached, describe_error, describe_failure, log_failure, person_failure
+from arena.play.steps import RunStep, limit_time, runner_for
 from arena.play.texts import clean_act, view_of
-from arena.play.turns import Turns, loggable
+from arena.play.turns import TurnRecorder, require_loggable
 from arena.records import MatchRecord, MatchSource, Seating, Turn, collect_pictures, list_images
 from arena.store.blobs import verify_blob
 from games.abilities import Pictures, Situations, Stoppable
@@ -92,7 +92,7 @@ OnTurn = Callable[[MatchPlan, Turn], None]
 
 
 @dataclass(kw_only=True)
-class _Now:
+class _Progress:
     """Mutable progress of a match in play, for its record and for the description of a failure."""
 
     versions: dict[str, int] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class _Now:
     """Seat to move."""
     act: str | None = None
     """Act passed to a step of the game that has not returned."""
-    cut: str = ""
+    cut_reason: str = ""
     """Why the match was cut off; "" if it was not."""
     payoffs: dict[str, float] = field(default_factory=dict)
     report: dict[str, float | bool | str] = field(default_factory=dict)
@@ -123,43 +123,50 @@ async def play_match(
     for unusable weights and the loss of all engines, which would fail every match. Without `keep_turns` the record has
     no turns and no streams. `on_turn` is called with each turn. `controls` may replace models' acts and stop the match.
     """
-    started, clock, now, reason, failure = datetime.now(UTC), monotonic(), _Now(), "", None
-    turns = Turns(plan.seats, partial(on_turn, plan) if on_turn else None) if keep_turns or on_turn else None
+    started, start, progress, reason, failure = datetime.now(UTC), monotonic(), _Progress(), "", None
+    recorder = TurnRecorder(plan.seats, partial(on_turn, plan) if on_turn else None) if keep_turns or on_turn else None
     try:
         playthrough = _Playthrough(
-            plan=plan, game=game, players=players, limits=limits, clock=clock, now=now, turns=turns, controls=controls
+            plan=plan,
+            game=game,
+            players=players,
+            limits=limits,
+            start=start,
+            progress=progress,
+            recorder=recorder,
+            controls=controls,
         )
         await playthrough.play()
-        if turns and isinstance(game, Pictures):
-            now.pictures = _shown(game, turns.taken)
-        now.payoffs, now.report = _outcome(game)
-        if now.report.get("ended") == PERSON:
-            reason, failure = person_failure(now.report, plan.draws)
-            now.payoffs, now.report = {}, {}
+        if recorder and isinstance(game, Pictures):
+            progress.pictures = _read_pictures(game, recorder.turns)
+        progress.payoffs, progress.report = _read_outcome(game)
+        if progress.report.get("ended") == PERSON:
+            reason, failure = person_failure(progress.report, plan.draws)
+            progress.payoffs, progress.report = {}, {}
     except Exception as error:  # noqa: BLE001 a fault of one game or player must not end other matches
-        reason = str(error) if isinstance(error, LimitReached) else reason_of(error)
-        failure = failure_of(error, game, plan.draws, now.seat, now.act)
+        reason = str(error) if isinstance(error, LimitReached) else describe_error(error)
+        failure = describe_failure(error, game, plan.draws, progress.seat, progress.act)
     streams = {seat: tuple(player.streams) for seat, player in players.items()} if keep_turns else {}
     record = MatchRecord(
         identity=plan.identity, game=plan.game, options=plan.options, seed=plan.seed,
-        seats=_as_played(plan.seats, now.versions),
+        seats=_update_versions(plan.seats, progress.versions),
         status="failed" if failure else "finished",
-        reason=reason or now.cut,
-        payoffs=now.payoffs,
-        report=now.report,
-        turns=turns.taken if turns and keep_turns else (),
+        reason=reason or progress.cut_reason,
+        payoffs=progress.payoffs,
+        report=progress.report,
+        turns=recorder.turns if recorder and keep_turns else (),
         streams=streams,
         started=started.isoformat(timespec="milliseconds"),
-        seconds=monotonic() - clock,
+        seconds=monotonic() - start,
         rules=game.rules_version, group=plan.group, stage=plan.stage, source=plan.source,
-        pictures=now.pictures | collect_pictures(streams),
+        pictures=progress.pictures | collect_pictures(streams),
         failure=failure,
     )  # fmt: skip
     log_failure(record)
     return record
 
 
-def _shown(game: Pictures, turns: Sequence[Turn]) -> dict[str, bytes]:
+def _read_pictures(game: Pictures, turns: Sequence[Turn]) -> dict[str, bytes]:
     """Return the bytes of the images in turns by hash, checked against what the game said of them."""
     pictures = {}
     for image in list_images(turns):
@@ -168,17 +175,17 @@ def _shown(game: Pictures, turns: Sequence[Turn]) -> dict[str, bytes]:
     return pictures
 
 
-def _outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str]]:
+def _read_outcome(game: Game) -> tuple[dict[str, float], dict[str, float | bool | str]]:
     """Return the game's payoffs by seat and its report. Raises OutcomeError for values that no log can hold."""
     payoffs, report = dict(game.payoffs()), dict(game.report())
     for seat, value in payoffs.items():
-        loggable(value, f"the payoff of {seat}", "payoffs")
+        require_loggable(value, f"the payoff of {seat}", "payoffs")
     for name, figure in report.items():
-        loggable(figure, f"the report's '{name}'", "report", "figures")
+        require_loggable(figure, f"the report's '{name}'", "report", "figures")
     return payoffs, report
 
 
-def _as_played(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
+def _update_versions(seats: dict[str, Seating], versions: Mapping[str, int]) -> dict[str, Seating]:
     """Return the seatings with the policy version of each seat's latest turn."""
     newer = {seat: version for seat, version in versions.items() if version != seats[seat].version}
     return seats | {seat: replace(seats[seat], version=version) for seat, version in newer.items()} if newer else seats
@@ -192,31 +199,34 @@ class _Playthrough:
     game: Game
     players: Mapping[str, SeatedPlayer]
     limits: Limits
-    clock: float
+    start: float
     """Start of the match by the monotonic clock."""
-    now: _Now
-    turns: Turns | None
+    progress: _Progress
+    recorder: TurnRecorder | None
     controls: Sequence[MatchControl]
-    take: Runner | None = None
+    run_step: RunStep | None = None
     """Runs the steps of a game that may block in threads; None for other games."""
-    count: int = 0
+    turn_count: int = 0
     tokens: int = 0
 
     async def play(self) -> None:
-        """Deal and play to the end, updating `now` and `turns`. Raises the exceptions of game, players and limits."""
+        """Deal and play to the end, updating `progress` and `recorder`.
+
+        Raises the exceptions of game, players and limits.
+        """
         game = self.game
-        self.take = runner_for(game)
+        self.run_step = runner_for(game)
         deal = partial(game.reset, seed=self.plan.seed)
-        await self.take(deal, "the deal", self.limits.turn_seconds) if self.take else deal()
+        await self.run_step(deal, "the deal", self.limits.turn_seconds) if self.run_step else deal()
         while game.agents:
-            seat = self.now.seat = game.agent_selection
+            seat = self.progress.seat = game.agent_selection
             if not (game.terminations[seat] or game.truncations[seat]):
                 try:
                     await self._turn(seat)
                 finally:
-                    if self.turns:
-                        self.turns.report()
-            elif all(game.terminations.values()) or self.now.cut:
+                    if self.recorder:
+                        self.recorder.report_turns()
+            elif all(game.terminations.values()) or self.progress.cut_reason:
                 return  # only the steps that AEC requires of dead agents remain, and they change nothing
             else:
                 game.step(None)
@@ -226,12 +236,12 @@ class _Playthrough:
 
         Summaries and acts replaced by an expert's are recorded only. A rule or a full context ends the match early.
         """
-        start, player, game, now = monotonic(), self.players[seat], self.game, self.now
-        _check(self.limits, self.count, self.tokens, start - self.clock)
-        view = view_of(game, seat, self.count)
-        situation = game.situation(seat) if self.turns and isinstance(game, Situations) else ""
+        start, player, game, progress = monotonic(), self.players[seat], self.game, self.progress
+        _check_limits(self.limits, self.turn_count, self.tokens, start - self.start)
+        view = view_of(game, seat, self.turn_count)
+        situation = game.situation(seat) if self.recorder and isinstance(game, Situations) else ""
         try:
-            act = clean_act(await self._answer(player, view))
+            act = clean_act(await self._ask(player, view))
         except ContextFull as full:
             return self._cut_off("context", f"{seat}: {full}")
         if act.source in UNREAD:  # the player reads the same messages again
@@ -243,23 +253,23 @@ class _Playthrough:
                 return self._cut_off("stopped", decision.reason)
             if not hasattr(player, "put"):
                 raise ConfigError(f"play.parts: the act of {seat} cannot be replaced: no model with weights plays it")
-            view, situation = view._replace(turn=self.count, messages=()), ""
+            view, situation = view._replace(turn=self.turn_count, messages=()), ""
             act = player.put(view, clean_text(decision.act))  # a model's ChatPlayer
-        now.act = act.action  # if the step fails, the failure names the act
-        if self.take:
+        progress.act = act.action  # if the step fails, the failure names the act
+        if self.run_step:
             step = partial(game.step, act.action)
-            await self.take(step, f"the step of {seat}", self.limits.turn_seconds)
+            await self.run_step(step, f"the step of {seat}", self.limits.turn_seconds)
         else:
             game.step(act.action)
-        now.act = None
+        progress.act = None
         valid = bool(game.infos[seat].get("valid"))
         self._add_turn(view, act, valid, start, situation)
-        if self.turns:
-            self.turns.earn(game, seat if act.excused and not valid else "")
+        if self.recorder:
+            self.recorder.add_rewards(game, seat if act.excused and not valid else "")
             if isinstance(decision, Continue):
-                self.turns.earn_more(seat, decision.rewards)
-        reasons = [why for control in self.controls if (why := control.after(seat, act, valid))]
-        if reasons and not _over(game):
+                self.recorder.add_control_rewards(seat, decision.rewards)
+        reasons = [reason for control in self.controls if (reason := control.after(seat, act, valid))]
+        if reasons and not _is_over(game):
             self._cut_off("stopped", reasons[0])
 
     def _decide(self, view: View, act: Act) -> Decision:
@@ -272,32 +282,32 @@ class _Playthrough:
             rewards |= decision.rewards
         return Continue(rewards) if rewards else CONTINUE
 
-    def _answer(self, player: SeatedPlayer, view: View) -> Awaitable[Act]:
+    def _ask(self, player: SeatedPlayer, view: View) -> Awaitable[Act]:
         """Ask the player for its act within the time limit. Players that never wait get no timer, which costs time."""
         act = player.act(view)
-        return in_time(act, view.seat, self.limits.turn_seconds) if getattr(player, "waits", True) else act
+        return limit_time(act, view.seat, self.limits.turn_seconds) if getattr(player, "waits", True) else act
 
     def _add_turn(self, view: View, act: Act, valid: bool, start: float, situation: str) -> None:
-        version = self.now.versions[view.seat] = self.players[view.seat].version
-        self.count, self.tokens = self.count + 1, self.tokens + act.tokens
-        if self.turns:
-            self.turns.open(view, act, version, valid, monotonic() - start, situation)
+        version = self.progress.versions[view.seat] = self.players[view.seat].version
+        self.turn_count, self.tokens = self.turn_count + 1, self.tokens + act.tokens
+        if self.recorder:
+            self.recorder.begin_turn(view, act, version, valid, monotonic() - start, situation)
 
-    def _cut_off(self, reason: str, why: str) -> None:
+    def _cut_off(self, kind: str, reason: str) -> None:
         """Truncate the game and record why. Raises LimitReached, which fails the match, if it is not Stoppable."""
         if not isinstance(self.game, Stoppable):
-            raise LimitReached(why)
-        self.game.stop(reason)
-        self.now.cut = why
-        if self.turns:
-            self.turns.earn(self.game)
+            raise LimitReached(reason)
+        self.game.stop(kind)
+        self.progress.cut_reason = reason
+        if self.recorder:
+            self.recorder.add_rewards(self.game)
 
 
-def _over(game: Game) -> bool:
+def _is_over(game: Game) -> bool:
     return not game.agents or all(game.terminations.values())
 
 
-def _check(limits: Limits, turns: int, tokens: int, seconds: float) -> None:
+def _check_limits(limits: Limits, turns: int, tokens: int, seconds: float) -> None:
     if turns >= min(limits.turns or MOST_TURNS, MOST_TURNS):
         raise LimitReached(f"turn limit: {turns} turns taken")
     if limits.tokens is not None and tokens >= limits.tokens:

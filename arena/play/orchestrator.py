@@ -7,26 +7,26 @@ from dataclasses import replace
 
 from arena.errors import PlayError
 from arena.play.failures import (
-    failed,
+    describe_reason,
     is_engine_death,
     is_final,
     is_repeated,
+    mark_failed,
     may_depend_on_play,
-    stop_at_a_bug,
-    with_place,
+    raise_bug,
 )
 from arena.play.match import MatchPlan
 from arena.records import Failure, MatchRecord
 
-Play = Callable[[MatchPlan], Awaitable[MatchRecord]]
+PlayMatch = Callable[[MatchPlan], Awaitable[MatchRecord]]
 
 
 async def play_counting_failures(
-    plans: list[MatchPlan], play: Play, ended: Callable[[], None], in_flight: int
+    plans: list[MatchPlan], play: PlayMatch, on_finish: Callable[[], None], in_flight: int
 ) -> Counter[str]:
     """Play all plans as `play_all` does and return the number of failed attempts by reason.
 
-    `ended` is called after each finished match.
+    `on_finish` is called after each finished match.
     """
     failures = Counter[str]()
 
@@ -34,7 +34,7 @@ async def play_counting_failures(
         if record.status == "failed":
             failures[record.reason] += 1
         else:
-            ended()
+            on_finish()
 
     await play_all(plans, play, count, in_flight)
     return failures
@@ -42,15 +42,15 @@ async def play_counting_failures(
 
 async def play_all(
     plans: list[MatchPlan],
-    play: Play,
-    done: Callable[[MatchRecord], None],
+    play: PlayMatch,
+    on_end: Callable[[MatchRecord], None],
     in_flight: int,
     attempts: int = 3,
     must_finish: bool = True,
 ) -> list[MatchRecord]:
     """Play all plans, `in_flight` at once, and return the finished matches in the order of `plans`.
 
-    `done` is called with the record of every attempt, also of failed ones. A failed match is retried from the same
+    `on_end` is called with the record of every attempt, also of failed ones. A failed match is retried from the same
     deal, with the same draws, under a new id (`-r1`, `-r2`, …). After `attempts` failures, not counting deaths of
     engines, or one of a person's player, it is given up (`Failure.given_up`). If a failure may depend on the players'
     acts, a retry counts only if it repeats those acts: otherwise retries would select matches by their course. Raises
@@ -61,7 +61,7 @@ async def play_all(
 
     async def keep_playing() -> None:
         for i, plan in waiting:
-            ends[i] = await _play_until_finished(plan, play, done, attempts)
+            ends[i] = await _play_until_finished(plan, play, on_end, attempts)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -72,11 +72,13 @@ async def play_all(
     finished = [record for record in ends if record and record.status == "finished"]
     if must_finish:
         given_up = [record for record in ends if record and record.status == "failed"]
-        check_losses(given_up, (), len(finished), attempts)
+        check_lost_matches(given_up, (), len(finished), attempts)
     return finished
 
 
-def check_losses(given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord], usable: int, attempts: int) -> None:
+def check_lost_matches(
+    given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord], usable: int, attempts: int
+) -> None:
     """Raise PlayError if more matches are lost (given up or left out) than the number `usable`.
 
     `given_up` failed `attempts` times each. `left_out` finished, but share a deal with one of them.
@@ -84,30 +86,32 @@ def check_losses(given_up: Sequence[MatchRecord], left_out: Sequence[MatchRecord
     lost = len(given_up) + len(left_out)
     if lost > usable:
         times = "because of the person" if all(map(is_final, given_up)) and given_up else f"{attempts} times each"
-        beside = f", and {len(left_out)} others shared their deals" if left_out else ""
+        others = f", and {len(left_out)} others shared their deals" if left_out else ""
         raise PlayError(
-            f"{len(given_up)} of {lost + usable} matches failed {times}{beside}, the last time with: "
-            f"{with_place(given_up[-1])}"
+            f"{len(given_up)} of {lost + usable} matches failed {times}{others}, the last time with: "
+            f"{describe_reason(given_up[-1])}"
         )
 
 
 async def _play_until_finished(
-    plan: MatchPlan, play: Play, done: Callable[[MatchRecord], None], attempts: int
+    plan: MatchPlan, play: PlayMatch, on_end: Callable[[MatchRecord], None], attempts: int
 ) -> MatchRecord:
-    failures, again, before = 0, 0, None
+    failures, retries, first_failure = 0, 0, None
     while True:
         record = await play(plan)
-        if before and record.status == "finished" and not is_repeated(before, record):
-            assert before.failure
-            record = failed(record, before.failure.kind, plan.draws, f"acts differ from those of failed {before.id}")
+        if first_failure and record.status == "finished" and not is_repeated(first_failure, record):
+            assert first_failure.failure
+            record = mark_failed(
+                record, first_failure.failure.kind, plan.draws, f"acts differ from those of failed {first_failure.id}"
+            )
         failures += record.status == "failed" and not is_engine_death(record)
         if given_up := failures >= attempts or is_final(record):
             record = replace(record, failure=replace(record.failure or Failure(kind="game"), given_up=True))
-        done(record)
-        stop_at_a_bug(record)
+        on_end(record)
+        raise_bug(record)
         if given_up or record.status == "finished":
             return record
-        if not before and may_depend_on_play(record):
-            before = record
-        again += 1
-        plan = replace(plan, identity=replace(plan.identity, attempt=again))
+        if not first_failure and may_depend_on_play(record):
+            first_failure = record
+        retries += 1
+        plan = replace(plan, identity=replace(plan.identity, attempt=retries))

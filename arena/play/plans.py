@@ -18,7 +18,7 @@ from arena.records import MatchSource, Seating
 from games.contracts import MatchId
 
 
-def iteration_plans(
+def plan_iteration(
     rule: PlaySpec,
     seed: int,
     k: int,
@@ -26,13 +26,13 @@ def iteration_plans(
     policies: Mapping[str, Policy],
     matchmaker: Matchmaker | None,
     deals: int | None = None,
-    before: int = 0,
+    offset: int = 0,
 ) -> list[MatchPlan]:
     """Return the plans of iteration `k` for all `tables` (games with roles), by their shares, with league opponents.
 
-    `deals` is the number of deals to plan (default: the iteration's) after `before` earlier ones.
+    `deals` is the number of deals to plan (default: the iteration's) after `offset` earlier ones.
     """
-    rng = generator(seed, k, "league", *([f"{before}"] if before else []))
+    rng = generator(seed, k, "league", *([f"{offset}"] if offset else []))
 
     def seats(table: Table, count: int) -> list[dict[str, Seating]]:
         configured = seatings(table, table.holders, policies)
@@ -42,21 +42,21 @@ def iteration_plans(
 
     counts = apportion(rule.deals if deals is None else deals, [table.share for table in tables])
     planned = [(t, s) for t, n in zip(tables, counts, strict=True) for s in seats(t, n)]
-    seeds = _from_pool(rule, seed, k, before + len(planned)) if rule.pool else None
-    return _plans(seed, k, planned, rule.group, before, seeds)
+    seeds = _draw_pool_seeds(rule, seed, k, offset + len(planned)) if rule.pool else None
+    return _make_plans(seed, k, planned, rule.group, offset, seeds)
 
 
-def demonstration_plans(
+def plan_demonstrations(
     seed: int, k: int, learner: str, count: int, tables: Sequence[Table], policies: Mapping[str, Policy]
 ) -> list[MatchPlan]:
     """Return plans of `count` demonstrations for `learner` over all its tables. Iteration `k` = 0 is the warm start."""
     own = [table for table in tables if learner in table.holders.values()]
     counted = zip(own, apportion(count, [table.share for table in own]), strict=True)
     deals = [(t, seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)]
-    return _plans(seed, k, deals, stage="imitate", source="demonstration")
+    return _make_plans(seed, k, deals, stage="imitate", source="demonstration")
 
 
-def _from_pool(rule: PlaySpec, seed: int, k: int, count: int) -> list[int]:
+def _draw_pool_seeds(rule: PlaySpec, seed: int, k: int, count: int) -> list[int]:
     """Return the seeds of an iteration's first `count` deals, in a new random order for each pass through the pool."""
     size = rule.pool or 0
     pool = np.random.SeedSequence((seed, number("pool"))).generate_state(size, np.uint64)
@@ -66,12 +66,12 @@ def _from_pool(rule: PlaySpec, seed: int, k: int, count: int) -> list[int]:
     return [int(pool[orders[n // size][n % size]]) for n in range(first, first + count)]
 
 
-def _plans(
+def _make_plans(
     seed: int,
     k: int,
     deals: Sequence[tuple[Table, dict[str, Seating]]],
     group: int = 1,
-    before: int = 0,
+    offset: int = 0,
     pool: Sequence[int] | None = None,
     stage: str = "train",
     source: MatchSource = "played",
@@ -81,27 +81,27 @@ def _plans(
     `pool` has the seeds of the iteration's deals so far, if deals repeat. Then draws also depend on the iteration and
     on the number of earlier occurrences of the seed.
     """
-    place = (seed, k, number("deals"), *([before] if before else []))
-    drawn = np.random.SeedSequence(place).generate_state(len(deals), np.uint64).tolist()
-    seeds = drawn if pool is None else pool[before:]
-    times, again = Counter(pool[:before] if pool else ()), list[int]()
-    for one in seeds:
-        again.append(times[one])
-        times[one] += 1
-    planned = [(t, seats, one) for (t, seats), one in zip(deals, seeds, strict=True)]
-    numbers = count(before * group)
+    entropy = (seed, k, number("deals"), *([offset] if offset else []))
+    drawn = np.random.SeedSequence(entropy).generate_state(len(deals), np.uint64).tolist()
+    seeds = drawn if pool is None else pool[offset:]
+    times, repeats = Counter(pool[:offset] if pool else ()), list[int]()
+    for deal_seed in seeds:
+        repeats.append(times[deal_seed])
+        times[deal_seed] += 1
+    planned = [(t, seats, deal_seed) for (t, seats), deal_seed in zip(deals, seeds, strict=True)]
+    numbers = count(offset * group)
     return [
         MatchPlan(
             identity=MatchId(k, next(numbers)),
             game=t.game.name,
             options=dict(t.game.options),
-            seed=one,
+            seed=deal_seed,
             seats=dict(seats),
-            draws=(*((attempt,) if group > 1 else ()), *((k,) if pool else ()), *((again[i],) if again[i] else ())),
-            group=before + i if group > 1 else -1,
+            draws=(*((attempt,) if group > 1 else ()), *((k,) if pool else ()), *((repeats[i],) if repeats[i] else ())),
+            group=offset + i if group > 1 else -1,
             stage=stage,
             source=source,
         )
-        for i, (t, seats, one) in enumerate(planned)
+        for i, (t, seats, deal_seed) in enumerate(planned)
         for attempt in range(group)
     ]

@@ -40,7 +40,7 @@ class SeatSpec(Spec):
 
     @field_validator("tools")
     @classmethod
-    def _tools_are_sources(cls, tools: Tools | None) -> Tools | None:
+    def _check_tools(cls, tools: Tools | None) -> Tools | None:
         for tool in tools or ():
             parse(tool)
         return tools
@@ -118,7 +118,7 @@ class PlaySpec(Spec):
         return self.ahead + (self.enough < 1)
 
     @model_validator(mode="after")
-    def _comes_out_even(self) -> Self:
+    def _check_group(self) -> Self:
         if self.matches % self.group:
             raise ValueError(
                 f"{self.matches} `matches` are not a multiple of `group`, which is {self.group}: change one"
@@ -130,7 +130,7 @@ class PlaySpec(Spec):
         return next((chosen for chosen in self.parts if chosen.name == name), None)
 
     @property
-    def most_matches(self) -> int:
+    def max_matches(self) -> int:
         """Maximum number of matches per iteration with those that parts add."""
         extra = sum(declaration(chosen).extra_matches(**chosen.whole().settings) for chosen in self.parts)
         return self.matches * (1 + extra)
@@ -149,7 +149,7 @@ class RunRows(Spec):
     """Policies whose chats or pairs these are, scripted ones too; [] is all that are models."""
 
 
-def _readable(pattern: str) -> str:
+def _require_pattern(pattern: str) -> str:
     Pattern(pattern)
     return pattern
 
@@ -157,7 +157,7 @@ def _readable(pattern: str) -> str:
 class UnitsSpec(Spec):
     """Split of long replies into units, which become the turns of a chat."""
 
-    end: Annotated[str, Field(min_length=1), AfterValidator(_readable)]
+    end: Annotated[str, Field(min_length=1), AfterValidator(_require_pattern)]
     """Regular expression whose matches end a unit, such as `Wait`; `(?=Wait)` splits before the word."""
     between: Annotated[str, Field(min_length=1)] = "Go on."
     """Text of the user between two units; as the role shows it in play."""
@@ -192,7 +192,7 @@ class SourceSpec(Spec):
     """Hash of the data set's files; null takes it at the run's start and saves it in the config."""
 
     @model_validator(mode="after")
-    def _has_one(self) -> Self:
+    def _require_one_source(self) -> Self:
         if (self.log is None) == (self.data is None):
             raise ValueError("give `log: FOLDER` or `data: FILE`: one of them is the source")
         if self.units and self.data is None:

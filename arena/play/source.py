@@ -11,11 +11,11 @@ from arena.league.matchmaking import Matchmaker
 from arena.league.pool import Pool
 from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
-from arena.play.orchestrator import check_losses, play_all
+from arena.play.orchestrator import check_lost_matches, play_all
 from arena.play.parts.base import Progress, RolloutPart
-from arena.play.plans import iteration_plans
+from arena.play.plans import plan_iteration
 from arena.play.settings import PlaySpec
-from arena.play.stragglers import Logged, Room, Stragglers, over, past_versions, plan_of, plan_row
+from arena.play.stragglers import MatchSlots, SelectLogged, Stragglers, past_versions, plan_of, plan_row, renumber
 from arena.play.watchers import TurnWatcher, Watcher
 from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord
@@ -23,12 +23,12 @@ from arena.store.matchlog import MatchBatch
 from arena.store.run import RunFolder
 from games.contracts import MatchId
 
-MOST_MATCHES = 10**6
+MAX_MATCHES = 10**6
 """Maximum matches of an iteration, whose records are all held in memory."""
 
 
-class Played(NamedTuple):
-    """Matches played for an iteration: usable records, failed attempts, and finished matches of incomplete deals."""
+class PlayedMatches(NamedTuple):
+    """Matches of an iteration: usable records, failed attempts, and finished matches of incomplete deals."""
 
     records: list[MatchRecord]
     """Finished matches of complete deals, for credit and statistics."""
@@ -59,7 +59,7 @@ Attempts = tuple[list[MatchRecord], list[MatchRecord]]
 class Source(Protocol):
     """Source of an iteration's matches, which it writes to the run's own log before it returns them."""
 
-    async def matches(self, k: int) -> Played:
+    async def matches(self, k: int) -> PlayedMatches:
         """Return the matches of iteration `k`, finished and failed. A second call returns the same ones."""
 
     async def close(self) -> None:
@@ -67,7 +67,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Play:
+class PlaySource:
     """Source that plays matches between the run's policies, and against their opponents in the league."""
 
     run: RunFolder
@@ -84,7 +84,7 @@ class Play:
     late: list[MatchPlan] = field(default_factory=list)
     """Plans of unfinished matches of an earlier process, which no update has waited for."""
 
-    async def matches(self, k: int) -> Played:
+    async def matches(self, k: int) -> PlayedMatches:
         """Play the matches of iteration `k` and those that parts add, and return them.
 
         Raises PlayError if more matches are lost than kept, and ConfigError if parts plan none, or one twice.
@@ -93,29 +93,29 @@ class Play:
             taken = await self._stragglers.matches(k, await self._plans(k))
             self._batch.flush()  # other matches are still in progress
             self.run.failures.flush()
-            return Played.of(*taken)
-        late = [over(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
-        finished, failures = await self.played(late) if late else ([], [])
-        plans, deals, played = await self._plans(k), self.rule.deals, Played.of(finished, failures)
+            return PlayedMatches.of(*taken)
+        late = [renumber(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
+        finished, failures = await self.play(late) if late else ([], [])
+        plans, deals, played = await self._plans(k), self.rule.deals, PlayedMatches.of(finished, failures)
         if not plans:
             raise ConfigError(f"play.parts: they left no match of iteration {k} to play")
         planned = set[MatchId]()
         while plans:
-            _count(plans, planned)
-            more, failed = await self.played(plans)
+            _add_planned(plans, planned)
+            more, failed = await self.play(plans)
             finished, failures = [*finished, *more], [*failures, *failed]
-            played = Played.of(finished, failures)
+            played = PlayedMatches.of(finished, failures)
             progress = Progress(ended=finished, records=played.records, given_up=played.given_up, deals=deals)
             plans, deals = await self._expand(k, progress)
-        check_losses(played.given_up, played.left_out, len(played.records), self.rule.attempts)
+        check_lost_matches(played.given_up, played.left_out, len(played.records), self.rule.attempts)
         return played
 
-    async def _plans(self, k: int, deals: int | None = None, before: int = 0) -> list[MatchPlan]:
-        """Return the plans of `deals` deals (default: the iteration's) after `before` earlier ones, as parts want."""
+    async def _plans(self, k: int, deals: int | None = None, offset: int = 0) -> list[MatchPlan]:
+        """Return the plans of `deals` deals (default: the iteration's) after `offset` earlier ones, as parts want."""
         if not self.rule.overlaps:
             self.watcher.phase(k, "play")
         tables, seed = self.lineup.tables, self.lineup.seed
-        plans = iteration_plans(self.rule, seed, k, tables, self.policies, self.matchmaker, deals, before)
+        plans = plan_iteration(self.rule, seed, k, tables, self.policies, self.matchmaker, deals, offset)
         for part in self.parts:
             plans = await part.plan(k, plans)
         return plans
@@ -124,19 +124,19 @@ class Play:
         """Return the further plans of the first part that has some, and the number of deals planned then."""
         for part in self.parts:
             more = await part.expand(k, progress)
-            if progress.deals + more.deals > MOST_MATCHES:
-                raise ConfigError(f"play.parts: iteration {k} would have more than {MOST_MATCHES:,} deals")
+            if progress.deals + more.deals > MAX_MATCHES:
+                raise ConfigError(f"play.parts: iteration {k} would have more than {MAX_MATCHES:,} deals")
             new = await self._plans(k, more.deals, progress.deals) if more.deals else []
             if plans := [*more.plans, *new]:
                 return plans, progress.deals + more.deals
         return [], progress.deals
 
-    async def played(self, plans: list[MatchPlan]) -> Attempts:
+    async def play(self, plans: list[MatchPlan]) -> Attempts:
         """Play the plans, and return finished matches and failed attempts, each logged within a second of its end."""
-        return await self._played(plans, lambda record: [record], must_finish=False)
+        return await self._play_and_log(plans, lambda record: [record], must_finish=False)
 
-    async def _played(self, plans: list[MatchPlan], logged: Logged, must_finish: bool = True) -> Attempts:
-        """Play the plans as `played` does, but log the records that `logged` returns for each attempt that ends."""
+    async def _play_and_log(self, plans: list[MatchPlan], to_log: SelectLogged, must_finish: bool = True) -> Attempts:
+        """Play the plans as `play` does, but log the records that `to_log` returns for each attempt that ends."""
         spec, failures = self.rule, list[MatchRecord]()
         log = self._batch if spec.overlaps else MatchBatch(self.run.log)
         past = self._past if spec.overlaps else PastVersions(self.policies, self.pool)
@@ -145,12 +145,12 @@ class Play:
         def play(plan: MatchPlan) -> Awaitable[MatchRecord]:
             return self.lineup.play(plan, past, on_turn)
 
-        async def in_room(plan: MatchPlan) -> MatchRecord:
-            async with self._room.place(plan):
+        async def play_in_slot(plan: MatchPlan) -> MatchRecord:
+            async with self._slots.hold(plan):
                 return await play(plan)
 
-        def ended(record: MatchRecord) -> None:
-            for one in logged(record):
+        def log_end(record: MatchRecord) -> None:
+            for one in to_log(record):
                 log.add(one)
                 if one.status == "failed":
                     failures.append(one)
@@ -158,8 +158,8 @@ class Play:
                 self.watcher.match(one)
 
         try:
-            of, at_once = (in_room, len(plans)) if spec.overlaps else (play, spec.in_flight)
-            return await play_all(plans, of, ended, at_once, spec.attempts, must_finish), failures
+            play_plan, at_once = (play_in_slot, len(plans)) if spec.overlaps else (play, spec.in_flight)
+            return await play_all(plans, play_plan, log_end, at_once, spec.attempts, must_finish), failures
         finally:
             log.flush()
             self.run.failures.flush()
@@ -168,7 +168,7 @@ class Play:
         """Return the numbers of past versions whose weights unfinished matches still need after iteration `k`."""
         if not self.rule.overlaps:
             return set()
-        return self._room.past_versions() | past_versions(self._late(k))
+        return self._slots.past_versions() | past_versions(self._late(k))
 
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
         """Let the parts learn from the finished matches of iteration `k`."""
@@ -200,8 +200,8 @@ class Play:
         return MatchBatch(self.run.log)
 
     @cached_property
-    def _room(self) -> Room:
-        return Room(self.rule.in_flight)
+    def _slots(self) -> MatchSlots:
+        return MatchSlots(self.rule.in_flight)
 
     @cached_property
     def _past(self) -> PastVersions:
@@ -209,11 +209,11 @@ class Play:
 
     @cached_property
     def _stragglers(self) -> Stragglers:
-        return Stragglers(self.rule, self.iterations, self._played, self.late)
+        return Stragglers(self.rule, self.iterations, self._play_and_log, self.late)
 
 
 @dataclass(frozen=True)
-class Ahead:
+class AheadSource:
     """Source that plays up to `ahead` iterations in the background while earlier ones are learned.
 
     Iteration j's first match starts when iteration j - `ahead` is returned for learning, with the weights of that
@@ -225,15 +225,15 @@ class Ahead:
     iterations: int
     """Number of iterations of the run."""
     watcher: Watcher
-    _tasks: dict[int, asyncio.Task[Played]] = field(default_factory=dict)
+    _tasks: dict[int, asyncio.Task[PlayedMatches]] = field(default_factory=dict)
 
-    async def matches(self, k: int) -> Played:
+    async def matches(self, k: int) -> PlayedMatches:
         """Return the matches of iteration `k`, after starting those of up to `ahead` later iterations."""
         self.watcher.phase(k, "play")
-        self._begin(k)
+        self._start(k)
         played = await self._tasks.pop(k)
         for later in range(k + 1, min(k + self.ahead, self.iterations) + 1):
-            self._begin(later)
+            self._start(later)
         return played
 
     async def close(self) -> None:
@@ -245,23 +245,23 @@ class Ahead:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.source.close()
 
-    def _begin(self, k: int) -> None:
+    def _start(self, k: int) -> None:
         if k not in self._tasks:
             self._tasks[k] = asyncio.create_task(self.source.matches(k))
 
 
-def _count(plans: Iterable[MatchPlan], planned: set[MatchId]) -> None:
-    """Add the plans' identities to `planned`. Raises ConfigError for a duplicate, or for more than `MOST_MATCHES`."""
+def _add_planned(plans: Iterable[MatchPlan], planned: set[MatchId]) -> None:
+    """Add the plans' identities to `planned`. Raises ConfigError for a duplicate, or for more than `MAX_MATCHES`."""
     for plan in plans:
         if plan.identity in planned:
             raise ConfigError(f"play.parts: match {plan.id} is planned twice")
         planned.add(plan.identity)
-    if len(planned) > MOST_MATCHES:
-        raise ConfigError(f"play.parts: more than {MOST_MATCHES:,} matches are planned in one iteration")
+    if len(planned) > MAX_MATCHES:
+        raise ConfigError(f"play.parts: more than {MAX_MATCHES:,} matches are planned in one iteration")
 
 
 def load_parts(parts: Sequence[RolloutPart], state: Mapping[str, Any]) -> list[MatchPlan]:
-    """Restore the parts from a checkpoint's `Play.state`, which may be {}, and return the unfinished plans."""
+    """Restore the parts from a checkpoint's `PlaySource.state`, which may be {}, and return the unfinished plans."""
     for part, saved in zip(parts, state.get("parts", ()), strict=bool(state)):
         if saved is not None:
             part.load(saved)

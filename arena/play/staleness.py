@@ -19,13 +19,13 @@ from arena.learn.base import Trainer
 from arena.learn.gate import require_alike
 from arena.learn.ranks import Tally
 
-ENOUGH = 64
+MIN_FRESH_TOKENS = 64
 """Tokens by the present weights that suffice for the gate."""
-REPLIES = 32
+GATE_REPLIES = 32
 """Number of replies sampled for the gate otherwise, at most one per trajectory."""
 
 
-def lags(credited: Sequence[Credited], version: int, max_lag: int) -> dict[str, float]:
+def measure_lags(credited: Sequence[Credited], version: int, max_lag: int) -> dict[str, float]:
     """Return metrics of the age of replies, in versions before `version`.
 
     `lag` is the mean over tokens, `most_lag` the maximum, `fresh` the number of tokens with lag 0, and `across` the
@@ -60,7 +60,7 @@ async def gate_replies(
     The contexts are of credited trajectories; without any, returns 0. Raises GateError if the log-probabilities of
     engine and trainer differ by more than the tolerance. The replies are not trained on.
     """
-    requests = list(_requests(frame, roles, credited, seed))
+    requests = list(_make_requests(frame, roles, credited, seed))
     if not requests:
         return 0
     replies = await engine.generate(requests)
@@ -77,11 +77,11 @@ async def gate_replies(
     return gaps.count
 
 
-def _requests(
+def _make_requests(
     frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[Credited], seed: tuple[int, ...]
 ) -> Iterator[Request]:
-    """Yield up to `REPLIES` requests for replies in the first contexts of evenly spaced trajectories."""
-    chosen = credited[:: max(1, len(credited) // REPLIES)][:REPLIES]
+    """Yield up to `GATE_REPLIES` requests for replies in the first contexts of evenly spaced trajectories."""
+    chosen = credited[:: max(1, len(credited) // GATE_REPLIES)][:GATE_REPLIES]
     for number, item in enumerate(chosen):
         contexts, sampling = item.trajectory.contexts(), roles[item.trajectory.role].sampling
         for context in list(contexts.values())[:1]:

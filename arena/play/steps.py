@@ -21,37 +21,40 @@ from games.abilities import Blocking, Waiting
 from games.slow import EXECUTOR, Executor
 
 Result = TypeVar("Result")
-Runner = Callable[[Callable[[], None], str, float | None], Awaitable[None]]
+RunStep = Callable[[Callable[[], None], str, float | None], Awaitable[None]]
 """Runs a step, named by a label, within so many seconds."""
 
-AT_ONCE = min(32, count_cores() + 4)
+MAX_COMPUTING = min(32, count_cores() + 4)
 """Concurrent steps that compute, as many as Python's default thread pool has workers."""
-WAITING = 64
+MAX_WAITING = 64
 """Concurrent steps that only wait for tools. A tool's own limit, by default 8 calls at a time, bounds the calls.
 
 The last of 64 matches waits for eight calls of a tool, at the default timeout 80 s: less than a turn's 120 s.
 """
-MOST_LEFT = 100
+MAX_ABANDONED = 100
 """Abandoned steps that have not ended. With more of them no further step starts."""
 
 
-class Steps:
+class StepRunner:
     """Runner of blocking game steps in threads, `at_once` at a time. `elsewhere` computes slow calls within steps.
 
-    Steps that wait instead of computing have `WAITING` threads of their own.
+    Steps that wait instead of computing have `MAX_WAITING` threads of their own.
     """
 
-    def __init__(self, at_once: int = AT_ONCE, elsewhere: Executor | None = None) -> None:
-        self._rooms, self._elsewhere = {False: asyncio.Semaphore(at_once), True: asyncio.Semaphore(WAITING)}, elsewhere
-        self._left: list[threading.Thread] = []
+    def __init__(self, at_once: int = MAX_COMPUTING, elsewhere: Executor | None = None) -> None:
+        self._slots, self._elsewhere = (
+            {False: asyncio.Semaphore(at_once), True: asyncio.Semaphore(MAX_WAITING)},
+            elsewhere,
+        )
+        self._abandoned: list[threading.Thread] = []
 
-    async def take(self, step: Callable[[], None], label: str, seconds: float | None, waits: bool = False) -> None:
+    async def run(self, step: Callable[[], None], label: str, seconds: float | None, waits: bool = False) -> None:
         """Run a step in a thread when one is free. Raises LimitReached after `seconds`, or if too many steps hang."""
-        async with self._rooms[waits]:
-            self._left = [thread for thread in self._left if thread.is_alive()]
-            if len(self._left) > MOST_LEFT:
-                raise LimitReached(f"{len(self._left)} steps of games hang: no further step starts")
-            await in_time(self._in_thread(step), label, seconds)
+        async with self._slots[waits]:
+            self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
+            if len(self._abandoned) > MAX_ABANDONED:
+                raise LimitReached(f"{len(self._abandoned)} steps of games hang: no further step starts")
+            await limit_time(self._in_thread(step), label, seconds)
 
     async def _in_thread(self, step: Callable[[], None]) -> None:
         """Run the step in a new thread and wait for it. If cancelled, interrupt the step at its next line of Python."""
@@ -72,11 +75,11 @@ class Steps:
             await asyncio.wrap_future(ended)
         except asyncio.CancelledError:
             job.interrupt()
-            self._left.append(thread)
+            self._abandoned.append(thread)
             raise
 
 
-async def in_time(work: Awaitable[Result], label: str, seconds: float | None) -> Result:
+async def limit_time(work: Awaitable[Result], label: str, seconds: float | None) -> Result:
     """Await `work` and return its result. Raises LimitReached, naming `label`, after `seconds` (None: no limit)."""
     try:
         async with asyncio.timeout(seconds) as watch:
@@ -87,32 +90,32 @@ async def in_time(work: Awaitable[Result], label: str, seconds: float | None) ->
         raise
 
 
-_CHOSEN: ContextVar[Steps | None] = ContextVar("steps", default=None)
-_USUAL: WeakKeyDictionary[asyncio.AbstractEventLoop, Steps] = WeakKeyDictionary()
+_CHOSEN_RUNNER: ContextVar[StepRunner | None] = ContextVar("steps", default=None)
+_DEFAULT_RUNNERS: WeakKeyDictionary[asyncio.AbstractEventLoop, StepRunner] = WeakKeyDictionary()
 
 
 @contextmanager
-def stepping(steps: Steps) -> Iterator[None]:
-    """Make `steps` the runner of blocking steps for all matches that start within the context."""
-    token = _CHOSEN.set(steps)
+def use_step_runner(runner: StepRunner) -> Iterator[None]:
+    """Use `runner` for the blocking steps of all matches that start within the context."""
+    token = _CHOSEN_RUNNER.set(runner)
     try:
         yield
     finally:
-        _CHOSEN.reset(token)
+        _CHOSEN_RUNNER.reset(token)
 
 
-def runner_for(game: object) -> Runner | None:
+def runner_for(game: object) -> RunStep | None:
     """Return the function that runs this game's steps in threads; None if its steps do not block."""
     if not (isinstance(game, Blocking) and game.blocks):
         return None
-    return partial(current().take, waits=isinstance(game, Waiting) and game.waits)
+    return partial(get_step_runner().run, waits=isinstance(game, Waiting) and game.waits)
 
 
-def current() -> Steps:
-    """Return the step runner chosen by `stepping`, or else the default one of the running event loop."""
-    if chosen := _CHOSEN.get():
+def get_step_runner() -> StepRunner:
+    """Return the step runner chosen by `use_step_runner`, or else the default one of the running event loop."""
+    if chosen := _CHOSEN_RUNNER.get():
         return chosen
     loop = asyncio.get_running_loop()
-    if loop not in _USUAL:
-        _USUAL[loop] = Steps()
-    return _USUAL[loop]
+    if loop not in _DEFAULT_RUNNERS:
+        _DEFAULT_RUNNERS[loop] = StepRunner()
+    return _DEFAULT_RUNNERS[loop]

@@ -3,7 +3,7 @@
 Every match is learned once, so long matches count as much as short ones over a run: an update lacks the long matches
 of its own iteration and has those of the iteration before. A late match is logged with the iteration that learns from
 it, as deal `play.matches` + its own number. All matches of a deal stay together, because credit compares them. Every
-update waits for the stragglers of the update before. `Room` limits the matches of overlapping iterations.
+update waits for the stragglers of the update before. `MatchSlots` limits the matches of overlapping iterations.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
 
 Match = TypeVar("Match", MatchPlan, MatchRecord)
-Logged = Callable[[MatchRecord], Iterable[MatchRecord]]
+SelectLogged = Callable[[MatchRecord], Iterable[MatchRecord]]
 """Function from a match that has just ended to the matches to log now, under their final identities."""
 
 
 class PlayPlans(Protocol):
-    """Function that plays plans, and logs what `logged` returns for each attempt that ends, finished or failed."""
+    """Function that plays plans, and logs what `to_log` returns for each attempt that ends, finished or failed."""
 
-    def __call__(self, plans: list[MatchPlan], logged: Logged) -> Awaitable[object]: ...
+    def __call__(self, plans: list[MatchPlan], to_log: SelectLogged) -> Awaitable[object]: ...
 
 
 class Stragglers:
@@ -47,11 +47,11 @@ class Stragglers:
         They are the late matches of iteration k - 1 and the first `play.enough` of this iteration's deals to end. The
         last iteration waits for all.
         """
-        before, self._late = self._before(k), ()
+        before, self._late = self._previous_round(k), ()
         own = self._rounds[k] = _Round(plans, self.rule, self._play)
-        late = await before.remainder() if before else ([], [])
+        late = await before.take_remainder() if before else ([], [])
         share = self.rule.enough if k < self.iterations else 1.0
-        records, failures = await own.taken(k, share)
+        records, failures = await own.take(k, share)
         return [*late[0], *records], [*late[1], *failures]
 
     def late(self, k: int) -> list[MatchPlan]:
@@ -66,7 +66,7 @@ class Stragglers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _before(self, k: int) -> "_Round | None":
+    def _previous_round(self, k: int) -> "_Round | None":
         if self._late and k - 1 not in self._rounds:
             again = self._rounds[k - 1] = _Round(list(self._late), self.rule, self._play)
             again.hand_over(k)
@@ -80,75 +80,75 @@ class _Round:
         self.plans, self.rule = plans, rule
         self.late: list[MatchPlan] = []
         """Plans of the deals that the update did not wait for."""
-        self._open = Counter(_deal(plan.identity, plan.group) for plan in plans)
+        self._open = Counter(_deal_index(plan.identity, plan.group) for plan in plans)
         self._ended: dict[int, list[MatchRecord]] = {deal: [] for deal in self._open}
         self._failed: dict[int, list[MatchRecord]] = {deal: [] for deal in self._open}
         self._next: int | None = None
         """Iteration that will learn from the open deals; None until this iteration's update takes its matches."""
         self._changed = asyncio.Event()
-        self.task = asyncio.create_task(self._played(play))
+        self.task = asyncio.create_task(self._play(play))
 
-    async def taken(self, k: int, share: float) -> tuple[list[MatchRecord], list[MatchRecord]]:
+    async def take(self, k: int, share: float) -> tuple[list[MatchRecord], list[MatchRecord]]:
         """Wait for a `share` of the deals, return their finished and failed matches, and pass the rest to k + 1."""
-        least = ceil(share * len(self._ended) - 1e-9)
-        await self._until(lambda: len(self._ended) - len(self._open) >= least)
+        needed = ceil(share * len(self._ended) - 1e-9)
+        await self._wait_until(lambda: len(self._ended) - len(self._open) >= needed)
         if not self._open:
             await self.task  # raises PlayError if too many matches failed
-        records, failures = self._out()
+        records, failures = self._take_ended()
         self.hand_over(k + 1)
         return records, failures
 
-    async def remainder(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
+    async def take_remainder(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
         """Wait for the deals passed to the next iteration, and return their finished matches and failed attempts."""
-        await self._until(lambda: self._next is not None and not self._open)
+        await self._wait_until(lambda: self._next is not None and not self._open)
         await self.task
-        return self._out()
+        return self._take_ended()
 
     def hand_over(self, k: int) -> None:
         """Assign all open deals to iteration `k`, which will learn from them."""
-        self.late = [plan for plan in self.plans if _deal(plan.identity, plan.group) in self._open]
+        self.late = [plan for plan in self.plans if _deal_index(plan.identity, plan.group) in self._open]
         self._next = k
         self._notify()
 
-    async def _played(self, play: PlayPlans) -> None:
+    async def _play(self, play: PlayPlans) -> None:
         try:
-            await play(self.plans, self._logged)
+            await play(self.plans, self._select_logged)
         finally:
             self._notify()
 
-    def _logged(self, record: MatchRecord) -> list[MatchRecord]:
+    def _select_logged(self, record: MatchRecord) -> list[MatchRecord]:
         """Return all attempts of the record's deal if this one was the last, else [], so that one iteration logs them.
 
         A match that failed by a bug is returned at once, because it ends the run.
         """
-        deal = _deal(record.identity, record.group)
+        deal = _deal_index(record.identity, record.group)
         (self._ended if record.status == "finished" else self._failed)[deal].append(record)
         if record.failure and record.failure.kind == "bug":
-            return [self._renamed(record)]
+            return [self._renumber(record)]
         self._open[deal] -= record.status == "finished" or bool(record.failure and record.failure.given_up)
         if self._open[deal]:
             return []
         del self._open[deal]
         for attempts in (self._failed, self._ended):
-            attempts[deal] = [self._renamed(one) for one in attempts[deal]]
+            attempts[deal] = [self._renumber(one) for one in attempts[deal]]
         self._notify()
         return [*self._failed[deal], *self._ended[deal]]
 
-    def _renamed(self, record: MatchRecord) -> MatchRecord:
+    def _renumber(self, record: MatchRecord) -> MatchRecord:
         if self._next is None:
             return record
-        return over(record, self._next, self.rule)
+        return renumber(record, self._next, self.rule)
 
-    def _out(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
+    def _take_ended(self) -> tuple[list[MatchRecord], list[MatchRecord]]:
         """Return finished matches, in the order of their plans, and failed attempts of ended deals, each only once."""
-        over = [deal for deal in self._ended if deal not in self._open]
-        records = sorted((r for deal in over for r in self._ended[deal]), key=lambda r: r.identity.deal)
-        failures = [record for deal in over for record in self._failed[deal]]
-        for deal in over:
+        ended = [deal for deal in self._ended if deal not in self._open]
+        records = sorted((r for deal in ended for r in self._ended[deal]), key=lambda r: r.identity.deal)
+        failures = [record for deal in ended for record in self._failed[deal]]
+        for deal in ended:
             self._ended[deal], self._failed[deal] = [], []
         return records, failures
 
-    async def _until(self, reached: Callable[[], bool]) -> None:
+    async def _wait_until(self, reached: Callable[[], bool]) -> None:
         while not reached():
             if self.task.done():
                 self.task.result()  # raises the error that ended play
@@ -159,12 +159,12 @@ class _Round:
         self._changed.clear()
 
 
-def _deal(identity: MatchId, group: int) -> int:
+def _deal_index(identity: MatchId, group: int) -> int:
     """Return the index of a match's deal in its iteration: the number of its group or, without one, its own."""
     return group if group >= 0 else identity.deal
 
 
-def over(match: Match, k: int, rule: PlaySpec) -> Match:
+def renumber(match: Match, k: int, rule: PlaySpec) -> Match:
     """Return a late match or plan of iteration k - 1, renumbered as one of iteration `k` after that iteration's own."""
     identity = MatchId(k, rule.matches + match.identity.deal, match.identity.attempt)
     return replace(match, identity=identity, group=match.group + rule.deals if match.group >= 0 else -1)
@@ -186,8 +186,8 @@ def plan_of(row: Mapping[str, Any]) -> MatchPlan:
     return MatchPlan(identity=identity, seats=seats, draws=tuple(row["draws"]), **fields)
 
 
-class Room:
-    """Limit of `size` matches in progress at once, held by `place`. Waiting matches of earlier iterations go first."""
+class MatchSlots:
+    """Slots for at most `size` matches in progress. Waiting matches of earlier iterations go first."""
 
     def __init__(self, size: int) -> None:
         self._free = size
@@ -198,7 +198,7 @@ class Room:
         """Plans of matches that wait or run."""
 
     @asynccontextmanager
-    async def place(self, plan: MatchPlan) -> AsyncIterator[None]:
+    async def hold(self, plan: MatchPlan) -> AsyncIterator[None]:
         """Wait for one of the limited match slots, and hold it for the duration of the context."""
         number = next(self._arrivals)
         self._plans[number] = plan

@@ -32,7 +32,7 @@ class Table:
         """Create the game with the table's options, not yet reset."""
         return make_game(self.game.name, self.game.options)
 
-    def fits(self, plan: MatchPlan) -> bool:
+    def matches(self, plan: MatchPlan) -> bool:
         """Return True if the plan has this game, options and roles. An option that play has lowered may differ."""
         own, options = self.game.options, dict(plan.options)
         if plan.capped in own:
@@ -44,28 +44,30 @@ class Table:
         )
 
 
-def lay_table(game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[str] = (), *, where: str = "") -> Table:
+def make_table(
+    game: GameSpec, roles: Mapping[str, str], role_folders: Sequence[str] = (), *, prefix: str = ""
+) -> Table:
     """Check a game and its seats, and load the table with the roles (names or paths) by seat.
 
-    Raises ConfigError, with the prefix `where`, for an unknown game, wrong options, and unknown or missing seats. Also
+    Raises ConfigError, starting with `prefix`, for an unknown game, wrong options, and unknown or missing seats. Also
     raises it for a role that cannot be loaded.
     """
-    if complaint := games.find_problem(game.name):
-        raise ConfigError(f"{where}{complaint} (arena list games)")
+    if problem := games.find_problem(game.name):
+        raise ConfigError(f"{prefix}{problem} (arena list games)")
     try:
         seats = list(make_game(game.name, game.options).possible_agents)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{where}game.options: {error}") from None
+        raise ConfigError(f"{prefix}game.options: {error}") from None
     for seat in roles:
         if seat not in seats:
             known = ", ".join(seats)
             raise ConfigError(
-                f"{where}seats: {game.name} has no seat '{seat}'{nearest(seat, seats)} (its seats: {known})"
+                f"{prefix}seats: {game.name} has no seat '{seat}'{nearest(seat, seats)} (its seats: {known})"
             )
     for seat in seats:
         if seat not in roles:
             raise ConfigError(
-                f"{where}seats: seat '{seat}' of {game.name} has no role: add `{seat}: {{role: …, policy: …}}`"
+                f"{prefix}seats: seat '{seat}' of {game.name} has no role: add `{seat}: {{role: …, policy: …}}`"
             )
     try:
         return Table(game, {seat: load_role(roles[seat], list(role_folders)) for seat in seats})

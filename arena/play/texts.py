@@ -10,9 +10,14 @@ from games.contracts import Act, Game, Message, View
 def view_of(game: Game, seat: str, turn: int = 0) -> View:
     """Return the game's view for the seat to move at this turn, with lone surrogates replaced in its messages."""
     view = View.of(game, seat, turn)
-    if all(text.isascii() for said in view.messages for text in (said.sender, *said.parts) if isinstance(text, str)):
+    if all(
+        text.isascii()
+        for message in view.messages
+        for text in (message.sender, *message.parts)
+        if isinstance(text, str)
+    ):
         return view
-    return view._replace(messages=tuple(_clean_message(said) for said in view.messages))
+    return view._replace(messages=tuple(_clean_message(message) for message in view.messages))
 
 
 def clean_act(act: Act) -> Act:

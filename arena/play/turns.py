@@ -12,7 +12,7 @@ from arena.records import Seating, Turn
 from games.contracts import ILLEGAL, Act, Game, View
 
 
-class Turns:
+class TurnRecorder:
     """Recorder of a match's turns and of the rewards that each turn earns."""
 
     def __init__(self, seats: Mapping[str, Seating], on_turn: Callable[[Turn], None] | None = None) -> None:
@@ -22,19 +22,19 @@ class Turns:
         self.reported = 0
         """Number of drafts that were passed to `on_turn`."""
         self.movers: set[str] = set()
-        self.earning: dict[str, dict[str, float]] = {seat: {} for seat in seats}
+        self.rewards: dict[str, dict[str, float]] = {seat: {} for seat in seats}
         """Rewards of each seat's latest turn. Rewards before a seat's first turn are added to that turn."""
 
     @cached_property
-    def taken(self) -> tuple[Turn, ...]:
+    def turns(self) -> tuple[Turn, ...]:
         """Turns of the match with their rewards. Read it only after the match has ended."""
         return tuple([draft(rewards=rewards) for draft, rewards in self.drafts])
 
-    def open(self, view: View, act: Act, version: int, valid: bool, seconds: float, situation: str) -> None:
+    def begin_turn(self, view: View, act: Act, version: int, valid: bool, seconds: float, situation: str) -> None:
         """Begin a seat's new turn. The seat's rewards until its next turn go to it."""
         seat, seating = view.seat, self.seats[view.seat]
         if seat in self.movers:
-            self.earning[seat] = {}
+            self.rewards[seat] = {}
         self.movers.add(seat)
         draft = partial(
             Turn,
@@ -55,40 +55,40 @@ class Turns:
             situation=situation,
             source=act.source,
         )
-        self.drafts.append((draft, self.earning[seat]))
+        self.drafts.append((draft, self.rewards[seat]))
 
-    def report(self) -> None:
+    def report_turns(self) -> None:
         """Pass new turns to `on_turn`, each with a copy of its rewards so far."""
         if self.on_turn:
             for draft, rewards in self.drafts[self.reported :]:
                 self.on_turn(draft(rewards={**rewards}))
             self.reported = len(self.drafts)
 
-    def earn(self, game: Game, excused: str = "") -> None:
+    def add_rewards(self, game: Game, excused: str = "") -> None:
         """Add the rewards of the game's latest step to each seat's latest turn.
 
         The seat `excused` gets no penalty for an illegal act. Raises OutcomeError for a reward that is not finite.
         """
         infos = game.infos
         for seat in self.seats:
-            earning = self.earning[seat]
+            earned = self.rewards[seat]
             for name, value in infos[seat]["rewards"].items():
                 if seat == excused and name == ILLEGAL:
                     continue
                 label = f"the reward '{name}' of {seat}"
-                total = earning.get(name, 0.0) + loggable(value, label, "step")
-                earning[name] = loggable(total, label, "step")
+                total = earned.get(name, 0.0) + require_loggable(value, label, "step")
+                earned[name] = require_loggable(total, label, "step")
 
-    def earn_more(self, seat: str, rewards: Mapping[str, float]) -> None:
+    def add_control_rewards(self, seat: str, rewards: Mapping[str, float]) -> None:
         """Add rewards to the seat's latest turn, except those that the game itself has given by the same name.
 
         Raises OutcomeError for a non-finite reward.
         """
         for name, value in rewards.items():
-            self.earning[seat].setdefault(name, loggable(value, f"the reward '{name}' of {seat}", "control"))
+            self.rewards[seat].setdefault(name, require_loggable(value, f"the reward '{name}' of {seat}", "control"))
 
 
-def loggable(value: Any, label: str, *methods: str) -> Any:
+def require_loggable(value: Any, label: str, *methods: str) -> Any:
     """Return `value` unchanged. Raises OutcomeError, naming `label` and the game's `methods`, if no log can hold it."""
     if type(value) is float and isfinite(value):
         return value

@@ -48,10 +48,10 @@ class StageWatcher(Protocol):
     """Watcher that is also called when a stage of a pipeline begins or goes on."""
 
     def stage(self, label: str, name: str, iterations: int) -> None:
-        """Show that events from now on belong to this stage. `label` says which of how many; 0 iterations: unknown."""
+        """Show that later events belong to this stage, such as `stage 2 of 3, NAME`; 0 `iterations` is unknown."""
 
 
-class Logged:
+class LoggingWatcher:
     """Watcher that writes events to the run's log and turns to its feed, and forwards both to another watcher."""
 
     def __init__(self, watcher: Watcher, feed: Feed | None = None) -> None:
@@ -80,7 +80,7 @@ class Logged:
         """Log and forward the end of a match, and remove it from the feed."""
         _LOG.debug("match %s %s", record.id, record.status)
         if self.feed:
-            self.feed.ended(record.id)
+            self.feed.end_match(record.id)
         self.watcher.match(record)
 
     def iteration(self, row: dict[str, Any]) -> None:
@@ -88,13 +88,13 @@ class Logged:
         self.end()
         _LOG.info("iteration %d is complete", row["iteration"])
         if self.feed:
-            self.feed.committed(row["iteration"])
+            self.feed.end_iteration(row["iteration"])
         self.watcher.iteration(row)
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
         """Add a turn to the feed, and forward it if the other watcher is a TurnWatcher."""
         if self.feed:
-            self.feed.turn(plan, turn)
+            self.feed.add_turn(plan, turn)
         if isinstance(self.watcher, TurnWatcher):
             self.watcher.turn(plan, turn)
 

@@ -11,9 +11,9 @@ from itertools import accumulate, count
 from typing import TypeVar
 
 from agents.weights import resolve_base
-from arena.scale.host import Expected, Incoming
+from arena.scale.host import ExpectedWeights, IncomingWeights
 from arena.scale.layout import BUCKET, SHARED_BUCKET
-from arena.scale.place import Place, Shipment
+from arena.scale.place import EngineSlot, Shipment
 from arena.scale.tensors import RankWeights, WeightsGone
 from arena.scale.transfer import Link, TransferFailed
 from arena.scale.worker import WorkerDied
@@ -31,16 +31,18 @@ class Broadcasts:
         self._patience, self._deadline, self._note = patience, deadline, note
         self._numbers = count(1)
 
-    async def send(self, policy: str, shipment: Shipment, places: Sequence[Place]) -> list[tuple[Place, WorkerDied]]:
+    async def send(
+        self, policy: str, shipment: Shipment, places: Sequence[EngineSlot]
+    ) -> list[tuple[EngineSlot, WorkerDied]]:
         """Broadcast a version of a policy to these engines; return those that died or had to be killed.
 
         Waits until the engines have answered the requests that they have. Raises RanksLost, or WeightsGone.
         """
-        waiting, dead = list(places), list[tuple[Place, WorkerDied]]()
+        waiting, dead = list(places), list[tuple[EngineSlot, WorkerDied]]()
         for place in waiting:
             place.torn.add(policy)
         for attempt in range(ATTEMPTS):
-            failed: list[tuple[Place, Exception]] = []
+            failed: list[tuple[EngineSlot, Exception]] = []
             if waiting:
                 failed = await self._try(policy, shipment, waiting, attempt == 0)
             dead += [(place, error) for place, error in failed if isinstance(error, WorkerDied)]
@@ -57,22 +59,22 @@ class Broadcasts:
         return dead
 
     async def _try(
-        self, policy: str, shipment: Shipment, places: list[Place], may_share: bool
-    ) -> list[tuple[Place, Exception]]:
+        self, policy: str, shipment: Shipment, places: list[EngineSlot], may_share: bool
+    ) -> list[tuple[EngineSlot, Exception]]:
         """Do one broadcast, and return the engines that did not get it, each with its error.
 
         Memory is shared only if all members are on one node, and `may_share`: containers may prevent it.
         """
         weights: RankWeights = shipment.weights
-        incoming = _incoming(weights)
+        incoming = _describe_incoming(weights)
 
-        async def prepare(place: Place) -> Expected:
-            await place.idle()
+        async def prepare(place: EngineSlot) -> ExpectedWeights:
+            await place.wait_idle()
             own = incoming._replace(folder=await place.local(incoming.folder))
-            ready: Expected = await place.ask("prepare", policy, own, what=f"preparing for {policy}")
+            ready: ExpectedWeights = await place.ask("prepare", policy, own, label=f"preparing for {policy}")
             return ready
 
-        expected, failed = await _each(places, prepare)
+        expected, failed = await _gather_results(places, prepare)
         members = list(expected)
         if not members:
             return failed
@@ -80,18 +82,18 @@ class Broadcasts:
         first = dict(zip(members, accumulate(counts, initial=1), strict=False))
         link = await self._link(weights, members, 1 + sum(counts), may_share)
 
-        async def receive(place: Place) -> None:
+        async def receive(place: EngineSlot) -> None:
             worker, where = place.worker, place.whereabouts
             assert where is not None
             own = link.of(first[place], link.address if link.address == LOOPBACK else where.address)
-            await place.ask("receive", policy, shipment.version, own, what=f"receiving {policy}")
+            await place.ask("receive", policy, shipment.version, own, label=f"receiving {policy}")
             if place.worker is worker:
-                place.has[policy] = shipment
+                place.served[policy] = shipment
                 place.torn.discard(policy)
 
         if not weights.is_current():
             raise WeightsGone(f"policy '{policy}' has learned since")
-        receiving = asyncio.ensure_future(_each(members, receive))
+        receiving = asyncio.ensure_future(_gather_results(members, receive))
         try:
             await weights.send(expected[members[0]].layout, link)
         except BaseException:
@@ -99,7 +101,7 @@ class Broadcasts:
             raise
         return failed + (await receiving)[1]
 
-    async def _link(self, weights: RankWeights, members: Sequence[Place], size: int, may_share: bool) -> Link:
+    async def _link(self, weights: RankWeights, members: Sequence[EngineSlot], size: int, may_share: bool) -> Link:
         """Return the link of rank 0 for a broadcast of `size` members in all to these engines."""
         ranks, engines = weights.ranks.places, [place.whereabouts for place in members if place.whereabouts]
         nodes = {rank.node for rank in ranks} | {engine.node for engine in engines}
@@ -122,9 +124,9 @@ class Broadcasts:
         )
 
 
-async def _each(
-    places: Sequence[Place], work: Callable[[Place], Awaitable[Result]]
-) -> tuple[dict[Place, Result], list[tuple[Place, Exception]]]:
+async def _gather_results(
+    places: Sequence[EngineSlot], work: Callable[[EngineSlot], Awaitable[Result]]
+) -> tuple[dict[EngineSlot, Result], list[tuple[EngineSlot, Exception]]]:
     """Do work for all engines at once; return the results, and the errors of those that failed."""
     answers = await asyncio.gather(*(work(place) for place in places), return_exceptions=True)
     both = list(zip(places, answers, strict=True))
@@ -135,8 +137,8 @@ async def _each(
     return done, [(place, answer) for place, answer in both if isinstance(answer, Exception)]
 
 
-def _incoming(weights: RankWeights) -> Incoming:
+def _describe_incoming(weights: RankWeights) -> IncomingWeights:
     origin, form = weights.origin, weights.form
     if form.scale is None:
-        return Incoming(origin.source, form.learned)
-    return Incoming(resolve_base(origin.source), form.learned, form.scale, origin.base_name)
+        return IncomingWeights(origin.source, form.learned)
+    return IncomingWeights(resolve_base(origin.source), form.learned, form.scale, origin.base_name)

@@ -28,12 +28,12 @@ from agents.model_config import first_line
 from arena.errors import ConfigError
 from arena.process import count_cores
 from arena.scale.settings import ScaleSpec, WorkerResources
-from arena.scale.shipping import Shipping
+from arena.scale.shipping import FolderSender
 from arena.scale.watchdog import Watchdog
 
 PLACEMENT_SECONDS = 120.0
 """Timeout for reserving resources for the run's processes."""
-LEAST = 0.001
+MIN_AMOUNT = 0.001
 """Smallest amount of a resource."""
 CONNECT_SECONDS = 5.0
 """Timeout for connecting to a cluster."""
@@ -60,42 +60,44 @@ class Cluster:
     group: Any
     """Ray's placement group, with a bundle for each trainer, engine and task, in that order."""
     watchdog: Watchdog
-    shipping: Shipping = field(default_factory=Shipping)
+    shipping: FolderSender = field(default_factory=FolderSender)
 
     def trainer(self, rank: int) -> dict[str, Any]:
         """Return Ray's options for the actor of a DeepSpeed rank: processors, GPUs and the reserved bundle."""
-        return self._options(self.spec.resources.trainer, rank)
+        return self._actor_options(self.spec.resources.trainer, rank)
 
     def engine(self, index: int) -> dict[str, Any]:
         """Return Ray's options for an engine's actor by index. It serves many calls at a time and is not restarted."""
         place = self.spec.trainers + index
-        return self._options(self.spec.resources.engine, place) | {"max_restarts": 0, "max_concurrency": 10_000}
+        return self._actor_options(self.spec.resources.engine, place) | {"max_restarts": 0, "max_concurrency": 10_000}
 
     def task(self) -> dict[str, Any]:
         """Return Ray's options for a slow call as a task, which may use any free reserved bundle."""
-        return self._options(self.spec.resources.task, -1)
+        return self._actor_options(self.spec.resources.task, -1)
 
-    def _options(self, asked: WorkerResources, place: int) -> dict[str, Any]:
+    def _actor_options(self, resources: WorkerResources, bundle: int) -> dict[str, Any]:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        strategy = PlacementGroupSchedulingStrategy(self.group, place)
-        return {"num_cpus": asked.cpus, "num_gpus": asked.gpus, "scheduling_strategy": strategy}
+        strategy = PlacementGroupSchedulingStrategy(self.group, bundle)
+        return {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "scheduling_strategy": strategy}
 
 
 @asynccontextmanager
-async def placed(spec: ScaleSpec, note: Callable[[str], None], again: bool = False) -> AsyncIterator[Cluster]:
+async def open_cluster(
+    spec: ScaleSpec, note: Callable[[str], None], is_restart: bool = False
+) -> AsyncIterator[Cluster]:
     """Connect to or start Ray, reserve a run's resources, and yield the cluster for the duration of the block.
 
     `note` gets messages to the user. Raises ConfigError, in one line, if Ray cannot be started or joined or lacks
-    resources; when a run starts `again`, only after it has waited for nodes to join.
+    resources; on a restart, only after it has waited for nodes to join.
     """
-    wanted = total(bundles(spec))
+    wanted = sum_resources(bundles(spec))
     if spec.address is None and wanted["CPU"] > count_cores():
-        note(f"scale: {described(wanted)} are requested, and this machine has {count_cores()}: processes share them")
-    with connected(spec.address, wanted["CPU"]):
+        note(f"scale: {describe_resources(wanted)} are requested, and this machine has {count_cores()}: processes share them")
+    with connect(spec.address, wanted["CPU"]):
         watchdog = Watchdog(note, spec.patience, spec.deadline)
         try:
-            yield Cluster(spec, await reserve(spec, PLACEMENT_SECONDS if again else 0.0), watchdog)
+            yield Cluster(spec, await reserve(spec, PLACEMENT_SECONDS if is_restart else 0.0), watchdog)
         finally:
             await watchdog.close()
 
@@ -107,21 +109,21 @@ def bundles(spec: ScaleSpec) -> list[dict[str, float]]:
     return [_bundle(one) for one, count in each for _ in range(count)]
 
 
-def _bundle(asked: WorkerResources) -> dict[str, float]:
-    return {"CPU": asked.cpus, "GPU": asked.gpus} | ({asked.nodes: LEAST} if asked.nodes else {})
+def _bundle(resources: WorkerResources) -> dict[str, float]:
+    return {"CPU": resources.cpus, "GPU": resources.gpus} | ({resources.nodes: MIN_AMOUNT} if resources.nodes else {})
 
 
-def total(asked: list[dict[str, float]]) -> dict[str, float]:
+def sum_resources(bundles: list[dict[str, float]]) -> dict[str, float]:
     """Return the sums of resources over these bundles, as {"CPU": …, "GPU": …}."""
-    return {kind: sum(bundle.get(kind, 0.0) for bundle in asked) for kind in {"CPU", "GPU"}.union(*asked)}
+    return {kind: sum(bundle.get(kind, 0.0) for bundle in bundles) for kind in {"CPU", "GPU"}.union(*bundles)}
 
 
-def processes(spec: ScaleSpec) -> str:
+def describe_processes(spec: ScaleSpec) -> str:
     """Return a text with the numbers of a run's trainers, engines and tasks."""
     return f"{spec.trainers} trainers, {spec.engines} engines and {spec.tasks} tasks"
 
 
-def described(resources: Mapping[str, float]) -> str:
+def describe_resources(resources: Mapping[str, float]) -> str:
     """Return the numbers of processors and GPUs of Ray's resources as text, without GPUs if there are none."""
     gpus = f" and {resources.get('GPU', 0):g} GPUs" if resources.get("GPU") else ""
     return f"{resources.get('CPU', 0):g} processors{gpus}"
@@ -136,16 +138,16 @@ async def reserve(spec: ScaleSpec, patience: float = 0.0) -> Any:
 
     asked = bundles(spec)
     where = f"the cluster at {spec.address}" if spec.address else "this machine"
-    need = f"scale: {processes(spec)} take {described(total(asked))}"
+    need = f"scale: {describe_processes(spec)} take {describe_resources(sum_resources(asked))}"
     until = monotonic() + patience
-    while lack := _lack(total(asked), ray.cluster_resources()):
+    while lack := _find_lack(sum_resources(asked), ray.cluster_resources()):
         if monotonic() >= until:
             raise ConfigError(f"{need}, and {where} {lack}")
         await sleep(1.0)
-    usable = [{kind: value for kind, value in bundle.items() if value} or {"CPU": LEAST} for bundle in asked]
+    usable = [{kind: value for kind, value in bundle.items() if value} or {"CPU": MIN_AMOUNT} for bundle in asked]
     group = ray.util.placement_group(usable, strategy="PACK")
     if not await to_thread(group.wait, PLACEMENT_SECONDS):
-        free = described(ray.available_resources())
+        free = describe_resources(ray.available_resources())
         ray.util.remove_placement_group(group)
         raise ConfigError(
             f"{need}, and {where} had no room for {PLACEMENT_SECONDS:g} s ({free} are free): wait, or ask for fewer"
@@ -153,13 +155,13 @@ async def reserve(spec: ScaleSpec, patience: float = 0.0) -> Any:
     return group
 
 
-def _lack(wanted: Mapping[str, float], there: Mapping[str, float]) -> str:
-    """Return what a cluster with the resources `there` lacks, and the cure; "" if it lacks nothing."""
-    short = [kind for kind in wanted if wanted[kind] > there.get(kind, 0)]
+def _find_lack(wanted: Mapping[str, float], present: Mapping[str, float]) -> str:
+    """Return a message about missing resources with a remedy; "" if the resources `present` suffice."""
+    short = [kind for kind in wanted if wanted[kind] > present.get(kind, 0)]
     if custom := [kind for kind in short if kind not in ("CPU", "GPU")]:
         resources = f"--resources='{{\"{custom[0]}\": 1}}'"
         return f"has no node with the resource {custom[0]!r}: start one there (ray start {resources} …)"
-    had = f"{there.get('CPU', 0):g} processors and {there.get('GPU', 0):g} GPUs"
+    had = f"{present.get('CPU', 0):g} processors and {present.get('GPU', 0):g} GPUs"
     return f"has {had}: ask for fewer, or for less in scale.resources" if short else ""
 
 
@@ -170,7 +172,7 @@ def check_installed() -> None:
 
 
 @contextmanager
-def connected(address: str | None, cpus: float) -> Iterator[None]:
+def connect(address: str | None, cpus: float) -> Iterator[None]:
     """Connect to Ray at `address`, or start it here with `cpus` processors, for the duration of the block.
 
     Blocks the event loop for some seconds, because Ray must be started in the main thread. Raises ConfigError, in one
@@ -179,7 +181,7 @@ def connected(address: str | None, cpus: float) -> Iterator[None]:
     check_installed()
     if "ray" in sys.modules:
         _check_imported(address)
-    with _joined(address) if address else _started(cpus):
+    with _join(address) if address else _start(cpus):
         yield
 
 
@@ -197,9 +199,9 @@ def _check_imported(address: str | None) -> None:
 
 
 @contextmanager
-def _started(cpus: float) -> Iterator[None]:
+def _start(cpus: float) -> Iterator[None]:
     """Start a Ray cluster for the duration of the block, in a private temporary folder; then end all its processes."""
-    folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=_short()))
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=_find_short_folder()))
     before = dict(os.environ)
     watching = reaper.watch(folder)
     os.environ |= _SETTINGS | {"RAY_AUTH_TOKEN": _token()}
@@ -218,7 +220,7 @@ def _started(cpus: float) -> Iterator[None]:
 
 
 @contextmanager
-def _joined(address: str) -> Iterator[None]:
+def _join(address: str) -> Iterator[None]:
     """Join the Ray cluster at this address for the duration of the block. Raises ConfigError if none answers."""
     if address != "auto":
         check_address(address)
@@ -298,7 +300,7 @@ def _token() -> str:
     return secrets.token_hex(32)
 
 
-def _short() -> str | None:
+def _find_short_folder() -> str | None:
     """Return "/tmp" if the temporary folder would make paths of Ray's sockets too long, else None (the default)."""
     path = f"{tempfile.gettempdir()}/{FOLDER}12345678{SOCKET}"
     return "/tmp" if len(os.fsencode(path)) > 107 and os.access("/tmp", os.W_OK) else None
@@ -336,14 +338,14 @@ def check_scale(spec: ScaleSpec, engine: EngineSpec) -> None:
 
 def _check_here(spec: ScaleSpec) -> None:
     """Raise ConfigError if this machine has too few GPUs. Processors can be shared."""
-    wanted = total(bundles(spec))
+    wanted = sum_resources(bundles(spec))
     if not wanted["GPU"]:
         return
     import torch
 
     if wanted["GPU"] > (there := torch.cuda.device_count()):
         raise ConfigError(
-            f"scale: {processes(spec)} take {described(wanted)}, and this machine has {there} GPUs: "
+            f"scale: {describe_processes(spec)} take {describe_resources(wanted)}, and this machine has {there} GPUs: "
             f"join a cluster with scale.address, ask for "
             f"{ceil(wanted['GPU'] - there)} fewer, or for shares of one in scale.resources"
         )

@@ -23,9 +23,9 @@ from arena.errors import RanksLost
 from arena.scale.broadcasts import Broadcasts
 from arena.scale.cluster import Cluster
 from arena.scale.host import EngineHost
-from arena.scale.place import Asked, Place, Shipment
+from arena.scale.place import EngineSlot, PendingRequest, Shipment
 from arena.scale.tensors import RankWeights
-from arena.scale.worker import Worker, WorkerDied, actor_of
+from arena.scale.worker import Worker, WorkerDied, make_actor
 
 RESTARTS = 5
 """Maximum replacements of an engine between two updates. After that it is given up."""
@@ -39,10 +39,10 @@ class ScaledEngine:
         self.capabilities, self.max_context = spec.capabilities, spec.max_context
         self._broadcasts = Broadcasts(cluster.spec.patience, cluster.spec.deadline, cluster.watchdog.note)
         count = cluster.spec.engines
-        send = cluster.shipping.to
-        self._places = [Place(index=i, make=self._worker, fetch=self._fetch, send=send) for i in range(count)]
+        send = cluster.shipping.send
+        self._slots = [EngineSlot(index=i, make=self._worker, fetch=self._fetch, send=send) for i in range(count)]
         self._published: dict[str, Shipment] = {}
-        self._matches: dict[str, Place] = {}
+        self._matches: dict[str, EngineSlot] = {}
         """Engine of each match in progress."""
         self._ranks_lost: RanksLost | None = None
         """Reason for which an engine could not receive weights from the ranks; None without one."""
@@ -50,16 +50,16 @@ class ScaledEngine:
         self._changed = asyncio.Event()
         """Set whenever an engine becomes ready or is given up."""
 
-    def _worker(self, place: Place) -> Worker:
+    def _worker(self, place: EngineSlot) -> Worker:
         reserved = self._cluster.spec.resources.engine
         given = self.spec, self.precision, max(1, int(reserved.cpus)), reserved.gpus
-        actor = actor_of(EngineHost, self._cluster.engine(place.index), *given)
-        return Worker(place.name, actor, self._cluster.watchdog, lambda error: self._lost(place, error))
+        actor = make_actor(EngineHost, self._cluster.engine(place.index), *given)
+        return Worker(place.name, actor, self._cluster.watchdog, lambda error: self._handle_death(place, error))
 
     async def open(self) -> None:
         """Start all engine processes. Raises EngineError, with all stopped, if one cannot be started."""
         try:
-            await asyncio.gather(*(place.start(self._published) for place in self._places))
+            await asyncio.gather(*(place.start(self._published) for place in self._slots))
         except WorkerDied as error:
             await self.close()
             raise EngineError(f"scale: {error}") from None
@@ -68,14 +68,14 @@ class ScaledEngine:
         """Stop all engine processes and pending work. Requests can no longer be sent."""
         for task in self._tasks:
             task.cancel()
-        workers = [place.worker for place in self._places if place.worker]
+        workers = [place.worker for place in self._slots if place.worker]
         await asyncio.gather(*(_close(worker) for worker in workers))
-        for place in self._places:
-            place.ready, place.gone = False, True
+        for place in self._slots:
+            place.ready, place.is_given_up = False, True
 
     def figures(self) -> dict[str, float]:
         """Return the engines' statistics by name, summed. With several, `seconds` grows faster than the clock."""
-        figures = [place.figures() for place in self._places]
+        figures = [place.figures() for place in self._slots]
         return {name: sum(one.get(name, 0.0) for one in figures) for name in {"seconds"}.union(*figures)}
 
     # -- published weights -------------------------------------------------------------------------------
@@ -85,59 +85,59 @@ class ScaledEngine:
         assert isinstance(weights, FolderWeights | RankWeights), "weights of this process reach no engine"
         self._published[policy] = shipment = Shipment(version, weights)
         if isinstance(weights, FolderWeights):
-            await self._everywhere(lambda place: place.sync(self._published))
+            await self._for_each_ready(lambda place: place.sync(self._published))
         else:
             await self._broadcast(policy, shipment)
         self._changed.set()
-        for place in self._places:
-            self._watch(place)
+        for place in self._slots:
+            self._schedule(place)
 
     async def _broadcast(self, policy: str, shipment: Shipment) -> None:
         """Broadcast a version of a policy to every ready engine; others get it when they start."""
         async with AsyncExitStack() as stack:
-            places = [place for place in self._places if place.ready]
+            places = [place for place in self._slots if place.ready]
             for place in places:
                 await stack.enter_async_context(place.syncing)
-            due = [place for place in places if place.ready and place.has.get(policy) is not shipment]
+            due = [place for place in places if place.ready and place.served.get(policy) is not shipment]
             for place, error in await self._broadcasts.send(policy, shipment, due):
-                self._lost(place, error)
+                self._handle_death(place, error)
 
-    async def _fetch(self, policy: str, shipment: Shipment, place: Place) -> None:
+    async def _fetch(self, policy: str, shipment: Shipment, place: EngineSlot) -> None:
         """Broadcast a version of a policy to one engine. Raises WorkerDied if that fails."""
         for _, error in await self._broadcasts.send(policy, shipment, [place]):
             raise error
 
     async def release(self, policy: str) -> None:
         """Free, in all engines, what the policy's next version rebuilds, and reset all counts of replacements."""
-        for place in self._places:
+        for place in self._slots:
             place.restarts = 0
 
-        async def release(place: Place) -> None:
-            if policy in place.has:
+        async def release(place: EngineSlot) -> None:
+            if policy in place.served:
                 await place.ask("release", policy)
 
-        await self._everywhere(release)
+        await self._for_each_ready(release)
 
     async def retire(self, policy: str) -> None:
         """Remove the policy from all engines."""
         self._published.pop(policy, None)
-        await self._everywhere(lambda place: place.sync(self._published))
+        await self._for_each_ready(lambda place: place.sync(self._published))
 
-    async def _everywhere(self, work: Callable[[Place], Awaitable[None]]) -> None:
-        async def tried(place: Place) -> None:
+    async def _for_each_ready(self, work: Callable[[EngineSlot], Awaitable[None]]) -> None:
+        async def try_work(place: EngineSlot) -> None:
             try:
                 await work(place)
             except WorkerDied as error:
-                self._lost(place, error)
+                self._handle_death(place, error)
 
-        await asyncio.gather(*(tried(place) for place in self._places if place.ready))
+        await asyncio.gather(*(try_work(place) for place in self._slots if place.ready))
 
     def forget(self, key: str) -> None:
         """Drop the cache of the stream `key` in all engines with their next batches, and free its match's engine."""
-        place = self._matches.pop(_match(key), None)
+        place = self._matches.pop(_match_of(key), None)
         if place:
             place.matches -= 1
-        for place in self._places:
+        for place in self._slots:
             place.forgotten.append(key)
 
     # -- requests ----------------------------------------------------------------------------------------
@@ -156,61 +156,61 @@ class ScaledEngine:
             self._enqueue((request, futures[-1]))
         return list(await asyncio.gather(*futures))
 
-    def _enqueue(self, asked: Asked) -> None:
-        match = _match(asked[0].key)
+    def _enqueue(self, pending: PendingRequest) -> None:
+        match = _match_of(pending[0].key)
         place = self._matches.get(match)
         if place is None:
-            choices = [one for one in self._places if not one.gone]
-            here = [one for one in choices if one.ready and one.has.keys() >= self._published.keys()]
+            choices = [one for one in self._slots if not one.is_given_up]
+            here = [one for one in choices if one.ready and one.served.keys() >= self._published.keys()]
             here = here or [one for one in choices if one.ready] or choices
             if not here:
-                asked[1].set_exception(self._none_left())
+                pending[1].set_exception(self._no_engine_error())
                 return
             place = self._matches[match] = min(here, key=lambda one: (one.matches, one.index))
             place.matches += 1
-        place.waiting.append(asked)
-        self._watch(place)
+        place.waiting.append(pending)
+        self._schedule(place)
 
-    def _watch(self, place: Place) -> None:
+    def _schedule(self, place: EngineSlot) -> None:
         """Schedule sending an engine's waiting requests, once no more arrive for a few passes of the event loop."""
         if not place.busy and any(place.serves(request.policy) for request, _ in place.waiting):
-            asyncio.get_running_loop().call_soon(self._when_quiet, place, len(place.waiting), 2)
+            asyncio.get_running_loop().call_soon(self._send_when_quiet, place, len(place.waiting), 2)
 
-    def _when_quiet(self, place: Place, count: int, rounds: int) -> None:
+    def _send_when_quiet(self, place: EngineSlot, count: int, rounds: int) -> None:
         if count != len(place.waiting) or place.busy or not place.ready:
             return  # a later request, or the end of a batch or start, schedules it again
         if rounds:
-            asyncio.get_running_loop().call_soon(self._when_quiet, place, count, rounds - 1)
+            asyncio.get_running_loop().call_soon(self._send_when_quiet, place, count, rounds - 1)
             return
-        asked = place.take_due()
+        pending = place.take_due()
         if self.capabilities.batches_continuously:
-            for one in asked:
-                self._do(self._send(place, [one]))
-        elif asked:
+            for one in pending:
+                self._start_task(self._send(place, [one]))
+        elif pending:
             place.busy = True
-            self._do(self._send(place, asked))
+            self._start_task(self._send(place, pending))
 
-    async def _send(self, place: Place, asked: list[Asked]) -> None:
+    async def _send(self, place: EngineSlot, pending: list[PendingRequest]) -> None:
         forgotten, place.forgotten = place.forgotten, []
-        requests = [request for request, _ in asked]
+        requests = [request for request, _ in pending]
         answers: Sequence[Any]
         try:
-            answers = await place.answer("generate", requests, forgotten, what=f"{len(asked)} replies")
+            answers = await place.ask_results("generate", requests, forgotten, label=f"{len(pending)} replies")
         except WorkerDied as error:
-            self._lost(place, error)
-            answers = [EngineDied(str(error)) for _ in asked]
+            self._handle_death(place, error)
+            answers = [EngineDied(str(error)) for _ in pending]
         except Exception as error:  # noqa: BLE001 the waiting tasks must get it, or they would wait forever
-            answers = [error] * len(asked)
+            answers = [error] * len(pending)
         place.busy = False
         place.answered.set()
-        for (_, future), answer in zip(asked, answers, strict=True):
+        for (_, future), answer in zip(pending, answers, strict=True):
             if future.done():
                 continue
             if isinstance(answer, BaseException):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
-        self._watch(place)
+        self._schedule(place)
 
     async def score(
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
@@ -221,14 +221,14 @@ class ScaledEngine:
         """
         scored: dict[int, np.ndarray] = {}
         while missing := [index for index in range(len(streams)) if index not in scored]:
-            places = await self._ready(policy)
+            places = await self._wait_ready(policy)
 
-            async def scores(place: Place, part: Sequence[int]) -> None:
+            async def scores(place: EngineSlot, part: Sequence[int]) -> None:
                 given = [streams[i] for i in part], [temperatures[i] for i in part], full_vocabulary
                 try:
-                    result = await place.answer("score", policy, *given, what=f"scores of {len(part)} streams")
+                    result = await place.ask_results("score", policy, *given, label=f"scores of {len(part)} streams")
                 except WorkerDied as error:
-                    self._lost(place, error)
+                    self._handle_death(place, error)
                 else:
                     scored.update(zip(part, result, strict=True))
 
@@ -238,38 +238,38 @@ class ScaledEngine:
 
     # -- deaths of engines -------------------------------------------------------------------------------
 
-    async def _ready(self, policy: str) -> list[Place]:
+    async def _wait_ready(self, policy: str) -> list[EngineSlot]:
         """Wait for and return the engines that serve a policy, at least one. Raises EnginesLost if all are given up."""
-        while not (ready := [place for place in self._places if place.serves(policy)]):
-            if all(place.gone for place in self._places):
-                raise self._none_left()
+        while not (ready := [place for place in self._slots if place.serves(policy)]):
+            if all(place.is_given_up for place in self._slots):
+                raise self._no_engine_error()
             self._changed.clear()
             await self._changed.wait()
         return ready
 
-    def _lost(self, place: Place, error: WorkerDied) -> None:
+    def _handle_death(self, place: EngineSlot, error: WorkerDied) -> None:
         """Unless it is done already, move the matches of a dead engine to the others and start its replacement."""
         if not place.ready or (place.worker and place.worker.alive):
             return  # another call has handled it
         place.ready = False
-        self._do(self._replace(place, str(error)))
+        self._start_task(self._replace(place, str(error)))
         self._move(place)
 
-    def _move(self, place: Place) -> None:
+    def _move(self, place: EngineSlot) -> None:
         """Unassign an engine's matches, and queue its waiting requests at other engines."""
         waiting, place.waiting, place.matches = place.waiting, [], 0
         self._matches = {match: other for match, other in self._matches.items() if other is not place}
-        for asked in waiting:
-            self._enqueue(asked)
+        for pending in waiting:
+            self._enqueue(pending)
 
-    async def _replace(self, place: Place, why: str) -> None:
+    async def _replace(self, place: EngineSlot, why: str) -> None:
         while place.restarts < RESTARTS:
             place.restarts += 1
             self._cluster.watchdog.note(f"{why}: it is started again ({place.restarts} of {RESTARTS} times)")
             try:
                 await place.start(self._published)
             except RanksLost as error:  # the run will start again with others
-                self._ranks_lost, place.gone = error, True
+                self._ranks_lost, place.is_given_up = error, True
                 break
             except Exception as error:  # noqa: BLE001 the other engines continue
                 why = str(error) if isinstance(error, WorkerDied) else f"{place.name}: {first_line(error)}"
@@ -278,25 +278,25 @@ class ScaledEngine:
                 continue
             break
         else:
-            place.gone = True
+            place.is_given_up = True
             self._cluster.watchdog.note(f"{why}: it is given up after {RESTARTS} starts, and the others go on")
         self._changed.set()
-        if place.gone:
+        if place.is_given_up:
             self._move(place)
-        self._watch(place)
+        self._schedule(place)
 
-    def _none_left(self) -> EnginesLost | RanksLost:
+    def _no_engine_error(self) -> EnginesLost | RanksLost:
         return self._ranks_lost or EnginesLost(
-            f"none of {len(self._places)} engines is left: each died {RESTARTS + 1} times"
+            f"none of {len(self._slots)} engines is left: each died {RESTARTS + 1} times"
         )
 
-    def _do(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-def _match(key: str) -> str:
+def _match_of(key: str) -> str:
     """Return the match id at the start of a stream's key."""
     return key.partition("/")[0]
 

@@ -31,7 +31,7 @@ Write = Callable[[Slice, torch.Tensor], None]
 """(slice of a tensor, its values): store the values."""
 
 
-class Whereabouts(NamedTuple):
+class Location(NamedTuple):
     """Where an engine runs: node, network address and GPU ("" for none)."""
 
     node: str
@@ -40,7 +40,7 @@ class Whereabouts(NamedTuple):
     gpu: str
 
 
-class Incoming(NamedTuple):
+class IncomingWeights(NamedTuple):
     """Form of a policy's weights that an engine receives by broadcasts."""
 
     folder: Path
@@ -53,7 +53,7 @@ class Incoming(NamedTuple):
     """Name of an adapter's base."""
 
 
-class Expected(NamedTuple):
+class ExpectedWeights(NamedTuple):
     """Weights that an engine expects from a broadcast."""
 
     layout: Layout
@@ -62,7 +62,7 @@ class Expected(NamedTuple):
     """Number of its processes that receive."""
 
 
-class _Received:
+class _ArrivingWeights:
     """Weights that arrive when the engine first asks for them, between two batches."""
 
     gather: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
@@ -88,7 +88,7 @@ class EngineHost:
         self._bases = Bases(precision)
         self._modules: dict[str, Any] = {}
         """Full models of policies, whose weights broadcasts replace in place."""
-        self._incoming: dict[str, tuple[Incoming, Expected]] = {}
+        self._incoming: dict[str, tuple[IncomingWeights, ExpectedWeights]] = {}
         self._torn: set[str] = set()
         """Policies whose last broadcast has not ended well."""
 
@@ -107,18 +107,18 @@ class EngineHost:
 
         return ray.get_runtime_context().get_node_id(), os.getpid()
 
-    async def whereabouts(self) -> Whereabouts:
+    async def whereabouts(self) -> Location:
         """Return where this process runs."""
         import ray
 
         node, address = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
-        return Whereabouts(node, address, await compute(gpu_of_this_process))
+        return Location(node, address, await compute(gpu_of_this_process))
 
     async def publish(self, policy: str, version: int, weights: FolderWeights) -> None:
         """Publish a version of a policy, from a folder, in the engine."""
         await self._engine.publish(policy, version, weights)
 
-    async def prepare(self, policy: str, incoming: Incoming) -> Expected:
+    async def prepare(self, policy: str, incoming: IncomingWeights) -> ExpectedWeights:
         """Prepare to receive a policy's weights, and return what is expected. Raises TransferFailed."""
         layout, members = incoming.learned, 0
         if incoming.scale is None and self._receiving:
@@ -135,7 +135,7 @@ class EngineHost:
                 self._modules[policy] = await compute(self._load, incoming.folder)
             parameters = dict(self._modules[policy].named_parameters())
             layout = Layout.of({spec.name: parameters[spec.name] for spec in layout.specs})
-        self._incoming[policy] = incoming, Expected(layout, members or 1)
+        self._incoming[policy] = incoming, ExpectedWeights(layout, members or 1)
         return self._incoming[policy][1]
 
     def _load(self, folder: Path) -> Any:
@@ -150,14 +150,16 @@ class EngineHost:
         store = await asyncio.to_thread(await_sender, link)
         incoming, (layout, _) = self._incoming[policy]
         if incoming.scale is None and policy not in self._modules:
-            await self._into_processes(policy, version, layout, link)
+            await self._receive_in_processes(policy, version, layout, link)
         else:
-            work = self._into_module if incoming.scale is None else self._adapter
-            received = _Received(lambda: work(policy, incoming, lambda write: receive(link, store, layout, write)))
+            work = self._receive_module if incoming.scale is None else self._receive_adapter
+            received = _ArrivingWeights(
+                lambda: work(policy, incoming, lambda write: receive(link, store, layout, write))
+            )
             await self._engine.publish(policy, version, cast(Weights, received))
         self._torn.discard(policy)
 
-    async def _into_processes(self, policy: str, version: int, layout: Layout, link: Link) -> None:
+    async def _receive_in_processes(self, policy: str, version: int, layout: Layout, link: Link) -> None:
         """Let the engine's own processes receive a full model's weights in place."""
         assert self._receiving
         arguments = {"specs": layout.plain(), "link": asdict(link)}
@@ -168,7 +170,7 @@ class EngineHost:
         except EngineError as error:
             raise TransferFailed(str(error)) from None
 
-    def _into_module(self, policy: str, incoming: Incoming, arrive: Callable[[Write], None]) -> Any:
+    def _receive_module(self, policy: str, incoming: IncomingWeights, arrive: Callable[[Write], None]) -> Any:
         """Receive a full model's weights in place and return the module."""
         module = self._modules[policy]
         parameters = dict(module.named_parameters())
@@ -180,7 +182,7 @@ class EngineHost:
         arrive(write)
         return module
 
-    def _adapter(self, policy: str, incoming: Incoming, arrive: Callable[[Write], None]) -> AdapterOnBase:
+    def _receive_adapter(self, policy: str, incoming: IncomingWeights, arrive: Callable[[Write], None]) -> AdapterOnBase:
         """Receive an adapter's matrices and return the adapter on its base, which is loaded once."""
         matrices = {spec.name: torch.empty(spec.shape, dtype=spec.dtype) for spec in incoming.learned.specs}
 
@@ -192,7 +194,7 @@ class EngineHost:
         assert incoming.scale is not None
         return AdapterOnBase(attach_adapter(base, matrices, incoming.scale), base, incoming.folder, incoming.base_name)
 
-    def _require_whole(self, policies: set[str]) -> None:
+    def _require_intact(self, policies: set[str]) -> None:
         if torn := sorted(policies & self._torn):
             raise EngineError(f"scale: the weights of policy '{torn[0]}' are of two versions")
 
@@ -201,7 +203,7 @@ class EngineHost:
 
         Returns a completion or exception for each request, in order, and the engine's statistics.
         """
-        self._require_whole({request.policy for request in requests})
+        self._require_intact({request.policy for request in requests})
         for key in forgotten:
             self._engine.forget(key)
         each = (self._engine.generate([request]) for request in requests)
@@ -213,7 +215,7 @@ class EngineHost:
 
     async def score(self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], whole: bool) -> Answer:
         """Return the log-probabilities of each stream's tokens under a policy, and the engine's statistics."""
-        self._require_whole({policy})
+        self._require_intact({policy})
         scored: list[np.ndarray] = await self._engine.score(policy, streams, temperatures, whole)
         return scored, self._engine.figures()
 

@@ -29,7 +29,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 Plain = tuple[str, Sequence[int], str]
 """Name of a tensor, its shape, and its dtype's name in safetensors files."""
-Whole = Callable[[str], AbstractContextManager[torch.Tensor]]
+Gather = Callable[[str], AbstractContextManager[torch.Tensor]]
 """Context in which the tensor of a name is complete, on all ranks that enter it together."""
 
 
@@ -114,13 +114,13 @@ class Layout:
                 yield Slice(spec, (begin - at) // width, (end - at) // width, begin - first)
             at += spec.size
 
-    def fill(self, number: int, size: int, whole: Whole, bucket: torch.Tensor | None) -> None:
+    def fill(self, number: int, size: int, gather: Gather, bucket: torch.Tensor | None) -> None:
         """Copy the tensors' present values, cast to the layout's dtypes, into a bucket of bytes.
 
         Ranks that share the tensors call it together; those that need no copy pass None.
         """
         for part in self.slices(number, size):
-            with whole(part.spec.name) as tensor:
+            with gather(part.spec.name) as tensor:
                 if bucket is not None:
                     part.view(bucket).copy_(tensor.detach().reshape(-1)[part.start : part.stop])
 
@@ -136,7 +136,7 @@ class Layout:
         return len(text).to_bytes(8, "little") + text
 
     @classmethod
-    def in_file(cls, path: Path) -> tuple[Self, int]:
+    def read_file(cls, path: Path) -> tuple[Self, int]:
         """Return the layout of a safetensors file that Arena wrote, and the offset of its data."""
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")

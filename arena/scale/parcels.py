@@ -38,9 +38,9 @@ class Streams:
         return cls(
             numbers=tuple(streams),
             sizes=np.array([len(stream) for stream in each], np.int64),
-            ids=_joined([np.array(stream.ids, np.int32) for stream in each], np.int32),
-            mask=_joined([np.array(stream.mask, np.bool_) for stream in each], np.bool_),
-            turns=_joined([np.array(stream.turns, np.int32) for stream in each], np.int32),
+            ids=_concatenate([np.array(stream.ids, np.int32) for stream in each], np.int32),
+            mask=_concatenate([np.array(stream.mask, np.bool_) for stream in each], np.bool_),
+            turns=_concatenate([np.array(stream.turns, np.int32) for stream in each], np.int32),
             media=tuple(tuple(stream.media) for stream in each),
         )
 
@@ -76,7 +76,7 @@ def pack(plan: Plan) -> Parcel:
     for name in _COLUMNS:
         arrays = [getattr(sample, name) for sample in samples]
         given = [array for array in arrays if array is not None]
-        columns[name] = np.array([array is not None for array in arrays], np.bool_), _joined(given, np.float32)
+        columns[name] = np.array([array is not None for array in arrays], np.bool_), _concatenate(given, np.float32)
     return Parcel(
         plan=replace(plan, samples={}),
         streams=Streams.of({number: sample.stream for number, sample in plan.samples.items()}),
@@ -101,7 +101,7 @@ def unpack(parcel: Parcel) -> Plan:
     return replace(parcel.plan, samples=samples)
 
 
-def scoring_parcel(
+def pack_scoring(
     streams: Sequence[Stream], temperatures: Sequence[float], share: Sequence[Pass]
 ) -> tuple[Streams, dict[int, float], Sequence[Pass]]:
     """Return the arguments of a rank's call `score`: the streams and temperatures of its share, and the share."""
@@ -109,6 +109,6 @@ def scoring_parcel(
     return Streams.of({i: streams[i] for i in numbers}), {i: temperatures[i] for i in numbers}, share
 
 
-def _joined(arrays: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+def _concatenate(arrays: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     """Concatenate arrays; without any, the result is empty and of this dtype."""
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype)

@@ -13,7 +13,7 @@ from typing import Any
 from agents.model_config import first_line
 from agents.weights import home
 from arena.errors import ConfigError
-from arena.scale.cluster import bundles, connected, described, reserve, total
+from arena.scale.cluster import bundles, connect, describe_resources, reserve, sum_resources
 from arena.scale.settings import ScaleSpec
 
 NODE_SECONDS = 120.0
@@ -35,17 +35,17 @@ class Node:
     trouble: str = ""
     """Why the node cannot be used; "" if it can."""
 
-    def differs(self, own: dict[str, str]) -> list[str]:
+    def find_differences(self, own: dict[str, str]) -> list[str]:
         """Return a text for each package whose version on this node differs from `own`, the versions here."""
         return [f"{name} {has}, here {own[name]}" for name, has in self.installed.items() if has != own[name]]
 
 
-def installed() -> dict[str, str]:
+def read_versions() -> dict[str, str]:
     """Return this process's versions of Python and of what a scaled run needs; `missing` if absent.
 
     The hash of Arena's code tells two checkouts of one version apart.
     """
-    found = {"python": platform.python_version(), "Arena's code": _code()}
+    found = {"python": platform.python_version(), "Arena's code": _hash_code()}
     for name in _PACKAGES:
         try:
             found[name] = version(name)
@@ -54,7 +54,7 @@ def installed() -> dict[str, str]:
     return found
 
 
-def inspected() -> tuple[dict[str, str], str, str]:
+def inspect_here() -> tuple[dict[str, str], str, str]:
     """Return this node's installed versions, free room as text, and why no model can be kept there. Runs as a task."""
     room, trouble = [], ""
     if os.path.isdir("/dev/shm"):
@@ -66,10 +66,10 @@ def inspected() -> tuple[dict[str, str], str, str]:
             trouble = f"nothing can be written in {home()}, where models are kept: set ARENA_HOME there"
     except OSError as error:
         trouble = f"models cannot be kept in {home()} ({first_line(error)}): set ARENA_HOME there"
-    return installed(), ", ".join(room), trouble
+    return read_versions(), ", ".join(room), trouble
 
 
-def _code() -> str:
+def _hash_code() -> str:
     """Return the beginning of the hash of all modules of Arena's packages."""
     root, found = Path(__file__).parents[2], sha256()
     for path in sorted(path for package in ARENA for path in (root / package).rglob("*.py")):
@@ -82,8 +82,8 @@ async def probe(spec: ScaleSpec) -> tuple[list[Node], str]:
 
     Starts a cluster on this machine if the settings have no address. Raises ConfigError if none can be reached.
     """
-    with connected(spec.address, total(bundles(spec))["CPU"]):
-        import ray  # after `connected` has set its environment
+    with connect(spec.address, sum_resources(bundles(spec))["CPU"]):
+        import ray  # after `connect` has set its environment
 
         alive = [node for node in ray.nodes() if node["Alive"]]
         nodes = await asyncio.gather(*(_inspect(node) for node in alive))
@@ -98,9 +98,9 @@ async def _inspect(node: dict[str, Any]) -> Node:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    address, resources = node["NodeManagerAddress"], described(node["Resources"])
+    address, resources = node["NodeManagerAddress"], describe_resources(node["Resources"])
     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    call = ray.remote(inspected).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote()
+    call = ray.remote(inspect_here).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote()
     try:
         async with asyncio.timeout(NODE_SECONDS):
             found, room, trouble = await call

@@ -26,13 +26,13 @@ from arena.learn.settings import UpdateSpec
 from arena.learn.trainer import PolicyTrainer
 from arena.scale.layout import FILE_BUCKET, Layout, Spec
 from arena.scale.parcels import Parcel, Streams, unpack
-from arena.scale.transfer import Link, Meeting, gpu_of_this_process, send
+from arena.scale.transfer import Link, Rendezvous, gpu_of_this_process, send
 
 Kind = Literal["weights", "moments"]
 """Tensors of a trainer."""
 
 
-class Place(NamedTuple):
+class RankLocation(NamedTuple):
     """Where a rank runs: node, network address, process and GPU ("" for none)."""
 
     node: str
@@ -79,24 +79,24 @@ class Rank:
         self._arriving: dict[str, torch.Tensor] = {}
         """Moments of which the first part has arrived."""
         self._listener: socket.socket | None = None
-        self._meetings: dict[str, Meeting] = {}
+        self._rendezvous: dict[str, Rendezvous] = {}
         self._bases = Bases()
 
-    def place(self) -> Place:
+    def place(self) -> RankLocation:
         """Return the node, address, process id and GPU of this rank. This is the first call to each rank."""
         import ray
 
         node, address = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
-        return Place(node, address, os.getpid(), gpu_of_this_process())
+        return RankLocation(node, address, os.getpid(), gpu_of_this_process())
 
     def ping(self) -> None:
         """Return at once, even during an update, to show that the process is alive."""
 
     def meet(self, address: str) -> int:
         """Return the port on this address at which engines meet rank 0 for a broadcast."""
-        if address not in self._meetings:
-            self._meetings[address] = Meeting(address)
-        return self._meetings[address].port
+        if address not in self._rendezvous:
+            self._rendezvous[address] = Rendezvous(address)
+        return self._rendezvous[address].port
 
     def listen(self, address: str) -> int:
         """Open the rendezvous port on this address and return its number. It stays open, so it cannot be taken."""
@@ -121,14 +121,14 @@ class Rank:
         self._bases.precision = learner.origin.precision
         model, base = learner.origin.load(self._bases)
         trainer = PolicyTrainer(learner.name, model, learner.rule, learner.bf16, base)
-        own = trainable_parameters(model) if base else _saved(model)
+        own = trainable_parameters(model) if base else _named_tensors(model)
         self._trainers[learner.name], self._tensors[learner.name] = trainer, own
         return Form(
             costs=trainer.costs,
             weights=Layout.of(own),
             learned=Layout.of(trainable_parameters(model)),
             scale=next((layer.scale for _, layer in low_rank_layers(model)), None),
-            settings={} if base else _settings(model),
+            settings={} if base else _read_settings(model),
         )
 
     def drop(self, policy: str) -> None:
@@ -153,9 +153,9 @@ class Rank:
 
     def send(self, policy: str, layout: Layout, link: Link) -> str:
         """Broadcast the weights of a layout from rank 0 to engines. Returns the reason if it failed, else ""."""
-        whole = partial(self._whole, policy, "weights")
+        whole = partial(self._gather, policy, "weights")
         if this_rank().number == 0:
-            failure = send(link, self._meetings[link.address], layout, whole)
+            failure = send(link, self._rendezvous[link.address], layout, whole)
             trim_memory()
             return failure
         if self._trainers[policy].rule.zero_stage == 3:
@@ -171,7 +171,7 @@ class Rank:
         """Return a bucket of a policy's weights or moments as bytes on rank 0, and None on other ranks."""
         own = this_rank().number == 0
         bucket = torch.empty(layout.length(number, FILE_BUCKET), dtype=torch.uint8) if own else None
-        layout.fill(number, FILE_BUCKET, partial(self._whole, policy, kind), bucket)
+        layout.fill(number, FILE_BUCKET, partial(self._gather, policy, kind), bucket)
         return None if bucket is None else bucket.numpy()
 
     def resume(self, policy: str, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,27 +191,27 @@ class Rank:
                 trainer.load_moments({spec.name: self._arriving.pop(spec.name)})
         return trainer.state()
 
-    def _whole(self, policy: str, kind: Kind, name: str) -> AbstractContextManager[torch.Tensor]:
+    def _gather(self, policy: str, kind: Kind, name: str) -> AbstractContextManager[torch.Tensor]:
         """Return a context in which a tensor of a policy is complete; all ranks must enter it together."""
         trainer = self._trainers[policy]
         if kind == "moments":
             return nullcontext(trainer.optimiser.moments.get(name))
-        return _gathered(self._tensors[policy][name], trainer.rule.zero_stage)
+        return _gather_tensor(self._tensors[policy][name], trainer.rule.zero_stage)
 
 
 @contextmanager
-def _gathered(tensor: torch.Tensor, zero_stage: int) -> Iterator[torch.Tensor]:
+def _gather_tensor(tensor: torch.Tensor, zero_stage: int) -> Iterator[torch.Tensor]:
     with gathered([tensor] if isinstance(tensor, torch.nn.Parameter) else [], zero_stage):
         yield tensor
 
 
-def _saved(model: Any) -> dict[str, torch.Tensor]:
+def _named_tensors(model: Any) -> dict[str, torch.Tensor]:
     """Return a model's parameters and buffers by name as its folder has them: each one once."""
     unique = {id(tensor): (name, tensor) for name, tensor in reversed(model.state_dict(keep_vars=True).items())}
     return dict(reversed(unique.values()))
 
 
-def _settings(model: Any) -> dict[str, bytes]:
+def _read_settings(model: Any) -> dict[str, bytes]:
     with TemporaryDirectory(prefix="arena-form-") as folder:
         save_settings(model, Path(folder))
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}

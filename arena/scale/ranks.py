@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from arena.errors import DivergedError, GateError, RanksLost
-from arena.scale.rank import Place, Rank
-from arena.scale.shipping import Shipping
+from arena.scale.rank import Rank, RankLocation
+from arena.scale.shipping import FolderSender
 from arena.scale.worker import WorkerDied
 
 GRACE = 3.0
@@ -25,11 +25,11 @@ GRACE = 3.0
 class Ranks:
     """Group of DeepSpeed ranks, each a Ray actor with every trained policy; the first failure ends the whole group."""
 
-    def __init__(self, actors: Sequence[Any], places: Sequence[Place], timeout: float) -> None:
+    def __init__(self, actors: Sequence[Any], places: Sequence[RankLocation], timeout: float) -> None:
         self.actors, self.places, self.timeout = actors, places, timeout
         self.lost: RanksLost | None = None
         """Why the group has ended; None while it works."""
-        self._shipping = Shipping()
+        self._shipping = FolderSender()
         self._asking = threading.Lock()
         """Held while calls are sent, because all ranks must get them in the same order."""
 
@@ -51,14 +51,14 @@ class Ranks:
         ranks = cls(actors, [], start_timeout)
         threads = [max(1, int(given.get("num_cpus") or 1)) for given in options]
         try:
-            ranks.places = await ranks.ask_each("starting", "place", [()] * len(actors), first=start_timeout)
+            ranks.places = await ranks.ask_each("starting", "place", [()] * len(actors), first_timeout=start_timeout)
             alone = len({place.node for place in ranks.places}) == 1
             address = "127.0.0.1" if alone else ranks.places[0].address
             port = await actors[0].listen.remote(address)
             gpus = [place.gpu for place in ranks.places if place.gpu]
             shares = len({*gpus}) < len(gpus)
             each = [(k, len(actors), address, port, timeout, own, shares) for k, own in enumerate(threads)]
-            await ranks.ask_each("meeting", "join", each, first=start_timeout)
+            await ranks.ask_each("meeting", "join", each, first_timeout=start_timeout)
         except BaseException:
             ranks.kill()
             raise
@@ -77,26 +77,28 @@ class Ranks:
         return await self.ask_each(label, method, [given] * len(self.actors))
 
     async def ask_each(
-        self, label: str, method: str, given: Sequence[tuple[Any, ...]], first: float | None = None
+        self, label: str, method: str, arguments: Sequence[tuple[Any, ...]], first_timeout: float | None = None
     ) -> list[Any]:
-        """Do `ask` with separate arguments per rank. The first result must come within `first` seconds, if given."""
+        """Do `ask` with separate arguments per rank. `first_timeout` limits the seconds until the first result."""
         with self._asking:
             if self.lost:
                 raise self.lost
-            calls = [getattr(actor, method).remote(*own) for actor, own in zip(self.actors, given, strict=True)]
-        answers = [asyncio.ensure_future(_answer(call)) for call in calls]
+            calls = [getattr(actor, method).remote(*own) for actor, own in zip(self.actors, arguments, strict=True)]
+        answers = [asyncio.ensure_future(_await_call(call)) for call in calls]
         try:
-            return await self._results(answers, label, first)
+            return await self._results(answers, label, first_timeout)
         finally:
             for answer in answers:
                 answer.cancel()
 
-    async def _results(self, answers: Sequence[asyncio.Future[Any]], label: str, first: float | None) -> list[Any]:
+    async def _results(
+        self, answers: Sequence[asyncio.Future[Any]], label: str, first_timeout: float | None
+    ) -> list[Any]:
         """Return all results in rank order. A rank hangs if it does not finish within `timeout` seconds of the first.
 
         On failure, the group is killed and the cause raised, except for errors on which all ranks agree.
         """
-        _, waiting = await asyncio.wait(answers, timeout=first, return_when=asyncio.FIRST_COMPLETED)
+        _, waiting = await asyncio.wait(answers, timeout=first_timeout, return_when=asyncio.FIRST_COMPLETED)
         if waiting:
             _, waiting = await asyncio.wait(answers, timeout=self.timeout, return_when=asyncio.FIRST_EXCEPTION)
         errors = _errors(answers)
@@ -107,12 +109,12 @@ class Ranks:
         decided = [error for error in errors.values() if isinstance(error, GateError | DivergedError)]
         if len(decided) == len(answers):
             raise decided[0]
-        error = self._reason(errors, label)
+        error = self._find_cause(errors, label)
         self.lost = error if isinstance(error, RanksLost) else RanksLost(f"{label}: {error}")
         self.kill()
         raise error
 
-    def _reason(self, errors: Mapping[int, BaseException], label: str) -> BaseException:
+    def _find_cause(self, errors: Mapping[int, BaseException], label: str) -> BaseException:
         """Return the cause of a failure: first a rank's death, then a rank's own error, then silent ranks."""
         from ray.exceptions import RayError
 
@@ -120,7 +122,7 @@ class Ranks:
             if isinstance(error, RayError):
                 return RanksLost(f"{label}: rank {rank} of {len(self)} died ({_first_line(error)})")
         for error in errors.values():
-            if not _of_collective(error):
+            if not _is_collective_error(error):
                 return error
         silent = [str(rank) for rank in range(len(self)) if rank not in errors]
         if silent:
@@ -132,7 +134,7 @@ class Ranks:
     async def local(self, label: str, folder: Path) -> list[Path]:
         """Return each rank's path of a model folder of the driver, which is sent to nodes that lack it."""
         try:
-            nodes = {place.node: await self._shipping.to(place.node, folder) for place in self.places}
+            nodes = {place.node: await self._shipping.send(place.node, folder) for place in self.places}
         except WorkerDied as error:
             self.lost = RanksLost(f"{label}: {error}")
             self.kill()
@@ -169,7 +171,7 @@ class Ranks:
         await asyncio.to_thread(self.kill)
 
 
-async def _answer(call: Any) -> Any:
+async def _await_call(call: Any) -> Any:
     from ray.exceptions import RayTaskError
 
     try:
@@ -184,7 +186,7 @@ def _errors(answers: Sequence[asyncio.Future[Any]]) -> dict[int, BaseException]:
     return {rank: error for rank, error in ended.items() if error is not None}
 
 
-def _of_collective(error: BaseException) -> bool:
+def _is_collective_error(error: BaseException) -> bool:
     """Return True for an error of a collective operation, caused by another rank's absence."""
     from torch.distributed import DistError
 

@@ -54,14 +54,14 @@ class Folder(NamedTuple):
         return hash_of(repr(self.files).encode()).hexdigest()[:32]
 
 
-class Shipping:
+class FolderSender:
     """Sends model folders of the driver to the nodes of a connected cluster."""
 
     def __init__(self) -> None:
         self._turns: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Lock by event loop and node. Folders are sent to a node one at a time, so that its processes share them."""
 
-    async def to(self, node: str, path: Path) -> Path:
+    async def send(self, node: str, path: Path) -> Path:
         """Return the path, on a node with this Ray id, of a folder like the driver's `path`; send what is not there.
 
         An adapter's base goes along. Raises WorkerDied if the node is gone, and EngineError if it cannot store files.
@@ -71,27 +71,27 @@ class Shipping:
         if node == ray.get_runtime_context().get_node_id():
             return path
         async with self._turns[asyncio.get_running_loop(), node]:
-            found = await self._sent(node, path)
+            found = await self._send(node, path)
             if not is_adapter(path):
                 return found
             on = await asyncio.to_thread(resolve_base, path)
-            base = await self._sent(node, on)
-            return found if (found, base) == (path, on) else await _there(node, rebased, found, base)
+            base = await self._send(node, on)
+            return found if (found, base) == (path, on) else await _run_on_node(node, rebase_adapter, found, base)
 
-    async def _sent(self, node: str, path: Path) -> Path:
-        folder = await asyncio.to_thread(described, path)
-        found: Path | None = await _there(node, find, folder)
+    async def _send(self, node: str, path: Path) -> Path:
+        folder = await asyncio.to_thread(describe_folder, path)
+        found: Path | None = await _run_on_node(node, find_folder, folder)
         if found is None:
             arriving = f".{folder.key}-{secrets.token_hex(4)}"
             for file in folder.files:
                 for at in range(0, max(1, file.size), FILE_BUCKET):
                     part = await asyncio.to_thread(_read, path / file.name, at)
-                    await _there(node, store, arriving, file.name, at, part)
-            found = await _there(node, complete, folder, arriving)
+                    await _run_on_node(node, store_part, arriving, file.name, at, part)
+            found = await _run_on_node(node, complete_folder, folder, arriving)
         return found
 
 
-async def _there(node: str, work: Any, *given: Any) -> Any:
+async def _run_on_node(node: str, work: Any, *given: Any) -> Any:
     """Run a function as a Ray task on a node and return its result, or raise its exception. Raises WorkerDied."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -105,15 +105,15 @@ async def _there(node: str, work: Any, *given: Any) -> Any:
         raise WorkerDied(f"node {node[:8]} does not answer ({type(error).__name__})") from None
 
 
-def described(path: Path) -> Folder:
+def describe_folder(path: Path) -> Folder:
     """Return a model folder's files with their hashes, without an optimiser's."""
     names = sorted(file.name for file in path.iterdir() if file.is_file() and file.name not in _NOT_SENT)
     stats = [(name, (path / name).stat()) for name in names]
-    return _hashed(path, tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats))
+    return _hash_files(path, tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats))
 
 
 @lru_cache(maxsize=256)
-def _hashed(path: Path, stats: tuple[tuple[str, int, int], ...]) -> Folder:
+def _hash_files(path: Path, stats: tuple[tuple[str, int, int], ...]) -> Folder:
     """Return the folder; hashes are computed again if a size or time of change differs."""
     return Folder(path, tuple(File(name, size, hash_file(path / name)) for name, size, _ in stats))
 
@@ -127,16 +127,16 @@ def _read(path: Path, at: int) -> np.ndarray:
 # -- on the other node ---------------------------------------------------------------------------------------
 
 
-def find(folder: Folder) -> Path | None:
+def find_folder(folder: Folder) -> Path | None:
     """Return where a node has the folder, or None.
 
     It may be at the driver's path, among the built-in models, or what was sent before.
     """
-    sent = _shelf() / folder.key
+    sent = _sent_root() / folder.key
     for path in (folder.path, home() / "models" / folder.path.name, sent):
         try:
             same = all((path / file.name).stat().st_size == file.size for file in folder.files)
-            if same and {*folder.files} <= {*described(path).files}:
+            if same and {*folder.files} <= {*describe_folder(path).files}:
                 os.utime(sent) if path == sent else None
                 return path
         except OSError:
@@ -144,60 +144,62 @@ def find(folder: Folder) -> Path | None:
     return None
 
 
-def store(arriving: str, name: str, at: int, data: np.ndarray) -> None:
+def store_part(arriving: str, name: str, at: int, data: np.ndarray) -> None:
     """Store a part of a file that is sent, from the byte `at` on, in a folder of this name."""
-    with _disk():
+    with _convert_errors():
         if at == 0:
             _discard_old()
-            (_shelf() / arriving).mkdir(parents=True, exist_ok=True)
-        with (_shelf() / arriving / name).open("wb" if at == 0 else "r+b") as file:
+            (_sent_root() / arriving).mkdir(parents=True, exist_ok=True)
+        with (_sent_root() / arriving / name).open("wb" if at == 0 else "r+b") as file:
             file.seek(at)
             file.write(data.data)
 
 
-def complete(folder: Folder, arriving: str) -> Path:
+def complete_folder(folder: Folder, arriving: str) -> Path:
     """Check the hashes of the files in `arriving`, and return the path of the folder that they become."""
-    path = _shelf() / folder.key
-    with _disk():
+    path = _sent_root() / folder.key
+    with _convert_errors():
         for file in folder.files:
-            if hash_file(_shelf() / arriving / file.name) != file.hash:
+            if hash_file(_sent_root() / arriving / file.name) != file.hash:
                 raise EngineError(f"scale: {folder.path / file.name} has changed while it was sent: start again")
-        if find(folder) == path:  # another run was faster
-            shutil.rmtree(_shelf() / arriving)
+        if find_folder(folder) == path:  # another run was faster
+            shutil.rmtree(_sent_root() / arriving)
             return path
         shutil.rmtree(path, ignore_errors=True)
-        (_shelf() / arriving).rename(path)
+        (_sent_root() / arriving).rename(path)
     return path
 
 
-def rebased(adapter: Path, base: Path) -> Path:
+def rebase_adapter(adapter: Path, base: Path) -> Path:
     """Return a copy of an adapter's folder on this node that names `base`, which is a folder on this node."""
     path = adapter.with_name(f"{adapter.name}-on-{hash_of(str(base).encode()).hexdigest()[:8]}")
-    if adapter.parent != _shelf():
-        path = _shelf() / path.name
-    with _disk():
-        _shelf().mkdir(parents=True, exist_ok=True)
+    if adapter.parent != _sent_root():
+        path = _sent_root() / path.name
+    with _convert_errors():
+        _sent_root().mkdir(parents=True, exist_ok=True)
         shutil.copytree(adapter, path, dirs_exist_ok=True)
         settings = json.loads((path / CONFIG).read_text("utf-8"))
         (path / CONFIG).write_text(json.dumps(settings | {"base_model_name_or_path": str(base)}), "utf-8")
     return path
 
 
-def _shelf() -> Path:
+def _sent_root() -> Path:
     return home() / "sent"
 
 
 @contextmanager
-def _disk() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise EngineError(f"scale: a node cannot keep a model in {_shelf()} ({error}): set ARENA_HOME there") from None
+        raise EngineError(
+            f"scale: a node cannot keep a model in {_sent_root()} ({error}): set ARENA_HOME there"
+        ) from None
 
 
 def _discard_old() -> None:
     """Remove folders that have not been used for `KEPT_SECONDS`."""
-    for path in _shelf().glob("*"):
+    for path in _sent_root().glob("*"):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > KEPT_SECONDS:
                 shutil.rmtree(path)

@@ -24,7 +24,7 @@ class RayCalls:
         import ray
 
         self._ray, self._options = ray, dict(options)
-        self._task = ray.remote(max_retries=0, **options)(_computed)
+        self._task = ray.remote(max_retries=0, **options)(_run_call)
 
     def check(self, seconds: float = START_SECONDS) -> None:
         """Run an empty task to check that the cluster runs tasks. Tries again if its worker dies.
@@ -32,7 +32,7 @@ class RayCalls:
         Raises ConfigError if a task does not finish within `seconds` or the workers of all trials die.
         """
         for _ in range(TRIALS):
-            trial = self._task.remote(_nothing, (), {})
+            trial = self._task.remote(_do_nothing, (), {})
             if not self._ray.wait([trial], timeout=seconds)[0]:
                 self._ray.cancel(trial, force=True)
                 raise ConfigError(
@@ -42,7 +42,7 @@ class RayCalls:
             try:
                 return self._ray.get(trial)  # type: ignore[no-any-return]
             except self._ray.exceptions.RayError as error:
-                why = _first(error)
+                why = _first_line(error)
         raise ConfigError(f"scale.tasks: the workers of {TRIALS} first tasks died ({why}): look at Ray's logs there")
 
     def __call__(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
@@ -58,19 +58,21 @@ class RayCalls:
                 pass
             return self._ray.get(task)
         except RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, Exception) else WorkerLost(_first(error))) from None
+            raise (error.cause if isinstance(error.cause, Exception) else WorkerLost(_first_line(error))) from None
         except RayError as error:
-            raise WorkerLost(f"the task of {_name(work)} is gone ({type(error).__name__}: {_first(error)})") from None
+            raise WorkerLost(
+                f"the task of {_name(work)} is gone ({type(error).__name__}: {_first_line(error)})"
+            ) from None
         except BaseException:
             self._ray.cancel(task, force=True)
             raise
 
 
-def _computed(work: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _run_call(work: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:
     return work(*given, **named)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: the work of an empty task."""
 
 
@@ -78,6 +80,6 @@ def _name(work: Callable[..., Any]) -> str:
     return str(getattr(work, "__qualname__", "a call"))
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """Return the first line of the error's message, cut to 200 characters."""
     return next(iter(str(error).strip().splitlines()), "")[:200]

@@ -52,7 +52,7 @@ class RankTensors(RemoteTensors):
 
     def _bucket(self, number: int) -> torch.Tensor:
         if self._last is None or self._last[0] != number:
-            self._last = number, torch.tensor(waited(self._fetch(self.layout, number)))
+            self._last = number, torch.tensor(run_blocking(self._fetch(self.layout, number)))
         return self._last[1]
 
     def write(self, path: Path, metadata: Mapping[str, str]) -> None:
@@ -60,7 +60,7 @@ class RankTensors(RemoteTensors):
         with path.open("wb") as file:
             file.write(self.layout.header(metadata))
             for number in self.layout.buckets(FILE_BUCKET):
-                file.write(waited(self._fetch(self.layout, number)).data)
+                file.write(run_blocking(self._fetch(self.layout, number)).data)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class RankWeights(RemoteWeights):
         self.tensors.write(folder / "model.safetensors", {"format": "pt"})
 
 
-def waited(work: Awaitable[Any]) -> Any:
+def run_blocking(work: Awaitable[Any]) -> Any:
     """Run a call of the ranks in a loop of its own and return its result, whether or not a loop runs here."""
 
     async def through() -> Any:

@@ -16,7 +16,7 @@ from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
 from arena.scale.layout import FILE_BUCKET, Layout
-from arena.scale.parcels import pack, scoring_parcel
+from arena.scale.parcels import pack, pack_scoring
 from arena.scale.rank import Form, Kind, Learner
 from arena.scale.ranks import Ranks
 from arena.scale.tensors import Fetch, RankTensors, RankWeights, WeightsGone
@@ -73,7 +73,7 @@ class ScaledTrainer:
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Return log-probabilities and entropies of each stream's sampled tokens, in order. Ranks share the work."""
         shares = self._planner.scoring(streams, len(self._ranks))
-        given = [(self.name, *scoring_parcel(streams, temperatures, share)) for share in shares]
+        given = [(self.name, *pack_scoring(streams, temperatures, share)) for share in shares]
         found: dict[int, StreamScores] = {}
         for scores in await self._ranks.ask_each(f"policy '{self.name}', scoring", "score", given):
             found |= scores
@@ -83,14 +83,14 @@ class ScaledTrainer:
     async def save(self) -> RankTensors:
         """Return the optimiser's moments by parameter name, which are fetched from the ranks when they are read."""
         layout, *_ = await self._ask("saving", "moments")
-        return RankTensors(layout, self._fetching("moments"))
+        return RankTensors(layout, self._make_fetch("moments"))
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
         """Restore the optimiser from a checkpoint folder, which any number of ranks may have written, and the state."""
         import ray
 
         path = folder / "optimizer.safetensors"
-        layout, begin = Layout.in_file(path)
+        layout, begin = Layout.read_file(path)
         self._state, *_ = await self._ask("loading", "resume", dict(state))
         with path.open("rb") as file:
             file.seek(begin)
@@ -108,28 +108,28 @@ class ScaledTrainer:
         changes, name = self._changes, self.name
 
         async def send(layout: Layout, link: Link) -> str:
-            self._require(changes)
+            self._require_current(changes)
             failures = await self._ask("sending its weights", "send", layout, link)
             return str(failures[0])
 
         return RankWeights(
-            name, self._learner.origin, self._form, RankTensors(self._form.weights, self._fetching("weights")),
+            name, self._learner.origin, self._form, RankTensors(self._form.weights, self._make_fetch("weights")),
             lambda: changes == self._changes, self._ranks, send,
         )  # fmt: skip
 
-    def _fetching(self, kind: Kind) -> Fetch:
+    def _make_fetch(self, kind: Kind) -> Fetch:
         """Return the function that fetches buckets of the present weights or moments, which later ones are not."""
         changes = self._changes
 
         async def fetch(layout: Layout, number: int) -> np.ndarray:
-            self._require(changes)
+            self._require_current(changes)
             buckets = await self._ask("gathering", "bucket", kind, layout, number)
             found: np.ndarray = buckets[0]
             return found
 
         return fetch
 
-    def _require(self, changes: int) -> None:
+    def _require_current(self, changes: int) -> None:
         if changes != self._changes:
             raise WeightsGone(f"policy '{self.name}' has learned since: these weights are gone")
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 import torch
 
 from agents.model_config import first_line
-from arena.scale.layout import Layout, Plain, Slice, Whole
+from arena.scale.layout import Gather, Layout, Plain, Slice
 
 POLL = 0.01
 """Seconds between a waiting receiver's looks at the store."""
@@ -32,7 +32,7 @@ class TransferFailed(Exception):
 
 @dataclass(frozen=True)
 class Link:
-    """Meeting place and members of one broadcast. Member 0 sends."""
+    """Rendezvous place and members of one broadcast. Member 0 sends."""
 
     key: str
     """Name of the broadcast, unique in the life of the sender's store."""
@@ -60,7 +60,7 @@ class Link:
         return replace(self, member=member, own=own)
 
 
-class Meeting:
+class Rendezvous:
     """Store at which the members of broadcasts meet; it listens on one address while its process lives."""
 
     def __init__(self, address: str) -> None:
@@ -75,10 +75,10 @@ class Meeting:
         )  # fmt: skip
 
 
-def send(link: Link, meeting: Meeting, layout: Layout, whole: Whole) -> str:
+def send(link: Link, meeting: Rendezvous, layout: Layout, gather: Gather) -> str:
     """Broadcast the tensors of a layout as rank 0 and return "", or the reason if it failed.
 
-    `whole` is called for all tensors in any case, because the other ranks wait there.
+    `gather` is called for all tensors in any case, because the other ranks wait there.
     """
     failure, channel, descriptor = "", None, None
     try:
@@ -94,7 +94,7 @@ def send(link: Link, meeting: Meeting, layout: Layout, whole: Whole) -> str:
             os.close(descriptor)
     for number in layout.buckets(link.bucket):
         bucket = None if channel is None or failure else channel.bucket(number)
-        layout.fill(number, link.bucket, whole, bucket)
+        layout.fill(number, link.bucket, gather, bucket)
         try:
             if channel and bucket is not None:
                 channel.exchange(bucket)
@@ -107,7 +107,7 @@ def await_sender(link: Link) -> Any:
     """Wait until the sender begins, and return its store. Raises TransferFailed."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    with _failing():
+    with _convert_errors():
         timeout = timedelta(seconds=link.timeout)
         store = TCPStore(link.address, link.port, is_master=False, wait_for_workers=False, timeout=timeout)
         until = time.monotonic() + link.patience
@@ -126,7 +126,7 @@ def receive(link: Link, store: Any, layout: Layout, write: Callable[[Slice, torc
 
 def receive_slices(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Slice, torch.Tensor]]:
     """Yield each slice of a layout with its values, which the next bucket may overwrite. Raises TransferFailed."""
-    with _failing():
+    with _convert_errors():
         descriptor = os.open(store.get(f"{link.key}/begins").decode(), os.O_RDWR) if link.shared else None
         try:
             channel = _Channel(link, store, layout, descriptor)
@@ -135,7 +135,7 @@ def receive_slices(link: Link, store: Any, layout: Layout) -> Iterator[tuple[Sli
                 os.close(descriptor)
     for number in layout.buckets(link.bucket):
         bucket = channel.bucket(number)
-        with _failing():
+        with _convert_errors():
             channel.exchange(bucket)
         for part in layout.slices(number, link.bucket):
             yield part, part.view(bucket)
@@ -158,7 +158,7 @@ def receive_tensors(number: int, specs: Sequence[Plain], link: Mapping[str, Any]
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Convert errors of torch's collectives, and of shared memory, into TransferFailed."""
     try:
         yield

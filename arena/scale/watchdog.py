@@ -15,7 +15,7 @@ PINGS = 4
 """Number of pings within `patience`."""
 
 
-class Watched:
+class WatchedProcess:
     """A watched process with its unanswered calls. `gone` is called if the process has ended."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Watched:
         self._calls: dict[int, tuple[str, float]] = {}
 
     @contextmanager
-    def calling(self, label: str) -> Iterator[None]:
+    def register_call(self, label: str) -> Iterator[None]:
         """Register a call to the process, named `label`, as unanswered for the duration of the block."""
         number = next(self._numbers)
         self._calls[number] = label, monotonic()
@@ -36,7 +36,7 @@ class Watched:
         finally:
             del self._calls[number]
 
-    def longest(self) -> tuple[str, float]:
+    def oldest_call(self) -> tuple[str, float]:
         """Return the label and waiting seconds of the oldest unanswered call; "" and 0 if there is none."""
         label, since = min(self._calls.values(), key=lambda call: call[1], default=("", monotonic()))
         return label, monotonic() - since
@@ -53,7 +53,7 @@ class Watchdog:
     def __init__(self, note: Callable[[str], None], patience: float, deadline: float) -> None:
         """Set the limits: seconds without an answer to a ping (`patience`), and seconds in a call (`deadline`)."""
         self.note, self.patience, self.deadline = note, patience, deadline
-        self._all: set[Watched] = set()
+        self._all: set[WatchedProcess] = set()
 
     def watch(
         self,
@@ -61,13 +61,13 @@ class Watchdog:
         ping: Callable[[], Awaitable[Any]],
         kill: Callable[[], None],
         gone: Callable[[], None] = lambda: None,
-    ) -> Watched:
+    ) -> WatchedProcess:
         """Start pinging a process in a task, and return its handle, in which calls are registered.
 
         A hung process is reported and killed by `kill`, which makes its waiting calls fail. `gone` is called if a ping
         raises.
         """
-        watched = Watched(name, ping, kill, gone)
+        watched = WatchedProcess(name, ping, kill, gone)
         watched.task = asyncio.get_running_loop().create_task(self._follow(watched))
         self._all.add(watched)
         watched.task.add_done_callback(lambda _: self._all.discard(watched))
@@ -80,7 +80,7 @@ class Watchdog:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _follow(self, watched: Watched) -> None:
+    async def _follow(self, watched: WatchedProcess) -> None:
         warned = False
         while True:
             await asyncio.sleep(self.patience / PINGS)
@@ -88,21 +88,21 @@ class Watchdog:
                 async with asyncio.timeout(self.patience):
                     await watched.ping()
             except TimeoutError:
-                self._end(watched, f"gives no sign of life for {self.patience:g} s")
+                self._kill(watched, f"gives no sign of life for {self.patience:g} s")
                 return
             except Exception:  # noqa: BLE001 it is gone
                 watched.gone()
                 return
-            what, waited = watched.longest()
+            what, waited = watched.oldest_call()
             if waited >= self.deadline:
-                self._end(watched, f"does not answer for {waited:.0f} s (scale.deadline)")
+                self._kill(watched, f"does not answer for {waited:.0f} s (scale.deadline)")
                 return
             if waited >= self.deadline / 2 and not warned:
                 self.note(f"{watched.name} is at {what} for {waited:.0f} s, and is ended after {self.deadline:g} s")
             warned = waited >= self.deadline / 2
 
-    def _end(self, watched: Watched, why: str) -> None:
-        what, waited = watched.longest()
+    def _kill(self, watched: WatchedProcess, why: str) -> None:
+        what, waited = watched.oldest_call()
         doing = f", in {what} for {waited:.0f} s" if what else ""
         self.note(f"{watched.name} {why}{doing}: it is ended")
         with suppress(Exception):

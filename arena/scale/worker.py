@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from arena.scale.watchdog import Watchdog, Watched
+from arena.scale.watchdog import Watchdog, WatchedProcess
 
-START = 300.0
+START_SECONDS = 300.0
 """Timeout for the start of a process: on a busy machine, importing torch takes long."""
 
 
@@ -24,27 +24,29 @@ class Worker:
         """Wrap an actor. `lost` is called with the error if the watchdog finds the process dead or kills it."""
         self.name, self.actor, self._watchdog, self._lost = name, actor, watchdog, lost
         self.alive = True
-        self._watched: Watched | None = None
+        self._watched: WatchedProcess | None = None
         self._handle: int | None = None
         """Descriptor of a process on this node. Unlike a process id, it cannot refer to another process later."""
 
-    async def begin(self) -> None:
-        """Wait until the process answers a ping, and start watching it. Raises WorkerDied after `START` seconds."""
+    async def await_start(self) -> None:
+        """Wait until the process answers a ping, and start watching it. Raises WorkerDied after `START_SECONDS`."""
         import ray
 
         try:
-            async with asyncio.timeout(START):
-                node, pid = await self.call("ping", what="its start")
+            async with asyncio.timeout(START_SECONDS):
+                node, pid = await self.call("ping", label="its start")
         except TimeoutError:
             self.kill()
-            raise WorkerDied(f"{self.name} did not start within {START:g} s") from None
+            raise WorkerDied(f"{self.name} did not start within {START_SECONDS:g} s") from None
         if node == ray.get_runtime_context().get_node_id():
             with suppress(OSError):
                 self._handle = os.pidfd_open(pid)
-        self._watched = self._watchdog.watch(self.name, lambda: self.actor.ping.remote(), self._end, self._end)
+        self._watched = self._watchdog.watch(
+            self.name, lambda: self.actor.ping.remote(), self._handle_exit, self._handle_exit
+        )
 
-    async def call(self, method: str, *given: Any, what: str = "") -> Any:
-        """Call a method of the actor and return its result, or raise its exception. `what` names the call in messages.
+    async def call(self, method: str, *arguments: Any, label: str = "") -> Any:
+        """Call a method of the actor and return its result, or raise its exception. `label` names the call in messages.
 
         Raises WorkerDied, with the process killed, if it is gone.
         """
@@ -52,18 +54,18 @@ class Worker:
 
         if not self.alive:
             raise WorkerDied(f"{self.name} has ended")
-        with self._watched.calling(what or method) if self._watched else nullcontext():
+        with self._watched.register_call(label or method) if self._watched else nullcontext():
             try:
-                return await getattr(self.actor, method).remote(*given)
+                return await getattr(self.actor, method).remote(*arguments)
             except RayTaskError as error:
                 raise error.cause from None
             except RayError as error:
                 self.kill()
-                raise WorkerDied(f"{self.name} died in {what or method} ({type(error).__name__})") from None
+                raise WorkerDied(f"{self.name} died in {label or method} ({type(error).__name__})") from None
 
-    def _end(self) -> None:
+    def _handle_exit(self) -> None:
         if self.alive and self._watched:
-            doing, _ = self._watched.longest()
+            doing, _ = self._watched.oldest_call()
             self.kill()
             self._lost(WorkerDied(f"{self.name} died in {doing}" if doing else f"{self.name} died"))
 
@@ -83,7 +85,7 @@ class Worker:
             self._handle = None
 
 
-def actor_of(kind: Callable[..., Any], options: dict[str, Any], *given: Any) -> Any:
+def make_actor(kind: Callable[..., Any], options: dict[str, Any], *given: Any) -> Any:
     """Create and return a Ray actor of the class `kind`, with Ray's options and the constructor's arguments."""
     import ray
 

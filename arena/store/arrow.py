@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from arena.store.lines import LogError
-from arena.store.schema import CREDIT, DEFAULTS, MATCHES, items, paths, select_fields, without
+from arena.store.schema import CREDIT, DEFAULTS, MATCHES, drop_fields, field_paths, item_fields, select_fields
 
 _ENCODE = json.JSONEncoder(allow_nan=False).encode
 
@@ -23,12 +23,12 @@ def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
     no row uses are left out. Raises LogError if a row does not fit the schema.
     """
     rows = list(rows)
-    with _fitting_schema():
-        schema = without(MATCHES, {*DEFAULTS} - _used_fields(rows))
+    with _convert_errors():
+        schema = drop_fields(MATCHES, {*DEFAULTS} - _find_used_fields(rows))
         turns = schema.field("turns")
         matches = pa.struct([field for field in schema if field.name != "turns"])
-        columns = _columns([_flat(row) for row in rows], matches)
-        columns["turns"] = _turns([row["turns"] for row in rows], turns)
+        columns = _to_columns([_flatten(row) for row in rows], matches)
+        columns["turns"] = _to_turns_column([row["turns"] for row in rows], turns)
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
@@ -37,15 +37,15 @@ def credit_table(rows: Sequence[Mapping[str, Any]]) -> Any:
 
     Optional columns that no row uses are left out. Raises LogError if a row does not fit the schema.
     """
-    with _fitting_schema():
+    with _convert_errors():
         absent = {name for name in CREDIT.names if name in DEFAULTS and not any(row.get(name) for row in rows)}
-        schema = without(CREDIT, absent)
+        schema = drop_fields(CREDIT, absent)
         return pa.Table.from_arrays(
-            [pa.array([_value(row, field.name) for row in rows], field.type) for field in schema], schema=schema
+            [pa.array([_get_value(row, field.name) for row in rows], field.type) for field in schema], schema=schema
         )
 
 
-def _used_fields(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+def _find_used_fields(rows: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the dotted names of the optional fields that at least one row has, such as `turns.source`."""
     turns = [*chain.from_iterable(row["turns"] for row in rows)]
     used = {name for name in DEFAULTS if "." not in name and any(name in row for row in rows)}
@@ -62,19 +62,21 @@ def _used_fields(rows: Sequence[Mapping[str, Any]]) -> set[str]:
     return used
 
 
-def _columns(rows: Sequence[Mapping[str, Any]], struct: Any) -> dict[str, Any]:
+def _to_columns(rows: Sequence[Mapping[str, Any]], struct: Any) -> dict[str, Any]:
     """Convert rows to Arrow columns by name, one per field of `struct`, with defaults for missing optional fields."""
     optional = {field.name for field in struct if field.name in DEFAULTS}
     required = pa.struct([field for field in struct if field.name not in optional])
     columns = dict(zip(required.names, pa.array(rows, required).flatten(), strict=True))
-    return columns | {name: pa.array([_value(row, name) for row in rows], struct.field(name).type) for name in optional}
+    return columns | {
+        name: pa.array([_get_value(row, name) for row in rows], struct.field(name).type) for name in optional
+    }
 
 
-def _value(row: Mapping[str, Any], name: str) -> Any:
+def _get_value(row: Mapping[str, Any], name: str) -> Any:
     return row[name] if name in row or name not in DEFAULTS else DEFAULTS[name]
 
 
-def _turns(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any) -> Any:
+def _to_turns_column(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any) -> Any:
     """Build the column `turns`: an Arrow list array with one list of turn structs per match."""
     turns = list(chain.from_iterable(matches))
     ends = pa.array([0, *accumulate(map(len, matches))], pa.int32())
@@ -82,7 +84,7 @@ def _turns(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any) -> Any:
     special = {"rewards": [list(turn["rewards"].items()) for turn in turns]}
     if "source" in struct.names:
         special["source"] = [turn.get("source", DEFAULTS["turns.source"]) for turn in turns]
-    if "images" in [item.name for item in items(struct.field("messages"))]:
+    if "images" in [item.name for item in item_fields(struct.field("messages"))]:
         special["messages"] = [[{"images": [], **message} for message in turn["messages"]] for turn in turns]
     plain = pa.struct([one for one in struct if one.name not in special])
     columns = dict(zip(plain.names, pa.array(turns, plain).flatten(), strict=True))
@@ -91,7 +93,7 @@ def _turns(matches: Sequence[Sequence[Mapping[str, Any]]], field: Any) -> Any:
     return pa.ListArray.from_arrays(ends, structs, type=field.type)
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of the row with its dicts by seat or name as lists of structs, and options and report as JSON."""
     return {
         **row,
@@ -115,14 +117,16 @@ def match_rows(table: Any) -> list[dict[str, Any]]:
 
     The table may lack `streams` or fields of it. Raises LogError if `options` or `report` is not the JSON of an object.
     """
-    known = [item.name for item in items(table.schema.field("streams"))] if "streams" in table.column_names else []
+    known = (
+        [item.name for item in item_fields(table.schema.field("streams"))] if "streams" in table.column_names else []
+    )
     fields = [name for name in ("ids", "mask", "logprobs", "turns", "entropy", "media") if name in known]
-    return [_nested(row, fields) for row in table.to_pylist()]
+    return [_nest(row, fields) for row in table.to_pylist()]
 
 
-def _nested(row: dict[str, Any], stream_fields: Sequence[str]) -> dict[str, Any]:
+def _nest(row: dict[str, Any], stream_fields: Sequence[str]) -> dict[str, Any]:
     for name in ("options", "report"):
-        row[name] = _object(row[name], name)
+        row[name] = _parse_object(row[name], name)
     row["payoffs"] = {payoff["seat"]: payoff["value"] for payoff in row["payoffs"]}
     row["seats"] = {seating.pop("seat"): seating for seating in row["seats"]}
     for turn in row["turns"]:
@@ -135,7 +139,7 @@ def _nested(row: dict[str, Any], stream_fields: Sequence[str]) -> dict[str, Any]
     return row
 
 
-def _object(text: str, name: str) -> dict[str, Any]:
+def _parse_object(text: str, name: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -146,7 +150,7 @@ def _object(text: str, name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _fitting_schema() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Convert Arrow's errors in the block, for rows that do not fit the schema, to a one-line LogError."""
     try:
         yield
@@ -165,15 +169,15 @@ def parquet_columns(file_schema: Any, columns: Iterable[str]) -> list[str]:
     """
     known = {field.name: field for field in file_schema}
     steps = [name.split(".") for name in columns]
-    return [_parquet_column(known[step[0]], step[1:]) for step in steps if step[0] in known]
+    return [_parquet_path(known[step[0]], step[1:]) for step in steps if step[0] in known]
 
 
-def _parquet_column(field: Any, inner: Sequence[str]) -> str:
+def _parquet_path(field: Any, inner: Sequence[str]) -> str:
     if not inner:
         return str(field.name)
-    known = {item.name: item for item in items(field)}
+    known = {item.name: item for item in item_fields(field)}
     first = inner[0] if inner[0] in known else next(iter(known))
-    return f"{field.name}.list.element.{_parquet_column(known[first], inner[1:] if first == inner[0] else [])}"
+    return f"{field.name}.list.element.{_parquet_path(known[first], inner[1:] if first == inner[0] else [])}"
 
 
 def complete_table(table: Any, schema: Any, columns: Collection[str]) -> Any:
@@ -183,25 +187,25 @@ def complete_table(table: Any, schema: Any, columns: Collection[str]) -> Any:
     """
     wanted = pa.schema(list(select_fields(schema, columns)))
     arrays = [
-        _complete(table[field.name], field, field.name)
+        _complete_column(table[field.name], field, field.name)
         if field.name in table.column_names
-        else _defaults(field, field.name, len(table))
+        else _default_column(field, field.name, len(table))
         for field in wanted
     ]
     return pa.Table.from_arrays(arrays, schema=wanted) if arrays else table.select([])
 
 
-def _complete(array: Any, field: Any, path: str) -> Any:
+def _complete_column(array: Any, field: Any, path: str) -> Any:
     """Cast a column to the field's type, with defaults for fields that its structs lack. `path` is its dotted name."""
-    if {*paths([field])} == {*paths([pa.field(field.name, array.type)])}:
+    if {*field_paths([field])} == {*field_paths([pa.field(field.name, array.type)])}:
         return array.cast(field.type)
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    inner, flat = items(field), array.flatten()
+    inner, flat = item_fields(field), array.flatten()
     known = {item.name: column for item, column in zip(flat.type, flat.flatten(), strict=True)}
     columns = [
-        _complete(known[item.name], item, f"{path}.{item.name}")
+        _complete_column(known[item.name], item, f"{path}.{item.name}")
         if item.name in known
-        else _defaults(item, f"{path}.{item.name}", len(flat))
+        else _default_column(item, f"{path}.{item.name}", len(flat))
         for item in inner
     ]
     ends = pa.array([0, *accumulate(array.value_lengths().to_pylist())], pa.int32())
@@ -209,6 +213,6 @@ def _complete(array: Any, field: Any, path: str) -> Any:
     return pa.ListArray.from_arrays(ends, structs, type=field.type)
 
 
-def _defaults(field: Any, path: str, count: int) -> Any:
+def _default_column(field: Any, path: str, count: int) -> Any:
     value = pa.scalar(DEFAULTS[path], field.type)
     return pa.repeat(value, count) if count else pa.array([], field.type)

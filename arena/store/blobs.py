@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from arena.errors import StoreError
-from arena.store.files import explained, make_folder, write_files
+from arena.store.files import explain_errors, make_folder, write_files
 from games.plain_files import open_plain
 
-LARGEST = 64 << 20
+MAX_BYTES = 64 << 20
 """Maximum bytes of a blob, for writing and reading."""
-_HEADS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
+_SIGNATURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -32,7 +32,7 @@ class Blobs:
         """Store images in files named by their keys, the SHA-256 in hex of their bytes, and sync them to disk.
 
         Intact files are kept, damaged ones replaced. Raises StoreError if a hash does not match, if an image exceeds
-        `LARGEST` bytes, or for a failure of the disk.
+        `MAX_BYTES` bytes, or for a failure of the disk.
         """
         unknown = {name: data for name, data in images.items() if not (name in self._verified and self.has(name))}
         for name, data in unknown.items():
@@ -45,8 +45,8 @@ class Blobs:
     def get(self, name: str) -> bytes:
         """Return the bytes whose SHA-256 is `name`. Raises StoreError if the file is missing, too large or damaged."""
         path = self.folder / _require_hash(name)
-        with explained(path, "reading"), open_plain(path) as file:
-            return verify_blob(name, file.read(LARGEST + 1), f"{path}: ")
+        with explain_errors(path, "reading"), open_plain(path) as file:
+            return verify_blob(name, file.read(MAX_BYTES + 1), f"{path}: ")
 
     def has(self, name: str) -> bool:
         """Return True if there is a file for this hash, damaged or not. Raises StoreError if `name` is no SHA-256."""
@@ -67,16 +67,16 @@ def media_of(data: bytes) -> str | None:
     """Return the media type of PNG, JPEG and WebP by their first bytes; None for anything else, such as SVG."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
-    return next((media for head, media in _HEADS.items() if data.startswith(head)), None)
+    return next((media for head, media in _SIGNATURES.items() if data.startswith(head)), None)
 
 
 def verify_blob(name: str, data: bytes, prefix: str = "") -> bytes:
-    """Return `data` if its SHA-256 in hex is `name` and it has at most `LARGEST` bytes.
+    """Return `data` if its SHA-256 in hex is `name` and it has at most `MAX_BYTES` bytes.
 
     Raises StoreError otherwise, with `prefix` at the start of the message.
     """
-    if len(data) > LARGEST:
-        raise StoreError(f"{prefix}an image has {LARGEST} bytes at most")
+    if len(data) > MAX_BYTES:
+        raise StoreError(f"{prefix}an image has {MAX_BYTES} bytes at most")
     if (found := hashlib.sha256(data).hexdigest()) != name:
         raise StoreError(f"{prefix}the image {name[:80]} does not match its bytes, whose hash is {found}")
     return data

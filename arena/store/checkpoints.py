@@ -8,7 +8,7 @@ from pathlib import Path
 
 from arena.errors import StoreError
 from arena.store import manifest
-from arena.store.files import TEMPORARY, remove, safe_name, write_folder
+from arena.store.files import TEMPORARY, remove, require_safe_name, write_folder
 from arena.store.manifest import MANIFEST
 
 CHECKPOINT_VERSION = 1
@@ -25,7 +25,7 @@ class Checkpoint:
 
     def policy(self, name: str) -> Path:
         """Return the folder of a policy's weights. Raises StoreError if the checkpoint has no such policy."""
-        folder = self.folder / "policies" / safe_name(name, "policy")
+        folder = self.folder / "policies" / require_safe_name(name, "policy")
         if not folder.is_dir():
             known = ", ".join(sorted(p.name for p in (self.folder / "policies").glob("*"))) or "none"
             raise StoreError(f"{self.folder} has no policy {name!r}; it has: {known}")
@@ -66,12 +66,12 @@ def newest(run: Path) -> Checkpoint:
 
 def newest_valid(
     run: Path,
-    skipped: Callable[[str], None] = lambda why: None,
+    on_skip: Callable[[str], None] = lambda why: None,
     validate: Callable[[Checkpoint], object] = lambda found: None,
 ) -> Checkpoint | None:
     """Return the newest intact checkpoint that `validate` accepts; None if there is none.
 
-    `validate` rejects a checkpoint by raising StoreError. Each rejected or damaged one is logged, and `skipped` is
+    `validate` rejects a checkpoint by raising StoreError. Each rejected or damaged one is logged, and `on_skip` is
     called with the reason.
     """
     for iteration in reversed(iterations(run)):
@@ -81,7 +81,7 @@ def newest_valid(
             return checkpoint
         except StoreError as reason:
             _LOG.warning("checkpoint skipped: %s", reason)
-            skipped(str(reason))
+            on_skip(str(reason))
     return None
 
 
@@ -124,12 +124,12 @@ def iterations(run: Path) -> list[int]:
     return sorted(int(name) for name in folders if _FOLDER.fullmatch(name))
 
 
-def committed(run: Path) -> int:
+def newest_committed(run: Path) -> int:
     """Return the newest iteration whose checkpoint folder has a manifest; 0 if there is none. Nothing is verified."""
     return max((n for n in iterations(run) if (folder_of(run, n) / MANIFEST).is_file()), default=0)
 
 
-def keep(run: Path, count: int, also: Collection[int] = ()) -> list[int]:
+def prune(run: Path, count: int, also: Collection[int] = ()) -> list[int]:
     """Delete old checkpoints except the newest `count` and those of the iterations `also`.
 
     Return the deleted iterations. Only checkpoints with a manifest count towards `count`, and `also` does not. Raises
@@ -141,19 +141,19 @@ def keep(run: Path, count: int, also: Collection[int] = ()) -> list[int]:
     numbers = [number for number in iterations(run) if number not in also]
     committed = [number for number in numbers if (root / _name(number) / MANIFEST).is_file()]
     oldest = min(committed[-count:], default=0)
-    gone = [number for number in numbers if number < oldest]
-    for number in gone:
+    deleted = [number for number in numbers if number < oldest]
+    for number in deleted:
         remove(root / _name(number))
-    return gone
+    return deleted
 
 
 def discard_after(run: Path, iteration: int) -> list[int]:
     """Delete later checkpoints and leftover temporary folders. Return the iterations of the later checkpoints."""
     root = run / "checkpoints"
-    gone = [number for number in iterations(run) if number > iteration]
-    for folder in [root / _name(number) for number in gone] + sorted(root.glob(f".*{TEMPORARY}")):
+    deleted = [number for number in iterations(run) if number > iteration]
+    for folder in [root / _name(number) for number in deleted] + sorted(root.glob(f".*{TEMPORARY}")):
         remove(folder)
-    return gone
+    return deleted
 
 
 def _name(iteration: int) -> str:

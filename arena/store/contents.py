@@ -12,32 +12,31 @@ from typing import Any
 from arena.errors import StoreError
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
-from arena.store.files import explained, inside
-from arena.store.manifest import MANIFEST, described, fingerprint
+from arena.store.files import explain_errors, join_inside
+from arena.store.manifest import MANIFEST, fingerprint, read_manifest
 from arena.store.reader import parse_log_name
 from games.plain_files import open_plain, read_plain
 
 CONTENTS = "contents.json"
 METRICS = "metrics.jsonl"
 PANEL = "panel.jsonl"
-GROWING = (METRICS, PANEL)
+APPEND_ONLY = (METRICS, PANEL)
 """Append-only files. They may grow after a commit."""
 Fingerprints = dict[str, dict[str, Any]]
 
 
-def contents(run: Path, iteration: int, known: Mapping[str, dict[str, Any]]) -> Fingerprints:
+def fingerprint_files(run: Path, iteration: int, known: Mapping[str, dict[str, Any]]) -> Fingerprints:
     """Return fingerprints (`sha256`, `size`) by relative path of the run's sealed logs and credit up to `iteration`.
 
-    The append-only files in `GROWING` are included as they are now. Logs with a fingerprint in `known` are not hashed
-    again.
+    The files in `APPEND_ONLY` are included as they are now. Logs with a fingerprint in `known` are not hashed again.
     """
     files = [(p.name, parse_log_name(p.name)) for p in (run / "log").glob("*.parquet")]
     names = [f"log/{name}" for name, own in files if own and own[0] <= iteration]
     found = {name: known.get(name) or fingerprint(run / name) for name in sorted(names)}
-    return found | {name: fingerprint(run / name) for name in GROWING if (run / name).exists()}
+    return found | {name: fingerprint(run / name) for name in APPEND_ONLY if (run / name).exists()}
 
 
-def check(run: Path, checkpoint: Checkpoint) -> Fingerprints:
+def check_files(run: Path, checkpoint: Checkpoint) -> Fingerprints:
     """Compare the run's logs, metrics and evaluations with the checkpoint's list of fingerprints, and return that list.
 
     Of append-only files only the listed size is compared. Raises StoreError if the list is missing or invalid, or for
@@ -55,27 +54,27 @@ def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> N
     Without one, nothing is checked. If there are checkpoints but none has an intact list, calls `note` with a message:
     changes cannot be detected. Raises StoreError for the first listed file that is missing or differs.
     """
-    torn: list[str] = []
+    reasons: list[str] = []
     for number in reversed(checkpoints.iterations(run)):
         try:
-            checkpoint = _listed(checkpoints.folder_of(run, number), number)
+            checkpoint = _verify_list(checkpoints.folder_of(run, number), number)
         except (StoreError, OSError) as error:
-            torn.append(str(error))  # or the run has just removed it: try an older one
+            reasons.append(str(error))  # or the run has just removed it: try an older one
             continue
-        check(run, checkpoint)
+        check_files(run, checkpoint)
         return
-    if torn:
-        note(f"changes of the logs cannot be detected: no checkpoint is intact ({torn[0]})")
+    if reasons:
+        note(f"changes of the logs cannot be detected: no checkpoint is intact ({reasons[0]})")
 
 
 def check_committed(run: Path, iteration: int) -> None:
-    """Verify the files listed by this iteration's checkpoint, but not weights. Raises StoreError as `check` does."""
-    check(run, _listed(checkpoints.folder_of(run, iteration), iteration))
+    """Verify the files listed by this iteration's checkpoint, but not weights. Raises StoreError as `check_files`."""
+    check_files(run, _verify_list(checkpoints.folder_of(run, iteration), iteration))
 
 
-def _listed(folder: Path, number: int) -> Checkpoint:
-    """Return the checkpoint in `folder`. Raises StoreError unless its `contents.json` matches the manifest."""
-    expected = described(folder)["files"].get(CONTENTS)
+def _verify_list(folder: Path, number: int) -> Checkpoint:
+    """Verify the checkpoint's `contents.json` and return the checkpoint. Raises StoreError if the file is damaged."""
+    expected = read_manifest(folder)["files"].get(CONTENTS)
     if expected is None:
         raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not in its {MANIFEST}")
     if fingerprint(folder / CONTENTS) != expected:
@@ -84,26 +83,28 @@ def _listed(folder: Path, number: int) -> Checkpoint:
 
 
 def _read(path: Path) -> Fingerprints:
-    with explained(path, "reading"):
+    with explain_errors(path, "reading"):
         text = read_plain(path)
     try:
         found = json.loads(text)
-        right = all(isinstance(found[name]["size"], int) and found[name].keys() == {"sha256", "size"} for name in found)
+        is_valid = all(
+            isinstance(found[name]["size"], int) and found[name].keys() == {"sha256", "size"} for name in found
+        )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        right = False
-    if not right or not isinstance(found, dict):
+        is_valid = False
+    if not is_valid or not isinstance(found, dict):
         raise StoreError(f"{path} is no list of contents: restore it from a copy")
     return found
 
 
 def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: int) -> None:
     """Raise StoreError unless a run's file has the expected hash and size; of append-only files, their beginning."""
-    path = inside(run, name)
+    path = join_inside(run, name)
     advice = f"iteration {iteration} counts on it: restore it from a copy"
     if not path.is_file():
         raise StoreError(f"{path} is missing, and {advice}")
-    with explained(path, "reading"), open_plain(path) as file:
-        if name in GROWING:
+    with explain_errors(path, "reading"), open_plain(path) as file:
+        if name in APPEND_ONLY:
             written = file.read(expected["size"])
             found = {"sha256": hashlib.sha256(written).hexdigest(), "size": len(written)}
         else:

@@ -55,7 +55,7 @@ class Evaluation(BaseModel):
     seconds: float = 0.0
 
     @model_validator(mode="after")
-    def _whole(self) -> "Evaluation":
+    def _check_lengths(self) -> "Evaluation":
         lists = [values for c in self.cells for values in (c.payoff, c.valid, c.deal, c.best_response)]
         lists += self.best_against_mixture.values()
         if not self.cells or any(values is not None and len(values) != self.deals for values in lists):
@@ -78,6 +78,6 @@ def read_evaluations(run: Path) -> list[Evaluation]:
     return list(found.values())
 
 
-def of_latest(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+def select_latest(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
     """Return the evaluations with the last one's key, so the same deals, opponents and seats, in the given order."""
     return [e for e in evaluations if e.key == evaluations[-1].key]

@@ -12,12 +12,12 @@ from time import time
 from agents.names import nearest
 from arena.errors import StoreError
 from arena.store import checkpoints
-from arena.store.files import explained, require_run
+from arena.store.files import explain_errors, require_run
 
-A_DAY = 86_400
+DAY = 86_400
 
 
-def without_optimizer(policy: Path, to: Path) -> None:
+def copy_without_optimizer(policy: Path, to: Path) -> None:
     """Copy a policy's folder except `optimizer.safetensors`. Raises OSError, whose number copytree would hide."""
     for file in policy.rglob("*"):
         if file.is_file() and file.name != "optimizer.safetensors":
@@ -31,7 +31,7 @@ def export(
     policy: str,
     to: Path,
     iteration: int | None = None,
-    write: Callable[[Path, Path], None] = without_optimizer,
+    write: Callable[[Path, Path], None] = copy_without_optimizer,
 ) -> int:
     """Export a policy's weights from a checkpoint to the new folder `to`, and return the checkpoint's iteration.
 
@@ -58,21 +58,21 @@ def new_folder(to: Path) -> Iterator[Path]:
     """
     _refuse_taken(to)
     to = to.resolve()
-    with explained(to):
+    with explain_errors(to):
         to.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(to)
-        holder = Path(
+        _remove_leftovers(to)
+        parent = Path(
             mkdtemp(prefix=f".{to.name}.exporting-", dir=to.parent)
         )  # another export may run at the same time
         try:
-            yield holder / to.name
-            (holder / to.name).rename(to)  # replaces an empty folder at most
+            yield parent / to.name
+            (parent / to.name).rename(to)  # replaces an empty folder at most
         except OSError as error:
             if error.errno in (EEXIST, ENOTEMPTY, ENOTDIR):  # another export was first
                 _refuse_taken(to)
             raise
         finally:
-            shutil.rmtree(holder, ignore_errors=True)
+            shutil.rmtree(parent, ignore_errors=True)
 
 
 def _refuse_taken(to: Path) -> None:
@@ -82,11 +82,11 @@ def _refuse_taken(to: Path) -> None:
         raise StoreError(f"{to} already holds something: choose another --to")
 
 
-def _sweep(to: Path) -> None:
+def _remove_leftovers(to: Path) -> None:
     """Delete temporary folders that killed exports to `to` left over a day ago. No export runs that long."""
     for left in to.parent.glob(f".{escape(to.name)}.exporting*"):
         with suppress(OSError):
             if left.is_symlink():
                 left.unlink()
-            elif time() - left.stat().st_mtime > A_DAY:
+            elif time() - left.stat().st_mtime > DAY:
                 shutil.rmtree(left, ignore_errors=True)

@@ -9,16 +9,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from arena.plain import remove_secrets, to_plain, truncate_middle
 from arena.records import Failure, MatchRecord
-from arena.store.files import remove, require_own, write_atomic
+from arena.store.files import remove, require_regular_file, write_atomic
 from arena.store.lines import LineWriter, LogError, read_lines, to_line
 from games.contracts import UNREAD
 
 FAILURES = "failures.jsonl"
-FIRST = 20
+MAX_DETAILED = 20
 """Failures of an iteration that are logged in full. Further ones are counted."""
-LARGEST = 16_000_000
+MAX_BYTES = 16_000_000
 """Bytes of the file beyond which failures are only counted."""
-REASON, ACTS = 2000, 20_000
+MAX_REASON, MAX_ACTS = 2000, 20_000
 """Maximum logged characters of a reason, and of all acts of a match."""
 
 
@@ -67,7 +67,7 @@ class FailedMatch(BaseModel):
     """Python that brings the game to the same state."""
 
 
-class _More(BaseModel):
+class _FurtherFailures(BaseModel):
     """Entry of the failure log that counts further failures of an iteration, which were not logged in full."""
 
     iteration: int
@@ -75,58 +75,58 @@ class _More(BaseModel):
 
 
 class FailureLog:
-    """Writer of a run's `failures.jsonl`: up to `FIRST` failures per iteration in full, and the number of others."""
+    """Writer of a run's `failures.jsonl`: up to `MAX_DETAILED` failures per iteration in full, others as a count."""
 
     def __init__(self, run: Path) -> None:
         """Use the file in the run folder `run`. The file need not exist."""
         self.path = run / FAILURES
         self.secret_variables: Collection[str] = ()
         """Environment variables whose values are never written, in addition to names like KEY and TOKEN."""
-        self._more: Counter[int] = Counter()
+        self._further: Counter[int] = Counter()
 
     def add(self, record: MatchRecord) -> None:
-        """Log a failed match, or only count it if its iteration has `FIRST` entries or the file has `LARGEST` bytes.
+        """Log a failed match, or only count it if its iteration has `MAX_DETAILED` entries or the file is full.
 
         Counts are written by `flush`. Raises StoreError if the disk fails or the file is damaged.
         """
-        with self._writer() as writer:
+        with self._open() as writer:
             logged = sum(row.get("iteration") == record.iteration and "match" in row for row in writer.rows)
-            if logged < FIRST and writer.size < LARGEST:
+            if logged < MAX_DETAILED and writer.size < MAX_BYTES:
                 writer.append(to_plain(self._row(record), "failure", gaps=True))
             else:
-                self._more[record.iteration] += 1
+                self._further[record.iteration] += 1
 
     def flush(self) -> None:
         """Write the numbers of failures that were only counted since the last flush, one line per iteration."""
-        if self._more:
-            with self._writer() as writer:
-                writer.write(to_line({"iteration": k, "more": more}) for k, more in sorted(self._more.items()))
-            self._more.clear()
+        if self._further:
+            with self._open() as writer:
+                writer.write(to_line({"iteration": k, "more": more}) for k, more in sorted(self._further.items()))
+            self._further.clear()
 
-    def holds(self, match: str) -> bool:
+    def contains(self, match: str) -> bool:
         """Return True if a match with this id is logged in full."""
         return any(failed.match == match for failed in read_failures(self.path.parent)[0])
 
     def discard_after(self, iteration: int) -> None:
         """Remove the entries of later iterations, which will be played again, and forget counts not yet written."""
-        self._more.clear()
-        rows = _rows(self.path)
+        self._further.clear()
+        rows = _read_rows(self.path)
         earlier = [row for row in rows if row["iteration"] <= iteration]
         if rows and not earlier:
             remove(self.path)
         elif len(earlier) < len(rows):
             write_atomic(self.path, "".join(f"{to_line(row)}\n" for row in earlier))
 
-    def _writer(self) -> LineWriter:
+    def _open(self) -> LineWriter:
         try:
             return LineWriter(self.path)
         except LogError as error:
-            raise _with_advice(error) from None
+            raise _add_advice(error) from None
 
     def _row(self, record: MatchRecord) -> dict[str, Any]:
         failure = record.failure or Failure(kind="game")
         seats = {seat: {"role": s.role, "policy": s.policy, "version": s.version} for seat, s in record.seats.items()}
-        texts = {"reason": truncate_middle(record.reason, REASON), "trace": failure.trace}
+        texts = {"reason": truncate_middle(record.reason, MAX_REASON), "trace": failure.trace}
         return {
             "match": record.id, "iteration": record.iteration, "attempt": record.attempt, "game": record.game,
             "options": record.options, "seed": record.seed, "draws": list(failure.draws), "seats": seats,
@@ -142,31 +142,31 @@ def read_failures(run: Path) -> tuple[list[FailedMatch], dict[int, int]]:
     Both are empty if the file is missing. Raises LogError for a damaged line and StoreError if the file is a link.
     """
     path, failed, more = run / FAILURES, list[FailedMatch](), Counter[int]()
-    for number, row in enumerate(_rows(path), start=1):
+    for number, row in enumerate(_read_rows(path), start=1):
         try:
             if "more" in row:
-                counted = _More.model_validate(row)
+                counted = _FurtherFailures.model_validate(row)
                 more[counted.iteration] += counted.more
             else:
                 failed.append(FailedMatch.model_validate(row))
         except ValidationError:
-            raise _with_advice(LogError(f"{path}:{number}: this line is no failed match")) from None
+            raise _add_advice(LogError(f"{path}:{number}: this line is no failed match")) from None
     return failed, dict(more)
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    require_own(path)
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    require_regular_file(path)
     try:
         rows = read_lines(path)
     except LogError as error:
-        raise _with_advice(error) from None
+        raise _add_advice(error) from None
     for number, row in enumerate(rows, start=1):
         if not isinstance(row.get("iteration"), int):
-            raise _with_advice(LogError(f"{path}:{number}: this line names no iteration"))
+            raise _add_advice(LogError(f"{path}:{number}: this line names no iteration"))
     return rows
 
 
-def _with_advice(error: LogError) -> LogError:
+def _add_advice(error: LogError) -> LogError:
     """Return the LogError with the advice to remove the file, which no run needs."""
     return LogError(f"{str(error).removesuffix(': restore the file from a copy')}: remove the file, no run needs it")
 
@@ -174,9 +174,9 @@ def _with_advice(error: LogError) -> LogError:
 def _replay_call(run: Path, record: MatchRecord, act: str | None) -> str:
     acts = [turn.action for turn in record.turns if turn.source not in UNREAD] + ([act] if act is not None else [])
     acts_code = repr(acts)
-    if len(acts_code) > ACTS:
+    if len(acts_code) > MAX_ACTS:
         turns = f"RunReader({str(run.absolute())!r}).match({record.id!r})['turns']"
         acts_code = f"[turn['action'] for turn in {turns} if turn.get('source') not in ('summary', 'replaced')]"
-    reader = "from arena.store.reader import RunReader\n" if len(repr(acts)) > ACTS else ""
+    reader = "from arena.store.reader import RunReader\n" if len(repr(acts)) > MAX_ACTS else ""
     call = f"replay_failed({record.game!r}, {record.options!r}, seed={record.seed}, acts={acts_code})"
     return f"from arena.play.failures import replay_failed\n{reader}{call}"

@@ -20,11 +20,11 @@ from arena.store.files import TEMPORARY, write_all
 from games.plain_files import open_plain
 
 FEED, PLAYING = "feed.jsonl", "playing"
-LARGEST = 8 * 10**6
+MAX_BYTES = 8 * 10**6
 """Maximum bytes of the file. Matches in progress may use half of it."""
-LINE = 10**6
+MAX_LINE = 10**6
 """Maximum bytes of a line to read."""
-MOST, SHORT = 4096, 300
+MAX_MATCHES, MAX_SPEECH = 4096, 300
 """Maximum matches to read, and characters of the last speech."""
 
 
@@ -33,34 +33,34 @@ class FeedWriter:
 
     def __init__(self, run: Path) -> None:
         self.path = run / FEED
-        self._held: dict[str, list[bytes]] = {}
+        self._lines: dict[str, list[bytes]] = {}
         self._size = self._written = 0
         self._file = -1
         self.close()  # removes the file of a killed process
 
-    def full(self) -> bool:
-        """Return True if no match should be added: at a quarter of `LARGEST` bytes or half of `MOST` matches."""
-        return self._size > LARGEST // 4 or len(self._held) >= MOST // 2
+    def is_full(self) -> bool:
+        """Return True if no match should be added: at a quarter of `MAX_BYTES` or half of `MAX_MATCHES`."""
+        return self._size > MAX_BYTES // 4 or len(self._lines) >= MAX_MATCHES // 2
 
     def write(self, lines: Iterable[tuple[str, str]], over: Collection[str] = ()) -> None:
         """Append lines (match id, JSON object as ASCII text), and drop the ended matches in `over` from the feed.
 
-        A match is also dropped if its lines take the feed beyond half of `LARGEST` bytes. A full file is rewritten
+        A match is also dropped if its lines take the feed beyond half of `MAX_BYTES` bytes. A full file is rewritten
         without dropped matches.
         """
         new = list[bytes]()
         for match, text in lines:
             line = f"{text}\n".encode("ascii")
-            self._held.setdefault(match, []).append(line)
+            self._lines.setdefault(match, []).append(line)
             self._size += len(line)
             new.append(line)
-            if self._size > LARGEST // 2:
+            if self._size > MAX_BYTES // 2:
                 self._drop(match, new)
         for match in over:
             self._drop(match, new)
         data = b"".join(new)
-        if self._file < 0 or self._written + len(data) > LARGEST:
-            self._renew()
+        if self._file < 0 or self._written + len(data) > MAX_BYTES:
+            self._rewrite()
         else:
             write_all(self._file, data)
             self._written += len(data)
@@ -69,28 +69,28 @@ class FeedWriter:
         """Close and delete the file, and forget all matches. Later writes start a new file."""
         if self._file >= 0:
             os.close(self._file)
-        self._file, self._size, self._written, self._held = -1, 0, 0, {}
+        self._file, self._size, self._written, self._lines = -1, 0, 0, {}
         self.path.unlink(missing_ok=True)
 
     def _drop(self, match: str, new: list[bytes]) -> None:
         """Forget a match's lines, and append the line that announces it to `new`. Does nothing for an unknown match."""
-        if match in self._held:
-            self._size -= sum(map(len, self._held.pop(match)))
+        if match in self._lines:
+            self._size -= sum(map(len, self._lines.pop(match)))
             new.append(f'{{"match":"{match}","over":true}}\n'.encode("ascii"))
 
-    def _renew(self) -> None:
+    def _rewrite(self) -> None:
         """Replace the file by one with only the matches in progress and a new random name in its first line."""
         data = b'{"feed":"%s"}\n' % secrets.token_hex(8).encode()
-        data += b"".join(line for lines in self._held.values() for line in lines)
-        beside = self.path.with_name(f".{FEED}{TEMPORARY}")
-        beside.unlink(missing_ok=True)
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        data += b"".join(line for lines in self._lines.values() for line in lines)
+        temporary = self.path.with_name(f".{FEED}{TEMPORARY}")
+        temporary.unlink(missing_ok=True)
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             write_all(file, data)
-            os.replace(beside, self.path)
+            os.replace(temporary, self.path)
         except OSError:
             os.close(file)
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         if self._file >= 0:
             os.close(self._file)
@@ -165,8 +165,8 @@ class _Line(_Row):
     over: bool = False
 
 
-class Playing:
-    """Match read from the feed: settings (`head`), if it is `over`, offset and length of each turn's line (`places`).
+class LiveMatch:
+    """Match in the feed: its settings (`head`), whether it is `over`, offset and length of each turn's line (`places`).
 
     `seat` is the last turn's seat, and `said` the beginning of its text.
     """
@@ -181,7 +181,7 @@ class FeedReader:
 
     def __init__(self, run: Path) -> None:
         self.path = run / FEED
-        self.matches: dict[str, Playing] = {}
+        self.matches: dict[str, LiveMatch] = {}
         self._name, self._read = b"", 0
 
     def refresh(self) -> None:
@@ -191,9 +191,9 @@ class FeedReader:
             if name != self._name:
                 self.matches, self._name, self._read = {}, name, len(name)
             file.seek(self._read)
-            *lines, _torn = file.read(2 * LARGEST).split(b"\n")
+            *lines, _torn = file.read(2 * MAX_BYTES).split(b"\n")
             for line in lines:
-                self._take(line)
+                self._read_line(line)
                 self._read += len(line) + 1
             return
         self.matches, self._name, self._read = {}, b"", 0
@@ -211,7 +211,7 @@ class FeedReader:
                 return None
             for begin, length in playing.places:
                 file.seek(begin)
-                line = _line(file.read(length))
+                line = _parse_line(file.read(length))
                 if line and line.turn:
                     turns.append(line.turn.model_dump())
         outcome = {"status": PLAYING, "reason": "", "payoffs": {}, "report": {}, "rules": 0}
@@ -219,26 +219,26 @@ class FeedReader:
         return {"id": id, **playing.head.model_dump(), **outcome, "turns": turns, "seconds": seconds}
 
     def _open(self) -> BinaryIO:
-        """Open the file for reading. Raises OSError if it is missing, a link, or larger than twice `LARGEST`."""
-        return open_plain(self.path, 2 * LARGEST, follow_links=False)
+        """Open the file for reading. Raises OSError if it is missing, a link, or larger than twice `MAX_BYTES`."""
+        return open_plain(self.path, 2 * MAX_BYTES, follow_links=False)
 
-    def _take(self, text: bytes) -> None:
-        line = _line(text)
+    def _read_line(self, text: bytes) -> None:
+        line = _parse_line(text)
         if line is None:
             return
-        if line.head and (line.match in self.matches or len(self.matches) < MOST):
-            self.matches[line.match] = Playing(line.head)  # a known match starts over
+        if line.head and (line.match in self.matches or len(self.matches) < MAX_MATCHES):
+            self.matches[line.match] = LiveMatch(line.head)  # a known match starts over
         playing = self.matches.get(line.match)
         if playing and line.turn and line.turn.index == len(playing.places):
             playing.places.append((self._read, len(text)))
             playing.seat = line.turn.seat
-            playing.said = (line.turn.public or line.turn.action or line.turn.raw)[:SHORT]
+            playing.said = (line.turn.public or line.turn.action or line.turn.raw)[:MAX_SPEECH]
         if playing and line.over:
             playing.over = True
 
 
-def _line(text: bytes) -> _Line | None:
+def _parse_line(text: bytes) -> _Line | None:
     try:
-        return _Line.model_validate_json(text) if len(text) <= LINE else None
+        return _Line.model_validate_json(text) if len(text) <= MAX_LINE else None
     except ValidationError:
         return None

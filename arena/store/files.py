@@ -22,14 +22,14 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def safe_name(name: str, label: str) -> str:
+def require_safe_name(name: str, label: str) -> str:
     """Return `name` if it can be part of a path: 1 to 64 letters, digits, - and _. Raises StoreError otherwise."""
     if not _NAME.fullmatch(name):
         raise StoreError(f"{label} {name[:80]!r} cannot name a file: use 1 to 64 letters, digits, - and _")
     return name
 
 
-def inside(root: Path, relative: str) -> Path:
+def join_inside(root: Path, relative: str) -> Path:
     """Return the path `root / relative`. Raises StoreError if it leads out of `root`, also through links."""
     path = root / relative
     try:
@@ -41,10 +41,10 @@ def inside(root: Path, relative: str) -> Path:
 
 
 @contextmanager
-def explained(path: Path, doing: str = "writing") -> Iterator[None]:
+def explain_errors(path: Path, action: str = "writing") -> Iterator[None]:
     """Convert operating system errors in the block to a one-line StoreError about `path`, with advice for the user.
 
-    `doing` is the action in the message: writing, reading, creating or removing.
+    `action` is `writing`, `reading`, `creating` or `removing`.
     """
     try:
         yield
@@ -55,12 +55,12 @@ def explained(path: Path, doing: str = "writing") -> Iterator[None]:
         code = error.errno if isinstance(error, OSError) else int(native[1]) if native else None
         if code is None:
             raise
-        raise StoreError(_explain(code, getattr(error, "strerror", None), path, doing)) from error
+        raise StoreError(_format_error(code, getattr(error, "strerror", None), path, action)) from error
 
 
-def require_own(path: Path) -> None:
+def require_regular_file(path: Path) -> None:
     """Raise StoreError unless `path` is absent or a regular file with one link: links could redirect our writes."""
-    with explained(path, "reading"), suppress(FileNotFoundError):
+    with explain_errors(path, "reading"), suppress(FileNotFoundError):
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
             raise StoreError(f"{path} is no file: remove it")
@@ -71,7 +71,7 @@ def require_own(path: Path) -> None:
 def require_contained(folder: Path) -> None:
     """Raise StoreError if a link in the folder leads out of it. Writing and removing would follow such a link."""
     root, pending = os.path.realpath(folder), [os.fspath(folder)]
-    with explained(folder, "reading"):
+    with explain_errors(folder, "reading"):
         while pending:
             with (
                 suppress(FileNotFoundError),
@@ -97,8 +97,8 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     Links and pipes with the name of the temporary file are removed, not followed. Raises StoreError for a failure of
     the disk.
     """
-    _replace(path, data.encode() if isinstance(data, str) else data)
-    with explained(path):
+    _replace_unsynced(path, data.encode() if isinstance(data, str) else data)
+    with explain_errors(path):
         fsync(path.parent)
 
 
@@ -108,28 +108,28 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     Their syncs overlap: a disk needs about as long for many syncs at once as for one.
     """
     with ThreadPoolExecutor(_SYNCS) as threads:
-        for _ in threads.map(_replace, (folder / name for name in files), files.values()):
+        for _ in threads.map(_replace_unsynced, (folder / name for name in files), files.values()):
             pass
-    with explained(folder):
+    with explain_errors(folder):
         fsync(folder)
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace_unsynced(path: Path, data: bytes) -> None:
     """Replace the file at `path` by `data`, synced to disk, without syncing its folder."""
-    beside = path.with_name(f".{path.name}{TEMPORARY}")
-    with explained(path):
+    temporary = path.with_name(f".{path.name}{TEMPORARY}")
+    with explain_errors(path):
         try:
-            beside.unlink(missing_ok=True)  # a leftover of a crash, or a planted link
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            temporary.unlink(missing_ok=True)  # a leftover of a crash, or a planted link
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
                 write_all(descriptor, data)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            os.replace(beside, path)
+            os.replace(temporary, path)
         except OSError:
             with suppress(OSError):
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
             raise
 
 
@@ -142,24 +142,24 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
     if final.exists() and not final.is_dir():
         raise StoreError(f"{final} is a file, but a folder is to be written there: move it away, then arena resume")
     make_folder(final.parent)
-    beside = final.with_name(f".{final.name}{TEMPORARY}")
-    if beside.exists():
-        remove(beside)
-    make_folder(beside)
+    temporary = final.with_name(f".{final.name}{TEMPORARY}")
+    if temporary.exists():
+        remove(temporary)
+    make_folder(temporary)
     try:
-        with explained(final):
-            fill(beside)
-            for path in sorted(beside.rglob("*"), reverse=True):
+        with explain_errors(final):
+            fill(temporary)
+            for path in sorted(temporary.rglob("*"), reverse=True):
                 fsync(path)
-            fsync(beside)
+            fsync(temporary)
     except BaseException:
         with suppress(StoreError):
-            remove(beside)
+            remove(temporary)
         raise
     if final.exists():
         remove(final)
-    with explained(final):
-        os.replace(beside, final)
+    with explain_errors(final):
+        os.replace(temporary, final)
         fsync(final.parent)
 
 
@@ -174,7 +174,7 @@ def fsync(path: Path) -> None:
 
 def make_folder(path: Path) -> Path:
     """Create a folder with its parents, sync them to disk, and return `path`. Raises StoreError if that fails."""
-    with explained(path, "creating"):
+    with explain_errors(path, "creating"):
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
         for folder in missing:
@@ -184,7 +184,7 @@ def make_folder(path: Path) -> Path:
 
 def remove(path: Path) -> None:
     """Delete a file or folder, if any, and sync to disk. A folder is renamed first, so it disappears at once."""
-    with explained(path, "removing"):
+    with explain_errors(path, "removing"):
         if path.is_dir() and not path.is_symlink():
             aside = path.with_name(f".{path.name.lstrip('.')}.removed{TEMPORARY}")
             shutil.rmtree(aside, ignore_errors=True)
@@ -213,12 +213,12 @@ def require_config(path: Path) -> Path:
     return path
 
 
-def _explain(code: int, reason: str | None, path: Path, doing: str) -> str:
+def _format_error(code: int, reason: str | None, path: Path, action: str) -> str:
     reason = reason or os.strerror(code)
-    if doing == "reading":
+    if action == "reading":
         return f"{path} cannot be read: {reason}"
     run = next((folder for folder in path.parents if (folder / CONFIG).is_file()), None)
     again = f"then arena resume {run}" if run else "then try again"
     if code in _FULL:
-        return f"disk full while {doing} {path}; free some space, {again}"
-    return f"{reason} while {doing} {path}; fix that, {again}"
+        return f"disk full while {action} {path}; free some space, {again}"
+    return f"{reason} while {action} {path}; fix that, {again}"

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from arena.errors import StoreError
-from arena.store.files import explained, fsync, make_folder, require_own, write_all
+from arena.store.files import explain_errors, fsync, make_folder, require_regular_file, write_all
 from games.plain_files import read_plain
 
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
@@ -24,7 +24,7 @@ class LogError(StoreError):
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return a JSON lines file's objects; [] if it is missing. Raises LogError for a damaged line except the last."""
     try:
-        with explained(path, "reading"):
+        with explain_errors(path, "reading"):
             return _parse(read_plain(path), path)[0]
     except StoreError as error:
         if isinstance(error.__cause__, FileNotFoundError):
@@ -46,9 +46,9 @@ class LineWriter:
         Raises LogError if another line is damaged, and StoreError for a link or a failure of the disk.
         """
         make_folder(path.parent)
-        require_own(path)
+        require_regular_file(path)
         self.path = path
-        with explained(path):
+        with explain_errors(path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 self.rows, self._size = _parse(read_plain(path), path)
@@ -70,7 +70,7 @@ class LineWriter:
     def write(self, texts: Iterable[str]) -> None:
         """Write lines, each an object as ASCII JSON, and sync once. On a StoreError, the file is unchanged."""
         lines = "".join(f"{text}\n" for text in texts).encode("ascii")
-        with explained(self.path):
+        with explain_errors(self.path):
             try:
                 os.lseek(self._descriptor, self._size, os.SEEK_SET)
                 write_all(self._descriptor, lines)
@@ -107,7 +107,7 @@ def _parse(data: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
     size = 0
     *lines, _unfinished = data.split(b"\n")
     for number, line in enumerate(lines, start=1):
-        row = _object(line)
+        row = _parse_object(line)
         if row is None:
             if number == len(lines) and not _unfinished:
                 break
@@ -117,7 +117,7 @@ def _parse(data: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
     return rows, size
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
+def _parse_object(line: bytes) -> dict[str, Any] | None:
     try:
         value = from_json(line)
     except ValueError:

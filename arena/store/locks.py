@@ -8,25 +8,25 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from arena.errors import StoreError
-from arena.store.files import explained, require_contained, require_own, write_atomic
+from arena.store.files import explain_errors, require_contained, require_regular_file, write_atomic
 from games.plain_files import read_plain
 
 LOCK, HOLDER = "run.lock", "run.pid"
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock during the block, so that only this process writes there. `run.pid` has its id meanwhile.
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock during the block, so that only this process writes there. `run.pid` holds its id.
 
     Raises StoreError at once if another process holds the lock, or if a link leads out of the folder.
     """
     require_contained(folder)
     lock = _lock(folder)
     try:
-        with explained(folder / LOCK):
+        with explain_errors(folder / LOCK):
             lock.acquire()
     except Timeout:
-        number = holder(folder)
+        number = read_holder(folder)
         by = "another process" if number is None else f"process {number}"
         raise StoreError(f"{folder} is in use by {by}") from None
     try:
@@ -38,18 +38,18 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def in_use(folder: Path) -> bool:
+def is_in_use(folder: Path) -> bool:
     """Return True if a process, even this one, holds the folder's lock; False if the folder is missing."""
     if not folder.is_dir():
         return False
     try:
-        with explained(folder / LOCK), _lock(folder):
+        with explain_errors(folder / LOCK), _lock(folder):
             return False
     except Timeout:
         return True
 
 
-def holder(folder: Path) -> int | None:
+def read_holder(folder: Path) -> int | None:
     """Return the process id in the folder's `run.pid`, which a killed process may have left; None if there is none."""
     try:
         number = int(read_plain(folder / HOLDER, 20))
@@ -59,5 +59,5 @@ def holder(folder: Path) -> int | None:
 
 
 def _lock(folder: Path) -> FileLock:
-    require_own(folder / LOCK)
+    require_regular_file(folder / LOCK)
     return FileLock(folder / LOCK, timeout=0)

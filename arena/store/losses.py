@@ -1,4 +1,4 @@
-"""Lost matches: incomplete deals, which credit and statistics leave out, and a summary of failed attempts."""
+"""Lost matches: incomplete deals, which credit and statistics leave out, and the summary of failed attempts."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ _ATTEMPT = re.compile(r"-r\d+$")
 _ATTEMPTS = ("matches", "failed", "given_up", "left_out")
 
 
-def incomplete_deals(ends: Iterable[tuple[Deal, str, str]]) -> set[Deal]:
+def find_incomplete_deals(ends: Iterable[tuple[Deal, str, str]]) -> set[Deal]:
     """Return the deals that have a match without any finished attempt, so that credit and statistics leave them out.
 
     `ends` has deal, match id (with -rN for a repetition) and status of every attempt.
@@ -23,13 +23,13 @@ def incomplete_deals(ends: Iterable[tuple[Deal, str, str]]) -> set[Deal]:
     return {deal for planned, deal in failed.items() if planned not in finished}
 
 
-def complete(rows: Sequence[Row]) -> list[Row]:
-    """Return the finished matches among the rows of one iteration, without those of the `incomplete_deals`."""
-    lost = incomplete_deals(((row["game"], row["seed"]), row["id"], row["status"]) for row in rows)
+def select_complete(rows: Sequence[Row]) -> list[Row]:
+    """Return the finished matches among the rows of one iteration, without those of incomplete deals."""
+    lost = find_incomplete_deals(((row["game"], row["seed"]), row["id"], row["status"]) for row in rows)
     return [row for row in rows if row["status"] == "finished" and (row["game"], row["seed"]) not in lost]
 
 
-def losses(rows: Iterable[Mapping[str, Any]]) -> str:
+def summarise_failures(rows: Iterable[Mapping[str, Any]]) -> str:
     """Summarise failed attempts in one line: matches given up, share of failures, commonest cause; "" without failures.
 
     `rows` are metrics of iterations: `failed` counts attempts, `given_up` matches, `left_out` finished matches that

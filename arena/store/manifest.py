@@ -8,27 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from arena.errors import StoreError
-from arena.store.files import explained, inside, write_atomic
+from arena.store.files import explain_errors, join_inside, write_atomic
 from games.plain_files import open_plain, read_plain
 
 MANIFEST = "manifest.json"
 _PICKLES = frozenset({".bin", ".ckpt", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pth"})
 
 
-def seal(folder: Path, about: Mapping[str, Any]) -> None:
-    """Write `manifest.json`: SHA-256 and size of each file in the folder, its own hash, and the metadata `about`.
+def seal(folder: Path, metadata: Mapping[str, Any]) -> None:
+    """Write `manifest.json`: SHA-256 and size of each file in the folder, its own hash, and `metadata`.
 
     Raises StoreError for a pickle or a link in the folder.
     """
-    names = sorted(_files(folder, "folder"))
+    names = sorted(_list_files(folder, "folder"))
     for name in names:
         if Path(name).suffix.lower() in _PICKLES:
             raise StoreError(f"a checkpoint holds safetensors, JSON and text only, not {name}")
-    body = {**about, "files": {name: fingerprint(folder / name) for name in names}}
+    body = {**metadata, "files": {name: fingerprint(folder / name) for name in names}}
     write_atomic(folder / MANIFEST, _render(body))
 
 
-def described(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
+def read_manifest(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
     """Return the manifest after verifying only its own hash. Raises StoreError, with `label`, if it is damaged."""
     try:
         raw = read_plain(folder / MANIFEST)
@@ -36,28 +36,28 @@ def described(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
         raise StoreError(f"{label} {folder} is torn: it has no {MANIFEST}") from None
     try:
         body = json.loads(raw)["manifest"]
-        right = _render(body).encode() == raw and isinstance(body["files"], dict)
+        is_intact = _render(body).encode() == raw and isinstance(body["files"], dict)
     except (ValueError, KeyError, TypeError, RecursionError):
-        right = False
-    if not right:
+        is_intact = False
+    if not is_intact:
         raise StoreError(f"{label} {folder} is torn: {MANIFEST} is not as it was written")
     return dict(body)
 
 
 def verify(folder: Path, label: str = "checkpoint") -> dict[str, Any]:
-    """Return the manifest's content after verifying every file of the folder, which it lists in `files` with hashes.
+    """Return the manifest after verifying every file of the folder against the hashes in its `files`.
 
     Raises StoreError, with `label`, naming the first file that is missing, damaged or not listed.
     """
-    body = described(folder, label)
-    files, present = body["files"], _files(folder, label)
+    body = read_manifest(folder, label)
+    files, present = body["files"], _list_files(folder, label)
     for name in sorted(set(files) - present):
         raise StoreError(f"{label} {folder} is torn: {name} is missing")
     for name in sorted(present - set(files)):
         raise StoreError(f"{label} {folder} is torn: {name} is not in its manifest")
     for name in sorted(files):
-        with explained(folder, "reading"):
-            if fingerprint(inside(folder, name)) != files[name]:
+        with explain_errors(folder, "reading"):
+            if fingerprint(join_inside(folder, name)) != files[name]:
                 raise StoreError(f"{label} {folder} is torn: {name} is not as it was written")
     return body
 
@@ -79,7 +79,7 @@ def _render(body: dict[str, Any]) -> str:
     return json.dumps({"manifest": body, "sha256": digest(body)}, indent=1, sort_keys=True) + "\n"
 
 
-def _files(folder: Path, label: str) -> set[str]:
+def _list_files(folder: Path, label: str) -> set[str]:
     paths = set()
     for path in folder.rglob("*"):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):

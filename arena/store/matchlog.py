@@ -17,7 +17,7 @@ from arena.store.lines import LineWriter, LogError
 from arena.store.reader import LogReader, log_path, parse_log_name
 from arena.store.schema import SCHEMA_VERSION, CreditRow
 
-GROUP = 1000
+ROWS_PER_GROUP = 1000
 """Rows per Parquet row group: reading one match reads one group, not a whole large iteration."""
 
 
@@ -53,10 +53,10 @@ class MatchLog:
         self._close(iteration)
         sealed = log_path(self.folder, iteration, "parquet")
         if not sealed.exists():
-            rows = sorted(self._reader.open_rows(iteration), key=lambda row: str(row["id"]))
+            rows = sorted(self._reader.read_open_rows(iteration), key=lambda row: str(row["id"]))
             _refuse_duplicates(rows, sealed)
             make_folder(self.folder)
-            write_atomic(sealed, _parquet(match_table(rows), GROUP))
+            write_atomic(sealed, _to_parquet(match_table(rows), ROWS_PER_GROUP))
         remove(log_path(self.folder, iteration, "jsonl"))
 
     def write_credit(
@@ -76,13 +76,13 @@ class MatchLog:
         )
         make_folder(self.folder)
         table = credit_table([{**row._asdict(), **tokens.get((row.match, row.turn), {})} for row in rows])
-        write_atomic(log_path(self.folder, iteration, "credit.parquet"), _parquet(table, 10 * GROUP))
+        write_atomic(log_path(self.folder, iteration, "credit.parquet"), _to_parquet(table, 10 * ROWS_PER_GROUP))
 
     def iterations(self) -> list[int]:
         """Return the numbers of the iterations that have a log, ascending."""
         return self._reader.iterations()
 
-    def sealed(self) -> list[int]:
+    def sealed_iterations(self) -> list[int]:
         """Return the iterations whose log is converted to Parquet, so that no match can be added, ascending."""
         return [k for k in self.iterations() if log_path(self.folder, k, "parquet").exists()]
 
@@ -105,8 +105,8 @@ class MatchLog:
         later = [number for number in self.iterations() if number > iteration]
         for file in sorted(self.folder.glob("*")):
             own = parse_log_name(file.name)
-            twin = own and own[1] == "jsonl" and file.with_suffix(".parquet").exists()
-            if (file.name.startswith(".") and file.suffix == TEMPORARY) or twin or (own and own[0] > iteration):
+            is_duplicate = own and own[1] == "jsonl" and file.with_suffix(".parquet").exists()
+            if (file.name.startswith(".") and file.suffix == TEMPORARY) or is_duplicate or (own and own[0] > iteration):
                 remove(file)
         return later
 
@@ -138,8 +138,8 @@ class MatchBatch:
         self.log = log
         self._waiting: list[MatchRecord] = []
         self._lock = Lock()
-        self._clock: Timer | None = None
-        self._failed: Exception | None = None
+        self._timer: Timer | None = None
+        self._error: Exception | None = None
 
     def add(self, record: MatchRecord) -> None:
         """Add a match to the buffer, and write the buffer if it holds 1,000 matches.
@@ -148,22 +148,22 @@ class MatchBatch:
         """
         with self._lock:
             self._waiting.append(record)
-            if self._clock is None:
-                self._clock = Timer(1.0, self._flush_on_timer)
-                self._clock.daemon = True
-                self._clock.start()
+            if self._timer is None:
+                self._timer = Timer(1.0, self._flush_on_timer)
+                self._timer.daemon = True
+                self._timer.start()
             full = len(self._waiting) >= 1000
-        if full or self._failed:
+        if full or self._error:
             self.flush()
 
     def flush(self) -> None:
         """Write the buffer to the log now. Raises the errors of `MatchLog.extend`, also of a write by the timer."""
         with self._lock:
-            if self._clock:
-                self._clock.cancel()
-            waiting, self._waiting, self._clock = self._waiting, [], None
-            if self._failed:
-                raise self._failed
+            if self._timer:
+                self._timer.cancel()
+            waiting, self._waiting, self._timer = self._waiting, [], None
+            if self._error:
+                raise self._error
             self.log.extend(waiting)
 
     def _flush_on_timer(self) -> None:
@@ -171,7 +171,7 @@ class MatchBatch:
         try:
             self.flush()
         except Exception as error:  # noqa: BLE001 no caller could catch it here
-            self._failed = error
+            self._error = error
 
 
 def _with_version(line: str) -> str:
@@ -179,7 +179,7 @@ def _with_version(line: str) -> str:
     return f'{{"schema":{SCHEMA_VERSION},{line[1:]}'
 
 
-def _parquet(table: Any, rows: int) -> bytes:
+def _to_parquet(table: Any, rows: int) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=rows, compression="zstd", write_page_checksum=True)
     return bytes(sink.getvalue().to_pybytes())
@@ -187,6 +187,6 @@ def _parquet(table: Any, rows: int) -> bytes:
 
 def _refuse_duplicates(rows: list[dict[str, Any]], path: Path) -> None:
     ids = [row["id"] for row in rows]
-    twins = {id for id in ids if ids.count(id) > 1} if len(set(ids)) < len(ids) else set()
-    if twins:
-        raise LogError(f"{path} cannot be sealed: match {min(twins)} was logged more than once")
+    duplicates = {id for id in ids if ids.count(id) > 1} if len(set(ids)) < len(ids) else set()
+    if duplicates:
+        raise LogError(f"{path} cannot be sealed: match {min(duplicates)} was logged more than once")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.errors import ConfigError
-from arena.store.files import explained, write_atomic
+from arena.store.files import explain_errors, write_atomic
 from games.plain_files import open_plain
 
 HEAD = 4096
@@ -21,19 +21,19 @@ IHDR_END = len(PNG) + 25
 
 
 class Kind(NamedTuple):
-    """Kind of output file: a label for messages, and `mark`, the signature near the beginning of such a file."""
+    """Kind of output file: a label for messages, and the signature near the beginning of such a file."""
 
     label: str
-    mark: bytes
+    signature: bytes
 
 
-def results(command: str) -> Kind:
+def results_kind(command: str) -> Kind:
     """Return the kind of the JSON results of the command `arena COMMAND`, whose first key is `by`."""
     return Kind(f"result of arena {command}", f'{{\n "by": "arena {command}"'.encode())
 
 
-def schema(name: str) -> Kind:
-    """Return the kind of a JSON Schema, recognised by its `$id`, the file name `name`."""
+def schema_kind(name: str) -> Kind:
+    """Return the kind of a JSON Schema file, recognised by its `$id`, the file name."""
     return Kind(f"schema that Arena wrote as {name}", f'"$id": "{name}"'.encode())
 
 
@@ -61,9 +61,9 @@ def require_output(option: str, path: Path | None, kind: Kind) -> None:
     if not stat.S_ISREG(found):
         kind_of_path = "a folder" if stat.S_ISDIR(found) else "a link" if stat.S_ISLNK(found) else "no regular file"
         raise ConfigError(f"{argument} cannot be written: it is {kind_of_path}; give the name of a file")
-    with explained(path, "reading"), open_plain(path) as file:
+    with explain_errors(path, "reading"), open_plain(path) as file:
         head = file.read(HEAD)
-    if head and kind.mark not in head:
+    if head and kind.signature not in head:
         raise ConfigError(f"{argument} exists and is no {kind.label}: choose another name, or remove it")
 
 
@@ -74,8 +74,8 @@ def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
     """
     require_output(option, path, kind)
     if kind is PICTURE:
-        data = _with_mark(data)
-    if kind.mark not in data[:HEAD]:
+        data = _add_signature(data)
+    if kind.signature not in data[:HEAD]:
         raise ValueError(f"{path}: this is no {kind.label}")
     write_atomic(path, data)
 
@@ -83,14 +83,14 @@ def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
 def append_output(option: str, path: Path, kind: Kind, line: str) -> None:
     """Append a line to `path`, a new file or one of this kind. Raises ConfigError as `require_output`."""
     require_output(option, path, kind)
-    with explained(path):
+    with explain_errors(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         with os.fdopen(descriptor, "a", encoding="utf-8") as file:
             file.write(line + "\n")
 
 
-def _with_mark(png: bytes) -> bytes:
+def _add_signature(png: bytes) -> bytes:
     """Return the PNG with a text chunk, the signature of Arena's pictures, inserted after its header."""
-    body = PICTURE.mark
+    body = PICTURE.signature
     chunk = (len(body) - 4).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
     return png[:IHDR_END] + chunk + png[IHDR_END:]

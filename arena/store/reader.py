@@ -15,17 +15,25 @@ import pyarrow.parquet as pq
 from arena.errors import StoreError
 from arena.store.arrow import complete_table, match_rows, match_table, parquet_columns
 from arena.store.blobs import Blobs
-from arena.store.files import CONFIG, explained, require_config, require_run
+from arena.store.files import CONFIG, explain_errors, require_config, require_run
 from arena.store.lines import LogError, read_lines
 from arena.store.manifest import digest
-from arena.store.schema import CREDIT, MATCHES, SCHEMA_VERSION, CreditRow, absent_fields, version_mismatch, without
+from arena.store.schema import (
+    CREDIT,
+    MATCHES,
+    SCHEMA_VERSION,
+    CreditRow,
+    drop_fields,
+    explain_version,
+    find_absent_fields,
+)
 from games.plain_files import open_plain, read_plain
 
 ENVIRONMENT, SEAL = "environment.json", "sha256"
 """File with the run's environment, and its key for the hash of everything else in it."""
-LARGEST = 4 * 10**6
+MAX_BYTES = 4 * 10**6
 """Maximum bytes of a run's config and of its environment."""
-FIELDS = {"experiment": dict, "versions": dict, "files": dict, "commands": list}
+FIELD_TYPES = {"experiment": dict, "versions": dict, "files": dict, "commands": list}
 """Types of the optional fields of an environment."""
 _LOG_FILE = re.compile(r"(\d{4}|[1-9]\d{4,8})\.(jsonl|parquet|credit\.parquet)", re.ASCII)
 _MATCH_ID = re.compile(r"(\d{4}|[1-9]\d{4,8})-\d{4,9}(-[rb]\d{1,9})*", re.ASCII)
@@ -60,16 +68,16 @@ def read_parquet(
     try:
         open_plain(path).close()  # raises for a pipe, which pyarrow would wait for
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        absent = absent_fields(schema, file.schema_arrow, file.schema_arrow.metadata, path)
-        groups = [k for k in range(file.num_row_groups) if ids is None or _may_hold(file.metadata.row_group(k), ids)]
+        absent = find_absent_fields(schema, file.schema_arrow, file.schema_arrow.metadata, path)
+        groups = [k for k in range(file.num_row_groups) if ids is None or _may_contain(file.metadata.row_group(k), ids)]
         table = file.read_row_groups(groups, columns=parquet_columns(file.schema_arrow, columns))
-        table = complete_table(table, without(schema, absent) if sparse else schema, columns)
+        table = complete_table(table, drop_fields(schema, absent) if sparse else schema, columns)
         return table if ids is None else table.filter(pc.field(schema.names[0]).isin(sorted(ids)))
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         raise LogError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
 
 
-def _may_hold(group: Any, ids: Collection[str]) -> bool:
+def _may_contain(group: Any, ids: Collection[str]) -> bool:
     """Return False if the row group's bounds of its first column, the match ids, exclude all of `ids`."""
     bounds = group.column(0).statistics
     return bounds is None or not bounds.has_min_max or any(bounds.min <= id <= bounds.max for id in ids)
@@ -106,7 +114,7 @@ class LogReader:
         Raises LogError for a damaged log.
         """
         wanted = [name for name in MATCHES.names if streams or name != "streams"]
-        rows = match_rows(self._table(iteration, wanted, sparse=True, ids=ids))
+        rows = match_rows(self._read_table(iteration, wanted, sparse=True, ids=ids))
         return sorted(rows, key=lambda row: str(row["id"]))
 
     def table(self, iteration: int, columns: Collection[str], ids: Collection[str] | None = None) -> Any:
@@ -114,7 +122,7 @@ class LogReader:
 
         `ids` restricts the matches. Raises LogError for a damaged log.
         """
-        return self._table(iteration, columns, ids=ids).sort_by("id")
+        return self._read_table(iteration, columns, ids=ids).sort_by("id")
 
     def images(self, iteration: int) -> set[str]:
         """Return the SHA-256 hashes of the images in an iteration's messages."""
@@ -135,23 +143,23 @@ class LogReader:
         `ids` restricts the matches. `columns` may include lists with a value per token: `advantages`, `ratios`, `gaps`.
         """
         path = log_path(self.folder, iteration, "credit.parquet")
-        known = path.exists()
-        return read_parquet(path, CREDIT, columns, ids=ids) if known else CREDIT.empty_table().select([*columns])
+        exists = path.exists()
+        return read_parquet(path, CREDIT, columns, ids=ids) if exists else CREDIT.empty_table().select([*columns])
 
-    def _table(
+    def _read_table(
         self, iteration: int, columns: Collection[str], sparse: bool = False, ids: Collection[str] | None = None
     ) -> Any:
         """Return columns of an iteration's Parquet file or, if it has none, of its JSON lines, as an Arrow table."""
-        table = self._sealed(iteration, columns, sparse, ids)
-        if table is None and not (rows := self.open_rows(iteration)):
+        table = self._read_sealed(iteration, columns, sparse, ids)
+        if table is None and not (rows := self.read_open_rows(iteration)):
             # The run may have sealed it and removed its open file between the two reads.
-            table = self._sealed(iteration, columns, sparse, ids)
+            table = self._read_sealed(iteration, columns, sparse, ids)
         if table is not None:
             return table
         wanted = rows if ids is None else [row for row in rows if row.get("id") in ids]
-        return self._open(iteration, wanted, columns, sparse)
+        return self._read_open(iteration, wanted, columns, sparse)
 
-    def _open(self, iteration: int, rows: Sequence[dict[str, Any]], columns: Collection[str], sparse: bool) -> Any:
+    def _read_open(self, iteration: int, rows: Sequence[dict[str, Any]], columns: Collection[str], sparse: bool) -> Any:
         """Return columns of JSON lines rows as an Arrow table. Raises LogError if a row does not fit the schema."""
         try:
             table = match_table(rows)
@@ -162,7 +170,7 @@ class LogReader:
             return table.select([name for name in table.column_names if name in columns])
         return complete_table(table, MATCHES, columns)
 
-    def _sealed(self, iteration: int, columns: Collection[str], sparse: bool, ids: Collection[str] | None) -> Any:
+    def _read_sealed(self, iteration: int, columns: Collection[str], sparse: bool, ids: Collection[str] | None) -> Any:
         path = log_path(self.folder, iteration, "parquet")
         if not os.path.lexists(path):
             return None
@@ -171,14 +179,14 @@ class LogReader:
             raise LogError(f"{path} has a match twice: restore the log from a copy")
         return table
 
-    def open_rows(self, iteration: int) -> list[dict[str, Any]]:
+    def read_open_rows(self, iteration: int) -> list[dict[str, Any]]:
         """Return an open iteration's rows in the order of writing; [] if it has none. Raises LogError if damaged."""
         path = log_path(self.folder, iteration, "jsonl")
         rows = read_lines(path)
         for number, row in enumerate(rows, start=1):
             version = row.pop("schema", None)
             if type(version) is not int or version != SCHEMA_VERSION:
-                raise LogError(f"{path}:{number} has {version_mismatch(version)}")
+                raise LogError(f"{path}:{number} has {explain_version(version)}")
         return rows
 
 
@@ -192,7 +200,7 @@ class FolderReader:
     def config(self) -> str:
         """Return the text of the run's `config.yaml`. Raises StoreError if it is not UTF-8 or too large."""
         try:
-            return self._bytes(CONFIG).decode("utf-8")
+            return self._read(CONFIG).decode("utf-8")
         except UnicodeDecodeError:
             raise StoreError(f"{self.path / CONFIG} is damaged: it should be text in UTF-8") from None
 
@@ -201,7 +209,7 @@ class FolderReader:
 
         Raises StoreError if the file is damaged or was edited.
         """
-        path, text = self.path / ENVIRONMENT, self._bytes(ENVIRONMENT)
+        path, text = self.path / ENVIRONMENT, self._read(ENVIRONMENT)
         try:
             body = json.loads(text)
         except (ValueError, RecursionError):
@@ -210,17 +218,17 @@ class FolderReader:
             raise StoreError(f"{path} is damaged: it should be one JSON object")
         if body.pop(SEAL, None) != digest(body):
             raise StoreError(f"{path} is not as it was written: restore it from a copy")
-        for name, kind in FIELDS.items():
+        for name, kind in FIELD_TYPES.items():
             if body.get(name) is not None and not isinstance(body[name], kind):
                 raise StoreError(f"{path} is damaged: its {name} should be a {kind.__name__}: restore it from a copy")
         if not all(isinstance(command, dict) for command in body.get("commands") or ()):
             raise StoreError(f"{path} is damaged: a command should be a dict: restore it from a copy")
         return body
 
-    def _bytes(self, name: str) -> bytes:
+    def _read(self, name: str) -> bytes:
         path = self.path / name
-        with explained(path, "reading"):
-            return read_plain(path, LARGEST)
+        with explain_errors(path, "reading"):
+            return read_plain(path, MAX_BYTES)
 
 
 class RunReader(FolderReader):

@@ -11,19 +11,19 @@ from arena.errors import StoreError
 from arena.plain import to_plain
 from arena.store import checkpoints
 from arena.store.checkpoints import Checkpoint
-from arena.store.contents import CONTENTS, METRICS, PANEL, Fingerprints, check, contents
+from arena.store.contents import CONTENTS, METRICS, PANEL, Fingerprints, check_files, fingerprint_files
 from arena.store.failures import FailureLog
-from arena.store.files import CONFIG, TEMPORARY, explained, inside, make_folder, require_run, write_atomic
+from arena.store.files import CONFIG, TEMPORARY, explain_errors, join_inside, make_folder, require_run, write_atomic
 from arena.store.lines import LineWriter, to_line
-from arena.store.locks import HOLDER, LOCK, locked
+from arena.store.locks import HOLDER, LOCK, lock_folder
 from arena.store.manifest import digest
 from arena.store.matchlog import MatchLog
 from arena.store.reader import ENVIRONMENT, SEAL, RunReader, read_metrics
 from games.plain_files import read_plain
 
-OWN = ("roles", "games", "data", "parts")
+COPIED = ("roles", "games", "data", "parts")
 """Folders with copies of the files that the experiment names."""
-EMPTY: Mapping[str, bytes] = MappingProxyType({})
+NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
 class MetricsLog:
@@ -50,7 +50,7 @@ class MetricsLog:
     def discard_after(self, iteration: int, size: int | None = None) -> None:
         """Remove the rows of later iterations. If `size` is given, cut the file to that many bytes instead."""
         if size is not None and self.path.exists():
-            with explained(self.path, "reading"):
+            with explain_errors(self.path, "reading"):
                 data = read_plain(self.path)
             if len(data) > size:
                 write_atomic(self.path, data[:size])
@@ -85,43 +85,43 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: str | Path, config: str, environment: Mapping[str, Any], files: Mapping[str, bytes] = EMPTY
+        cls, path: str | Path, config: str, environment: Mapping[str, Any], files: Mapping[str, bytes] = NO_FILES
     ) -> "RunFolder":
         """Create a run folder, as `create_folder` does, and open it."""
         create_folder(Path(path), config, environment, files)
         return cls(Path(path))
 
-    def amend(self, config: str, environment: Mapping[str, Any]) -> None:
+    def replace_settings(self, config: str, environment: Mapping[str, Any]) -> None:
         """Replace the run's `config.yaml` and `environment.json`."""
         write_atomic(self.path / CONFIG, config)
         write_environment(self.path, environment)
 
     def lock(self) -> AbstractContextManager[None]:
         """Return a context manager that holds the run's lock. Entering raises StoreError if another process has it."""
-        return locked(self.path)
+        return lock_folder(self.path)
 
     def checkpoint(self, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
         """Write and return an iteration's checkpoint: the state, by `fill`, and hashes of logs and metrics so far."""
 
         def fill_with_contents(folder: Path) -> None:
             fill(folder)
-            self._fingerprints = contents(self.path, iteration, self._fingerprints)
+            self._fingerprints = fingerprint_files(self.path, iteration, self._fingerprints)
             (folder / CONTENTS).write_text(json.dumps(self._fingerprints, indent=1) + "\n")
 
         return checkpoints.write(self.path, iteration, fill_with_contents)
 
-    def newest_valid(self, skipped: Callable[[str], None] = lambda why: None) -> Checkpoint | None:
+    def newest_valid(self, on_skip: Callable[[str], None] = lambda why: None) -> Checkpoint | None:
         """Return the newest checkpoint that is intact, like all logs and metrics that it lists; None if there is none.
 
-        Calls `skipped` with the reason for each newer one.
+        Calls `on_skip` with the reason for each newer one.
         """
 
         def check_listed(checkpoint: Checkpoint) -> None:
-            self._fingerprints = check(self.path, checkpoint)
+            self._fingerprints = check_files(self.path, checkpoint)
 
-        return checkpoints.newest_valid(self.path, skipped, check_listed)
+        return checkpoints.newest_valid(self.path, on_skip, check_listed)
 
-    def resume_point(self, note: Callable[[str], None], every: int = 1, ahead: int = 0) -> Checkpoint | None:
+    def find_resume_point(self, note: Callable[[str], None], every: int = 1, ahead: int = 0) -> Checkpoint | None:
         """Return the newest intact checkpoint, to resume from; None if the run has none yet.
 
         Calls `note` with a message for each damaged newer checkpoint, and if played iterations have none. Raises
@@ -142,13 +142,13 @@ class RunFolder:
             )
         for why in torn:
             note(f"{why}; resuming from iteration {done}")
-        if not torn and (lost := [k for k in self.log.sealed() if k > done]):
+        if not torn and (lost := [k for k in self.log.sealed_iterations() if k > done]):
             note(f"no checkpoint has iteration {lost[0]}, which was played: resuming from iteration {done}")
         return newest
 
     def prune(self, count: int) -> list[int]:
         """Delete all checkpoints except iteration 0's and the newest `count`. Return the deleted iterations."""
-        return checkpoints.keep(self.path, count, also=[0])
+        return checkpoints.prune(self.path, count, also=[0])
 
     def discard_after(self, iteration: int) -> list[int]:
         """Delete later iterations' log, metrics, evaluations, failures and checkpoints. Return these iterations."""
@@ -161,23 +161,27 @@ class RunFolder:
 
 
 def create_folder(
-    folder: Path, config: str, environment: Mapping[str, Any], files: Mapping[str, bytes] = EMPTY, empty: str = ""
+    folder: Path,
+    config: str,
+    environment: Mapping[str, Any],
+    files: Mapping[str, bytes] = NO_FILES,
+    empty_folder: str = "",
 ) -> None:
-    """Create the folder of a run or pipeline with config, environment, and `files` (content by path below `OWN`).
+    """Create the folder of a run or pipeline with config, environment, and `files` (content by path below `COPIED`).
 
-    `empty` names an empty folder to create in it. The environment is stored with its hash, which reveals changes.
+    `empty_folder` names an empty folder to create in it. The environment is stored with its hash, to detect changes.
     Raises StoreError if the folder is in use or not empty.
     """
     if folder.exists() and not folder.is_dir():
         raise StoreError(f"{folder} is a file: choose another --out")
-    _refuse_taken(folder, empty)
+    _refuse_taken(folder, empty_folder)
     make_folder(folder)
-    with locked(folder):
-        _refuse_taken(folder, empty)
+    with lock_folder(folder):
+        _refuse_taken(folder, empty_folder)
         for place, data in files.items():
-            make_folder(inside(folder, place).parent)
+            make_folder(join_inside(folder, place).parent)
             write_atomic(folder / place, data)
-        make_folder(folder / empty)
+        make_folder(folder / empty_folder)
         write_environment(folder, environment)
         # The config comes last, because it makes the folder a run.
         write_atomic(folder / CONFIG, config)
@@ -189,17 +193,17 @@ def write_environment(folder: Path, environment: Mapping[str, Any]) -> None:
     write_atomic(folder / ENVIRONMENT, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
 
 
-def _refuse_taken(folder: Path, empty: str) -> None:
+def _refuse_taken(folder: Path, empty_folder: str) -> None:
     """Raise StoreError if the folder holds a run or other files, except those that a killed `create` may have left."""
     if (folder / CONFIG).exists():
         raise StoreError(f"{folder} already holds a run: arena resume {folder}, or choose another --out")
-    if foreign := foreign_files(folder, {ENVIRONMENT, *OWN, empty}):
+    if foreign := find_foreign_files(folder, {ENVIRONMENT, *COPIED, empty_folder}):
         raise StoreError(f"{folder} is not empty (it holds {foreign[0]!r}): choose another --out")
 
 
-def foreign_files(folder: Path, ours: Collection[str] = ()) -> list[str]:
-    """Return the sorted names of files in a folder other than locks, temporary files and `ours`; [] without folder."""
-    known = {LOCK, HOLDER, *ours}
-    with explained(folder, "reading"):
+def find_foreign_files(folder: Path, known_names: Collection[str] = ()) -> list[str]:
+    """Return the sorted names of files in a folder, without locks, temporary files and `known_names`."""
+    known = {LOCK, HOLDER, *known_names}
+    with explain_errors(folder, "reading"):
         names = {file.name for file in folder.iterdir()} if folder.exists() else set()
     return sorted(name for name in names - known if not (name.startswith(".") and name.endswith(TEMPORARY)))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from arena.errors import is_debugging
 from arena.plain import printable_lines, remove_secrets
-from arena.store.files import explained, require_own
+from arena.store.files import explain_errors, require_regular_file
 
 RUN_LOG = "run.log"
-LARGEST = 2_000_000
+MAX_BYTES = 2_000_000
 """Maximum bytes of the file. A full file becomes run.log.1."""
 PACKAGES = ("arena", "agents", "games", "simulators")
 
@@ -29,7 +29,7 @@ class PlainLines(logging.Formatter):
         return "\n".join([first, *(f"    {line}" for line in rest)])
 
 
-class _Quiet(RotatingFileHandler):
+class _QuietHandler(RotatingFileHandler):
     """File handler of a log that drops records which it cannot write, so that a full disk never stops the run here."""
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -37,7 +37,7 @@ class _Quiet(RotatingFileHandler):
 
 
 @contextmanager
-def run_log(run: Path, secret_variables: Collection[str] = ()) -> Iterator[None]:
+def write_run_log(run: Path, secret_variables: Collection[str] = ()) -> Iterator[None]:
     """Write all log records of Arena's packages in this block to the run's `run.log`, and nowhere else.
 
     Values of the environment variables `secret_variables` are never written. Raises StoreError if the file cannot be
@@ -45,11 +45,11 @@ def run_log(run: Path, secret_variables: Collection[str] = ()) -> Iterator[None]
     """
     path = run / RUN_LOG
     for file in (path, path.with_name(f"{RUN_LOG}.1")):
-        require_own(file)
-    with explained(path):
-        handler = _Quiet(path, maxBytes=LARGEST, backupCount=1, encoding="utf-8", errors="replace")
+        require_regular_file(file)
+    with explain_errors(path):
+        handler = _QuietHandler(path, maxBytes=MAX_BYTES, backupCount=1, encoding="utf-8", errors="replace")
     handler.setFormatter(PlainLines("%(asctime)s %(levelname)s %(name)s: %(message)s", secret_variables))
-    loggers = [logging.getLogger(room) for room in PACKAGES]
+    loggers = [logging.getLogger(name) for name in PACKAGES]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)

@@ -183,17 +183,17 @@ CREDIT = _schema(
 )
 
 
-def without(schema: Any, names: Collection[str]) -> Any:
+def drop_fields(schema: Any, names: Collection[str]) -> Any:
     """Return the Arrow schema without the fields `names`. Dotted names lead into lists: `turns.messages.images`."""
-    return pa.schema(list(_fields_without(schema, names)), metadata=schema.metadata)
+    return pa.schema(list(_drop_fields(schema, names)), metadata=schema.metadata)
 
 
-def _fields_without(fields: Iterable[Any], names: Collection[str], parent: str = "") -> Iterator[Any]:
+def _drop_fields(fields: Iterable[Any], names: Collection[str], parent: str = "") -> Iterator[Any]:
     for field in fields:
         name = f"{parent}{field.name}"
         if name not in names:
-            inner = items(field)
-            yield _with_items(field, _fields_without(inner, names, f"{name}.")) if inner else field
+            inner = item_fields(field)
+            yield _replace_items(field, _drop_fields(inner, names, f"{name}.")) if inner else field
 
 
 def select_fields(fields: Iterable[Any], columns: Collection[str]) -> Iterator[Any]:
@@ -203,28 +203,28 @@ def select_fields(fields: Iterable[Any], columns: Collection[str]) -> Iterator[A
         if field.name in columns:
             yield field
         elif inner:
-            yield _with_items(field, select_fields(items(field), inner))
+            yield _replace_items(field, select_fields(item_fields(field), inner))
 
 
-def paths(fields: Iterable[Any], parent: str = "") -> Iterator[str]:
+def field_paths(fields: Iterable[Any], parent: str = "") -> Iterator[str]:
     """Yield the dotted names of all fields, with those of lists' items: `turns`, `turns.messages`, `turns.index`."""
     for field in fields:
         name = f"{parent}{field.name}"
         yield name
-        yield from paths(items(field), f"{name}.")
+        yield from field_paths(item_fields(field), f"{name}.")
 
 
-def items(field: Any) -> list[Any]:
+def item_fields(field: Any) -> list[Any]:
     """Return the fields of the structs in a list field; [] for any other field."""
     kind = field.type.value_type if pa.types.is_list(field.type) else None
     return [*kind] if kind is not None and pa.types.is_struct(kind) else []
 
 
-def _with_items(field: Any, inner: Iterable[Any]) -> Any:
+def _replace_items(field: Any, inner: Iterable[Any]) -> Any:
     return field.with_type(pa.list_(field.type.value_field.with_type(pa.struct(list(inner)))))
 
 
-def absent_fields(schema: Any, columns: Any, metadata: Mapping[bytes, bytes] | None, path: Path) -> set[str]:
+def find_absent_fields(schema: Any, columns: Any, metadata: Mapping[bytes, bytes] | None, path: Path) -> set[str]:
     """Return the dotted names of the optional fields of `schema` that the Parquet file at `path` lacks.
 
     `columns` and `metadata` are the file's own. Raises LogError if it is no match log, has another schema version or
@@ -234,16 +234,16 @@ def absent_fields(schema: Any, columns: Any, metadata: Mapping[bytes, bytes] | N
     if not version.isdigit() or len(version) > 9:
         raise LogError(f"{path} is not a match log of Arena: it names no schema version")
     if int(version) != SCHEMA_VERSION:
-        raise LogError(f"{path} has {version_mismatch(int(version))}")
-    known = {*paths(columns)}
-    absent = {name for name in paths(schema) if name in DEFAULTS and name not in known}
-    if not columns.equals(without(schema, absent)):
+        raise LogError(f"{path} has {explain_version(int(version))}")
+    known = {*field_paths(columns)}
+    absent = {name for name in field_paths(schema) if name in DEFAULTS and name not in known}
+    if not columns.equals(drop_fields(schema, absent)):
         raise LogError(f"{path} cannot be read: its columns are not those of a match log")
     return absent
 
 
-def version_mismatch(version: object) -> str:
-    """Return an error message, to follow a log's name, for a schema version that this Arena does not read."""
+def explain_version(version: object) -> str:
+    """Return the part of an error message after a log's name that explains an unsupported schema version."""
     return (
         f"schema version {str(version)[:20]}, and this Arena reads version {SCHEMA_VERSION}: "
         "use the Arena that wrote it, or play the run again"

@@ -9,7 +9,7 @@ from typing import Any
 from arena.errors import ConfigError
 from arena.plain import printable
 
-SEALED = {
+SETTINGS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",

@@ -1,4 +1,4 @@
-"""Folder of a pipeline: RUN/stages/NN-name/ are the run folders of its stages, and `done.json` there says which ended.
+"""Folder of a pipeline: RUN/stages/NN-name/ are the run folders of its stages; a finished one has a `done.json`.
 
 `done.json` is written atomically at a stage's end. It has the hashes of the final weights and of itself, so that no
 later stage starts from half a predecessor, or from one that was changed since.
@@ -14,19 +14,19 @@ from typing import Any
 from arena.errors import StoreError
 from arena.plain import to_plain
 from arena.store.contents import METRICS, check_newest
-from arena.store.files import CONFIG, STAGES, explained, inside, write_atomic
+from arena.store.files import CONFIG, STAGES, explain_errors, join_inside, write_atomic
 from arena.store.manifest import digest, fingerprint
 from arena.store.reader import SEAL, read_metrics
 from games.plain_files import read_plain
 
 DONE = "done.json"
-MOST = 99
+MAX_STAGES = 99
 """Maximum number of stages of a pipeline."""
 _FOLDER = re.compile(r"(\d{2})-([a-z0-9][a-z0-9_-]{0,63})")
 
 
 @dataclass(frozen=True)
-class Done:
+class StageEnd:
     """End of a stage: the folders of its final weights by policy name, and its final metrics."""
 
     weights: Mapping[str, Path]
@@ -36,7 +36,7 @@ class Done:
 def stage_folder(run: Path, number: int, name: str) -> Path:
     """Return the folder of a pipeline's stage, whether or not it exists. `number` counts from 1.
 
-    Raises StoreError for a name that is none of a stage.
+    Raises StoreError for an invalid name.
     """
     if not _FOLDER.fullmatch(folder := f"{number:02d}-{name}"):
         raise StoreError(f"{run} has no stage called {name[:80]!r}")
@@ -54,39 +54,39 @@ def pipeline_of(path: Path) -> Path | None:
         path = path.resolve()
     except (OSError, RuntimeError):  # links in a circle
         return None
-    return next((folder for folder in (path, path.parent.parent) if _holds(folder, path)), None)
+    return next((folder for folder in (path, path.parent.parent) if _contains(folder, path)), None)
 
 
-def _holds(pipeline: Path, path: Path) -> bool:
+def _contains(pipeline: Path, path: Path) -> bool:
     is_stage = path.parent == pipeline / STAGES and _FOLDER.fullmatch(path.name) is not None
     return is_pipeline(pipeline) and (path == pipeline or is_stage)
 
 
-def begun(run: Path) -> list[Path]:
+def find_begun_stages(run: Path) -> list[Path]:
     """Return the folders of a pipeline's stages that have begun, in order."""
-    with explained(run, "reading"):
+    with explain_errors(run, "reading"):
         found = [path for path in (run / STAGES).iterdir() if path.is_dir() and _FOLDER.fullmatch(path.name)]
     return sorted(path for path in found if (path / CONFIG).is_file())
 
 
 def count_ended(run: Path) -> int:
-    """Return how many stages of a pipeline have ended; 0 for a folder that is none."""
+    """Return the number of a pipeline's finished stages; 0 if the folder is no pipeline's."""
     return len(list((run / STAGES).glob(f"*/{DONE}")))
 
 
-def newest_run(path: Path) -> Path:
+def resolve_newest_run(path: Path) -> Path:
     """Return the folder of a pipeline's newest stage, and the path of any other run unchanged.
 
     Raises StoreError if no stage has begun.
     """
     if not is_pipeline(path):
         return path
-    if not (stages := begun(path)):
+    if not (stages := find_begun_stages(path)):
         raise StoreError(f"no stage of {path} has begun yet: arena resume {path}")
     return stages[-1]
 
 
-def finish(stage: Path, kind: str, weights: Mapping[str, Path]) -> Done:
+def write_stage_end(stage: Path, kind: str, weights: Mapping[str, Path]) -> StageEnd:
     """Write the stage's `done.json`, with the hashes of these weights folders below `stage`, and return its content."""
     listed = {
         policy: {"folder": folder.relative_to(stage).as_posix(), "files": _fingerprints(folder)}
@@ -95,36 +95,36 @@ def finish(stage: Path, kind: str, weights: Mapping[str, Path]) -> Done:
     metrics = read_metrics(stage / METRICS)
     body = to_plain({"kind": kind, "weights": listed, "metrics": metrics[-1] if metrics else {}}, DONE, gaps=True)
     write_atomic(stage / DONE, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
-    return Done(weights, body["metrics"])
+    return StageEnd(weights, body["metrics"])
 
 
-def finished(stage: Path) -> Done | None:
+def read_stage_end(stage: Path) -> StageEnd | None:
     """Return a stage's end after verifying its weights and logs; None before its end.
 
     Raises StoreError if `done.json`, the weights or the logs are not as they were written.
     """
-    if (body := described(stage)) is None:
+    if (body := read_done(stage)) is None:
         return None
     weights = {}
     for policy, listed in body["weights"].items():
-        folder = inside(stage, listed["folder"])
-        with explained(folder, "reading"):
+        folder = join_inside(stage, listed["folder"])
+        with explain_errors(folder, "reading"):
             files = _fingerprints(folder) if folder.is_dir() else {}
         changed = sorted({n for n in {*files, *listed["files"]} if files.get(n) != listed["files"].get(n)})
         if changed:
-            what = f"{folder / changed[0]} is {'missing' if changed[0] not in files else 'not as it was written'}"
-            raise StoreError(f"{what}, and later stages start from it: restore it from a copy, or start a new run")
+            damage = f"{folder / changed[0]} is {'missing' if changed[0] not in files else 'not as it was written'}"
+            raise StoreError(f"{damage}, and later stages start from it: restore it from a copy, or start a new run")
         weights[policy] = folder
     check_newest(stage)
-    return Done(weights, body["metrics"])
+    return StageEnd(weights, body["metrics"])
 
 
-def described(stage: Path) -> dict[str, Any] | None:
+def read_done(stage: Path) -> dict[str, Any] | None:
     """Return a stage's `done.json` after verifying only its own hash; None without one. StoreError if damaged."""
     path = stage / DONE
     if not path.exists():
         return None
-    with explained(path, "reading"):
+    with explain_errors(path, "reading"):
         text = read_plain(path)
     try:
         body = json.loads(text)

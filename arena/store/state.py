@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from arena.errors import StoreError
 from arena.store.checkpoints import Checkpoint
-from arena.store.files import explained
+from arena.store.files import explain_errors
 from games.plain_files import read_plain
 
 STATE = "state.json"
@@ -36,7 +36,7 @@ class EntropyBand(_Part):
     counts: list[Figure] = []
 
 
-class Learned(_Part):
+class RegulariserState(_Part):
     """State of a policy's regularisers, in the checkpoint."""
 
     entropy_band: EntropyBand | None = None
@@ -48,14 +48,14 @@ class PolicyState(_Part):
     version: Count
     steps: Count
     imitated: Count = 0
-    memory: Learned
+    memory: RegulariserState
 
 
-class Remembered(_Part):
+class EstimatorState(_Part):
     """State of the advantage estimators, by name. A user's own estimator may store other keys."""
 
     rae: dict[str, Figure] = {}
-    weighted_sum: "dict[str, Remembered]" = {}
+    weighted_sum: "dict[str, EstimatorState]" = {}
 
 
 Entry = Annotated[list[str | Figure], Field(min_length=5, max_length=5)]
@@ -64,7 +64,7 @@ Entry = Annotated[list[str | Figure], Field(min_length=5, max_length=5)]
 class CreditState(_Part):
     """State of the advantage estimators (`memory`) and of the replay buffer (`replay`)."""
 
-    memory: Remembered = Remembered()
+    memory: EstimatorState = EstimatorState()
     replay: dict[str, list[Entry] | dict[str, list[Figure]]] = {}
 
 
@@ -146,7 +146,7 @@ class State(_Part):
 def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return a checkpoint's validated `state.json` as a dict. Raises StoreError naming the first invalid field."""
     path = checkpoint.folder / STATE
-    with explained(path, "reading"):
+    with explain_errors(path, "reading"):
         text = read_plain(path)
     try:
         state = State.model_validate_json(text)
@@ -163,7 +163,7 @@ def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 @contextmanager
-def restoring(checkpoint: Checkpoint | None) -> Iterator[None]:
+def blame_checkpoint(checkpoint: Checkpoint | None) -> Iterator[None]:
     """Convert errors in the block to a one-line StoreError that blames the checkpoint. Without one, nothing changes."""
     from safetensors import SafetensorError
 

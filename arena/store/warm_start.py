@@ -18,8 +18,8 @@ from arena.store.state import Count, PolicyState, State
 FOLDER = "imitation"
 
 
-class Imitated(State):
-    """Manifest of the unfinished imitation: how far it is, and the state of each policy."""
+class ImitationProgress(State):
+    """Manifest of the unfinished imitation: the number of finished steps, and the state of each policy."""
 
     experiment: str
     """Hash of the settings of its run (`arena.config.saved_config.identity`)."""
@@ -36,25 +36,25 @@ class Imitated(State):
         return {name: one.model_dump(exclude_unset=True) for name, one in self.policies.items()}
 
 
-def keep(run: Path, about: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
-    """Write the imitation's progress into the run's folder `imitation` atomically, replacing earlier progress.
+def save(run: Path, metadata: Mapping[str, Any], fill: Callable[[Path], None]) -> None:
+    """Save the imitation's progress in the run's folder `imitation` atomically, replacing earlier progress.
 
-    `fill` writes the policies into a temporary folder, `about` becomes part of the manifest.
+    `fill` writes the policies into a temporary folder. `metadata` becomes part of the manifest.
     """
 
     def fill_and_seal(temporary: Path) -> None:
         fill(temporary)
-        manifest.seal(temporary, {"schema": CHECKPOINT_VERSION, "iteration": 0, **about})
+        manifest.seal(temporary, {"schema": CHECKPOINT_VERSION, "iteration": 0, **metadata})
 
     write_folder(run / FOLDER, fill_and_seal)
 
 
-def progress(run: Path) -> Imitated | None:
+def read_progress(run: Path) -> ImitationProgress | None:
     """Return the manifest of the unfinished imitation; None if there is none. Raises StoreError if it is damaged."""
-    return _read(run, manifest.described) if (run / FOLDER).is_dir() else None
+    return _read(run, manifest.read_manifest) if (run / FOLDER).is_dir() else None
 
 
-def unfinished(run: Path, experiment: str) -> tuple[Checkpoint, Imitated] | None:
+def load_unfinished(run: Path, experiment: str) -> tuple[Checkpoint, ImitationProgress] | None:
     """Return the unfinished imitation after verifying every file, as checkpoint and manifest; None if there is none.
 
     Raises StoreError if it is damaged or if its settings have another hash than `experiment`.
@@ -73,9 +73,9 @@ def discard(run: Path) -> None:
         remove(run / FOLDER)
 
 
-def _read(run: Path, read: Callable[[Path, str], dict[str, Any]]) -> Imitated:
+def _read(run: Path, read: Callable[[Path, str], dict[str, Any]]) -> ImitationProgress:
     body = read(run / FOLDER, "imitation")
     try:
-        return Imitated.model_validate(body)
+        return ImitationProgress.model_validate(body)
     except ValidationError:
         raise StoreError(f"imitation {run / FOLDER} is torn: its manifest is of something else") from None

@@ -12,7 +12,7 @@ from arena.parts.chance import generator
 from arena.plain import printable, truncate_middle
 from arena.store.reader import LogReader
 
-COUNT = 4
+SAMPLES = 4
 MAX_MATCH = 4000
 """Characters of a match's text."""
 MAX_TURN = 500
@@ -31,32 +31,34 @@ class SampleMatch(NamedTuple):
 
 
 def draw_samples(log: LogReader, iteration: int, seed: int) -> list[SampleMatch]:
-    """Draw up to `COUNT` finished matches of the iteration as texts. The same seed draws the same matches."""
+    """Draw up to `SAMPLES` finished matches of the iteration as texts. The same seed draws the same matches."""
     table = log.table(iteration, ["id", "status"])
     ids = table.filter(pc.equal(table["status"], "finished"))["id"].to_pylist()
-    drawn = generator(seed, iteration, "samples").permutation(len(ids))[:COUNT].tolist()
+    drawn = generator(seed, iteration, "samples").permutation(len(ids))[:SAMPLES].tolist()
     rows = log.read(iteration, streams=False, ids=[ids[place] for place in drawn]) if drawn else []
-    return [sample_of(row) for row in rows]
+    return [to_sample(row) for row in rows]
 
 
-def sample_of(row: Mapping[str, Any]) -> SampleMatch:
+def to_sample(row: Mapping[str, Any]) -> SampleMatch:
     """Convert a match's log row to texts. Long ones are cut to `MAX_MATCH` characters, each act to `MAX_TURN`."""
     seats = (f"{seat}: {held['role']} ({held['policy']}@{held['version']})" for seat, held in row["seats"].items())
-    report = (f"{name} {_short(value)}" for name, value in row["report"].items())
+    report = (f"{name} {_format_value(value)}" for name, value in row["report"].items())
     return SampleMatch(
         match=row["id"],
         game=printable(row["game"]),
         roles=printable(", ".join(seats))[:MAX_MATCH],
-        said=truncate_middle("\n".join(map(_turn_line, row["turns"])), MAX_MATCH),
-        payoffs=printable(", ".join(f"{seat} {_short(value)}" for seat, value in row["payoffs"].items()))[:MAX_MATCH],
+        said=truncate_middle("\n".join(map(_format_turn, row["turns"])), MAX_MATCH),
+        payoffs=printable(", ".join(f"{seat} {_format_value(value)}" for seat, value in row["payoffs"].items()))[
+            :MAX_MATCH
+        ],
         outcome=printable(", ".join([row["status"], *report]))[:MAX_MATCH],
     )
 
 
-def _turn_line(turn: Mapping[str, Any]) -> str:
+def _format_turn(turn: Mapping[str, Any]) -> str:
     act = printable(turn["action"][:MAX_TURN]) or "(nothing that the game could read)"
     return f"{printable(turn['seat'])}: {act}{'' if turn['valid'] else ' (not a legal act)'}"
 
 
-def _short(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -21,7 +21,7 @@ class Run:
         for name, value in figures.items():
             self._writer.add_scalar(name, value, iteration)
         if samples:
-            self._writer.add_text("matches", markdown_table(samples), iteration)
+            self._writer.add_text("matches", format_table(samples), iteration)
         self._writer.flush()
 
     def close(self) -> None:
@@ -29,7 +29,7 @@ class Run:
         self._writer.close()
 
 
-def markdown_table(samples: list[SampleMatch]) -> str:
+def format_table(samples: list[SampleMatch]) -> str:
     """Return a Markdown table with a row per match. Characters with a meaning in Markdown or HTML become entities."""
     rows = ["|".join(text.translate(_ENTITIES).replace("\n", "<br>") for text in sample) for sample in samples]
     head = "|".join(SampleMatch._fields)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 from arena.errors import StoreError
 from arena.plain import printable, remove_secrets
 from arena.store import checkpoints
-from arena.store.files import make_folder, require_own, write_atomic
+from arena.store.files import make_folder, require_regular_file, write_atomic
 from arena.store.manifest import digest
 from arena.store.reader import RunReader
 from arena.trackers.samples import SampleMatch, draw_samples
@@ -53,7 +53,7 @@ class TrackerThread:
         """
         self.name, self.reader, self.seed = name, RunReader(run), seed
         self.state = make_folder(run / "trackers") / f"{name}.json"
-        require_own(self.state)
+        require_regular_file(self.state)
         self.id, self.sent = self._load_state()
         self.error: BaseException | None = None
         self._tracker: Tracker | None = None
@@ -65,7 +65,7 @@ class TrackerThread:
     def update(self) -> None:
         """Wake the thread to send newly committed iterations. Returns at once. TrackerError if the thread failed."""
         self._check()
-        self._committed = checkpoints.committed(self.reader.path)
+        self._committed = checkpoints.newest_committed(self.reader.path)
         self._wake.set()
 
     def close(self, timeout: float) -> None:
@@ -110,7 +110,7 @@ class TrackerThread:
         samples = draw_samples(self.reader.log, iteration, self.seed)
         self._save_state(iteration)  # before sending: a run killed in between must not send the row twice
         try:
-            self._tracker.log(iteration, dict(flat_figures(row)), samples)
+            self._tracker.log(iteration, dict(flatten_figures(row)), samples)
         except BaseException:
             self._save_state(before)
             raise
@@ -135,11 +135,11 @@ def open_tracker(name: str, reader: RunReader, id: str) -> Tracker:
     return tracker
 
 
-def flat_figures(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+def flatten_figures(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     """Yield name and value of each number in a row of metrics but `iteration`; slashes join nested names."""
     for key, value in row.items():
         if isinstance(value, Mapping):
-            yield from flat_figures(value, f"{prefix}{key}/")
+            yield from flatten_figures(value, f"{prefix}{key}/")
         elif isinstance(value, int | float) and key != "iteration":
             yield f"{prefix}{key}", float(value)
 

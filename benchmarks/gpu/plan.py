@@ -169,14 +169,14 @@ def _train_one_rank(samples: Any) -> dict[str, torch.Tensor]:
 
 
 async def _train_two_ranks(samples: Any, device: torch.device) -> dict[str, torch.Tensor]:
-    from arena.scale.cluster import placed
+    from arena.scale.cluster import open_cluster
     from arena.scale.ranks import Ranks
     from arena.scale.settings import ResourcesSpec, ScaleSpec, WorkerResources
     from arena.scale.trainer import ScaledTrainer
 
     share = WorkerResources(cpus=0.5, gpus=0.4 if device.type == "cuda" else 0.0)
     spec = ScaleSpec(trainers=2, engines=1, resources=ResourcesSpec(trainer=share, engine=WorkerResources(cpus=0.1)))
-    async with placed(spec, lambda line: None) as cluster:
+    async with open_cluster(spec, lambda line: None) as cluster:
         ranks = await Ranks.start([cluster.trainer(rank) for rank in range(2)], 60.0, 120.0)
         try:
             trainer = await asyncio.to_thread(ScaledTrainer, ranks, _load_policy(), _make_rule(), False)

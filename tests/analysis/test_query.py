@@ -267,6 +267,6 @@ def test_a_query_without_an_end_is_stopped_by_a_signal(run: Path, sent: signal.S
 
 
 def test_a_query_that_needs_too_much_memory_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sealed_sql.SEALED, "memory_limit", "50MB")
+    monkeypatch.setitem(sealed_sql.SETTINGS, "memory_limit", "50MB")
     with pytest.raises(ConfigError, match="half of this machine's memory"):
         query.run_query(analysis.load(run), "select list(a.range) from range(100000000) a")

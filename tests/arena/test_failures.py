@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from arena.errors import BugError, StoreError, is_debugging
 from arena.plain import printable_lines, remove_secrets, truncate_middle
-from arena.play.failures import failure_of, reason_of, replay_failed, stop_at_a_bug
+from arena.play.failures import describe_error, describe_failure, raise_bug, replay_failed
 from arena.play.match import Limits
 from arena.records import Failure, MatchRecord
-from arena.store.failures import FIRST, FailureLog, read_failures
+from arena.store.failures import MAX_DETAILED, FailureLog, read_failures
 from arena.store.lines import to_line
 from arena.store.run import RunFolder
-from arena.store.runlog import run_log
+from arena.store.runlog import write_run_log
 from games.base import TextGame
 from games.contracts import MatchId
 from games.kuhn_poker import KuhnPoker
@@ -75,17 +75,17 @@ def test_our_own_code_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     record = match(Negotiation(), {"opener": Scripted(), "responder": Scripted()})
     assert record.failure and record.failure.kind == "bug" and record.failure.where.startswith("games/base.py, line ")
     with pytest.raises(BugError, match=r"0002-0003: TypeError: .* \(games/base.py, line"):
-        stop_at_a_bug(record)
-    stop_at_a_bug(failed())
+        raise_bug(record)
+    raise_bug(failed())
 
 
 def test_what_a_library_raises_is_whose_code_called_it() -> None:
     try:
         to_line({"x": float("nan")})
     except ValueError as error:
-        mine = failure_of(error, KuhnPoker(), (), "", None)
+        mine = describe_failure(error, KuhnPoker(), (), "", None)
         assert error.__traceback__
-        ours = failure_of(error.with_traceback(error.__traceback__.tb_next), KuhnPoker(), (), "", None)
+        ours = describe_failure(error.with_traceback(error.__traceback__.tb_next), KuhnPoker(), (), "", None)
     assert mine.kind == "game" and "test_failures.py" in mine.where
     assert ours.kind == "bug" and ours.where.startswith("arena/store/lines.py, line "), "not json's"
 
@@ -97,8 +97,10 @@ def test_memory_that_is_used_up_is_a_limit_and_an_exception_without_words_is_tol
         def __str__(self) -> str:
             raise RuntimeError("no")
 
-    assert failure_of(MemoryError(), KuhnPoker(), (), "", None).kind == "limit"
-    assert reason_of(Mute()).startswith("Mute: ") and failure_of(Mute(), Beats(), (1, 2), "a", "x").draws == (1, 2)
+    assert describe_failure(MemoryError(), KuhnPoker(), (), "", None).kind == "limit"
+    assert describe_error(Mute()).startswith("Mute: ") and describe_failure(
+        Mute(), Beats(), (1, 2), "a", "x"
+    ).draws == (1, 2)
 
 
 def test_the_game_stands_where_it_stood_again() -> None:
@@ -126,17 +128,17 @@ def test_what_failed_is_kept_and_read_back(run: RunFolder) -> None:
 
 
 def test_the_first_of_an_iteration_are_kept_and_the_rest_counted(run: RunFolder) -> None:
-    for number in range(FIRST + 7):
+    for number in range(MAX_DETAILED + 7):
         run.failures.add(failed(identity=MatchId(2, number)))
     run.failures.flush()
     kept, more = read_failures(run.path)
-    assert len(kept) == FIRST and more == {2: 7}
+    assert len(kept) == MAX_DETAILED and more == {2: 7}
     RunFolder.open(run.path).failures.add(failed(identity=MatchId(3, 9999)))
-    assert len(read_failures(run.path)[0]) == FIRST + 1
+    assert len(read_failures(run.path)[0]) == MAX_DETAILED + 1
 
 
 def test_a_full_file_grows_no_more(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arena.store.failures.LARGEST", 10)
+    monkeypatch.setattr("arena.store.failures.MAX_BYTES", 10)
     run.failures.add(failed())
     run.failures.add(failed(identity=MatchId(3, 3)))
     run.failures.flush()
@@ -220,7 +222,7 @@ def test_keys_are_never_written(run: RunFolder, monkeypatch: pytest.MonkeyPatch)
     run.failures.secret_variables = ["MY_SERVER"]
     text = "abcdefgh-secret zyxwvuts-secret sk-1234567890abcdef Bearer qwertyuiop"
     run.failures.add(failed(reason=text, failure=Failure(kind="endpoint", trace=text)))
-    with run_log(run.path, ["MY_SERVER"]):
+    with write_run_log(run.path, ["MY_SERVER"]):
         logging.getLogger("arena.play").warning("%s", text)
     for file in (run.failures.path, run.path / "run.log"):
         assert not any(secret in file.read_text() for secret in ("-secret", "1234567890", "qwertyuiop"))
@@ -230,7 +232,7 @@ def test_keys_are_never_written(run: RunFolder, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_text_cannot_forge_a_line_of_the_log(run: RunFolder) -> None:
-    with run_log(run.path):
+    with write_run_log(run.path):
         logging.getLogger("arena.play").warning("%s", NASTY)
     first, *rest = (run.path / "run.log").read_text().splitlines()
     assert first.endswith("WARNING arena.play: first") and rest and all(line.startswith("    ") for line in rest)
@@ -238,8 +240,8 @@ def test_a_text_cannot_forge_a_line_of_the_log(run: RunFolder) -> None:
 
 
 def test_the_log_is_bounded_and_ends_with_its_run(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arena.store.runlog.LARGEST", 1000)
-    with run_log(run.path):
+    monkeypatch.setattr("arena.store.runlog.MAX_BYTES", 1000)
+    with write_run_log(run.path):
         for number in range(100):
             logging.getLogger("games").info("line %d", number)
     logging.getLogger("games").warning("afterwards")
@@ -252,14 +254,14 @@ def test_a_log_that_is_a_link_or_a_folder_is_refused(run: RunFolder, tmp_path: P
     path = run.path / "run.log"
     for make in (path.mkdir, lambda: path.symlink_to(tmp_path / "elsewhere")):
         make()
-        with pytest.raises(StoreError, match=r"run\.log is no file: remove it"), run_log(run.path):
+        with pytest.raises(StoreError, match=r"run\.log is no file: remove it"), write_run_log(run.path):
             pass
         path.unlink() if path.is_symlink() else path.rmdir()
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_disk_that_takes_no_log_stops_nothing(run: RunFolder, capfd: pytest.CaptureFixture[str]) -> None:
-    with run_log(run.path):
+    with write_run_log(run.path):
         handler = logging.getLogger("arena").handlers[-1]
         os.close(handler.stream.fileno())  # type: ignore[attr-defined]
         logging.getLogger("arena").warning("lost")

@@ -23,7 +23,7 @@ import os, signal, sys
 import arena.play.imitation
 from arena.cli.main import run_cli
 from arena.store import manifest, warm_start
-keep, calls = warm_start.keep, []
+save, calls = warm_start.save, []
 
 def once_more(run, about, fill):
     calls.append(about["steps"])
@@ -31,11 +31,11 @@ def once_more(run, about, fill):
         fill(folder)
         if {during} and len(calls) == {times}:
             os.kill(os.getpid(), signal.SIGKILL)
-    keep(run, about, dies)
+    save(run, about, dies)
     if len(calls) == {times}:
         os.kill(os.getpid(), signal.SIGKILL)
 
-warm_start.keep, arena.play.imitation.CHECKPOINT_SECONDS = once_more, 0.0
+warm_start.save, arena.play.imitation.CHECKPOINT_SECONDS = once_more, 0.0
 sys.exit(run_cli())
 """
 
@@ -104,7 +104,7 @@ TWO = (
 def test_of_two_that_imitate_the_first_is_not_asked_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    given, keep, kept = experiment(*TWO), warm_start.keep, list[dict[str, object]]()
+    given, keep, kept = experiment(*TWO), warm_start.save, list[dict[str, object]]()
 
     def stopped(run: Path, about: dict[str, object], fill: object) -> None:
         keep(run, about, fill)  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_of_two_that_imitate_the_first_is_not_asked_twice(
 
     whole = finished(tmp_path / "whole", given)
     monkeypatch.setattr(arena.lab, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(warm_start, "keep", stopped)
+    monkeypatch.setattr(warm_start, "save", stopped)
     with pytest.raises(KeyboardInterrupt):
         finished(tmp_path / "run", given)
     watcher = Quiet()

@@ -26,7 +26,7 @@ from arena.preflight import preflight
 from arena.records import trajectories
 from arena.store.reader import FolderReader, RunReader
 from arena.store.run import RunFolder, write_environment
-from arena.store.stages import finished as ended
+from arena.store.stages import read_stage_end as ended
 from tests.factories.labs import Quiet, finished, weight_files
 from tests.factories.labs import experiment as small
 from tests.factories.pipelines import CONFIG

@@ -15,7 +15,7 @@ from arena.config.sources import Layer
 from arena.data.rows import DataSet
 from arena.errors import ConfigError, StoreError
 from arena.lab import Lab
-from arena.play.lessons import preferences
+from arena.play.lessons import score_preferences
 from arena.stages.base import StageContext
 from arena.stages.data import dpo, kto, sft
 from arena.store.reader import RunReader
@@ -62,10 +62,10 @@ def test_the_held_out_rows_are_learned_too(kind: str, tmp_path: Path) -> None:
 
 
 def test_accuracy_counts_ties_half() -> None:
-    found = preferences(np.array([1.0, 0.0, 2.0, 2.0]), np.array([1.0, -1.0, 1.0, -1.0]), 0.5, is_paired=True)
+    found = score_preferences(np.array([1.0, 0.0, 2.0, 2.0]), np.array([1.0, -1.0, 1.0, -1.0]), 0.5, is_paired=True)
     assert found["held_out_accuracy"] == 0.75
     assert found["held_out_loss"] == pytest.approx((np.log1p(np.exp(-0.5)) + np.log(2)) / 2)
-    crossed = preferences(np.array([1.0, 0.0, 2.0]), np.array([1.0, -1.0, 1.0]), 0.5, is_paired=False)
+    crossed = score_preferences(np.array([1.0, 0.0, 2.0]), np.array([1.0, -1.0, 1.0]), 0.5, is_paired=False)
     assert crossed == {"held_out_accuracy": 1.0}
 
 

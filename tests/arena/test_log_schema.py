@@ -28,7 +28,7 @@ from arena.credit.branches import pairs
 from arena.lab import Lab
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.parts.base import Progress
-from arena.play.source import Attempts, Play
+from arena.play.source import Attempts, PlaySource
 from arena.records import MatchRecord, Seating, find_reply, trained_trajectories
 from arena.store.arrow import credit_table, match_table
 from arena.store.lines import LogError
@@ -43,18 +43,18 @@ from tests.factories.pictures import png_of
 
 
 @dataclass(frozen=True)
-class Deeper(Play):
+class Deeper(PlaySource):
     """Branches every branch once more."""
 
-    async def played(self, plans: list[MatchPlan]) -> Attempts:
+    async def play(self, plans: list[MatchPlan]) -> Attempts:
         """Play these plans and, if they are branches, a branch of each."""
-        records, failures = await super().played(plans)
+        records, failures = await super().play(plans)
         if not plans or plans[0].identity.parent is None:
             return records, failures
         (part,), k = self.parts, plans[0].identity.iteration
         await part.plan(k, plans)
         progress = Progress(ended=records, records=records, given_up=[], deals=0)
-        more, failed = await super().played([*(await part.expand(k, progress)).plans])
+        more, failed = await super().play([*(await part.expand(k, progress)).plans])
         return [*records, *more], [*failures, *failed]
 
 
@@ -88,7 +88,7 @@ def run(folder: Path, warm: str, *assignments: str, deeper: bool = False) -> Pat
     async def live() -> None:
         lab = await Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet())
         if deeper:
-            assert isinstance(lab.parts.source, Play)
+            assert isinstance(lab.parts.source, PlaySource)
             lab.parts = replace(lab.parts, source=Deeper(**vars(lab.parts.source)))
         try:
             await lab.run()

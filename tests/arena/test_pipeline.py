@@ -16,10 +16,10 @@ from arena.cli.loop import wait
 from arena.config.sources import set_layer
 from arena.errors import ConfigError, Interrupted, StoreError
 from arena.pipelines.running import resume_pipeline, start_pipeline
-from arena.store.locks import locked
+from arena.store.locks import lock_folder
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder, create_folder
-from arena.store.stages import finished as ended
+from arena.store.stages import read_stage_end as ended
 from tests.factories.children import Child, Hurt, arena_child
 from tests.factories.commands import arena, refused
 from tests.factories.labs import Quiet, weight_files
@@ -171,7 +171,7 @@ def test_an_edited_config_is_refused(copy: Path) -> None:
 
 
 def test_a_second_process_is_refused(copy: Path) -> None:
-    with locked(copy):
+    with lock_folder(copy):
         assert "is in use by" in refused("resume", copy)
         assert "is in use by" in refused("resume", copy / "stages" / "03-last")
 
@@ -250,7 +250,7 @@ def test_code_that_no_run_here_was_started_with_is_refused(tmp_path: Path) -> No
     for stage in stages:
         data = {**strict_yaml.load(CONFIG, "test"), "stages": [{"name": "a", **stage}]}
         folder = tmp_path / f"run-{len(str(stage))}"
-        create_folder(folder, strict_yaml.dump(data, "config.yaml"), {"experiment": data}, empty="stages")
+        create_folder(folder, strict_yaml.dump(data, "config.yaml"), {"experiment": data}, empty_folder="stages")
         assert "read it, then pass --trust" in refused("resume", folder)
         assert not canary.exists()
 

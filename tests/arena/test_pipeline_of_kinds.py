@@ -27,8 +27,8 @@ from arena.pipelines.running import start_pipeline
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from arena.store.reader import FolderReader, RunReader
-from arena.store.stages import begun
-from arena.store.stages import finished as ended
+from arena.store.stages import find_begun_stages
+from arena.store.stages import read_stage_end as ended
 from tests.factories import data_sets
 from tests.factories.children import Child, Hurt, arena_child
 from tests.factories.commands import arena, refused
@@ -73,10 +73,11 @@ def copy(whole: tuple[Path, int], tmp_path: Path) -> Path:
 
 def test_each_stage_learns_from_earlier_ones(whole: tuple[Path, int]) -> None:
     folder = whole[0]
-    assert tuple(stage.name for stage in begun(folder)) == STAGES
-    stages = [stage for stage in begun(folder) if stage.name != "08-average"]
+    assert tuple(stage.name for stage in find_begun_stages(folder)) == STAGES
+    stages = [stage for stage in find_begun_stages(folder) if stage.name != "08-average"]
     about = {stage.name[3:]: RunReader(stage).environment()["experiment"] for stage in stages}
-    weights = {stage.name[3:]: {n: str(p) for n, p in ended(stage).weights.items()} for stage in begun(folder)}  # type: ignore[union-attr]
+    folders = find_begun_stages(folder)
+    weights = {f.name[3:]: {n: str(p) for n, p in ended(f).weights.items()} for f in folders}  # type: ignore[union-attr]
     assert about["rl"]["policies"]["player"]["reference"] == weights["sft"]["player"]
     assert about["rl"]["policies"]["player"]["model"] == weights["dpo"]["player"]
     (scored,) = about["rl"]["credit"]["stages"]
@@ -147,7 +148,7 @@ def is_begun(folder: Path) -> bool:
 
 def assert_whole(folder: Path, undisturbed: Path) -> None:
     """Check that all stages but the newest have ended, with the weights that the undisturbed pipeline has."""
-    stages = begun(folder) if (folder / "stages").is_dir() else []
+    stages = find_begun_stages(folder) if (folder / "stages").is_dir() else []
     done = [ended(stage) for stage in stages]  # verifies every file
     assert all(done[:-1])
     for stage, end in zip(stages, done, strict=True):

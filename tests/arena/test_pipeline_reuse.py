@@ -15,7 +15,7 @@ from arena.evaluate.study.runs import find_donors
 from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.reader import FolderReader, RunReader
 from arena.store.run import write_environment
-from arena.store.stages import finished as ended
+from arena.store.stages import read_stage_end as ended
 from tests.factories.commands import arena, refused
 from tests.factories.labs import Quiet
 from tests.factories.pipelines import CONFIG, STAGES, finished, pipeline, results, staged_recipe

@@ -21,7 +21,7 @@ from arena.play.demonstrations import Demonstrations
 from arena.records import OWN, MatchRecord, MatchSource, RecordError, Trajectory, trained_trajectories
 from arena.store.arrow import match_table
 from arena.store.files import write_atomic
-from arena.store.matchlog import _parquet
+from arena.store.matchlog import _to_parquet
 from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
 from games.contracts import TurnSource
@@ -76,7 +76,7 @@ def test_a_log_with_tokens_that_the_model_does_not_have_is_refused(played: Path,
     log = edited(played, tmp_path / "log", ("policy",))
     rows = RunReader(log).log.read(1)
     rows[0]["streams"]["opener"][0]["ids"][3] = 99_999
-    write_atomic(log_path(log / "log", 1, "parquet"), _parquet(match_table(rows), 1000))
+    write_atomic(log_path(log / "log", 1, "parquet"), _to_parquet(match_table(rows), 1000))
     settings = ("iterations=1", f"source.log={log}", "source.iterations=1", "learn.loss=likelihood")
     with pytest.raises(StoreError, match=rf"{rows[0]['id']}: opener has the token 99999, and the model of"):
         finished(tmp_path / "run", experiment(*settings, "learn.regularisers={}"))
@@ -140,11 +140,11 @@ def test_demonstrations_say_so_and_replay_recalls(
 ) -> None:
     """By scripted policies, and of a log; a recalled trajectory is the one that was played, but for its source."""
     seen: list[Trajectory] = []
-    whole = Demonstrations._samples
-    monkeypatch.setattr(Demonstrations, "_samples", lambda self, found: (seen.extend(found), whole(self, found))[1])
+    whole = Demonstrations._to_samples
+    monkeypatch.setattr(Demonstrations, "_to_samples", lambda self, found: (seen.extend(found), whole(self, found))[1])
     given = experiment("iterations=1", f"learn.demonstrations={{run: {played}, matches: 3}}")
     lab: Lab = finished(tmp_path / "run", given, Quiet())
-    samples = wait(lab.parts.demonstrations.by_scripted("shared", 0, ["random"], 4))
+    samples = wait(lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 4))
     assert samples and all(sample.learned.all() for sample in samples)
     assert len(seen) > 6 and {turn.source for found in seen for turn in found.turns} == {"demonstration"}
     log = RunReader(played).log

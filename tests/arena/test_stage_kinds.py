@@ -13,7 +13,7 @@ from arena.config.staging import derive_stage_seed, plan
 from arena.errors import ConfigError, Interrupted
 from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.reader import RunReader
-from arena.store.stages import finished
+from arena.store.stages import read_stage_end
 from tests.factories.labs import Quiet
 from tests.factories.pipelines import CONFIG
 
@@ -126,12 +126,12 @@ def test_a_loop_of_its_own_is_run_sealed_and_started_from(kinds: Path, tmp_path:
     with pytest.raises(Interrupted, match="arena resume"):
         wait(start_pipeline(given, folder, Quiet()))
     place = folder / "stages" / "02-copies"
-    assert (place / "weights").exists() and finished(place) is None
+    assert (place / "weights").exists() and read_stage_end(place) is None
     with pytest.raises(ConfigError, match=r"the settings of .*copies cannot change now"):
         wait(resume_pipeline(folder, Quiet(), [set_layer("iterations=3")]))
     stop.unlink()
     wait(resume_pipeline(folder, Quiet()))
-    done = finished(place)
+    done = read_stage_end(place)
     assert done and done.weights == {"copied": place / "weights"} and done.metrics == {"iteration": 1, "loss": 0.5}
     experiment = RunReader(folder / "stages" / "03-last").environment()["experiment"]["policies"]
     assert experiment["old"]["model"] == str(place / "weights")

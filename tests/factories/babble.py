@@ -15,7 +15,7 @@ from agents.weights import load_tokenizer, resolve
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan
 from arena.play.settings import GameSpec
-from arena.play.tables import lay_table
+from arena.play.tables import make_table
 from arena.records import MatchRecord
 from games.contracts import MatchId
 
@@ -62,7 +62,7 @@ def lineup(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | Non
         roles = {seat: f"nano_{seat}" for seat in holders}
     engine: Any = Babbler()
     return Lineup(
-        tables=[lay_table(GameSpec(name=game, options=options), roles)],
+        tables=[make_table(GameSpec(name=game, options=options), roles)],
         policies=POLICIES,
         engine=engine,
         seed=5,

@@ -22,7 +22,7 @@ from agents.weights import load_tokenizer, resolve
 from arena.play.lineup import Lineup, seatings
 from arena.play.match import Limits, MatchPlan
 from arena.play.settings import GameSpec
-from arena.play.tables import lay_table
+from arena.play.tables import make_table
 from arena.records import MatchRecord
 from games.contracts import MatchId
 from tests.factories.babble import Nobody
@@ -103,7 +103,7 @@ def lineup(
     notes: list[str] = []
     engine: Any = Caller(frame(family))
     policy = Policy(name="p", source=Path(), model=None, tokenizer=None, frame=frame(family), trained=True, version=3)
-    table = lay_table(GameSpec(name=game, options=options), {"agent": str(PROGRAMS / "agent.yaml")})
+    table = make_table(GameSpec(name=game, options=options), {"agent": str(PROGRAMS / "agent.yaml")})
     object.__setattr__(table, "harnesses", {"agent": harness})
     object.__setattr__(table, "holders", {"agent": "p"})
     made = Lineup(

@@ -11,7 +11,7 @@ from arena.pipelines.running import start_pipeline
 from arena.store import checkpoints
 from arena.store.contents import METRICS
 from arena.store.reader import read_metrics
-from arena.store.stages import begun
+from arena.store.stages import find_begun_stages
 from tests.factories.labs import Quiet, log, weight_files
 
 CONFIG = """\
@@ -108,7 +108,7 @@ def results(folder: Path) -> dict[str, tuple[Any, Any, list[bytes]]]:
     A stage that averages weights has no log, metrics or optimiser.
     """
     found: dict[str, tuple[Any, Any, list[bytes]]] = {}
-    for stage in begun(folder):
+    for stage in find_begun_stages(folder):
         newest = checkpoints.newest(stage)
         (policy,) = (path.name for path in (newest.folder / "policies").iterdir())
         if not (newest.folder / "policies" / policy / "optimizer.safetensors").exists():

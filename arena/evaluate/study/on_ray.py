@@ -18,8 +18,8 @@ from arena.errors import ConfigError
 from arena.evaluate.study.plan import Run
 from arena.evaluate.study.runs import Begin, resume_command
 from arena.process import LAUNCHERS, build_child_command, build_child_environment, end_with_parent
-from arena.scale.cluster import connected
-from arena.store.locks import in_use
+from arena.scale.cluster import connect
+from arena.store.locks import is_in_use
 
 RESTARTS = 3
 """Maximum number of resumes per run after a lost worker."""
@@ -38,7 +38,7 @@ def join_cluster(address: str, folder: Path) -> Iterator[tuple[Begin, int]]:
     """
     with ExitStack() as joined:
         try:
-            joined.enter_context(connected(address, 0))
+            joined.enter_context(connect(address, 0))
         except ConfigError as error:
             raise ConfigError(str(error).replace("scale.address", "--on-ray")) from None
         yield Task, _count_processors(address, folder.absolute())
@@ -62,7 +62,7 @@ class Task:
         A run that lost its worker is resumed once no process uses its folder.
         """
         if self._task is None:
-            if not in_use(self.run.path):  # a lost worker's child may still be ending
+            if not is_in_use(self.run.path):  # a lost worker's child may still be ending
                 self._task = self._submit()
             return None
         if not self._ray.wait([self._task], timeout=0)[0]:
@@ -92,7 +92,7 @@ class Task:
             return 1
         self._ray.wait([self._task], timeout=PATIENCE)
         last = monotonic() + PATIENCE
-        while in_use(self.run.path) and monotonic() < last:
+        while is_in_use(self.run.path) and monotonic() < last:
             sleep(POLL)
         code = self.poll()
         return 1 if code is None else code

@@ -24,9 +24,9 @@ from arena.errors import ConfigError
 from arena.evaluate.study.record import RESULT, Record, RecordedRun, find_record, index_runs
 from arena.store.contents import METRICS
 from arena.store.files import make_folder, write_atomic
-from arena.store.locks import locked
-from arena.store.run import foreign_files
-from arena.store.stages import begun, is_pipeline
+from arena.store.locks import lock_folder
+from arena.store.run import find_foreign_files
+from arena.store.stages import find_begun_stages, is_pipeline
 from games.plain_files import read_plain
 
 EXPERIMENT = "experiment.yaml"
@@ -90,7 +90,7 @@ class Plan:
         places = [run.path]
         if is_pipeline(run.path):
             counted = self._experiments(run.arm)
-            places = [stage for stage in begun(run.path) if stage.name[len("NN-") :] in counted]
+            places = [stage for stage in find_begun_stages(run.path) if stage.name[len("NN-") :] in counted]
         return sum(read_plain(path).count(b"\n") for place in places if (path := place / METRICS).exists())
 
     def _experiments(self, arm: str) -> dict[str, Experiment]:
@@ -123,7 +123,7 @@ def plan(
     recorded = _require_same(_compose_recorded(record), wanted, folder / name) if record else None
     if place.exists():
         stored = _require_same(compose_recipe([file_layer(place)]), wanted, place)
-    elif recorded is None and folder.exists() and (not folder.is_dir() or foreign_files(folder)):
+    elif recorded is None and folder.exists() and (not folder.is_dir() or find_foreign_files(folder)):
         kind = f"no folder of a study or sweep (it has no {EXPERIMENT})"
         raise ConfigError(f"{folder} is there and {kind}: choose another --out")
     else:
@@ -133,7 +133,7 @@ def plan(
 
 def _store_experiment(place: Path, fitted: Recipe, wanted: Recipe) -> Recipe:
     """Write the fitted experiment to `place` and return it, or return what another process wrote there first."""
-    with locked(make_folder(place.parent)):
+    with lock_folder(make_folder(place.parent)):
         if place.exists():
             return _require_same(compose_recipe([file_layer(place)]), wanted, place)
         write_atomic(place, recipe_to_yaml(fitted))

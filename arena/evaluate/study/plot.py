@@ -11,7 +11,7 @@ from arena.config.study import EVALUATED, PANEL
 from arena.evaluate.study.results import Results
 from arena.evaluate.study.summary import Curve
 from arena.statistics import SHARE
-from arena.store.files import explained
+from arena.store.files import explain_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def write_picture(draw: Callable[[], "Figure"], path: Path) -> bool:
     except ImportError:
         return False
     beside = path.with_name(f".{path.name}.tmp")
-    with explained(path):
+    with explain_errors(path):
         _write(draw(), beside)
         beside.replace(path)
     return True

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from arena.config.study import StudySpec
 from arena.errors import StoreError
-from arena.store.files import explained
+from arena.store.files import explain_errors
 from arena.store.manifest import digest
 from arena.store.reader import SEAL
 from games.plain_files import read_plain
@@ -68,7 +68,7 @@ class Record(BaseModel):
 
 def read_record(place: Path) -> Record:
     """Read a study.json or sweep.json. Raises StoreError if it is not one, or if it does not match its own hash."""
-    with explained(place, "reading"):
+    with explain_errors(place, "reading"):
         text = read_plain(place)
     try:
         body = json.loads(text)

@@ -20,11 +20,11 @@ from arena.evaluate.study.summary import ArmSummary, Curve, Ends, average_figure
 from arena.evaluate.study.verdicts import Gauges, Verdict, judge
 from arena.plain import to_plain
 from arena.store.contents import METRICS, check_committed
-from arena.store.evaluations import of_latest, read_evaluations
+from arena.store.evaluations import read_evaluations, select_latest
 from arena.store.files import write_atomic
 from arena.store.manifest import digest
 from arena.store.reader import SEAL, read_metrics
-from arena.store.stages import begun, is_pipeline
+from arena.store.stages import find_begun_stages, is_pipeline
 from games.plain_files import read_plain
 
 
@@ -83,7 +83,7 @@ def collect(plan: Plan) -> Results:
 def _read_run(plan: Plan, run: Run) -> RecordedRun:
     """Read a finished run's results from its folder. Raises StoreError if its files differ from the committed ones."""
     spec, iterations = plan.spec, find_last_experiment(with_arm(plan.experiment, run.arm)).iterations
-    places = begun(run.path) if is_pipeline(run.path) else [run.path]
+    places = find_begun_stages(run.path) if is_pipeline(run.path) else [run.path]
     seconds = _sum_seconds([row for place in places for row in read_metrics(place / METRICS)[:iterations]])
     run = run._replace(path=find_result_folder(plan, run) or run.path)
     check_committed(run.path, iterations)
@@ -134,7 +134,7 @@ def read_curve(run: Run, figure: str, iterations: int | None = None) -> list[flo
     Raises ConfigError for an unknown figure.
     """
     if figure.startswith(PANEL):
-        evaluations = of_latest(read_evaluations(run.path))
+        evaluations = select_latest(read_evaluations(run.path))
         return [find_figure({"panel": compute_figures(evaluation)}, figure) for evaluation in evaluations]
     if figure.startswith(EVALUATED):
         return read_evaluated(run.path, *parse_evaluated_figure(figure))

@@ -23,7 +23,7 @@ from arena.evaluate.study.plan import EXPERIMENT, Plan, Run
 from arena.process import build_child_command, build_child_environment, end_with_parent
 from arena.store import checkpoints
 from arena.store.files import CONFIG
-from arena.store.locks import in_use
+from arena.store.locks import is_in_use
 from arena.store.stages import count_ended, stage_folder
 from games.plain_files import read_plain
 
@@ -126,7 +126,7 @@ class Runner:
         has_weights = run == first or not is_pending or has_imitated(self.plan, first)
         donor, shared = self._donors.get(run, (run, 0))
         has_stages = count_ended(donor.path) >= shared or not (donor in self.due or donor in self._running)
-        return not in_use(run.path) and has_stages and (has_weights or run.arm not in self.plan.spec.warm)
+        return not is_in_use(run.path) and has_stages and (has_weights or run.arm not in self.plan.spec.warm)
 
     def _first(self, run: Run) -> Run:
         """Return the run of this seed whose imitation the warm arms reuse.

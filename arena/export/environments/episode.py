@@ -18,7 +18,7 @@ from arena.errors import ConfigError
 from arena.evaluate.evaluation import make_game
 from arena.export.environments.observation import FactMemory, format_legal_acts, format_message
 from arena.plain import clean_text
-from arena.play.contenders import ScriptedContender, chance, number
+from arena.play.contenders import ScriptedContender, derive_seed, fold_seed
 from arena.play.match import MatchPlan
 from arena.play.settings import GameSpec
 from arena.play.texts import view_of
@@ -102,7 +102,7 @@ class Episode:
         seats = dict.fromkeys(names, Seating.of("brain", task.against, None))
         plan = MatchPlan(identity=MatchId(0, 0), game=task.game, options=dict(task.options), seed=seed, seats=seats)
         self._others = {
-            seat: make_scripted(task.against, number(chance(seed, plan, seat)), self.game)
+            seat: make_scripted(task.against, fold_seed(derive_seed(seed, plan, seat)), self.game)
             for seat in names
             if seat != self.seat
         }
@@ -216,7 +216,7 @@ def deal(task: Task, seed: int) -> Episode:
     the seed that was used. Raises ConfigError after `MOST_DEALS` such matches.
     """
     for attempt in range(MOST_DEALS):
-        episode = Episode(task, number((seed, attempt)) if attempt else seed)
+        episode = Episode(task, fold_seed((seed, attempt)) if attempt else seed)
         if not episode.done:
             return episode
         episode.close()

@@ -72,11 +72,11 @@ class Adaptive(RolloutPart):
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
         """Distribute the plans' total number of attempts over their deals, and cap the length of solved deals."""
-        deals = [list(group) for _, group in groupby(plans, _deal)]
-        counts = self.attempts([(deal[0].game, deal[0].seed) for deal in deals], len(plans))
+        deals = [list(group) for _, group in groupby(plans, _deal_key)]
+        counts = self.split_attempts([(deal[0].game, deal[0].seed) for deal in deals], len(plans))
         number, planned = plans[0].identity.deal, list[MatchPlan]()
         for deal, count in zip(deals, counts, strict=True):
-            options, capped = self.options(deal[0].game, deal[0].seed, deal[0].options)
+            options, capped = self.cap_options(deal[0].game, deal[0].seed, deal[0].options)
             for attempt in range(count):
                 identity = replace(deal[0].identity, deal=number + len(planned))
                 # Plans of a group differ in the first draw, the number of the attempt.
@@ -87,24 +87,24 @@ class Adaptive(RolloutPart):
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
         """Count each match as an attempt, and as a success if its trained seats' mean payoff exceeds `above`."""
         for record in records:
-            row = self._deals.setdefault(_key(record.game, record.seed), [0, 0, 0])
+            row = self._deals.setdefault(_seed_key(record.game, record.seed), [0, 0, 0])
             row[ATTEMPTS] += 1
             if _mean_payoff(record) > self.above:
                 row[SUCCESSES] += 1
                 row[LONGEST] = max(row[LONGEST], len(record.turns))
 
-    def attempts(self, deals: Sequence[tuple[str, int]], total: int) -> list[int]:
+    def split_attempts(self, deals: Sequence[tuple[str, int]], total: int) -> list[int]:
         """Split `total` attempts among deals (game, seed): `least` each, the rest by their outcomes' deviation."""
         shares = [sqrt(p * (1 - p)) for p in (self._rate(*deal) for deal in deals)]
-        more = apportion(total - self.least * len(deals), shares)
-        return [self.least + count for count in more]
+        extra = apportion(total - self.least * len(deals), shares)
+        return [self.least + count for count in extra]
 
-    def options(self, game: str, seed: int, options: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    def cap_options(self, game: str, seed: int, options: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """Return a deal's game options and the name of the option that was lowered, or "" if none was.
 
         The option `cap` is lowered to the number of turns of the deal's longest success, if that is less.
         """
-        cap, row = self.cap, self._deals.get(_key(game, seed))
+        cap, row = self.cap, self._deals.get(_seed_key(game, seed))
         if cap is None or row is None or not row[SUCCESSES] or row[LONGEST] >= options[cap]:
             return dict(options), ""
         return {**options, cap: row[LONGEST]}, cap
@@ -121,20 +121,20 @@ class Adaptive(RolloutPart):
 
     def _rate(self, game: str, seed: int) -> float:
         """Return a deal's success rate with one success and one failure added: 1/2 for a new deal."""
-        attempts, successes, _ = self._deals.get(_key(game, seed), (0, 0, 0))
+        attempts, successes, _ = self._deals.get(_seed_key(game, seed), (0, 0, 0))
         return (successes + 1) / (attempts + 2)
 
 
-def _deal(plan: MatchPlan) -> tuple[int, int]:
+def _deal_key(plan: MatchPlan) -> tuple[int, int]:
     """Return a key of the plan's deal; a plan without a group is a deal of its own."""
     return plan.group, plan.identity.deal if plan.group < 0 else 0
 
 
-def _key(game: str, seed: int) -> str:
+def _seed_key(game: str, seed: int) -> str:
     return f"{game} {seed}"
 
 
 def _mean_payoff(record: MatchRecord) -> float:
     """Return the mean payoff of the match's trained seats; 0 without any. A missing payoff counts as 0."""
-    paid = [record.payoffs.get(seat, 0.0) for seat, seating in record.seats.items() if seating.trained]
-    return sum(paid) / max(1, len(paid))
+    payoffs = [record.payoffs.get(seat, 0.0) for seat, seating in record.seats.items() if seating.trained]
+    return sum(payoffs) / max(1, len(payoffs))

@@ -21,7 +21,7 @@ from arena.records import MatchRecord
 from games.adapters.loading import error_line, file_of
 from games.contracts import Game
 
-Maker = TypeVar("Maker", bound=Callable[..., "RolloutPart"])
+MakePart = TypeVar("MakePart", bound=Callable[..., "RolloutPart"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,12 +153,12 @@ class Declaration:
     """Return the maximum number of matches added per planned match."""
 
 
-def declare(**declarations: Any) -> Callable[[Maker], Maker]:
+def declare(**declarations: Any) -> Callable[[MakePart], MakePart]:
     """Attach a `Declaration` to a part's function."""
 
-    def attach(maker: Maker) -> Maker:
-        maker.declaration = Declaration(**declarations)  # type: ignore[attr-defined]
-        return maker
+    def attach(make: MakePart) -> MakePart:
+        make.declaration = Declaration(**declarations)  # type: ignore[attr-defined]
+        return make
 
     return attach
 

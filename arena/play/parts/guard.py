@@ -27,7 +27,7 @@ class GuardedPart(RolloutPart):
     def __init__(self, part: Any, name: str) -> None:
         """Guard `part`, which the function `name` returned. Raises ConfigError unless it is a RolloutPart."""
         self.part, self.name = part, name
-        _require(isinstance(part, RolloutPart), f"{name} returned {_kind(part)}, not a RolloutPart")
+        _require(isinstance(part, RolloutPart), f"{name} returned {_type_name(part)}, not a RolloutPart")
 
     @contextmanager
     def blame(self, hook: str) -> Iterator[None]:
@@ -43,15 +43,17 @@ class GuardedPart(RolloutPart):
             path = Path(inspect.getfile(type(self.part)))
             raise ConfigError(f"play.parts: {self.name}: {hook} failed: {error_line(error, path)}") from error
 
-    def _returned(self, hook: str, value: Any, kind: type[Value]) -> Value:
+    def _require_type(self, hook: str, value: Any, kind: type[Value]) -> Value:
         """Return the value of a hook. Raises ConfigError if it is of another type."""
-        _require(isinstance(value, kind), f"{self.name}: {hook} returned {_kind(value)}, not {kind.__name__}")
+        _require(isinstance(value, kind), f"{self.name}: {hook} returned {_type_name(value)}, not {kind.__name__}")
         found: Value = value
         return found
 
     def _plans(self, hook: str, value: Any) -> list[MatchPlan]:
-        _require(isinstance(value, list | tuple), f"{self.name}: {hook} returned {_kind(value)}, not a list of plans")
-        return [self._returned(f"{hook}, in a list,", plan, MatchPlan) for plan in value]
+        _require(
+            isinstance(value, list | tuple), f"{self.name}: {hook} returned {_type_name(value)}, not a list of plans"
+        )
+        return [self._require_type(f"{hook}, in a list,", plan, MatchPlan) for plan in value]
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
         """Return the part's plans."""
@@ -62,7 +64,7 @@ class GuardedPart(RolloutPart):
     async def expand(self, k: int, progress: Progress) -> Expansion:
         """Return the part's expansion."""
         with self.blame("expand"):
-            more = self._returned("expand", await self.part.expand(k, progress), Expansion)
+            more = self._require_type("expand", await self.part.expand(k, progress), Expansion)
         is_count = isinstance(more.deals, int) and more.deals >= 0
         _require(is_count, f"{self.name}: expand asked for {more.deals!r} deals: it has to be 0 or more")
         return Expansion(plans=self._plans("expand", more.plans), deals=more.deals)
@@ -71,7 +73,7 @@ class GuardedPart(RolloutPart):
         """Return the part's control of the match, guarded."""
         with self.blame("control"):
             control = self.part.control(plan, game)
-        return None if control is None else _GuardedControl(self, self._returned("control", control, MatchControl))
+        return None if control is None else _GuardedControl(self, self._require_type("control", control, MatchControl))
 
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
         """Let the part learn from the records."""
@@ -81,9 +83,9 @@ class GuardedPart(RolloutPart):
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
         """Return the part's sections of metrics, each a mapping of finite numbers."""
         with self.blame("metrics"):
-            sections = self._returned("metrics", self.part.metrics(records), dict)
+            sections = self._require_type("metrics", self.part.metrics(records), dict)
         for name, section in sections.items():
-            values = self._returned(f"metrics, in '{name}',", section, dict).values()
+            values = self._require_type(f"metrics, in '{name}',", section, dict).values()
             _require(all(map(_is_finite, values)), f"{self.name}: metrics: '{name}' holds more than finite numbers")
         return sections
 
@@ -104,12 +106,12 @@ class _GuardedControl(MatchControl):
     """Control of one match by a user's part."""
 
     def __init__(self, guard: GuardedPart, control: MatchControl) -> None:
-        self.guard, self.inner = guard, control
+        self.guard, self.control = guard, control
 
     def before(self, view: View, act: Act) -> Decision:
         """Return the control's decision."""
         with self.guard.blame("control.before"):
-            decision = self.inner.before(view, act)
+            decision = self.control.before(view, act)
         name = f"{self.guard.name}: control.before"
         if isinstance(decision, Continue):
             rewards = decision.rewards
@@ -118,16 +120,16 @@ class _GuardedControl(MatchControl):
             )
             _require(usable, f"{name}: rewards have to be finite numbers by name, not {str(rewards)[:100]}")
             return decision
-        _require(isinstance(decision, Stop | Replace), f"{name} returned {_kind(decision)}, not a decision")
+        _require(isinstance(decision, Stop | Replace), f"{name} returned {_type_name(decision)}, not a decision")
         text = decision.reason if isinstance(decision, Stop) else decision.act
-        _require(isinstance(text, str), f"{name}: {type(decision).__name__} takes a text, not {_kind(text)}")
+        _require(isinstance(text, str), f"{name}: {type(decision).__name__} takes a text, not {_type_name(text)}")
         return decision
 
     def after(self, seat: str, act: Act, valid: bool) -> str:
         """Return the control's reason to stop, or ""."""
         with self.guard.blame("control.after"):
-            reason = self.inner.after(seat, act, valid)
-        return self.guard._returned("control.after", reason, str)
+            reason = self.control.after(seat, act, valid)
+        return self.guard._require_type("control.after", reason, str)
 
 
 def _require(holds: bool, complaint: str) -> None:
@@ -139,5 +141,5 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return "nothing" if value is None else type(value).__name__

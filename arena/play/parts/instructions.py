@@ -25,11 +25,11 @@ from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, Setup, d
 from arena.play.parts.reflection import last_turn, write_instruction
 from arena.records import MatchRecord
 
-CROSSINGS = 16
+CROSSOVER_ATTEMPTS = 16
 """Attempts to get a new instruction from a crossover."""
-LONGEST_INSTRUCTION = 500
+MAX_INSTRUCTION = 500
 """Maximum characters of an instruction."""
-Instruction = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTRUCTION)]
+Instruction = Annotated[str, Field(min_length=1, max_length=MAX_INSTRUCTION)]
 
 
 class InstructionsOfRole(Spec):
@@ -53,7 +53,7 @@ class InstructionsOfRole(Spec):
     """Deals of an iteration that try a new instruction before it may replace the worst; 0 replaces it at once."""
 
     @model_validator(mode="after")
-    def _are_different(self) -> Self:
+    def _check_texts(self) -> Self:
         plain = [" ".join(text.split()) for text in self.texts]
         if len({*plain}) < len(plain) or "" in plain:
             raise ValueError("`texts` must all differ, and none may be blank")
@@ -90,7 +90,7 @@ def instructions(context: PartContext, *, roles: dict[Name, InstructionsOfRole])
     return Instructions(context, roles)
 
 
-class Tried(NamedTuple):
+class ScoredInstruction(NamedTuple):
     """Instruction in a population, with the running mean of its scores and the number of iterations that played it."""
 
     text: str
@@ -103,7 +103,7 @@ class Instructions(RolloutPart):
 
     def __init__(self, context: PartContext, rules: Mapping[str, InstructionsOfRole]) -> None:
         self.context, self.rules, self.seed = context, rules, context.seed
-        self.tried = {role: [Tried(text) for text in rule.texts] for role, rule in rules.items()}
+        self.populations = {role: [ScoredInstruction(text) for text in rule.texts] for role, rule in rules.items()}
         self.failed: dict[str, list[str]] = {}
         """Last turn of each role in the match with its lowest payoff, of the latest iterations, oldest first."""
         self.candidates: dict[str, str] = {}
@@ -113,34 +113,34 @@ class Instructions(RolloutPart):
 
     def state(self) -> dict[str, Any]:
         """Return {"tried": populations by role, "failed": last turns of the worst matches by role} as JSON."""
-        tried = {role: [one._asdict() for one in each] for role, each in self.tried.items()}
+        tried = {role: [one._asdict() for one in each] for role, each in self.populations.items()}
         return {"tried": tried, "failed": {role: [*each] for role, each in self.failed.items()}}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore the populations and the worst matches. A role that the state lacks starts with its own texts."""
         for role, rows in state["tried"].items():
             if role in self.rules:
-                self.tried[role] = [Tried(**row) for row in rows]
+                self.populations[role] = [ScoredInstruction(**row) for row in rows]
         self.failed = {role: [*each] for role, each in state["failed"].items()}
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
         """Draw an instruction for each deal, after adding a new one to each role's population if it is due."""
         if self.renewed < k:
             self.renewed = k
-            for role in self.due(k):
+            for role in self.find_due(k):
                 rule, written = self.rules[role], ""
                 if rule.writer is not None:
-                    ranked = sorted(self.tried[role], key=lambda one: -one.weight)
+                    ranked = sorted(self.populations[role], key=lambda one: -one.weight)
                     scored = [(one.weight, one.text) for one in ranked]
                     policy, engine, seed = self.context.policies[rule.writer], self.context.engine, (self.seed, k)
                     written = await write_instruction(policy, engine, seed, role, scored, self.failed.get(role, ()))
-                if text := self.candidate(k, role, written) if rule.verify else self.add(k, role, written):
+                if text := self.propose(k, role, written) if rule.verify else self.add(k, role, written):
                     self.context.note(f"iteration {k}: {role} tries the instruction {text!r}")
         return self.assign(k, plans)
 
-    def chances(self, role: str) -> list[float]:
+    def probabilities(self, role: str) -> list[float]:
         """Return the probability of drawing each of a role's instructions: the softmax of weight / temperature."""
-        weights = np.array([one.weight for one in self.tried[role]]) / self.rules[role].temperature
+        weights = np.array([one.weight for one in self.populations[role]]) / self.rules[role].temperature
         powers = np.exp(weights - weights.max())
         return (powers / powers.sum()).tolist()  # type: ignore[no-any-return]
 
@@ -149,19 +149,19 @@ class Instructions(RolloutPart):
         drawn: dict[tuple[str, int], str] = {}
         trials = {role: self.rules[role].verify for role in self.candidates}
 
-        def text(role: str, deal: int) -> str:
+        def draw_text(role: str, deal: int) -> str:
             if (role, deal) not in drawn and trials.get(role):
                 trials[role] -= 1
                 drawn[role, deal] = self.candidates[role]
             elif (role, deal) not in drawn:
                 rng = generator(self.seed, k, "instruct", role, f"{deal}")
-                place = int(rng.choice(len(self.tried[role]), p=self.chances(role)))
-                drawn[role, deal] = self.tried[role][place].text
+                place = int(rng.choice(len(self.populations[role]), p=self.probabilities(role)))
+                drawn[role, deal] = self.populations[role][place].text
             return drawn[role, deal]
 
         def with_instructions(plan: MatchPlan) -> MatchPlan:
             seats = {
-                seat: replace(held, instruction=text(held.role, plan.seed))
+                seat: replace(held, instruction=draw_text(held.role, plan.seed))
                 for seat, held in plan.seats.items()
                 if held.kind == "model" and held.role in self.rules
             }
@@ -176,16 +176,16 @@ class Instructions(RolloutPart):
         replaces it, and any other one is dropped.
         """
         for role, rule in self.rules.items():
-            scores, worst = _scores(role, records)
-            for place, one in enumerate(self.tried[role]):
+            scores, worst = _score_instructions(role, records)
+            for place, one in enumerate(self.populations[role]):
                 if gains := scores.get(one.text):
                     step = max(rule.rate, 1 / (one.iterations + 1))
                     weight = one.weight + step * (float(np.mean(gains)) - one.weight)
-                    self.tried[role][place] = Tried(one.text, weight, one.iterations + 1)
+                    self.populations[role][place] = ScoredInstruction(one.text, weight, one.iterations + 1)
             trial = self.candidates.pop(role, "")
             score = float(np.mean(scores.get(trial, [-np.inf])))
-            if trial and score > min(one.weight for one in self.tried[role]):
-                self._admit(role, Tried(trial, score, 1))
+            if trial and score > min(one.weight for one in self.populations[role]):
+                self._admit(role, ScoredInstruction(trial, score, 1))
             if worst:
                 self.failed[role] = [*self.failed.get(role, ()), worst][-rule.replay :]
 
@@ -194,51 +194,53 @@ class Instructions(RolloutPart):
         used = {(held.role, held.instruction) for record in records for held in record.seats.values()}
         return {"instructions": {"used": float(sum(bool(text) for _, text in used))}}
 
-    def due(self, k: int) -> list[str]:
+    def find_due(self, k: int) -> list[str]:
         """Return the roles that get a new instruction before iteration `k`: every `rule.every` iterations."""
         return [role for role, rule in self.rules.items() if rule.every and k > 1 and (k - 1) % rule.every == 0]
 
     def add(self, k: int, role: str, text: str = "") -> str:
-        """Add a new instruction (see `candidate`) to a role's population and return it; "" if none was found.
+        """Add a new instruction (see `propose`) to a role's population and return it; "" if none was found.
 
         It starts with the best score, and replaces the worst one in a full population.
         """
-        if text := self.candidate(k, role, text):
+        if text := self.propose(k, role, text):
             del self.candidates[role]
-            self._admit(role, Tried(text, max(one.weight for one in self.tried[role])))
+            self._admit(role, ScoredInstruction(text, max(one.weight for one in self.populations[role])))
         return text
 
-    def candidate(self, k: int, role: str, text: str = "") -> str:
+    def propose(self, k: int, role: str, text: str = "") -> str:
         """Put a new instruction of a role on trial and return it; "" if none was found.
 
         It is `text` or, if that is empty or known, a crossover of two instructions.
         """
-        known, rng = {"", *(one.text for one in self.tried[role])}, generator(self.seed, k, "crossover", role)
-        written = one_line(text, LONGEST_INSTRUCTION)
-        crossed = (self._crossover(role, rng) for _ in range(CROSSINGS))
+        known, rng = {"", *(one.text for one in self.populations[role])}, generator(self.seed, k, "crossover", role)
+        written = one_line(text, MAX_INSTRUCTION)
+        crossed = (self._crossover(role, rng) for _ in range(CROSSOVER_ATTEMPTS))
         if text := next((one for one in (written, *crossed) if one not in known), ""):
             self.candidates[role] = text
         return text
 
-    def _admit(self, role: str, new: Tried) -> None:
+    def _admit(self, role: str, new: ScoredInstruction) -> None:
         """Add an instruction to a role's population, in place of the worst if it is full."""
-        best = sorted(self.tried[role], key=lambda one: -one.weight)[: self.rules[role].size - 1]
-        self.tried[role] = [*best, new]
+        best = sorted(self.populations[role], key=lambda one: -one.weight)[: self.rules[role].size - 1]
+        self.populations[role] = [*best, new]
 
     def _crossover(self, role: str, rng: np.random.Generator) -> str:
-        """Return the first words of one instruction and the last words of another, both drawn by `chances`.
+        """Return the first words of one instruction and the last words of another, both drawn by `probabilities`.
 
         Returns "" if fewer than two can be drawn.
         """
-        tried, chances = self.tried[role], self.chances(role)
-        if len(tried) < 2 or sum(chance > 0 for chance in chances) < 2:
+        population, probabilities = self.populations[role], self.probabilities(role)
+        if len(population) < 2 or sum(chance > 0 for chance in probabilities) < 2:
             return ""
-        one, two = (tried[int(n)].text.split() for n in rng.choice(len(tried), size=2, replace=False, p=chances))
+        one, two = (
+            population[int(n)].text.split() for n in rng.choice(len(population), size=2, replace=False, p=probabilities)
+        )
         first, rest = one[: int(rng.integers(1, len(one) + 1))], two[int(rng.integers(len(two))) :]
-        return one_line(" ".join([*first, *rest]), LONGEST_INSTRUCTION)
+        return one_line(" ".join([*first, *rest]), MAX_INSTRUCTION)
 
 
-def _scores(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[float]], str]:
+def _score_instructions(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[float]], str]:
     """Return the payoffs by instruction, standardised within each game, and the text of the worst match's last turn."""
     rows = [
         (record, seat, record.payoffs[seat])
@@ -248,9 +250,9 @@ def _scores(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[f
     ]
     scores: dict[str, list[float]] = {}
     for game in {record.game for record, _, _ in rows}:
-        paid = np.array([each for record, _, each in rows if record.game == game])
-        spread = float(paid.std()) or 1.0
+        payoffs = np.array([each for record, _, each in rows if record.game == game])
+        spread = float(payoffs.std()) or 1.0
         for record, seat, each in rows:
             if record.game == game:
-                scores.setdefault(record.seats[seat].instruction, []).append((each - float(paid.mean())) / spread)
+                scores.setdefault(record.seats[seat].instruction, []).append((each - float(payoffs.mean())) / spread)
     return scores, last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""

@@ -27,7 +27,7 @@ async def write_instruction(
     `failed` the last turns of failed matches.
     """
     key, frame = f"instruct-{seed[1]}-{role}", policy.frame
-    prompt = (*frame.open(PROMPT, []), *frame.ask(question(ranked, failed)))
+    prompt = (*frame.open(PROMPT, []), *frame.ask(make_prompt(ranked, failed)))
     if len(prompt) + TOKENS > min(policy.positions, engine.max_context):
         return ""
     request = Request(
@@ -46,7 +46,7 @@ async def write_instruction(
     return one_line(frame.decode(completion.ids), 10**4)
 
 
-def question(ranked: Sequence[tuple[float, str]], failed: Sequence[str]) -> str:
+def make_prompt(ranked: Sequence[tuple[float, str]], failed: Sequence[str]) -> str:
     """Return the prompt for a new instruction: the best instructions with their scores, and the failed matches."""
     scores = [f"{weight:+.2f}: {text}" for weight, text in ranked[:EXAMPLES]]
     return "\n".join(["Instructions so far, with how good they were:", *scores, *(f"A bad match. {t}" for t in failed)])

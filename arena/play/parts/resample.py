@@ -26,14 +26,14 @@ class Resample(RolloutPart):
 
     def __init__(self, context: PartContext, rounds: int) -> None:
         self.context, self.rounds = context, rounds
-        self.played: dict[int, int] = {}
+        self.rounds_played: dict[int, int] = {}
         """Number of rounds so far, by iteration."""
 
     async def expand(self, k: int, progress: Progress) -> Expansion:
         """Return as many new deals as credit lacks, up to the maximum number of rounds."""
-        if self.played.get(k, 0) >= self.rounds:
+        if self.rounds_played.get(k, 0) >= self.rounds:
             return Expansion()
         incomplete = len({(record.game, record.seed) for record in progress.given_up})
         missing = await self.context.missing_deals(k, progress.records, max(0, progress.deals - incomplete))
-        self.played = {k: self.played.get(k, 0) + 1}
+        self.rounds_played = {k: self.rounds_played.get(k, 0) + 1}
         return Expansion(deals=missing)

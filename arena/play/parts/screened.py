@@ -46,10 +46,10 @@ def screened(
     A match is a success if the mean payoff of its trained seats is above `above`. Deals come in a new random order for
     each pass.
     """
-    return Screened(context, log, above, least, most)
+    return Screening(context, log, above, least, most)
 
 
-class Screened(RolloutPart):
+class Screening(RolloutPart):
     """Deals of a baseline's run whose success rate lies within bounds."""
 
     def __init__(self, context: PartContext, log: str, above: float, least: float, most: float) -> None:
@@ -85,8 +85,8 @@ class Screened(RolloutPart):
         planned = list[MatchPlan]()
         for place, (_, deal) in enumerate(groupby(plans, lambda plan: (plan.group, plan.seed))):
             own = list(deal)
-            passed, seed = self._deal(own[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
-            planned += [replace(plan, seed=seed, draws=(*plan.draws, passed)) for plan in own]
+            epoch, seed = self._deal(own[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
+            planned += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in own]
         return planned
 
     def _deal(self, game: str, number: int) -> tuple[int, int]:
@@ -94,6 +94,6 @@ class Screened(RolloutPart):
         if game not in self.seeds:
             raise StoreError(f"{self.folder}: no deal of {game} has a success rate within the bounds")
         seeds = self.seeds[game]
-        passed, place = divmod(number, len(seeds))
-        order = generator(self.context.seed, passed, "screened", game).permutation(len(seeds))
-        return passed, seeds[int(order[place])]
+        epoch, place = divmod(number, len(seeds))
+        order = generator(self.context.seed, epoch, "screened", game).permutation(len(seeds))
+        return epoch, seeds[int(order[place])]

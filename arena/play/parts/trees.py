@@ -105,7 +105,7 @@ class Trees(RolloutPart):
         trees = {identity: tree for tree in self.trees[k] for identity in tree.identities}
         for record in progress.ended[self.seen.get(k, 0) :]:
             if tree := trees.get(record.identity.lineage()[0].first_attempt):
-                tree.ended(record)
+                tree.add_match(record)
         plans = [plan for tree in self.trees[k] for plan in tree.next()]
         if plans:
             self.seen[k] = len(progress.ended)
@@ -126,12 +126,12 @@ class _Path:
 
 
 class Tree:
-    """Planner of a deal's matches and branches: `next` returns the plans to play, `ended` adds each finished match."""
+    """Planner of a deal's matches and branches: `next` returns the plans to play, `add_match` adds finished matches."""
 
     def __init__(self, plans: Sequence[MatchPlan], rule: TreeRule, vocabulary: dict[str, int], seed: int) -> None:
         """Prepare a tree with one match per plan. `vocabulary_size` has the size by policy; `seed` is the run's."""
         self.rule, self.vocabulary_size, self.seed = rule, vocabulary, seed
-        self._plans, self._begun, self._left = list(plans), 0, len(plans)
+        self._plans, self._started, self._left = list(plans), 0, len(plans)
         """Plans by match that starts at the deal, number of started ones, and number of matches still to plan."""
         self._paths: list[_Path] = []
         self._chains: dict[MatchId, int] = {}
@@ -148,38 +148,38 @@ class Tree:
 
     def next(self) -> list[MatchPlan]:
         """Return the plans to play next, once all earlier ones have ended; [] if every match of the tree is planned."""
-        if not self._begun:
-            return self._dealt(1 if self.rule.first == "auto" else self.rule.first)
+        if not self._started:
+            return self._take_plans(1 if self.rule.first == "auto" else self.rule.first)
         if self._auto:
             self._auto = False
-            if self._paths and (more := self._dealt(self._from_the_deal(self._paths[0].record) - 1)):
+            if self._paths and (more := self._take_plans(self._count_starts(self._paths[0].record) - 1)):
                 return more
         while self._left and self._turn < max((len(path.record.turns) for path in self._paths), default=0):
-            branches = list(self._branches())
+            branches = list(self._draw_branches())
             self._turn += 1
             if branches:
                 return branches
-        return self._dealt(self._left)
+        return self._take_plans(self._left)
 
-    def ended(self, record: MatchRecord) -> None:
+    def add_match(self, record: MatchRecord) -> None:
         """Add a finished match of the tree, whose turns may then be branched."""
         plan = next(plan for plan in self._plans if plan.identity == record.identity.lineage()[0].first_attempt)
         self._paths.append(_Path(plan, record, self._chains.pop(record.identity.first_attempt, 0)))
 
-    def _dealt(self, count: int) -> list[MatchPlan]:
+    def _take_plans(self, count: int) -> list[MatchPlan]:
         """Take up to `count` further plans of matches that start at the deal."""
-        plans = self._plans[self._begun : self._begun + min(count, self._left)]
-        self._begun, self._left = self._begun + len(plans), self._left - len(plans)
+        plans = self._plans[self._started : self._started + min(count, self._left)]
+        self._started, self._left = self._started + len(plans), self._left - len(plans)
         return plans
 
-    def _branches(self) -> Iterator[MatchPlan]:
+    def _draw_branches(self) -> Iterator[MatchPlan]:
         """Yield the plans of branches drawn at the current turn, at most one per finished match."""
         for path in self._paths:
-            if not self._left or not (turn := self._open(path)):
+            if not self._left or not (turn := self._find_branchable_turn(path)):
                 continue
             place = (path.record.iteration, "tree", str(path.record.identity.first_attempt), f"{turn.index}")
             coin = generator(self.seed, *place).random()
-            if coin >= self.chance(path.record, turn, path.chain):
+            if coin >= self.branch_probability(path.record, turn, path.chain):
                 path.chain = 0
                 continue
             path.chain += 1
@@ -188,7 +188,7 @@ class Tree:
             self._chains[branch.identity] = path.chain
             yield replace(path.plan, identity=branch.identity, branch=branch, source="branched")
 
-    def _open(self, path: _Path) -> Turn | None:
+    def _find_branchable_turn(self, path: _Path) -> Turn | None:
         """Return the current turn of a path, or None if it must not be branched.
 
         It must be written by a learner, not the seat's first turn, and after the path's own branch turn.
@@ -202,7 +202,7 @@ class Tree:
             return None
         return turn if any(one.seat == turn.seat for one in record.turns[: self._turn]) else None
 
-    def chance(self, record: MatchRecord, turn: Turn, chain: int) -> float:
+    def branch_probability(self, record: MatchRecord, turn: Turn, chain: int) -> float:
         """Return a turn's branching probability p (see the module), without its entropy term if `trigger` is random."""
         if (room := 1.0 - self.rule.chain * chain) <= 0:
             return 0.0
@@ -218,7 +218,7 @@ class Tree:
         nats = sum(stream.entropy[begin : min(end, begin + self.rule.tokens)])
         return nats / log(self.vocabulary_size[record.seats[turn.seat].policy])
 
-    def _from_the_deal(self, record: MatchRecord) -> int:
+    def _count_starts(self, record: MatchRecord) -> int:
         """Return AEPO's number of matches that start at the deal, from the reply entropies of the first match."""
         first, later = list[float](), list[float]()
         for seat, seating in record.seats.items():

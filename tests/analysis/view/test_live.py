@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arena.play.feed import _line
+from arena.play.feed import _encode_line
 from arena.play.match import MatchPlan
 from arena.records import Turn
 from arena.store import checkpoints
@@ -44,11 +44,11 @@ class Fed:
             seed=number,
             seats=dict(record.seats),
         )
-        self.writer.write([(plan.id, _line(plan.id, replace(plan, **changed)))])
+        self.writer.write([(plan.id, _encode_line(plan.id, replace(plan, **changed)))])
 
     def turn(self, number: int, turn: Turn) -> None:
         id = f"0002-{number:04d}"
-        self.writer.write([(id, _line(id, turn))])
+        self.writer.write([(id, _encode_line(id, turn))])
 
 
 def test_a_match_in_flight_grows_turn_by_turn_and_is_then_the_logs(browser: Any, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_real_run_is_stopped_and_resumed_from_the_page(browser: Any, tmp_path:
     run, planned = tmp_path / "run", 300
     command = [str(planned) if part == "3" else part for part in TINY]
     child = Child(tmp_path / "said", *command, "--out", run)
-    child.until(lambda: bool(run.exists() and checkpoints.committed(run) > 1), limit=400)
+    child.until(lambda: bool(run.exists() and checkpoints.newest_committed(run) > 1), limit=400)
     with served(tmp_path) as link:
         page = Page(browser, link)
         page.to("#/run/run", "#control >> text=stop")
@@ -127,7 +127,7 @@ def test_a_real_run_is_stopped_and_resumed_from_the_page(browser: Any, tmp_path:
         page.view.click("#sure")
         told = child.end()
         assert "arena resume" in told.err and told.code not in (0, 2)
-        done = checkpoints.committed(run)
+        done = checkpoints.newest_committed(run)
         assert 1 < done < planned
         page.view.wait_for_selector("#control >> text=resume")
         assert not (run / FEED).exists()

@@ -18,7 +18,7 @@ from arena.api.settings import compose_experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
 from arena.errors import ConfigError, Interrupted, StoreError
-from arena.store.locks import in_use
+from arena.store.locks import is_in_use
 from tests.factories.commands import arena as command
 
 TINY: dict[str, Any] = {"policies.shared.imitate": None, "iterations": 2, "play.matches": 2, "learn.minibatches": 1}
@@ -164,7 +164,7 @@ def test_a_run_is_followed_read_and_gone_on_with(tmp_path: Path, capfd: pytest.C
 def test_the_callback_may_stop_it_and_another_call_goes_on(tmp_path: Path) -> None:
     result = small_run(tmp_path / "run", overrides={"iterations": 9}, progress=lambda of: of.cancel())
     assert (result.done, result.iterations, result.complete) == (1, 9, False)
-    assert not in_use(result.folder)
+    assert not is_in_use(result.folder)
     assert arena.resume(result.folder, iterations=2).complete
 
 
@@ -180,7 +180,7 @@ def test_what_a_callback_raises_ends_the_run_and_reaches_the_caller(tmp_path: Pa
 
     with pytest.raises(LookupError, match="mine"):
         small_run(tmp_path / "run", progress=broken)
-    assert not in_use(tmp_path / "run")
+    assert not is_in_use(tmp_path / "run")
     assert arena.resume(tmp_path / "run").complete
 
 
@@ -205,7 +205,7 @@ def test_ctrl_c_ends_it_in_order_and_says_how_to_go_on(tmp_path: Path) -> None:
     many = {"iterations": 10_000}
     with pytest.raises(Interrupted, match=r"committed iterations are safe, and arena resume .*run continues"):
         small_run(tmp_path / "run", overrides=many, progress=lambda of: signal.raise_signal(signal.SIGINT))
-    assert not in_use(tmp_path / "run") and arena.Result(tmp_path / "run").done >= 1
+    assert not is_in_use(tmp_path / "run") and arena.Result(tmp_path / "run").done >= 1
     assert arena.resume(tmp_path / "run", progress=lambda of: of.cancel()).done >= 2
 
 
@@ -225,7 +225,7 @@ def test_in_a_notebook_an_interrupt_stops_the_run_and_not_the_kernel(tmp_path: P
         loop.run_until_complete(cell())
     finally:
         loop.close()
-    assert not in_use(tmp_path / "run") and 1 <= arena.Result(tmp_path / "run").done < 10_000
+    assert not is_in_use(tmp_path / "run") and 1 <= arena.Result(tmp_path / "run").done < 10_000
     assert small_run(tmp_path / "next", overrides={"iterations": 1}).complete
 
 

@@ -18,7 +18,7 @@ from arena.config.sources import file_layer
 from arena.evaluate.study import results
 from arena.evaluate.study.plan import plan
 from arena.evaluate.study.record import RecordedRun
-from arena.store.locks import in_use
+from arena.store.locks import is_in_use
 from arena.store.reader import RunReader
 from tests.factories.children import Child
 from tests.factories.commands import arena, refused
@@ -33,7 +33,7 @@ def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     words = ["study", written(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
     child = Child(tmp_path / "first", *words)
     assert child.until(lambda: (folder / "mars-0" / "checkpoints" / "0001").exists())
-    assert in_use(folder / "mars-0")
+    assert is_in_use(folder / "mars-0")
     assert f"{folder} is in use by process {child.process.pid}" == refused(*words)
     child.signal(signal.SIGKILL)
     assert child.end().code == -signal.SIGKILL
@@ -71,7 +71,7 @@ def test_runs_end_with_the_study_that_is_killed(tmp_path: Path) -> None:
     child.signal(signal.SIGKILL)
     child.end()
     deadline = time.monotonic() + 60
-    while in_use(folder / "mars-0"):
+    while is_in_use(folder / "mars-0"):
         assert time.monotonic() < deadline, "it plays on"
         time.sleep(0.1)
     assert len(RunReader(folder / "mars-0").metrics()) < ITERATIONS

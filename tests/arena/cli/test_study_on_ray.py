@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from arena.store.locks import in_use
+from arena.store.locks import is_in_use
 from arena.store.reader import RunReader
 from tests.factories.clusters import Nodes, nodes
 from tests.factories.tiny_study import ITERATIONS, written
@@ -107,7 +107,7 @@ def ended(cluster: Nodes, study: Study, number: signal.Signals) -> None:
     os.kill(study.process.pid, number)
     assert study.end() in (130, 143, -signal.SIGKILL), study.said()
     deadline = time.monotonic() + 400
-    while in_use(study.out / "mars-0") or worker_of(cluster, study.out / "mars-0"):
+    while is_in_use(study.out / "mars-0") or worker_of(cluster, study.out / "mars-0"):
         assert time.monotonic() < deadline, "it plays on"
         time.sleep(0.1)
 

@@ -494,4 +494,4 @@ def test_who_compares_within_a_deal_has_a_group_or_branches() -> None:
     """ARPO's group is a match with those that part from it."""
     assert "set play.group" in refusal("credit.estimator=grpo", "play.group=1")
     assert experiment("credit.estimator=grpo", "play.group=4").play.group == 4
-    assert experiment("credit.estimator=grpo", "play.group=1", "play.parts=[branches]").play.most_matches == 32
+    assert experiment("credit.estimator=grpo", "play.group=1", "play.parts=[branches]").play.max_matches == 32

@@ -20,7 +20,7 @@ from arena.errors import ConfigError, PlayError, StoreError
 from arena.evaluate.fork import fork
 from arena.evaluate.specs import Contenders
 from arena.play.contenders import ScriptedContender, play_one
-from arena.play.joining import Joining, Parting
+from arena.play.joining import ForkPoint, JoiningContender
 from arena.play.match import Limits, MatchPlan
 from arena.records import MatchRecord
 from arena.statistics import ANY, mean_ci
@@ -170,7 +170,7 @@ def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroke
     )
     last = [turn.index for turn in record.turns if turn.seat == record.turns[0].seat][-1]
     (contender,) = wait(Contenders().load(f"{unbroken}:shared"))
-    parting = Parting(record, last)
+    parting = ForkPoint(record, last)
     plan = MatchPlan(
         identity=record.identity,
         game=record.game,
@@ -179,7 +179,7 @@ def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroke
         seats=record.seats,
         draws=(1,),
     )
-    again = asyncio.run(play_one(plan, dict.fromkeys(record.seats, Joining(contender, parting)), 0, Limits()))
+    again = asyncio.run(play_one(plan, dict.fromkeys(record.seats, JoiningContender(contender, parting)), 0, Limits()))
     assert again.status == "finished" and again.turns[:last] == tuple(
         turn._replace(seconds=new.seconds, rewards=new.rewards)
         for turn, new in zip(record.turns[:last], again.turns, strict=False)

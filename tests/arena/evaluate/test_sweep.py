@@ -33,7 +33,7 @@ from arena.evaluate.study.rehearsal import count_panels, estimate_seconds, make_
 from arena.evaluate.study.results import collect, write
 from arena.evaluate.study.runs import Runner, warm_settings
 from arena.statistics import mean_ci
-from arena.store.locks import locked
+from arena.store.locks import lock_folder
 from arena.store.manifest import digest
 
 BASE = recipe_layer("negotiation-nano")
@@ -188,7 +188,7 @@ def test_of_two_that_begin_at_once_the_first_one_is_kept(tmp_path: Path) -> None
 def test_nobody_begins_where_another_one_runs(tmp_path: Path) -> None:
     one = of_grid("learn.lr=1e-4")
     (tmp_path / "sweep").mkdir()
-    with locked(tmp_path / "sweep"), pytest.raises(StoreError, match="is in use by process"):
+    with lock_folder(tmp_path / "sweep"), pytest.raises(StoreError, match="is in use by process"):
         plan(one, tmp_path / "sweep", ["setting-1"], 1, lambda it: it, name="sweep.json")
 
 

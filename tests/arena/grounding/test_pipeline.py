@@ -13,7 +13,7 @@ from arena.config.staging import plan
 from arena.errors import ConfigError, Interrupted
 from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.reader import RunReader
-from arena.store.stages import finished
+from arena.store.stages import read_stage_end
 from tests.factories.labs import Quiet
 from tests.factories.lessons import GAME
 from tests.factories.pipelines import results
@@ -64,7 +64,7 @@ def is_phase(wanted: tuple[int, str], what: str, value: object) -> bool:
 def test_stages_go_on_from_the_grounded_weights_and_resume_repeats_every_bit(given: str, tmp_path: Path) -> None:
     whole = wait(start_pipeline(pipeline(given), tmp_path / "whole", Quiet()))
     stages = [whole / "stages" / name for name in ("01-see", "02-more", "03-rl")]
-    weights = [done.weights["viewer"] for stage in stages if (done := finished(stage))]
+    weights = [done.weights["viewer"] for stage in stages if (done := read_stage_end(stage))]
     assert RunReader(stages[1]).environment()["experiment"]["ground"]["policy"] == "viewer"
     assert RunReader(stages[2]).environment()["experiment"]["policies"]["viewer"]["model"] == str(weights[1])
     assert len({(folder / "model.safetensors").read_bytes() for folder in weights}) == 3

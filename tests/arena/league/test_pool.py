@@ -78,7 +78,7 @@ def test_nothing_goes_that_a_checkpoint_still_lists(tmp_path: Path) -> None:
     assert there(tmp_path) == ["shared@0", "shared@2"], "what is newer than the checkpoint is gone"
     back.admit(3, ["shared"], save)
     commit(back, 3)
-    checkpoints.keep(tmp_path, 1)
+    checkpoints.prune(tmp_path, 1)
     back.sweep()
     assert there(tmp_path) == ["shared@0", "shared@3"]
 

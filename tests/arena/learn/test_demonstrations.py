@@ -161,11 +161,11 @@ def test_whom_the_imitated_meet_is_not_imitated(tmp_path: Path) -> None:
     """`hard_liner` asks for 8 of 10 or more, `fair_split` for no more than it has to, to get half."""
     lab = started(tmp_path / "run", "seats.responder.policy=shared", "game.options.max_turns=4")
     demonstrations = lab.parts.demonstrations
-    alone = wait(demonstrations.by_scripted("shared", 0, ["fair_split"], 24))
-    met = wait(demonstrations.by_scripted("shared", 0, ["fair_split"], 24, ["hard_liner"]))
-    both = wait(demonstrations.by_scripted("shared", 0, ["hard_liner"], 24))
+    alone = wait(demonstrations.play_scripted("shared", 0, ["fair_split"], 24))
+    met = wait(demonstrations.play_scripted("shared", 0, ["fair_split"], 24, ["hard_liner"]))
+    both = wait(demonstrations.play_scripted("shared", 0, ["hard_liner"], 24))
     other = started(tmp_path / "separate", "policies.other={model: nano}", "seats.responder.policy=other")
-    assert len(wait(other.parts.demonstrations.by_scripted("other", 0, ["fair_split"], 24, ["hard_liner"]))) == 24
+    assert len(wait(other.parts.demonstrations.play_scripted("other", 0, ["fair_split"], 24, ["hard_liner"]))) == 24
     assert len(alone) > 40 and len(met) == 24, "one seat of each match"
     opened, hard = ({said(s)[0] for s in given if s.stream.turns[-1] % 2 == 0} for given in (met, both))
     assert opened <= {said(s)[0] for s in alone}, "whoever it meets, it opens as before"
@@ -182,7 +182,7 @@ def test_at_each_table_play_those_who_can(tmp_path: Path) -> None:
     settings = {"name": "two", "iterations": 1, "tables": tables, "policies": {"shared": {"model": "nano"}}}
     given = compose([text_layer("test", yaml.safe_dump(settings))])
     lab = wait(Lab.open(RunFolder.create(tmp_path / "run", to_yaml(given), {}), given, Quiet()))
-    shown = wait(lab.parts.demonstrations.by_scripted("shared", 0, ["halver", "consistent_guesser"], 4))
+    shown = wait(lab.parts.demonstrations.play_scripted("shared", 0, ["halver", "consistent_guesser"], 4))
     assert {said(sample)[0].split()[0] for sample in shown} == {"ASK", "GUESS"}
 
 

@@ -16,7 +16,7 @@ from agents.stream import Stream
 from arena.config.experiment import LearnSpec
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
-from arena.play.logged import sparse_updates
+from arena.play.logged import find_sparse_updates
 from tests.factories.models import VOCABULARY, tiny
 from tests.factories.samples import plain_scores, sample, samples
 from tests.factories.updating import updated
@@ -110,7 +110,7 @@ def test_the_effective_share_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_log_in_which_hardly_anything_is_learned_is_told() -> None:
-    found = sparse_updates({"few": {"effective": 0.021}, "many": {"effective": 0.4}, "played": {}})
+    found = find_sparse_updates({"few": {"effective": 0.021}, "many": {"effective": 0.4}, "played": {}})
     assert list(found) == ["few"] and found["few"].startswith("policy 'few': 2 % of the log's tokens carry its update")
 
 

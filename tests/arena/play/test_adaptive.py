@@ -12,7 +12,7 @@ from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.parts.adaptive import Adaptive
-from arena.play.plans import iteration_plans
+from arena.play.plans import plan_iteration
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.contracts import MatchId
@@ -65,11 +65,11 @@ def history(**rule: Any) -> Adaptive:
 
 
 def test_attempts_go_where_outcomes_differ() -> None:
-    solved, differs, never, new = history().attempts([("g", seed) for seed in (1, 2, 3, 4)], 32)
+    solved, differs, never, new = history().split_attempts([("g", seed) for seed in (1, 2, 3, 4)], 32)
     assert solved + differs + never + new == 32
     assert 2 <= solved <= never < 8 < min(differs, new) and abs(differs - new) <= 1
-    assert history(least=8).attempts([("g", 1), ("g", 2)], 16) == [8, 8]
-    assert history().attempts([("other", 1), ("other", 2)], 16) == [8, 8], "of another game nothing is known"
+    assert history(least=8).split_attempts([("g", 1), ("g", 2)], 16) == [8, 8]
+    assert history().split_attempts([("other", 1), ("other", 2)], 16) == [8, 8], "of another game nothing is known"
 
 
 def test_only_what_the_trained_seat_is_paid_counts() -> None:
@@ -81,9 +81,9 @@ def test_only_what_the_trained_seat_is_paid_counts() -> None:
 def test_a_deal_is_as_long_as_its_longest_success() -> None:
     found = history(cap="max_turns")
     found.observe(1, [match(1, 1.0, turns=5), match(1, 0.0, turns=9), match(3, 0.0, turns=2)])
-    assert found.options("g", 1, {"max_turns": 10, "a": 1}) == ({"max_turns": 5, "a": 1}, "max_turns")
-    assert found.options("g", 3, {"max_turns": 10}) == ({"max_turns": 10}, ""), "never solved: no cap"
-    assert found.options("g", 1, {"max_turns": 4}) == ({"max_turns": 4}, ""), "never more than the game's own"
+    assert found.cap_options("g", 1, {"max_turns": 10, "a": 1}) == ({"max_turns": 5, "a": 1}, "max_turns")
+    assert found.cap_options("g", 3, {"max_turns": 10}) == ({"max_turns": 10}, ""), "never solved: no cap"
+    assert found.cap_options("g", 1, {"max_turns": 4}) == ({"max_turns": 4}, ""), "never more than the game's own"
 
 
 def given(*more: str) -> Experiment:
@@ -94,13 +94,13 @@ def given(*more: str) -> Experiment:
 def planned(setting: Experiment, state: dict[str, list[int]]) -> list[MatchPlan]:
     part = make_part("adaptive", least=2, cap="max_turns")
     part.load(state)
-    return planned_by(part, iteration_plans(setting.play, 0, 1, resolve_tables(setting), {}, None))
+    return planned_by(part, plan_iteration(setting.play, 0, 1, resolve_tables(setting), {}, None))
 
 
 def test_plans_have_the_attempts_and_the_options() -> None:
     setting = given()
     fresh = planned(setting, {})
-    assert fresh == iteration_plans(setting.play, 0, 1, resolve_tables(setting), {}, None)
+    assert fresh == plan_iteration(setting.play, 0, 1, resolve_tables(setting), {}, None)
     assert [plan.group for plan in fresh] == [i // 4 for i in range(16)]
     solved = fresh[0].seed
     plans = planned(setting, {f"negotiation {solved}": [30, 30, 2]})
@@ -109,7 +109,7 @@ def test_plans_have_the_attempts_and_the_options() -> None:
     assert sizes[0] < 4 and min(sizes[1:]) >= 4 and sum(sizes) == 16
     (table,) = resolve_tables(setting)
     for plan in plans:
-        assert plan.options["max_turns"] == (2 if plan.seed == solved else 4) and table.fits(plan)
+        assert plan.options["max_turns"] == (2 if plan.seed == solved else 4) and table.matches(plan)
 
 
 @pytest.mark.slow

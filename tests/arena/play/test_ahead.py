@@ -12,7 +12,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.errors import ConfigError, GateError
 from arena.lab import Lab
-from arena.play.source import Ahead, Played
+from arena.play.source import AheadSource, PlayedMatches
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, experiment, finished, start, started_warm, weight_files
 
@@ -152,15 +152,15 @@ def test_iterations_begin_when_the_one_before_is_handed_out() -> None:
     begun: list[int] = []
 
     class Recorded:
-        async def matches(self, k: int) -> Played:
+        async def matches(self, k: int) -> PlayedMatches:
             begun.append(k)
-            return Played([], [])
+            return PlayedMatches([], [])
 
         async def close(self) -> None: ...
 
     async def story() -> list[list[int]]:
         seen = []
-        source = Ahead(Recorded(), 2, 4, Quiet())
+        source = AheadSource(Recorded(), 2, 4, Quiet())
         for k in (1, 2, 3, 4):
             await source.matches(k)
             await asyncio.sleep(0.001)

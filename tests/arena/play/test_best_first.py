@@ -14,7 +14,7 @@ from agents.memory import Memory
 from agents.role import Role, load_role
 from arena.config.seating import resolve_tables
 from arena.errors import ConfigError
-from arena.play.best_first import priority, unfit_for_search
+from arena.play.best_first import find_search_obstacle, priority
 from arena.play.branches import Branch
 from arena.play.contenders import ModelContender, play_one
 from arena.play.match import Limits, MatchPlan
@@ -167,7 +167,7 @@ def test_a_game_that_blocks_is_searched_in_threads() -> None:
     [("kuhn_poker", "2 seats"), ("repair", "names no situations"), ("maze", "hides something"), ("prover", "")],
 )
 def test_only_open_games_of_one_seat_are_searched(name: str, why: str) -> None:
-    found = unfit_for_search(games.make(name))
+    found = find_search_obstacle(games.make(name))
     assert why in found and bool(found) == bool(why)
 
 

@@ -143,15 +143,15 @@ def test_a_match_that_strays_from_what_it_should_repeat_has_failed() -> None:
     assert (again.status, again.payoffs, again.report) == ("failed", {}, {})
     assert again.reason.startswith(f"turn 1 differs from that of {record.id}")
     assert (
-        Branch(record, 2).first_difference(replace(record, turns=record.turns[:2])).startswith("it ended before turn 2")
+        Branch(record, 2).find_difference(replace(record, turns=record.turns[:2])).startswith("it ended before turn 2")
     )
-    assert Branch(record, 2).first_difference(record) == ""
+    assert Branch(record, 2).find_difference(record) == ""
     seat = record.turns[2].seat
     (stream,) = record.streams[seat]
     shown = Stream([*stream.ids], stream.mask, stream.logprobs, stream.turns)
     shown.ids[1] += 1
     changed = replace(record, streams={**record.streams, seat: (shown,)})
-    assert "differs from that of" in Branch(record, 2).first_difference(changed), (
+    assert "differs from that of" in Branch(record, 2).find_difference(changed), (
         "also what no message tells is compared"
     )
 

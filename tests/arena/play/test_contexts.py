@@ -19,7 +19,7 @@ from arena.errors import ConfigError
 from arena.play.branches import Branch
 from arena.play.contenders import ModelContender, play_one
 from arena.play.contexts import check_contexts
-from arena.play.joining import Joining, Parting
+from arena.play.joining import ForkPoint, JoiningContender
 from arena.play.logged import LogSource
 from arena.play.match import Limits, MatchPlan
 from arena.play.settings import GameSpec, SeatSpec, TableSpec
@@ -127,7 +127,7 @@ def test_a_first_reply_that_finds_no_room_fails_the_match() -> None:
 def test_a_fork_by_a_smaller_model_says_that_it_has_no_room_for_the_past() -> None:
     whole = walk(Rambler(), replace(POLICIES["p"], positions=10**6), role())
     small = contender(Rambler(), replace(POLICIES["p"], positions=200), role())
-    record = walk(Rambler(), POLICIES["p"], role(), who=Joining(small, Parting(whole, 20, "")))
+    record = walk(Rambler(), POLICIES["p"], role(), who=JoiningContender(small, ForkPoint(whole, 20, "")))
     assert record.status == "failed" and record.failure and record.failure.kind == "limit"
     assert "no room for the match so far" in record.reason and "of 200" in record.reason
 
@@ -179,7 +179,7 @@ def test_a_log_of_longer_contexts_than_the_learner_holds_is_refused() -> None:
         spec: Any = SimpleNamespace(log="runs/other")
         source = LogSource(None, spec, [table], {"p": holds}, None)  # type: ignore[arg-type]
         if holds == longest:
-            assert source._as_own(1, 0, record).seats["walker"].trained
+            assert source._adopt(1, 0, record).seats["walker"].trained
             continue
         with pytest.raises(ConfigError, match=rf"walker of match 0001-0000 .* {longest:,} tokens.* {holds:,}"):
-            source._as_own(1, 0, record)
+            source._adopt(1, 0, record)

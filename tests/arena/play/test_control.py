@@ -17,11 +17,11 @@ from arena.credit.samples import samples_of
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.play.branches import Branch
-from arena.play.joining import Parting, first_difference
+from arena.play.joining import ForkPoint, find_difference
 from arena.play.parts.patch import patch_metrics
-from arena.play.plans import iteration_plans
+from arena.play.plans import plan_iteration
 from arena.play.settings import GameSpec, PlaySpec
-from arena.play.tables import lay_table
+from arena.play.tables import make_table
 from arena.play.texts import normalise_act
 from arena.records import OWN, MatchRecord, trained_trajectories, trajectories
 from games.base import TextGame
@@ -156,7 +156,7 @@ def test_a_branch_repeats_patches() -> None:
 
 def test_walkers_of_the_log_skip_what_no_game_read() -> None:
     record = walk(4, **PATCHED)
-    assert first_difference(Parting(record, len(record.turns) - 1), Maze(size=3)) == ""
+    assert find_difference(ForkPoint(record, len(record.turns) - 1), Maze(size=3)) == ""
     assert MatchRecord.from_json(record.to_json()).turns == record.turns
 
 
@@ -194,12 +194,12 @@ def test_a_horizon_grows_with_the_iterations(k: int) -> None:
 def test_a_horizon_sets_a_games_option() -> None:
     rule = PlaySpec(matches=4)
     part = make_part("horizon", option="max_turns", turns={"steps": {"values": [2, 4], "every": 1}})
-    table = lay_table(GameSpec(name="maze", options={"size": 3, "max_turns": 9}), {"walker": "nano_player"})
+    table = make_table(GameSpec(name="maze", options={"size": 3, "max_turns": 9}), {"walker": "nano_player"})
     table = replace(table, holders={"walker": "p"})
     for k, length in ((1, 2), (2, 4), (7, 4)):
-        plans = planned_by(part, iteration_plans(rule, 0, k, [table], POLICIES, None), k)
+        plans = planned_by(part, plan_iteration(rule, 0, k, [table], POLICIES, None), k)
         assert {plan.options["max_turns"] for plan in plans} == {length}
-        assert all(table.fits(plan) for plan in plans)
+        assert all(table.matches(plan) for plan in plans)
 
 
 STOPPABLE = ("kuhn_poker", "negotiation", "tic_tac_toe", "hanabi", "recall", "text_navigation", "wordle", "sheriff")

@@ -11,7 +11,7 @@ import pytest
 from arena.play import feed as feeding
 from arena.play.feed import Feed
 from arena.play.match import MatchPlan
-from arena.play.watchers import Logged
+from arena.play.watchers import LoggingWatcher
 from arena.records import Turn
 from arena.store.feed import FEED, FeedReader, FeedWriter
 from games.contracts import MatchId, Message
@@ -25,7 +25,7 @@ TURN = RECORD.turns[0]
 @pytest.fixture
 def all_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The feed may take as much time as it likes."""
-    monkeypatch.setattr(feeding, "SHARE", 1e9)
+    monkeypatch.setattr(feeding, "MAX_TIME_SHARE", 1e9)
 
 
 def plan(number: int = 0, iteration: int = 1) -> MatchPlan:
@@ -44,7 +44,7 @@ def fed(tmp_path: Path, act: Callable[[Feed], None]) -> FeedReader:
     async def play() -> FeedReader:
         feed, reader = Feed(tmp_path), FeedReader(tmp_path)
         act(feed)
-        await asyncio.sleep(2 * feeding.EVERY)
+        await asyncio.sleep(2 * feeding.WRITE_SECONDS)
         reader.refresh()
         reader.rows = {id: reader.row(id) for id in reader.matches}  # type: ignore[attr-defined]
         feed.close()
@@ -73,10 +73,10 @@ class Looking(Quiet):
 def test_a_run_with_a_feed_is_the_same_and_shows_its_matches_as_they_are_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeding, "EVERY", 0.0)
+    monkeypatch.setattr(feeding, "WRITE_SECONDS", 0.0)
     watcher, settings = Looking(tmp_path / "fed"), experiment("game.options.illegal=retry", "play.in_flight=3")
     feed = Feed(tmp_path / "fed")
-    finished(tmp_path / "fed", settings, Logged(watcher, feed))  # type: ignore[arg-type]
+    finished(tmp_path / "fed", settings, LoggingWatcher(watcher, feed))  # type: ignore[arg-type]
     feed.close()
     finished(tmp_path / "bare", settings)
     assert not (tmp_path / "fed" / FEED).exists()
@@ -95,19 +95,19 @@ def test_a_run_with_a_feed_is_the_same_and_shows_its_matches_as_they_are_played(
 def test_a_match_leaves_when_it_ends_and_an_iteration_when_it_is_committed(tmp_path: Path) -> None:
     def act(feed: Feed) -> None:
         for number in range(3):
-            feed.turn(plan(number), TURN)
+            feed.add_turn(plan(number), TURN)
         feed._write()
-        feed.turn(plan(0), TURN._replace(index=1))
-        feed.turn(plan(3, iteration=2), TURN)
-        feed.ended("0001-0001")
-        feed.turn(plan(9), TURN._replace(index=4))  # its beginning was not seen
-        feed.ended("0001-0009")
+        feed.add_turn(plan(0), TURN._replace(index=1))
+        feed.add_turn(plan(3, iteration=2), TURN)
+        feed.end_match("0001-0001")
+        feed.add_turn(plan(9), TURN._replace(index=4))  # its beginning was not seen
+        feed.end_match("0001-0009")
 
     reader = fed(tmp_path, act)
     assert {id: (len(one.places), one.over) for id, one in reader.matches.items()} == {
         "0001-0000": (2, False), "0001-0001": (1, True), "0001-0002": (1, False), "0002-0003": (1, False)
     }  # fmt: skip
-    reader = fed(tmp_path, lambda feed: (act(feed), feed.committed(1))[0])
+    reader = fed(tmp_path, lambda feed: (act(feed), feed.end_iteration(1))[0])
     assert [id for id, one in reader.matches.items() if not one.over] == ["0002-0003"]
     assert not (tmp_path / FEED).exists()
 
@@ -122,7 +122,7 @@ def test_a_match_leaves_when_it_ends_and_an_iteration_when_it_is_committed(tmp_p
     ],
 )
 def test_whatever_is_said_is_in_one_line_that_is_not_long(tmp_path: Path, turn: Turn) -> None:
-    reader = fed(tmp_path, lambda feed: feed.turn(plan(), turn))
+    reader = fed(tmp_path, lambda feed: feed.add_turn(plan(), turn))
     (row,) = reader.rows.values()  # type: ignore[attr-defined]
     assert len(row["turns"]) == 1 and len(row["turns"][0]["raw"]) < 3000
 
@@ -130,9 +130,9 @@ def test_whatever_is_said_is_in_one_line_that_is_not_long(tmp_path: Path, turn: 
 @pytest.mark.parametrize("value", [object(), "much"])
 def test_a_match_that_no_line_has_room_for_is_left_out_alone(tmp_path: Path, value: Any) -> None:
     def act(feed: Feed) -> None:
-        feed.turn(plan(0), TURN._replace(rewards={"deal": value}))
-        feed.turn(plan(1), TURN)
-        feed.turn(replace(plan(2), options={"x": object()}), TURN)
+        feed.add_turn(plan(0), TURN._replace(rewards={"deal": value}))
+        feed.add_turn(plan(1), TURN)
+        feed.add_turn(replace(plan(2), options={"x": object()}), TURN)
 
     reader = fed(tmp_path, act)
     assert len(reader.rows["0001-0001"]["turns"]) == 1  # type: ignore[attr-defined]
@@ -152,23 +152,23 @@ def test_where_turns_come_fast_some_matches_are_not_followed(tmp_path: Path, mon
     feed, followed = Feed(tmp_path), 0
     for number in range(10_000):
         now[0] += 0.001
-        feed.turn(plan(number), TURN)
+        feed.add_turn(plan(number), TURN)
         if number % 10 == 9 and feed._waiting:
             followed += len({id for id, _ in feed._waiting})
             feed._write()
-        feed.ended(f"0001-{number - 20:04d}")
+        feed.end_match(f"0001-{number - 20:04d}")
     feed.close()
-    assert feed._spent <= feeding.SHARE * now[0] + 0.011
+    assert feed._spent <= feeding.MAX_TIME_SHARE * now[0] + 0.011
     assert 20 < followed < 200
 
 
 def test_a_disk_that_refuses_ends_the_feed_and_nothing_else(tmp_path: Path) -> None:
     def act(feed: Feed) -> None:
         (tmp_path / FEED).mkdir()
-        feed.turn(plan(), TURN)
+        feed.add_turn(plan(), TURN)
 
     assert fed(tmp_path, act).matches == {}
     (tmp_path / FEED).rmdir()
     (tmp_path / FEED).symlink_to(tmp_path / "elsewhere")
-    assert len(fed(tmp_path, lambda feed: feed.turn(plan(), TURN)).matches) == 1
+    assert len(fed(tmp_path, lambda feed: feed.add_turn(plan(), TURN)).matches) == 1
     assert not (tmp_path / "elsewhere").exists()

@@ -11,10 +11,10 @@ import pytest
 from agents.role import Role
 from arena.cli.loop import wait
 from arena.lab import Lab
-from arena.play.lineup import instructed
+from arena.play.lineup import add_instruction
 from arena.play.match import MatchPlan
 from arena.play.parts.instructions import Instructions
-from arena.play.parts.reflection import question
+from arena.play.parts.reflection import make_prompt
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.contracts import MatchId, View
@@ -108,17 +108,17 @@ def test_the_worst_goes_and_a_new_one_is_tried_at_once() -> None:
     tried.observe(
         1, [record(p, float(p.seats["solver"].instruction == TEXTS[1])) for p in tried.assign(1, plans(1, 40))]
     )
-    worst = min(tried.tried[ROLE], key=lambda one: one.weight).text
-    assert tried.due(2) == [] and tried.due(3) == [ROLE]
+    worst = min(tried.populations[ROLE], key=lambda one: one.weight).text
+    assert tried.find_due(2) == [] and tried.find_due(3) == [ROLE]
     assert tried.add(3, ROLE, " Look\nfor a name. ") == "Look for a name."
-    texts = [one.text for one in tried.tried[ROLE]]
+    texts = [one.text for one in tried.populations[ROLE]]
     assert len(texts) == 4 and worst not in texts and TEXTS[1] in texts
-    assert max(tried.chances(ROLE)) == tried.chances(ROLE)[-1]
+    assert max(tried.probabilities(ROLE)) == tried.probabilities(ROLE)[-1]
     crossed = tried.add(5, ROLE, "Look for a name.")  # known: two are crossed instead
     assert crossed and {*crossed.split()} <= {word for text in texts for word in text.split()}
     again = population(size=4, every=2)
     again.load(json.loads(json.dumps(tried.state())))
-    assert again.tried == tried.tried
+    assert again.populations == tried.populations
 
 
 def test_a_new_instruction_is_verified_before_the_worst_goes() -> None:
@@ -130,14 +130,16 @@ def test_a_new_instruction_is_verified_before_the_worst_goes() -> None:
         return [plan.seats["solver"].instruction for plan in played]
 
     play(1, {TEXTS[1]})
-    before = [one.text for one in tried.tried[ROLE]]
-    assert tried.candidate(3, ROLE, "Look for trouble.") and "Look for trouble." not in before
+    before = [one.text for one in tried.populations[ROLE]]
+    assert tried.propose(3, ROLE, "Look for trouble.") and "Look for trouble." not in before
     played = play(3, set(TEXTS))
     assert played[:10] == ["Look for trouble."] * 10 and "Look for trouble." not in played[10:]
-    assert [one.text for one in tried.tried[ROLE]] == before and not tried.candidates, "it earned less than the worst"
-    tried.candidate(5, ROLE, "Look for a name.")
+    assert [one.text for one in tried.populations[ROLE]] == before and not tried.candidates, (
+        "it earned less than the worst"
+    )
+    tried.propose(5, ROLE, "Look for a name.")
     play(5, {TEXTS[1], "Look for a name."})
-    assert "Look for a name." in [one.text for one in tried.tried[ROLE]] and len(tried.tried[ROLE]) == 4
+    assert "Look for a name." in [one.text for one in tried.populations[ROLE]] and len(tried.populations[ROLE]) == 4
 
 
 def test_the_writer_reads_the_worst_matches_of_the_latest_iterations() -> None:
@@ -150,11 +152,11 @@ def test_the_writer_reads_the_worst_matches_of_the_latest_iterations() -> None:
         (plan,) = tried.assign(k, plans(k, 1))
         tried.observe(k, [replace(record(plan, 0.0), turns=(turn,))])
     assert [text.rpartition("It wrote: ")[2] for text in tried.failed[ROLE]] == ["try 2", "try 3"]
-    assert question([(0.5, "Guess.")], tried.failed[ROLE]).count("A bad match.") == 2
+    assert make_prompt([(0.5, "Guess.")], tried.failed[ROLE]).count("A bad match.") == 2
 
 
 def test_an_instruction_is_text_and_no_template() -> None:
-    role = instructed(Role(role="solver", system="You search."), "{{ rules }} {% for x in y %}")
+    role = add_instruction(Role(role="solver", system="You search."), "{{ rules }} {% for x in y %}")
     view = View("solver", 0, (), "the rules", {}, {}, None)
     assert role.render_system(view) == "You search.\n{{ rules }} {% for x in y %}"
 

@@ -13,12 +13,12 @@ from analysis.frames import load
 from arena.cli.loop import wait
 from arena.credit.compare import compare
 from arena.errors import PlayError
-from arena.play.contenders import chance
+from arena.play.contenders import derive_seed
 from arena.play.match import MatchPlan
 from arena.play.orchestrator import play_all
 from arena.records import Failure, MatchRecord
 from arena.store.failures import read_failures
-from arena.store.losses import incomplete_deals, losses
+from arena.store.losses import find_incomplete_deals, summarise_failures
 from arena.store.reader import RunReader
 from games.contracts import MatchId
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, Told, arena
@@ -66,7 +66,7 @@ def given_up(kind: Any, draws_again: bool) -> list[str]:
 def test_a_replay_draws_the_same_again() -> None:
     plan = plans(1)[0]
     again = replace(plan, identity=MatchId(1, 0, attempt=2))
-    assert [chance(7, plan, seat) for seat in SEATS] == [chance(7, again, seat) for seat in SEATS]
+    assert [derive_seed(7, plan, seat) for seat in SEATS] == [derive_seed(7, again, seat) for seat in SEATS]
 
 
 @pytest.mark.parametrize("kind", ["game", "limit"])
@@ -85,7 +85,7 @@ def test_a_deal_is_incomplete_once_one_of_its_matches_has_no_finished_attempt() 
         ("b", "0001-0002", "finished"), ("b", "0001-0003", "failed"), ("b", "0001-0003-r1", "failed"),
         ("c", "0001-0004", "finished"), ("c", "0001-0004-b2", "failed"),
     ]  # fmt: skip
-    assert incomplete_deals(ends) == {"b", "c"}
+    assert find_incomplete_deals(ends) == {"b", "c"}
 
 
 def test_the_line_has_counts_share_cause_and_where_to_look() -> None:
@@ -94,10 +94,10 @@ def test_the_line_has_counts_share_cause_and_where_to_look() -> None:
         {"matches": 8, "failed": 36, "given_up": 12, "left_out": 8, "failure": "RuntimeError at race.py:21"},
         {"matches": "x", "failed": True, "given_up": -1, "failure": 5},
     ]
-    told = losses(rows)
+    told = summarise_failures(rows)
     assert "12 matches given up" in told and "50 % of attempts" in told and "RuntimeError at race.py:21" in told
     assert "8 more" in told and "--failures" in told
-    assert losses(rows[:1]) == losses([]) == losses(rows[2:]) == ""
+    assert summarise_failures(rows[:1]) == summarise_failures([]) == summarise_failures(rows[2:]) == ""
 
 
 # In a run
@@ -126,7 +126,7 @@ def test_a_run_says_what_it_lost_and_leaves_incomplete_deals_out(place: Path) ->
     for shown in (told.out, arena("show", "run").out):
         assert "given up" in shown and "RuntimeError at race.py:12" in shown and "--failures" in shown
 
-    lost = incomplete_deals((row["seed"], row["id"], row["status"]) for row in rows)
+    lost = find_incomplete_deals((row["seed"], row["id"], row["status"]) for row in rows)
     seeds = {row["id"]: row["seed"] for row in rows}
     credited = {row.match for row in reader.credit(1)}
     assert len(credited) == first["matches"] and not lost & {seeds[match] for match in credited}
@@ -152,7 +152,7 @@ def test_imitation_plays_again_what_failed_with_the_same_players_and_says_so(pla
     (place / "race.py").write_text(RACE.format(when="not act.startswith('ACCEPT') and act not in FAILED"))
     lab = start(place / "run", experiment("game.name=race.py:Race", "play.attempts=9"))
     whole = start(place / "whole", experiment())
-    shown = [wait(one.parts.demonstrations.by_scripted("shared", 0, ["random"], 6)) for one in (lab, whole)]
+    shown = [wait(one.parts.demonstrations.play_scripted("shared", 0, ["random"], 6)) for one in (lab, whole)]
     assert [sample.stream.ids for sample in shown[0]] == [sample.stream.ids for sample in shown[1]]
     kept, _ = read_failures(place / "run")
     assert kept and {each.iteration for each in kept} == {0}
@@ -163,7 +163,7 @@ def test_imitation_gives_up_after_as_many_attempts_as_play(place: Path) -> None:
     (place / "race.py").write_text(RACE.format(when="True"))
     lab = start(place / "run", experiment("game.name=race.py:Race", "play.attempts=2"))
     with pytest.raises(PlayError, match="failed 2 times each"):
-        wait(lab.parts.demonstrations.by_scripted("shared", 0, ["random"], 4))
+        wait(lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 4))
     assert len(read_failures(place / "run")[0]) == 8
 
 

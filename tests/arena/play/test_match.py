@@ -10,7 +10,7 @@ import pytest
 
 from agents.players.model import ScriptedPlayer
 from agents.players.scripted import SCRIPTED
-from arena.play.joining import Parting, first_difference
+from arena.play.joining import ForkPoint, find_difference
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.records import MatchRecord, Seating, Turn
 from games.contracts import MatchId, Message
@@ -254,7 +254,7 @@ def test_what_is_played_is_what_is_logged() -> None:
     assert record.turns[0].action == "x\ufffdy | \ufffd" and heard[0] == record.turns[0].action
     assert b.views[0].messages == record.turns[1].messages
     assert record.turns[1].messages[1].text == "half \ufffd"
-    assert first_difference(Parting(record, 1, "another"), Listening(length=2)) == "", (
+    assert find_difference(ForkPoint(record, 1, "another"), Listening(length=2)) == "", (
         "the log's acts give the same match"
     )
 

@@ -14,13 +14,13 @@ from arena.credit.batch import TurnBatch
 from arena.credit.rewards import STAGES
 from arena.lab import Lab
 from arena.play.match import MatchPlan
-from arena.play.source import Attempts, Play
+from arena.play.source import Attempts, PlaySource
 from arena.records import MatchRecord, Turn
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, finished, log, start, started_warm, weight_files
 
 
-class Dealt(Play):
+class Dealt(PlaySource):
     """Play in which a third of the deals is always lost by the opener, a third always won, and a third is open."""
 
     async def played(self, plans: list[MatchPlan]) -> Attempts:
@@ -48,7 +48,7 @@ class Dealt(Play):
 def dealt(folder: Path, warm: str, *assignments: str) -> Lab:
     given = started_warm(warm, "play.matches=96", "play.group=8", "credit.select=[zero_variance]", *assignments)
     lab = wait(Lab.open(RunFolder.create(folder, "name: x\n", {}), given, Quiet()))
-    assert isinstance(lab.parts.source, Play)
+    assert isinstance(lab.parts.source, PlaySource)
     lab.parts = replace(lab.parts, source=Dealt(**vars(lab.parts.source)))
     return lab
 

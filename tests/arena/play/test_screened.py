@@ -7,18 +7,18 @@ import pytest
 
 from arena.config.seating import resolve_tables
 from arena.errors import ConfigError, StoreError
-from arena.play.parts.screened import Screened
-from arena.play.plans import iteration_plans
+from arena.play.parts.screened import Screening
+from arena.play.plans import plan_iteration
 from tests.factories.labs import experiment, finished, started_warm
 from tests.factories.rollout_parts import make_part, planned_by
 
 OUTCOMES = {11: [0, 0, 0, 0], 22: [1, 0, 0, 0], 33: [1, 1, 0, 1], 44: [1, 1, 1, 1]}
 
 
-def screened(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Screened:
+def screened(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Screening:
     rows = [("negotiation", seed, bool(each)) for seed, given in OUTCOMES.items() for each in given]
-    monkeypatch.setattr(Screened, "_matches", lambda self: iter(rows))
-    part: Screened = make_part("screened", log="somewhere", **settings)
+    monkeypatch.setattr(Screening, "_matches", lambda self: iter(rows))
+    part: Screening = make_part("screened", log="somewhere", **settings)
     return part
 
 
@@ -36,7 +36,7 @@ def test_each_pass_plays_every_kept_deal_once_and_no_match_twice(monkeypatch: py
     setting = experiment("play={matches: 8, group: 4}", "iterations=3")
     part, seeds, seen = screened(monkeypatch, most=0.75), list[int](), set[Any]()
     for k in (1, 2, 3):
-        plans = planned_by(part, iteration_plans(setting.play, 0, k, resolve_tables(setting), {}, None), k)
+        plans = planned_by(part, plan_iteration(setting.play, 0, k, resolve_tables(setting), {}, None), k)
         groups = [plans[:4], plans[4:]]
         assert len(plans) == 8 and all(len({plan.seed for plan in group}) == 1 for group in groups)
         seeds += [group[0].seed for group in groups]
@@ -65,5 +65,5 @@ def test_what_cannot_screen_is_refused(setting: str, why: str) -> None:
 def test_a_baseline_s_log_is_read(warm: str, tmp_path: Path) -> None:
     setting = started_warm(warm, "play={matches: 8, group: 4, pool: 2}", "iterations=1", "credit.estimator=zero")
     finished(tmp_path / "baseline", setting)
-    part: Screened = make_part("screened", log=str(tmp_path / "baseline"), above=-1e9)
+    part: Screening = make_part("screened", log=str(tmp_path / "baseline"), above=-1e9)
     assert len(part.seeds["negotiation"]) == 2, "every match pays more than that"

@@ -15,7 +15,7 @@ from arena.play import steps as of_steps
 from arena.play.failures import LimitReached
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
-from arena.play.steps import Steps, stepping
+from arena.play.steps import StepRunner, use_step_runner
 from arena.records import MatchRecord, Seating
 from games.contracts import Game, MatchId
 from games.slow import slowly
@@ -153,8 +153,8 @@ def test_only_so_many_step_at_once_and_waiting_for_room_is_nobodys_turn() -> Non
             now -= 1
 
     async def many() -> None:
-        steps = Steps(at_once=2)
-        await asyncio.gather(*(steps.take(step, "it", 5 * 0.1) for _ in range(12)))
+        steps = StepRunner(at_once=2)
+        await asyncio.gather(*(steps.run(step, "it", 5 * 0.1) for _ in range(12)))
 
     asyncio.run(many())
     assert most == 2
@@ -167,21 +167,21 @@ def test_steps_that_wait_for_tools_have_room_of_their_own() -> None:
         together.wait(30)  # breaks unless all eight are there
 
     async def many() -> None:
-        steps = Steps(at_once=2)
-        await asyncio.gather(*(steps.take(meet, "it", None, waits=True) for _ in range(8)))
+        steps = StepRunner(at_once=2)
+        await asyncio.gather(*(steps.run(meet, "it", None, waits=True) for _ in range(8)))
 
     asyncio.run(many())
 
 
 def test_steps_that_hang_for_good_do_not_pile_up_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_steps, "MOST_LEFT", 2)
+    monkeypatch.setattr(of_steps, "MAX_ABANDONED", 2)
     over = threading.Event()
 
     async def hang() -> list[str]:
-        steps, said = Steps(at_once=1), []
+        steps, said = StepRunner(at_once=1), []
         for _ in range(4):
             with pytest.raises(LimitReached) as error:
-                await steps.take(lambda: assert_over(over), "it", 0.05)
+                await steps.run(lambda: assert_over(over), "it", 0.05)
             said.append(str(error.value))
         return said
 
@@ -204,7 +204,7 @@ def test_slow_calls_are_computed_where_the_run_says_and_nowhere_else() -> None:
         return work(0.0)
 
     async def run() -> tuple[MatchRecord, MatchRecord]:
-        with stepping(Steps(2, elsewhere)):
+        with use_step_runner(StepRunner(2, elsewhere)):
             first = await played(Slow(), 1)
         return first, await played(Slow(), 1)
 
@@ -265,9 +265,9 @@ def test_the_process_ends_though_a_step_hangs(tmp_path: Path) -> None:
 
     code = (
         "import asyncio, threading\n"
-        "from arena.play.steps import Steps\n"
+        "from arena.play.steps import StepRunner\n"
         "async def main():\n"
-        "    try: await Steps().take(threading.Event().wait, 'it', 0.1)\n"
+        "    try: await StepRunner().run(threading.Event().wait, 'it', 0.1)\n"
         "    except Exception as error: print(error)\n"
         "asyncio.run(main())\n"
     )

@@ -12,7 +12,7 @@ from arena.cli.loop import wait
 from arena.lab import Lab
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
-from arena.play.stragglers import Logged, Stragglers, plan_of, plan_row
+from arena.play.stragglers import SelectLogged, Stragglers, plan_of, plan_row
 from arena.records import Failure, MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
@@ -48,7 +48,7 @@ class Game:
     def pays(self, plan: MatchPlan) -> float:
         return float(np.random.default_rng((plan.seed, *plan.draws)).random() < self.long)
 
-    async def play(self, plans: list[MatchPlan], logged: Logged) -> None:
+    async def play(self, plans: list[MatchPlan], to_log: SelectLogged) -> None:
         async def one(plan: MatchPlan) -> None:
             for attempt in range(2):
                 for _ in range(40 + 5 * plan.identity.deal if self.pays(plan) else 2):
@@ -62,7 +62,7 @@ class Game:
                     group=plan.group,
                     failure=Failure(kind="game", given_up=attempt == 1) if failed else None,
                 )  # fmt: skip
-                self.log += logged(record)
+                self.log += to_log(record)
                 if not failed:
                     return
 
@@ -135,7 +135,7 @@ def test_a_failed_match_is_played_again_and_one_given_up_holds_nobody_up() -> No
 
 
 def test_an_error_of_play_reaches_the_update_that_waits() -> None:
-    async def broken(plans: list[MatchPlan], logged: Logged) -> None:
+    async def broken(plans: list[MatchPlan], to_log: SelectLogged) -> None:
         await asyncio.sleep(0)
         raise RuntimeError("the disk is full")
 

@@ -29,7 +29,7 @@ def demonstrated(folder: Path, *settings: str, script: str = "conceder") -> list
     lab = started(folder, "game.options.max_turns=4", *settings)
     return [
         text
-        for sample in wait(lab.parts.demonstrations.by_scripted("shared", 0, [script], 12))
+        for sample in wait(lab.parts.demonstrations.play_scripted("shared", 0, [script], 12))
         for text in said(sample)
     ]
 

@@ -119,13 +119,13 @@ def test_the_chance_of_a_branch_is_that_of_arpo(rise: float, p: float, monkeypat
     tree, record = one_path(TreeRule(first=2))
     first = record.turns[0]
     monkeypatch.setattr(tree, "entropy", lambda record, turn: 1.0 + (rise if turn is not first else 0.0))
-    assert tree.chance(record, record.turns[2], 0) == pytest.approx(p)
+    assert tree.branch_probability(record, record.turns[2], 0) == pytest.approx(p)
 
 
 @pytest.mark.parametrize(("chain", "p"), [(0, 0.5), (3, 0.4118), (6, 0.2857), (10, 0.0), (20, 0.0), (25, 0.0)])
 def test_chains_are_penalised_as_in_aepo(chain: int, p: float) -> None:
     tree, record = one_path(TreeRule(first=2, trigger="random", chain=0.05))
-    assert tree.chance(record, record.turns[2], chain) == pytest.approx(p, abs=1e-4)
+    assert tree.branch_probability(record, record.turns[2], chain) == pytest.approx(p, abs=1e-4)
 
 
 @pytest.mark.parametrize(("gap", "count"), [(-2.0, 5), (0.0, 9), (2.0, 12)])
@@ -133,7 +133,7 @@ def test_how_many_begin_at_the_deal_is_as_in_aepo(gap: float, count: int, monkey
     tree, record = one_path(TreeRule(), group=16)
     firsts = {next(t for t in record.turns if t.seat == seat).index for seat in {t.seat for t in record.turns}}
     monkeypatch.setattr(tree, "entropy", lambda record, turn: 3.0 + (gap if turn.index in firsts else 0.0))
-    assert tree._from_the_deal(record) == count
+    assert tree._count_starts(record) == count
 
 
 def one_path(rule: TreeRule, group: int = 6) -> tuple[Tree, MatchRecord]:

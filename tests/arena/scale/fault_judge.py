@@ -28,10 +28,10 @@ from arena.config.saved_config import load_experiment
 from arena.config.seating import resolve_tables
 from arena.credit.compare import column_names, compare
 from arena.errors import StoreError
-from arena.play.plans import iteration_plans
+from arena.play.plans import plan_iteration
 from arena.records import MatchRecord, Turn, find_reply, trained_trajectories
 from arena.store import checkpoints
-from arena.store.losses import incomplete_deals
+from arena.store.losses import find_incomplete_deals
 from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
 from arena.store.state import read_state
@@ -69,7 +69,7 @@ def judge(run: Path) -> Verdict:
         return verdict
     tables = resolve_tables(experiment)
     for k in range(1, experiment.iterations + 1):
-        plans = iteration_plans(experiment.play, experiment.seed, k, tables, {}, None)
+        plans = plan_iteration(experiment.play, experiment.seed, k, tables, {}, None)
         records = [MatchRecord.from_json(row) for row in reader.log.read(k)]
         _complete(k, {plan.id: plan for plan in plans}, records, verdict)
         for record in (record for record in records if record.status == "finished"):
@@ -240,7 +240,7 @@ def _logprobs(model: Any, stream: Stream) -> np.ndarray:
 
 def _credited(k: int, reader: RunReader, records: Sequence[MatchRecord], verdict: Verdict) -> None:
     """Credit has each turn of a trained policy once, and the row of metrics counts what the log has."""
-    lost = incomplete_deals(((r.game, r.seed), r.id, r.status) for r in records)
+    lost = find_incomplete_deals(((r.game, r.seed), r.id, r.status) for r in records)
     whole = [record for record in records if (record.game, record.seed) not in lost]
     due = Counter((t.match, turn.index) for t in trained_trajectories(whole) for turn in t.turns)
     given = Counter((row.match, row.turn) for row in reader.credit(k))

@@ -86,10 +86,10 @@ class Ordeal:
 
     async def strike(self, kind: str, publishing: asyncio.Future[None]) -> None:
         """Let a fault befall one engine, or both, at a random moment of the broadcast."""
-        while not publishing.done() and not any("p" in place.torn for place in self.engine._places):
+        while not publishing.done() and not any("p" in place.torn for place in self.engine._slots):
             await asyncio.sleep(0.001)  # what comes before takes long on a busy machine
         await asyncio.sleep(self.rng.uniform(0.0, 0.6))
-        places = self.engine._places if kind == "kill both" else [self.rng.choice(self.engine._places)]
+        places = self.engine._slots if kind == "kill both" else [self.rng.choice(self.engine._slots)]
         for place in places:
             if place.worker is None or place.worker._handle is None:
                 continue
@@ -101,7 +101,7 @@ class Ordeal:
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
 
     async def whole(self) -> None:
-        while not all(place.serves("p") for place in self.engine._places):
+        while not all(place.serves("p") for place in self.engine._slots):
             await asyncio.sleep(0.05)
 
     async def settled(self, requests: list[Request]) -> list[Any]:
@@ -172,14 +172,14 @@ def test_a_rank_that_dies_in_the_middle_of_a_broadcast_ends_it(cluster: None, mo
         await made.open()
         await made.learn(1)
         publishing = asyncio.ensure_future(made.engine.publish("p", 1, await made.trainer.weights()))
-        while not all(place.torn for place in made.engine._places):
+        while not all(place.torn for place in made.engine._slots):
             await asyncio.sleep(0)
         await asyncio.sleep(0.3)
         os.kill(started.places[0].pid, signal.SIGKILL)
         async with asyncio.timeout(HUNG):
             with pytest.raises(RanksLost, match=r"rank 0 .*died"):
                 await publishing
-        assert not any(place.serves("p") for place in made.engine._places)
+        assert not any(place.serves("p") for place in made.engine._slots)
         await made.engine.close()
         await made.watchdog.close()
 

@@ -52,7 +52,7 @@ def test_what_cannot_be_is_refused(asked: str, said: str, tmp_path: Path) -> Non
 def test_a_cluster_that_is_not_there_is_one_line() -> None:
     pytest.importorskip("ray")
     address = f"127.0.0.1:{closed_port()}"
-    with pytest.raises(ConfigError, match=f"no Ray cluster answers at {address}"), clusters.connected(address, 1):
+    with pytest.raises(ConfigError, match=f"no Ray cluster answers at {address}"), clusters.connect(address, 1):
         pass
 
 
@@ -62,7 +62,7 @@ def test_a_cluster_of_our_own_has_whole_processors(monkeypatch: pytest.MonkeyPat
     asked: dict[str, object] = {}
     monkeypatch.setattr(clusters, "_init", lambda **settings: asked.update(settings))
     monkeypatch.setattr(clusters, "_check_imported", lambda address: None)
-    with clusters.connected(None, 4.5):
+    with clusters.connect(None, 4.5):
         assert asked["num_cpus"] == 5 and isinstance(asked["num_cpus"], int)
 
 

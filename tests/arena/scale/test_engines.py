@@ -67,12 +67,12 @@ class Served:
 
     async def whole(self) -> None:
         """Wait until both engines are there."""
-        while not all(place.ready for place in self.engine._places):
+        while not all(place.ready for place in self.engine._slots):
             await asyncio.sleep(0.05)
 
     async def signalled(self, index: int, number: int) -> None:
         """Send a signal to an engine's process."""
-        worker = self.engine._places[index].worker
+        worker = self.engine._slots[index].worker
         assert worker is not None and worker._handle is not None
         signal.pidfd_send_signal(worker._handle, number)
 
@@ -115,11 +115,11 @@ def test_two_engines_sample_and_score_what_one_does(served: Served) -> None:
     async def compare() -> None:
         engine = served.engine
         alike(await engine.generate(matches()), await alone(ModuleWeights(served.module), matches()))
-        assert [place.matches for place in engine._places] == [3, 3]
-        assert all(place.figures()["seconds"] > 0 for place in engine._places)
+        assert [place.matches for place in engine._slots] == [3, 3]
+        assert all(place.figures()["seconds"] > 0 for place in engine._slots)
         for one in matches():
             engine.forget(one.key)
-        assert [place.matches for place in engine._places] == [0, 0]
+        assert [place.matches for place in engine._slots] == [0, 0]
 
         streams = [Stream([1, *ids], [False] + [True] * len(ids), [0.0] * (len(ids) + 1), [0] * (len(ids) + 1))
                    for ids in contexts(400, 7)]  # fmt: skip
@@ -163,7 +163,7 @@ def test_one_that_dies_takes_its_own_replies_and_comes_back_with_the_present_wei
         await served.whole()
         served.notes.clear()
         waiting = [asyncio.ensure_future(engine.generate([one])) for one in matches()]
-        while not any(place.busy for place in engine._places):
+        while not any(place.busy for place in engine._slots):
             await asyncio.sleep(0)
         await served.signalled(0, signal.SIGKILL)
         answers = await asyncio.gather(*waiting, return_exceptions=True)
@@ -173,11 +173,11 @@ def test_one_that_dies_takes_its_own_replies_and_comes_back_with_the_present_wei
         await engine.publish("p", 4, await served.trainer.weights())
         alike(await engine.generate(matches()), expected)
         await served.whole()
-        assert {place.has["p"].version for place in engine._places} == {4}
+        assert {place.served["p"].version for place in engine._slots} == {4}
         for one in matches():
             engine.forget(one.key)
         alike(await engine.generate(matches()), expected)
-        assert [place.matches for place in engine._places] == [3, 3]
+        assert [place.matches for place in engine._slots] == [3, 3]
 
     wait(die())
 
@@ -193,10 +193,10 @@ def test_one_that_starts_while_the_ranks_learn_on_waits_for_the_next_version(ser
         await engine.publish("f", 0, folder)
         await trainer.update(trainer.plan(ragged(1), np.random.default_rng(0)))
         await served.signalled(0, signal.SIGKILL)
-        while all(place.ready for place in engine._places):
+        while all(place.ready for place in engine._slots):
             await asyncio.sleep(0.01)
         await served.whole()
-        behind, other = engine._places
+        behind, other = engine._slots
         assert not behind.serves("s") and other.serves("s") and behind.serves("f") and behind.serves("p")
         assert {one.version for one in await engine.generate(matches("s"))} == {1}
         await engine.release("s")
@@ -204,7 +204,7 @@ def test_one_that_starts_while_the_ranks_learn_on_waits_for_the_next_version(ser
             engine.forget(one.key)
 
         await served.signalled(1, signal.SIGKILL)
-        while all(place.ready for place in engine._places):
+        while all(place.ready for place in engine._slots):
             await asyncio.sleep(0.01)
         waiting = asyncio.ensure_future(engine.generate(matches("s")))
         alike(await engine.generate(matches("f")), await alone(folder, matches("f"), 0))

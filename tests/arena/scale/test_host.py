@@ -21,9 +21,9 @@ from agents.precision import Precision
 from agents.published import ModuleWeights
 from agents.weights import resolve
 from arena.cli.loop import wait
-from arena.scale.host import EngineHost, Incoming
+from arena.scale.host import EngineHost, IncomingWeights
 from arena.scale.layout import Layout
-from arena.scale.transfer import Link, Meeting, TransferFailed, send
+from arena.scale.transfer import Link, Rendezvous, TransferFailed, send
 from tests.factories.fake_vllm import install
 from tests.factories.requests import contexts, request
 
@@ -45,9 +45,11 @@ class Sender:
     """Rank 0 of broadcasts to one host."""
 
     def __init__(self, host: EngineHost) -> None:
-        self.host, self.meeting, self.count = host, Meeting(LOOPBACK), 0
+        self.host, self.meeting, self.count = host, Rendezvous(LOOPBACK), 0
 
-    async def publish(self, version: int, incoming: Incoming, held: dict[str, Any], stop: int | None = None) -> Layout:
+    async def publish(
+        self, version: int, incoming: IncomingWeights, held: dict[str, Any], stop: int | None = None
+    ) -> Layout:
         """Send these tensors to the host; the sender dies after `stop` of them, if given."""
         layout, members = await self.host.prepare("p", incoming)
         self.count, size = self.count + 1, 1 + members
@@ -103,8 +105,8 @@ def hosted(
     return wait(through())
 
 
-def full(module: Any) -> tuple[Incoming, dict[str, Any]]:
-    return Incoming(resolve("nano"), Layout.of(trainable_parameters(module))), trainable_parameters(module)
+def full(module: Any) -> tuple[IncomingWeights, dict[str, Any]]:
+    return IncomingWeights(resolve("nano"), Layout.of(trainable_parameters(module))), trainable_parameters(module)
 
 
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16, Precision.BF16_TRUE])
@@ -137,7 +139,7 @@ def test_an_adapter_travels_alone(precision: Precision) -> None:
             with torch.no_grad():
                 for matrix in matrices.values():
                     matrix += 0.1 * torch.randn_like(matrix)
-            incoming = Incoming(resolve("nano"), Layout.of(matrices), scale, "nano")
+            incoming = IncomingWeights(resolve("nano"), Layout.of(matrices), scale, "nano")
             layout = await sender.publish(version, incoming, matrices)
             assert layout.total < 300_000 and not host._modules
             expected = await alone(ModuleWeights(policy.model, policy.base), precision, version)
@@ -170,7 +172,7 @@ def test_an_adapter_that_does_not_arrive_leaves_the_old_one() -> None:
         new = NewAdapter(AdapterSpec(rank=64), 5, "nano")
         policy = Policy.load("p", resolve("nano"), resolve("nano"), True, new)
         matrices = trainable_parameters(policy.model)
-        incoming = Incoming(resolve("nano"), Layout.of(matrices), new.spec.scale, "nano")
+        incoming = IncomingWeights(resolve("nano"), Layout.of(matrices), new.spec.scale, "nano")
         await sender.publish(1, incoming, matrices)
         before = await replies(host)
         with pytest.raises(TransferFailed):

@@ -13,7 +13,7 @@ from agents.adapter_config import CONFIG
 from agents.errors import EngineError
 from arena.cli.loop import wait
 from arena.scale import shipping
-from arena.scale.shipping import Shipping, described, find, rebased, store
+from arena.scale.shipping import FolderSender, describe_folder, find_folder, rebase_adapter, store_part
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         )
         return work(*given)
 
-    monkeypatch.setattr(shipping, "_there", there)
+    monkeypatch.setattr(shipping, "_run_on_node", there)
     monkeypatch.setattr(shipping, "FILE_BUCKET", 1000)
     monkeypatch.setenv("ARENA_HOME", str(tmp_path / "node"))
     return done
@@ -46,41 +46,41 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_sent_once_and_then_found(model: Path, calls: list[str]) -> None:
-    sent = wait(Shipping()._sent("n", model))
+    sent = wait(FolderSender()._send("n", model))
     assert calls == ["find", *["store"] * 4, "complete"]
     assert sorted(path.name for path in sent.iterdir()) == ["empty.txt", "model.safetensors"]
     assert (sent / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
-    assert wait(Shipping()._sent("n", model)) == sent and calls[6:] == ["find"]
+    assert wait(FolderSender()._send("n", model)) == sent and calls[6:] == ["find"]
     (model / "model.safetensors").write_bytes(b"learned")
-    assert wait(Shipping()._sent("n", model)) != sent
+    assert wait(FolderSender()._send("n", model)) != sent
 
 
 def test_a_folder_that_is_there_or_built_in_is_not_sent(model: Path, tmp_path: Path, calls: list[str]) -> None:
-    assert find(described(model)) == model, "the same path, as on shared files"
+    assert find_folder(describe_folder(model)) == model, "the same path, as on shared files"
     own = tmp_path / "node" / "models" / "model"
     own.mkdir(parents=True)
     for name in ("model.safetensors", "empty.txt"):
         (own / name).write_bytes((model / name).read_bytes())
-    assert wait(Shipping()._sent("n", model)) == own and calls == ["find"]
+    assert wait(FolderSender()._send("n", model)) == own and calls == ["find"]
     (own / "model.safetensors").write_bytes(os.urandom(2500))
-    assert wait(Shipping()._sent("n", model)) != own
+    assert wait(FolderSender()._send("n", model)) != own
 
 
 def test_a_folder_that_changes_on_its_way_is_refused(model: Path, calls: list[str], tmp_path: Path) -> None:
-    folder = described(model)
+    folder = describe_folder(model)
     for file in folder.files:
-        store(".half", file.name, 0, shipping._read(model / file.name, 0))
+        store_part(".half", file.name, 0, shipping._read(model / file.name, 0))
     with pytest.raises(EngineError, match="has changed while it was sent"):
-        shipping.complete(folder, ".half")
-    assert find(folder._replace(path=tmp_path / "elsewhere")) is None
+        shipping.complete_folder(folder, ".half")
+    assert find_folder(folder._replace(path=tmp_path / "elsewhere")) is None
 
 
 def test_what_is_not_used_any_more_is_removed(model: Path, calls: list[str], tmp_path: Path) -> None:
-    sent = wait(Shipping()._sent("n", model))
+    sent = wait(FolderSender()._send("n", model))
     week = time.time() - shipping.KEPT_SECONDS - 9
     os.utime(sent, (week, week))
     (model / "empty.txt").write_text("now another")
-    wait(Shipping()._sent("n", model))
+    wait(FolderSender()._send("n", model))
     assert not sent.exists()
 
 
@@ -89,7 +89,7 @@ def test_an_adapter_names_its_base_on_the_node(tmp_path: Path, calls: list[str])
     adapter.mkdir()
     (adapter / CONFIG).write_text(json.dumps({"base_model_name_or_path": "smollm2", "r": 4}))
     (adapter / "adapter_model.safetensors").write_bytes(b"matrices")
-    there = rebased(adapter, Path("/node/base"))
+    there = rebase_adapter(adapter, Path("/node/base"))
     assert json.loads((there / CONFIG).read_text()) == {"base_model_name_or_path": "/node/base", "r": 4}
     assert (there / "adapter_model.safetensors").read_bytes() == b"matrices"
     assert json.loads((adapter / CONFIG).read_text())["base_model_name_or_path"] == "smollm2", (

@@ -16,7 +16,7 @@ from agents.players.scripted import make_scripted
 from arena.errors import ConfigError, WorkerLost
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.orchestrator import play_all
-from arena.play.steps import Steps, stepping
+from arena.play.steps import StepRunner, use_step_runner
 from arena.records import MatchRecord, Seating
 from arena.scale import tasks
 from arena.scale.tasks import RayCalls
@@ -77,10 +77,10 @@ def test_a_first_task_whose_worker_is_killed_is_tried_again(
     calls: RayCalls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by the fault campaign: it ended the command with a traceback."""
-    monkeypatch.setattr(tasks, "_nothing", partial(dies_once, tmp_path / "dead"))
+    monkeypatch.setattr(tasks, "_do_nothing", partial(dies_once, tmp_path / "dead"))
     calls.check(240.0)
     assert (tmp_path / "dead").exists()
-    monkeypatch.setattr(tasks, "_nothing", dies)
+    monkeypatch.setattr(tasks, "_do_nothing", dies)
     with pytest.raises(ConfigError, match=r"^scale\.tasks: the workers of 5 first tasks died \([^\n]+$"):
         calls.check(240.0)
 
@@ -123,7 +123,7 @@ def play(kind: type[Asking], calls: RayCalls, limits: Limits) -> tuple[list[Matc
         return await play_match(plan, game, players, limits)
 
     async def all_of_them() -> list[MatchRecord]:
-        with stepping(Steps(2, calls)):
+        with use_step_runner(StepRunner(2, calls)):
             return await play_all(plans, one, ended.append, 1)
 
     return asyncio.run(all_of_them()), ended

@@ -101,7 +101,7 @@ def test_moments_are_written_and_restored_in_buckets(tmp_path: Path) -> None:
     assert all(torch.equal(value, expected[name]) for name, value in load_file(file).items())
 
     other, _ = added("nano")
-    layout, begin = Layout.in_file(file)
+    layout, begin = Layout.read_file(file)
     data = np.frombuffer(file.read_bytes()[begin:], np.uint8)
     assert other.resume("p", trainer.state()) == trainer.state()
     for number in layout.buckets(40_000):

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from arena.scale import transfer
 from arena.scale.layout import Layout, Slice
-from arena.scale.transfer import Link, Meeting, TransferFailed, await_sender, receive, send
+from arena.scale.transfer import Link, Rendezvous, TransferFailed, await_sender, receive, send
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.uint8]
 LOOPBACK = "127.0.0.1"
@@ -67,13 +67,13 @@ def test_buckets_after_a_header_are_a_safetensors_file(tmp_path: Path) -> None:
     assert found.keys() == held.keys() and all(torch.equal(found[name], held[name]) for name in held)
     with safe_open(path, "pt") as file:
         assert file.metadata() == {"steps": "3"}
-    assert Layout.in_file(path) == (layout, len(layout.header({"steps": "3"})))
+    assert Layout.read_file(path) == (layout, len(layout.header({"steps": "3"})))
 
 
 def test_a_file_of_the_library_is_read_in_its_own_order(tmp_path: Path) -> None:
     held, path = tensors(), tmp_path / "optimizer.safetensors"
     save_file(held, path, metadata={"steps": "3"})
-    layout, begin = Layout.in_file(path)
+    layout, begin = Layout.read_file(path)
     data = torch.frombuffer(bytearray(path.read_bytes()[begin:]), dtype=torch.uint8)
     assert layout.total == len(data)
     for part in layout.slices(0, 1 << 20):
@@ -108,13 +108,13 @@ def linked(
     return answers
 
 
-meeting: Meeting
+meeting: Rendezvous
 
 
 @pytest.fixture(autouse=True)
 def meeting_place() -> None:
     global meeting
-    meeting = Meeting(LOOPBACK)
+    meeting = Rendezvous(LOOPBACK)
 
 
 def received(link: Link, layout: Layout, stop: int = 1 << 30) -> dict[str, torch.Tensor]:

@@ -14,10 +14,10 @@ def watched(ping: Callable[[], Any], patience: float, deadline: float, seconds: 
     async def watch() -> None:
         watchdog = Watchdog(notes.append, patience, deadline)
         one = watchdog.watch("engine 0", ping, lambda: ended.append("now"), lambda: ended.append("gone"))
-        with one.calling("3 replies"):
+        with one.register_call("3 replies"):
             await asyncio.sleep(seconds)
         await watchdog.close()
-        assert one.longest()[0] == ""
+        assert one.oldest_call()[0] == ""
 
     asyncio.run(watch())
     return notes, ended

@@ -149,7 +149,7 @@ def test_a_stray_file_is_no_checkpoint_and_is_never_overwritten(run: Path) -> No
     stray = run / "checkpoints" / "0009"
     stray.write_text("mine")
     (run / "checkpoints" / "0008").mkdir()
-    assert checkpoints.iterations(run) == [1, 2, 8] and checkpoints.committed(run) == 2
+    assert checkpoints.iterations(run) == [1, 2, 8] and checkpoints.newest_committed(run) == 2
     assert checkpoints.discard_after(run, 2) == [8]
     with pytest.raises(StoreError, match="is a file"):
         checkpoints.write(run, 9, fill)
@@ -160,12 +160,12 @@ def test_only_the_newest_are_kept(run: Path) -> None:
     checkpoints.write(run, 10, fill)
     checkpoints.write(run, 10000, fill)
     (run / "checkpoints" / "20000").mkdir()  # torn: not to be counted as one that is kept
-    assert checkpoints.keep(run, 2, also=[1]) == [2]
-    assert checkpoints.keep(run, 2) == [1]
+    assert checkpoints.prune(run, 2, also=[1]) == [2]
+    assert checkpoints.prune(run, 2) == [1]
     assert checkpoints.iterations(run) == [10, 10000, 20000] and newest(run)[0] == 10000
     assert checkpoints.discard_after(run, 10000) == [20000]
     with pytest.raises(ValueError):
-        checkpoints.keep(run, 0)
+        checkpoints.prune(run, 0)
 
 
 def test_a_writer_killed_at_any_moment_leaves_a_valid_one(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_valid_one(tmp_path: Path) -> Non
         from arena.store import checkpoints
         for iteration in range(1, 10**6):
             checkpoints.write(Path(sys.argv[1]), iteration, fill)
-            checkpoints.keep(Path(sys.argv[1]), 2)
+            checkpoints.prune(Path(sys.argv[1]), 2)
             print(iteration, flush=True)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), str(Path(__file__).parents[3])]

@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 def resumed(run: RunFolder) -> tuple[Checkpoint | None, list[str]]:
     notes: list[str] = []
-    return run.resume_point(notes.append), notes
+    return run.find_resume_point(notes.append), notes
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {

@@ -18,7 +18,7 @@ def read(run: Path) -> FeedReader:
 
 
 def test_a_reader_follows_through_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "LARGEST", 20_000)
+    monkeypatch.setattr(feed, "MAX_BYTES", 20_000)
     writer, reader = FeedWriter(tmp_path), FeedReader(tmp_path)
     for number in range(200):
         writer.write(lines(f"m{number}", 2), over=[f"m{number - 3}"])
@@ -34,7 +34,7 @@ def test_a_reader_follows_through_new_files(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_one_match_without_end_leaves_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "LARGEST", 40_000)
+    monkeypatch.setattr(feed, "MAX_BYTES", 40_000)
     writer = FeedWriter(tmp_path)
     for number in range(100):
         writer.write([("long", json.dumps({"match": "long", "turn": TURN | {"index": number}}))])
@@ -91,7 +91,7 @@ def test_what_no_run_could_have_written_is_not_read(tmp_path: Path, monkeypatch:
     path.rmdir()
     path.write_bytes(other.read_bytes())
     assert {*read(tmp_path).matches} == {"m"}
-    monkeypatch.setattr(feed, "LARGEST", 100)
+    monkeypatch.setattr(feed, "MAX_BYTES", 100)
     assert read(tmp_path).matches == {}
     path.chmod(0)
     path.unlink()

@@ -81,7 +81,7 @@ def test_files_of_other_names_are_nobody_of_the_log(tmp_path: Path, name: str) -
     (tmp_path / "log" / name).write_text("a stranger's")
     assert log.iterations() == [1, 2] and log.discard_after(1) == [2]
     assert sorted(file.name for file in log.folder.iterdir()) == sorted(["0001.jsonl", name])
-    assert contents.contents(tmp_path, 9, {}) == {}
+    assert contents.fingerprint_files(tmp_path, 9, {}) == {}
 
 
 # -- who a match is ----------------------------------------------------------------------------------------

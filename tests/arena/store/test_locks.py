@@ -7,7 +7,7 @@ import pytest
 
 from arena.errors import StoreError
 from arena.store.lines import LineWriter
-from arena.store.locks import HOLDER, LOCK, holder, in_use, locked
+from arena.store.locks import HOLDER, LOCK, is_in_use, lock_folder, read_holder
 from arena.store.run import RunFolder
 
 FOLDERS = ["checkpoints", "league", "log", "tensorboard", "trackers", "imitation", "roles", "league/old@3"]
@@ -47,7 +47,7 @@ def test_links_within_the_folder_and_to_the_folder_are_followed(run: RunFolder) 
     (run.path.parent / "latest").symlink_to("run")
     latest = RunFolder.open(run.path.parent / "latest")
     with latest.lock():
-        assert in_use(run.path)
+        assert is_in_use(run.path)
     assert latest.path == run.path
 
 
@@ -58,7 +58,7 @@ def test_the_lock_is_no_link_and_no_other_runs(run: RunFolder) -> None:
     for make in (lambda: lock.symlink_to(precious), lambda: lock.hardlink_to(precious), lambda: os.mkfifo(lock)):
         lock.unlink(missing_ok=True)
         make()
-        for take in (lambda: in_use(run.path), lambda: locked(run.path).__enter__()):
+        for take in (lambda: is_in_use(run.path), lambda: lock_folder(run.path).__enter__()):
             with pytest.raises(StoreError):
                 take()
     assert precious.read_text() == "precious"
@@ -75,7 +75,7 @@ def test_what_grows_is_no_other_runs_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "0", "-1", "x", "1" * 30, "é"])
 def test_no_process_has_such_a_number(run: RunFolder, text: str) -> None:
     (run.path / HOLDER).write_text(text)
-    assert holder(run.path) is None
+    assert read_holder(run.path) is None
 
 
 def test_a_run_stays_where_it_is_when_the_working_directory_changes(

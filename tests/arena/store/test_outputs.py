@@ -10,12 +10,12 @@ from arena.cli.console import write_results
 from arena.errors import ConfigError, StoreError
 from arena.store.export import new_folder
 from arena.store.files import write_atomic
-from arena.store.outputs import PICTURE, RECORDS, REPORT, append_output, require_output, results, write_output
+from arena.store.outputs import PICTURE, RECORDS, REPORT, append_output, require_output, results_kind, write_output
 from tests.factories.commands import arena, refused
 
 
 def test_new_and_own_files_are_written(tmp_path: Path) -> None:
-    page = REPORT.mark + b"<p>"
+    page = REPORT.signature + b"<p>"
     for _ in range(2):
         write_output("--out", tmp_path / "a.html", REPORT, page)
     assert (tmp_path / "a.html").read_bytes() == page
@@ -24,13 +24,13 @@ def test_new_and_own_files_are_written(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a.json").read_text()) == {"by": "arena eval", "seed": 2}
 
 
-@pytest.mark.parametrize("kind", [REPORT, PICTURE, RECORDS, results("eval")])
+@pytest.mark.parametrize("kind", [REPORT, PICTURE, RECORDS, results_kind("eval")])
 def test_what_is_not_of_this_purpose_stays(tmp_path: Path, kind: object) -> None:
     """Another's file, another command's result, a link (even to an own file), a pipe, a folder: one line each."""
     (tmp_path / "thesis").write_text("years of work")
     write_results("matrix", {}, tmp_path / "matrix.json", False)
     own = tmp_path / "own"
-    own.write_bytes(kind.mark)  # type: ignore[attr-defined]
+    own.write_bytes(kind.signature)  # type: ignore[attr-defined]
     (tmp_path / "link").symlink_to(own)
     (tmp_path / "nowhere").symlink_to(tmp_path / "not there")
     os.mkfifo(tmp_path / "pipe")

@@ -23,7 +23,7 @@ from arena.store.evaluations import read_evaluations
 from arena.store.failures import read_failures
 from arena.store.feed import FeedReader
 from arena.store.files import CONFIG
-from arena.store.locks import holder, in_use
+from arena.store.locks import is_in_use, read_holder
 from arena.store.reader import RunReader
 from arena.store.run import MetricsLog, RunFolder
 from arena.store.state import read_state
@@ -40,8 +40,8 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "config": (CONFIG, lambda run: RunReader(run).config()),
     "environment": ("environment.json", lambda run: RunReader(run).environment()),
     "own files": ("environment.json", lambda run: own_files.list_edited(run)),
-    "holder": ("run.pid", holder),
-    "lock": ("run.lock", in_use),
+    "holder": ("run.pid", read_holder),
+    "lock": ("run.lock", is_in_use),
     "metrics": ("metrics.jsonl", lambda run: RunReader(run).metrics()),
     "metrics cut": ("metrics.jsonl", lambda run: MetricsLog(run / "metrics.jsonl").discard_after(1, 1)),
     "metrics counted": ("metrics.jsonl", lambda run: _study(run).count_iterations(Run("mars", 1, run))),
@@ -59,7 +59,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "weights": ("checkpoints/0001/model.safetensors", lambda run: checkpoints.at_iteration(run, 1)),
     "pool": ("checkpoints/0001/state.json", lambda run: past_weights(run, "shared", 1)),
     "past version": ("league/shared@1/manifest.json", lambda run: past_weights(run, "shared", 1)),
-    "imitation": ("imitation/manifest.json", warm_start.progress),
+    "imitation": ("imitation/manifest.json", warm_start.read_progress),
 }
 
 

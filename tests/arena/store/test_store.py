@@ -22,7 +22,7 @@ from agents.stream import Stream
 from arena.errors import StoreError
 from arena.records import MatchRecord, RecordError, trajectories
 from arena.store import checkpoints, files, matchlog
-from arena.store.files import inside, make_folder, safe_name, write_atomic
+from arena.store.files import join_inside, make_folder, require_safe_name, write_atomic
 from arena.store.lines import LineWriter, LogError, read_lines
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader, RunReader
@@ -336,8 +336,8 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".", "a.b", "x" * 65, "a\0", "é", "a b", "a\n", "/etc"])
 def test_names_that_could_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreError):
-        safe_name(name, "policy")
-    assert safe_name("Shared_1-a", "policy") == "Shared_1-a"
+        require_safe_name(name, "policy")
+    assert require_safe_name("Shared_1-a", "policy") == "Shared_1-a"
 
 
 @pytest.mark.parametrize("relative", ["../x", "/etc/passwd", "a/../../x", "link/x", "a\0b"])
@@ -345,8 +345,8 @@ def test_paths_stay_inside(tmp_path: Path, relative: str) -> None:
     root = make_folder(tmp_path / "run")
     (root / "link").symlink_to(tmp_path)
     with pytest.raises(StoreError, match="leads out of"):
-        inside(root, relative)
-    assert inside(root, "policies/a") == root / "policies" / "a"
+        join_inside(root, relative)
+    assert join_inside(root, "policies/a") == root / "policies" / "a"
 
 
 # Metrics
@@ -508,7 +508,7 @@ def test_only_the_columns_that_are_wanted_are_read(tmp_path: Path) -> None:
 
 def test_a_match_is_read_without_the_rest_of_its_iteration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies in other groups of rows is damaged here, and only who reads all of it notices."""
-    monkeypatch.setattr(matchlog, "GROUP", 2)
+    monkeypatch.setattr(matchlog, "ROWS_PER_GROUP", 2)
     log, reader = MatchLog(tmp_path), LogReader(tmp_path)
     records = [record(0, number) for number in range(30)]
     log.extend(records)
@@ -535,7 +535,7 @@ def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch:
     log = MatchLog(tmp_path)
     log.append(record(0, 0))
     reader = LogReader(tmp_path)
-    first_look = reader._sealed
+    first_look = reader._read_sealed
     looks: list[object] = []
 
     def sealed_meanwhile(iteration: int, *how: Any) -> object:
@@ -545,7 +545,7 @@ def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch:
         looks.append(found)
         return found
 
-    monkeypatch.setattr(reader, "_sealed", sealed_meanwhile)
+    monkeypatch.setattr(reader, "_read_sealed", sealed_meanwhile)
     assert ids(reader.read(0)) == ["0000-0000"] and looks[0] is None
 
 

@@ -12,10 +12,10 @@ import pytest
 from arena.errors import ConfigError, StoreError
 from arena.store.run import RunFolder
 from arena.trackers import threads
-from arena.trackers.samples import COUNT, MAX_MATCH, SampleMatch, draw_samples, sample_of
+from arena.trackers.samples import MAX_MATCH, SAMPLES, SampleMatch, draw_samples, to_sample
 from arena.trackers.settings import check_installed
-from arena.trackers.tensorboard_run import markdown_table
-from arena.trackers.threads import Trackers, TrackerThread, flat_figures
+from arena.trackers.tensorboard_run import format_table
+from arena.trackers.threads import Trackers, TrackerThread, flatten_figures
 from arena.trackers.wandb_run import DEFAULTS
 from tests.factories import fake_wandb
 from tests.factories.labs import Quiet, experiment, finished
@@ -38,7 +38,7 @@ def commit(run: RunFolder, iteration: int) -> None:
 def test_samples_are_the_same_ones_again_and_of_finished_matches(run: RunFolder) -> None:
     drawn = {k: [one.match for one in draw_samples(run.reader.log, k, seed=3)] for k in (1, 2)}
     assert drawn == {k: [one.match for one in draw_samples(run.reader.log, k, seed=3)] for k in (1, 2)}
-    assert all(len(ids) == min(3, COUNT) for ids in drawn.values()), "the fourth match failed"
+    assert all(len(ids) == min(3, SAMPLES) for ids in drawn.values()), "the fourth match failed"
 
 
 def test_a_sample_says_what_was_done_and_nothing_that_a_seat_alone_knew(run: RunFolder) -> None:
@@ -53,9 +53,9 @@ def test_a_hostile_match_is_bounded_text(run: RunFolder) -> None:
     row: dict[str, Any] = next(row for row in run.reader.matches() if row["status"] == "finished")
     acts = ["x\x1b[2J\u202e\x00\u2028y" * 100_000, "|<script>`*\n# h"]
     turns = [{**turn, "action": act} for turn, act in zip(row["turns"] * 500, acts * 500, strict=True)]
-    sample = sample_of({**row, "turns": turns})
+    sample = to_sample({**row, "turns": turns})
     assert len(sample.said) < MAX_MATCH + 100 and not {"\x1b", "\u202e", "\0", "\u2028"} & set("".join(sample))
-    table = markdown_table([sample])
+    table = format_table([sample])
     assert table.count("\n") == 2 and "<script" not in table and "`" not in table
     assert {line.count("|") for line in table.splitlines()} == {len(SampleMatch._fields) + 1}
 
@@ -110,7 +110,7 @@ def test_a_row_that_failed_is_sent_when_the_run_is_resumed(run: RunFolder, kept:
 
 def test_figures_are_the_numbers_of_a_row() -> None:
     row = {"iteration": 3, "a": {"b": 1, "c": None}, "valid": 0.5, "recalled": [{"x": 1}]}
-    assert dict(flat_figures(row)) == {"a/b": 1.0, "valid": 0.5}
+    assert dict(flatten_figures(row)) == {"a/b": 1.0, "valid": 0.5}
 
 
 # -- a thread of its own --------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_tensorboard_shows_figures_and_matches_unless_asked_otherwise(tmp_path: 
     assert [event.step for event in events.Scalars("seconds/play")] == [1, 2]
     (tag,) = events.Tags()["tensors"]
     text = events.Tensors(tag)[0].tensor_proto.string_val[0].decode()
-    assert tag.startswith("matches") and text.count("\n") == 1 + COUNT and "nano&#95;opener" in text
+    assert tag.startswith("matches") and text.count("\n") == 1 + SAMPLES and "nano&#95;opener" in text
 
 
 def test_what_is_not_installed_is_refused_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
