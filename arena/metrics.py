@@ -8,7 +8,7 @@ policy are counted together, as `shared@past`, so that the names are the same in
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arena.credit.batch import Credited
+from arena.credit.batch import CreditedTrajectory
 from arena.league.matchmaking import scores
 from arena.league.pool import version_of
 from arena.league.ratings import Ratings
@@ -22,7 +22,7 @@ def iteration_metrics(
     iteration: int,
     records: Sequence[MatchRecord],
     failures: Sequence[MatchRecord],
-    credited: Sequence[Credited],
+    credited: Sequence[CreditedTrajectory],
     learned: Mapping[str, Mapping[str, float]],
     ratings: Ratings,
     seconds: Mapping[str, float],
@@ -142,7 +142,7 @@ def _truncated_rate(records: Sequence[MatchRecord]) -> float:
     return _mean(cut) if cut else 0.0
 
 
-def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
+def _selection(records: Sequence[MatchRecord], credited: Sequence[CreditedTrajectory]) -> dict[str, int]:
     """Count deals played, trajectories with credit, and what selection and replay removed or added.
 
     `dropped` counts played trajectories without credit, including those that a replayed one replaced; `out_of_loss`
@@ -159,7 +159,7 @@ def _selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> 
     }
 
 
-def _role_rewards(credited: Sequence[Credited], several: bool) -> dict[str, float]:
+def _role_rewards(credited: Sequence[CreditedTrajectory], several: bool) -> dict[str, float]:
     """Return trajectories' mean total reward by role (`GAME.ROLE` if `several`), without replayed ones and branches."""
     roles: dict[str, list[float]] = {}
     for item in credited:

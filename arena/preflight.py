@@ -23,10 +23,10 @@ from arena.config.models import check_models
 from arena.config.saved_config import experiment_of
 from arena.config.seating import set_tables
 from arena.config.serving import check_serving
-from arena.credit.asking import Seated, check_asking
-from arena.credit.gold import answer_in
+from arena.credit.asking import ExperimentFacts, check_asking_stages
+from arena.credit.gold import get_answer
 from arena.credit.names import check_declared
-from arena.credit.rewards.information_gain import gold_of
+from arena.credit.rewards.information_gain import find_gold
 from arena.errors import ConfigError
 from arena.evaluate.examination import panel_of, with_fixed_panel
 from arena.evaluate.held_out import check_spec
@@ -248,7 +248,7 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
 
     Raises ConfigError if a report lacks it.
     """
-    gold = gold_of(experiment.credit.stages)
+    gold = find_gold(experiment.credit.stages)
     if gold is None:
         return
     for spec, table in zip(experiment.all_tables(), tables, strict=True):
@@ -261,7 +261,7 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
             players = {seat: ScriptedPlayer(Random(0)) for seat in seats}
             record = await play_match(plan, game, players, _TRIAL, keep_turns=False)
             if record.status == "finished":
-                answer_in(record.game, record.report, gold)
+                get_answer(record.game, record.report, gold)
 
 
 def _check_asking(experiment: Experiment) -> None:
@@ -271,15 +271,17 @@ def _check_asking(experiment: Experiment) -> None:
     for seat, spec in (item for seats in held for item in seats.items()):
         if experiment.trained(spec.policy):
             models.setdefault(seat, set()).add(experiment.policies[spec.policy].model)
-    seated = Seated(
+    seated = ExperimentFacts(
         seats={seat for seats in held for seat in seats},
         trained=models.keys(),
-        is_alone=play.group == 1 and play.most_matches == play.matches,
+        plays_deals_once=play.group == 1 and play.most_matches == play.matches,
         has_replay=experiment.learn.replay is not None,
         models=models,
         frozen={name: spec.model for name, spec in experiment.policies.items() if not spec.train},
     )
-    check_asking(experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()})
+    check_asking_stages(
+        experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()}
+    )
 
 
 def _unseen(tables: Sequence[Table], policy: Callable[[str], Policy | None], shows_images: bool) -> list[str]:

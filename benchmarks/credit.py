@@ -28,9 +28,9 @@ from agents.stream import OBSERVED, Stream
 from agents.weights import load_model, resolve
 from arena.config.experiment import LearnSpec
 from arena.credit.assign import assign
-from arena.credit.batch import Credited, TurnBatch
+from arena.credit.batch import CreditedTrajectory, TurnBatch
 from arena.credit.estimators import ESTIMATORS
-from arena.credit.samples import samples_of
+from arena.credit.samples import make_samples
 from arena.credit.settings import CreditSpec
 from arena.doctor import environment
 from arena.learn.batches import token_batch
@@ -116,14 +116,14 @@ def cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
         name: CreditSpec.model_validate(dict(estimator=name, select=SELECT)) for name in needs_no_model if _bare(name)
     }
 
-    def credit(spec: CreditSpec) -> list[Credited]:
+    def credit(spec: CreditSpec) -> list[CreditedTrajectory]:
         return assign(TurnBatch(found, rng=np.random.default_rng(SEED)), spec)
 
     seconds = take_turns({name: lambda spec=spec: credit(spec) for name, spec in given.items()}, rounds)  # type: ignore[misc]
     credited = credit(CreditSpec())
     heat = dict.fromkeys(ROLES, 1.0)
-    sampling = take_turns({"samples": lambda: samples_of(credited, heat)}, rounds)["samples"]
-    samples = samples_of(credited, heat)
+    sampling = take_turns({"samples": lambda: make_samples(credited, heat)}, rounds)["samples"]
+    samples = make_samples(credited, heat)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=0.0, regularisers={}, gate_tolerance=1e9, token_budget=8192))
     learning, _ = seconds_of(lambda: trainer.carry_out(trainer.plan(samples, np.random.default_rng(SEED))))
     middle = {name: median(each) for name, each in seconds.items()}
@@ -156,7 +156,7 @@ def packed(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rounds: int 
     arms: dict[str, Any] = {}
     for turns in lengths:
         found = played(matches, turns, model.config.vocab_size)
-        whole = samples_of(assign(TurnBatch(found), CreditSpec()), dict.fromkeys(ROLES, 1.0))
+        whole = make_samples(assign(TurnBatch(found), CreditSpec()), dict.fromkeys(ROLES, 1.0))
         single = [one for sample in whole for one in per_turn(sample)]
         one, other = gradient(model, whole), gradient(model, single)
         seconds = take_turns(

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agents.weights import resolve
 from arena.credit.asking import Question
-from arena.credit.rubric import BAR, Rubric, pair_question, score_question
+from arena.credit.rubric import BAR, Rubric, make_pair_question, make_score_question
 from arena.credit.verdicts import read_scores, read_winner
 from arena.doctor import environment
 
@@ -80,7 +80,9 @@ def measure(model: Model) -> dict[str, Any]:
     talks = [(manner, wish) for manner in REPLIES for wish in WISHES]
     baits = ("", *BAITS)
     questions = [
-        score_question(RUBRIC, "agent", talk(wish, REPLIES[manner], bait)) for manner, wish in talks for bait in baits
+        make_score_question(RUBRIC, "agent", talk(wish, REPLIES[manner], bait))
+        for manner, wish in talks
+        for bait in baits
     ]
     read = [read_scores(answer, ["polite"], RUBRIC.scale) for answer in model.answers(questions)]
     scores = [None if verdict is None else verdict[0] for verdict in read]
@@ -89,7 +91,7 @@ def measure(model: Model) -> dict[str, Any]:
     pairs = [
         (talk(wish, REPLIES[manner]), talk(wish, REPLIES[manner], bait)) for manner, wish in talks for bait in BAITS
     ]
-    asked = [pair_question(RUBRIC, "agent", *order) for pair in pairs for order in (pair, pair[::-1])]
+    asked = [make_pair_question(RUBRIC, "agent", *order) for pair in pairs for order in (pair, pair[::-1])]
     won = [read_winner(answer) for answer in model.answers(asked)]
     both = [(1 - ab + ba) / 2 for ab, ba in zip(won[::2], won[1::2], strict=True) if ab is not None and ba is not None]
     mean_of = {

@@ -15,7 +15,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer, set_layer
-from arena.credit.samples import samples_of
+from arena.credit.samples import make_samples
 from arena.doctor import environment
 from arena.lab import Lab
 from arena.learn.samples import Sample
@@ -151,7 +151,7 @@ def play(lab: Lab, k: int) -> Played:
 
 def samples_from(lab: Lab, k: int, played: Played) -> list[Sample]:
     """Return what the trainer would learn from these matches, the KL to the reference left out."""
-    return samples_of(wait(lab.credit(k, played.records)).credited, lab.parts.temperatures)
+    return make_samples(wait(lab.credit(k, played.records)).credited, lab.parts.temperatures)
 
 
 def device_of(lab: Lab) -> torch.device:

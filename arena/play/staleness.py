@@ -13,7 +13,7 @@ from agents.chat import ChatFrame
 from agents.engines.base import Engine, Request
 from agents.role import Role
 from agents.stream import Stream
-from arena.credit.batch import Credited
+from arena.credit.batch import CreditedTrajectory
 from arena.errors import GateError
 from arena.learn.base import Trainer
 from arena.learn.gate import require_alike
@@ -25,7 +25,7 @@ REPLIES = 32
 """Number of replies sampled for the gate otherwise, at most one per trajectory."""
 
 
-def lags(credited: Sequence[Credited], version: int, max_lag: int) -> dict[str, float]:
+def lags(credited: Sequence[CreditedTrajectory], version: int, max_lag: int) -> dict[str, float]:
     """Return metrics of the age of replies, in versions before `version`.
 
     `lag` is the mean over tokens, `most_lag` the maximum, `fresh` the number of tokens with lag 0, and `across` the
@@ -52,8 +52,8 @@ def lags(credited: Sequence[Credited], version: int, max_lag: int) -> dict[str, 
 
 
 async def gate_replies(
-    engine: Engine, trainer: Trainer, frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[Credited],
-    tolerance: float, seed: tuple[int, ...],
+    engine: Engine, trainer: Trainer, frame: ChatFrame, roles: Mapping[str, Role],
+    credited: Sequence[CreditedTrajectory], tolerance: float, seed: tuple[int, ...],
 ) -> int:  # fmt: skip
     """Sample a few replies, score them with the trainer's weights, and return the number of tokens compared.
 
@@ -78,7 +78,7 @@ async def gate_replies(
 
 
 def _requests(
-    frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[Credited], seed: tuple[int, ...]
+    frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[CreditedTrajectory], seed: tuple[int, ...]
 ) -> Iterator[Request]:
     """Yield up to `REPLIES` requests for replies in the first contexts of evenly spaced trajectories."""
     chosen = credited[:: max(1, len(credited) // REPLIES)][:REPLIES]
