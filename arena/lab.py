@@ -24,8 +24,8 @@ from arena.credit.batch import CreditedTrajectory
 from arena.credit.iteration import Credit
 from arena.credit.samples import TokenFigures, compute_token_figures, list_sampled_streams, make_samples, select_fresh
 from arena.errors import ConfigError, DivergedError
-from arena.league.pool import version_name
-from arena.learn.gate import tolerance
+from arena.league.pool import format_version
+from arena.learn.gate import get_tolerance
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec
 from arena.metrics import iteration_metrics
@@ -196,7 +196,7 @@ class Lab:
         metrics = lags(own, policy.version, self.experiment.play.lag)
         gated = metrics.pop("fresh")
         if gated < ENOUGH:
-            highest = tolerance(rule, self.policies.precision.bf16_products)
+            highest = get_tolerance(rule, self.policies.precision.bf16_products)
             seed = (self.experiment.seed, k, number("gate"))
             gated += await gate_replies(self.engine, trainer, policy.frame, self.parts.roles, own, highest, seed)
         return metrics | {"gated": gated}
@@ -283,7 +283,7 @@ class Lab:
 
         if await compute(self.parts.pool.admit, k, self.trainers, save):
             for name in self.trainers:
-                self.parts.ratings.inherit(version_name(name, k), name)
+                self.parts.ratings.inherit(format_version(name, k), name)
 
     async def examine(self, k: int) -> dict[str, float]:
         """Evaluate the weights if due, and return values for the metrics, else {}. Restores the engine's caches."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from arena.credit.batch import CreditedTrajectory
-from arena.league.matchmaking import scores
-from arena.league.pool import version_of
+from arena.league.matchmaking import score_match
+from arena.league.pool import parse_version
 from arena.league.ratings import Ratings
 from arena.play.failures import failure_figures
 from arena.records import MatchRecord, trained
@@ -173,7 +173,7 @@ def _role_rewards(credited: Sequence[CreditedTrajectory], several: bool) -> dict
 def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return each trained policy's win rate (draws count half) against each untrained one, keyed `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
-    for learner, opponent, score in (result for record in records for result in scores(record)):
+    for learner, opponent, score in (result for record in records for result in score_match(record)):
         by_pair.setdefault(f"{learner} vs {_together(opponent)}", []).append(score)
     return {pair: _mean(values) for pair, values in sorted(by_pair.items())}
 
@@ -202,7 +202,7 @@ def _ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str, floa
 
 def _together(policy: str) -> str:
     """Return `POLICY@past` for any past version of a policy, and other names unchanged."""
-    past = version_of(policy)
+    past = parse_version(policy)
     return f"{past[0]}@past" if past else policy
 
 

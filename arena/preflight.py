@@ -32,9 +32,9 @@ from arena.evaluate.examination import panel_of, with_fixed_panel
 from arena.evaluate.held_out import check_spec
 from arena.evaluate.specs import read_spec
 from arena.learn.corrections import CORRECTION
-from arena.learn.machine import fastest_precision, fastest_threads
+from arena.learn.machine import find_fastest_precision, find_fastest_threads
 from arena.panels.settings import RUN_WEIGHTS
-from arena.parts.paths import anchored
+from arena.parts.paths import anchor_paths
 from arena.play.contexts import check_contexts
 from arena.play.demonstrations import check_demonstrations
 from arena.play.match import Limits, MatchPlan, play_match
@@ -98,16 +98,16 @@ async def preflight(
     notes += _unseen(tables, known, shows)
     notes += [*await check_contexts(tables, known, played.engine.max_context, _turns(played), shows)]
     notes += _uncorrected(played)
-    ready = experiment if begun else _with_iterations(with_fixed_panel(anchored(experiment)))
+    ready = experiment if begun else _with_iterations(with_fixed_panel(anchor_paths(experiment)))
     return Prepared(await compute(fitted, ready), notes)
 
 
 def fitted(experiment: Experiment) -> Experiment:
     """Return the experiment with `auto` threads and precision replaced by the fastest ones in short trials here."""
-    threads = fastest_threads() if experiment.threads == "auto" else experiment.threads
+    threads = find_fastest_threads() if experiment.threads == "auto" else experiment.threads
     precision = experiment.precision
     if precision == "auto":
-        precision = fastest_precision(threads)
+        precision = find_fastest_precision(threads)
     return experiment.model_copy(update={"threads": threads, "precision": precision})
 
 

@@ -33,7 +33,7 @@ from arena.credit.estimators import ESTIMATORS
 from arena.credit.samples import make_samples
 from arena.credit.settings import CreditSpec
 from arena.doctor import environment
-from arena.learn.batches import token_batch
+from arena.learn.batches import make_token_batch
 from arena.learn.losses import policy_gradient
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
@@ -221,7 +221,7 @@ def gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) -> torch
     streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
     with patch.object(agents.packing, "_prefix_length", lambda family: 0):
         for batch in pack(streams, heat, budget):
-            tokens = token_batch(batch, scorer(batch), samples, None, Clock(), {})
+            tokens = make_token_batch(batch, scorer(batch), samples, None, Clock(), {})
             (policy_gradient(tokens).loss.sum() / total).backward()  # type: ignore[no-untyped-call]
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).clone()
 

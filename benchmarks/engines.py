@@ -36,7 +36,7 @@ from agents.published import ModuleWeights, on_base  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.cli.loop import wait  # noqa: E402
 from arena.doctor import environment  # noqa: E402
-from arena.learn.machine import fastest_precision  # noqa: E402
+from arena.learn.machine import find_fastest_precision  # noqa: E402
 
 SHARED, OWN, REPLY = 200, 60, 16
 
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     model, widths, rounds = ("nano", (8,), 1) if quick else ("smollm2-135m-instruct", (8, 64, 512), 3)
-    bf16, folder = not quick and fastest_precision() == "bf16", resolve(model)
+    bf16, folder = not quick and find_fastest_precision() == "bf16", resolve(model)
     module = load_module(folder)
     spec = EngineSpec(kind="vllm", max_batch=256, cache_mb=2048, max_model_len=512)
     vllm, here = (

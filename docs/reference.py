@@ -142,12 +142,12 @@ def typed(said: Mapping[str, Any]) -> str:
 def parts() -> str:
     """Every part that is chosen by name, with its settings and all that it says of itself."""
     from arena.config.kinds import KINDS
-    from arena.parts.chosen import described
+    from arena.parts.chosen import describe_parts
 
     made = ["# Parts of credit and learning\n", "Chosen by name, with settings: `estimator: {rae: {decay: 0.9}}`.\n"]
     for kind in KINDS.values():
         made.append(f"## {kind.plural.capitalize()}\n")
-        for row in described(kind):
+        for row in describe_parts(kind):
             said = inspect.getdoc(kind.table[row[kind.name]]) or ""
             made += [f"### {row[kind.name]}\n", f"Settings: {row['settings']}\n", said + "\n"]
     return "\n".join(made)

@@ -127,9 +127,9 @@ def _show_fitting(
 
 def _precision(said: str) -> Any:
     from agents.precision import Precision
-    from arena.learn.machine import fastest_precision
+    from arena.learn.machine import find_fastest_precision
 
-    return Precision(fastest_precision() if said == "auto" else said)
+    return Precision(find_fastest_precision() if said == "auto" else said)
 
 
 def _plain(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> dict[str, Any]:

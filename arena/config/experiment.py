@@ -283,7 +283,7 @@ class Experiment(Spec):
         if self.league is None:
             return self
         for k in range(1, self.iterations + 1):
-            if not any(opponent.met_in(k) for opponent in self.league.opponents):
+            if not any(opponent.is_drawn_in(k) for opponent in self.league.opponents):
                 raise ConfigError(
                     f"league.opponents: no opponent has a weight above 0 in iteration {k}: change weight, from, until"
                 )

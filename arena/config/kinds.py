@@ -58,7 +58,7 @@ def with_hints(error: ValidationError) -> ValidationError:
         if what == "part_error":
             what = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
             if "kind" in about:
-                what = chosen.unknown(**{**about, "hint": _hint(about["name"], about["kind"])})
+                what = chosen.make_unknown_error(**{**about, "hint": _hint(about["name"], about["kind"])})
         details: InitErrorDetails = {"type": what, "loc": fault["loc"], "input": fault["input"]}
         if about and isinstance(what, str):
             details["ctx"] = about

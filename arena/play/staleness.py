@@ -16,7 +16,7 @@ from agents.stream import Stream
 from arena.credit.batch import CreditedTrajectory
 from arena.errors import GateError
 from arena.learn.base import Trainer
-from arena.learn.gate import require_alike
+from arena.learn.gate import require_agreement
 from arena.learn.ranks import Tally
 
 ENOUGH = 64
@@ -73,7 +73,7 @@ async def gate_replies(
     scores = await trainer.score(streams, [request.temperature for request in requests])
     pairs = zip(scores, replies, strict=True)
     gaps = Tally.of([score.logprobs - np.asarray(reply.logprobs, np.float32) for score, reply in pairs])
-    require_alike(requests[0].policy, gaps, tolerance)
+    require_agreement(requests[0].policy, gaps, tolerance)
     return gaps.count
 
 

@@ -104,9 +104,9 @@ def best_learner() -> tuple[type[Trainer] | type[Bare], str]:
     """Arena's trainer where it can be had, else the bare loop and why."""
     try:
         import arena.learn.trainer  # noqa: F401
-        from arena.learn.distributed import deepspeed
+        from arena.learn.distributed import get_deepspeed
 
-        deepspeed()
+        get_deepspeed()
     except Exception as error:  # noqa: BLE001 whatever keeps it away: it is said, and the bare loop needs none of it
         return Bare, str(error).splitlines()[0]
     return Trainer, ""

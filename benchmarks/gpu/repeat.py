@@ -137,7 +137,7 @@ def _set_back(sheet: Sheet, size: Size, device: torch.device) -> None:
     with _deterministic():
         used, fresh = (Trainer(model, False, 0.0, BUDGET) for model in models)
         used.update(lessons)
-        used.trainer.optimiser.moments.forget()
+        used.trainer.optimiser.moments.reset()
         for one in (used, fresh):
             one.rng = np.random.default_rng(0)
             one.trainer.rule = one.trainer.rule.model_copy(update={"lr": LR})

@@ -22,7 +22,7 @@ from arena.credit.critics.linear import split_by_trajectory
 from arena.credit.critics.networks import Networks, compute_q_targets, twin_loss
 from arena.credit.critics.words import hash_prompts, hash_replies, hash_states, hash_texts
 from arena.errors import ConfigError
-from arena.learn.divergence import require_finite, step_counts
+from arena.learn.divergence import is_finite_step, require_finite
 from arena.learn.moments import MOMENTS
 from arena.records import Trajectory
 
@@ -235,7 +235,7 @@ class Archer:
         self.optimizer.zero_grad()
         torch.autograd.backward(q_loss + v_loss)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.networks.parameters() if p.grad is not None])
-        if not step_counts(float(norm), self.context.nonfinite, f"critic {self.name}", self._advice):
+        if not is_finite_step(float(norm), self.context.nonfinite, f"critic {self.name}", self._advice):
             return None
         self.optimizer.step()
         with torch.no_grad():

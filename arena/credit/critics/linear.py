@@ -11,7 +11,7 @@ from arena.credit.batch import CreditedTrajectory, Floats, TurnBatch
 from arena.credit.critics.base import CriticContext
 from arena.credit.critics.words import hash_states
 from arena.credit.estimators.gae import compute_turn_returns
-from arena.learn.divergence import step_counts
+from arena.learn.divergence import is_finite_step
 from arena.records import Trajectory
 
 _ADVICE = "scale rewards down with credit.weights"
@@ -59,7 +59,7 @@ class Linear:
         squares = self.decay * self.squares + features.T @ features
         products = self.decay * self.products + features.T @ returns
         size = float(np.abs(products).sum())
-        is_finite = step_counts(size, self.nonfinite, "critic linear", _ADVICE, "its sum of returns")
+        is_finite = is_finite_step(size, self.nonfinite, "critic linear", _ADVICE, "its sum of returns")
         if is_finite:
             self.squares, self.products = squares, products
         return metrics | {"skipped": float(not is_finite)}

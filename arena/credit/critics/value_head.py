@@ -17,7 +17,7 @@ from agents.scoring import StreamBatch, pack
 from agents.stream import Stream
 from arena.credit.batch import CreditedTrajectory, TurnBatch
 from arena.credit.estimators.gae import compute_token_returns
-from arena.learn.scalar_head import Floats, HeadOptimiser, ScalarHead, zero_head
+from arena.learn.scalar_head import Floats, HeadOptimiser, ScalarHead, create_zero_head
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class ValueModel(ScalarHead):
     """A policy's body with a scalar head that values the state before each sampled token."""
 
     def __init__(self, model: Any, bf16: bool = False) -> None:
-        super().__init__(model, zero_head(model, bias=True), bf16)
+        super().__init__(model, create_zero_head(model, bias=True), bf16)
 
 
 def value_loss(
